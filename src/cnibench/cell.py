@@ -1,0 +1,95 @@
+"""Cells and samples: what is measured, and the lines that samples.jsonl is made of (INTERFACE)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any, Literal
+
+import msgspec
+
+Placement = Literal["intra", "inter"]
+Window = Literal["speed", "cpp"]
+Status = Literal["ok", "failed", "timeout", "unsupported"]
+
+SCHEMA = 1
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One profile, placement, path, workload with its parameters and pinning. ``window`` is ``speed`` (no perf) or ``cpp`` (with perf)."""
+
+    label: str
+    profile: str
+    placement: Placement
+    workload: str
+    params: dict[str, Any] = {}
+    window: Window = "speed"
+    path: str = "pod"
+    ip: int = 4
+    mtu: int = 1500
+    cpus: str = "shared"
+    pair: int = 0
+
+    @property
+    def id(self) -> str:
+        """Stable, readable, safe as a folder's name: the same cell has the same id in every run."""
+        rest = json.dumps([self.params, self.path, self.mtu, self.cpus, self.pair, self.profile], sort_keys=True)
+        digest = hashlib.sha256(rest.encode()).hexdigest()[:8]
+        label = re.sub(r"[^A-Za-z0-9_.-]", "_", self.label)[:60]
+        return f"{label}.{self.placement}.{self.workload}.ip{self.ip}.{self.window}.{digest}"
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure in the SI base unit of its metric, as a workload or collector found it.
+
+    ``params`` are added to the cell's own (for instance ``{"node": "a"}``), so that several readings of one metric stay apart.
+    """
+
+    metric: str
+    value: float
+    params: dict[str, Any] = {}
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of samples.jsonl: one metric of one cell in one block. A failed cell has one line with metric '' and value None."""
+
+    schema: int = SCHEMA
+    cell: str
+    block: int
+    profile: str
+    label: str
+    placement: str
+    path: str
+    workload: str
+    params: dict[str, Any]
+    ip: int
+    mtu: int
+    cpus: str
+    pair: int
+    window: str
+    testbed: str
+    wire: str
+    wire_offload: str
+    metric: str
+    value: float | None
+    unit: str
+    better: str
+    fidelity: str
+    status: Status
+    reason: str = ""
+    warmup: bool = False
+    start: str
+    end: str
+
+
+class Attestation(msgspec.Struct, frozen=True, kw_only=True):
+    """One check of an installed profile: what its claim makes us expect, what was observed."""
+
+    label: str
+    profile: str
+    check: str
+    expected: str
+    observed: str
+    passed: bool
+    ip: int = 4

@@ -1,0 +1,153 @@
+"""What a cluster is to everything else: places where commands run, and profiles that are installed, attested and removed.
+
+Each kind of cluster is one module (or package) in clusters/ whose ``PROVIDER`` is a subclass of Cluster.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from cnibench.cell import Attestation, Placement
+from cnibench.exec import Done, Process
+from cnibench.profile import Profile
+
+Wire = Literal["veth", "virtio", "nic", "none"]
+Fidelity = Literal["cni", "datapath-model", "baseline"]
+
+
+class Place(abc.ABC):
+    """Somewhere commands can run: a Pod, or a node's own network namespace."""
+
+    name: str
+
+    @abc.abstractmethod
+    def spawn(self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None) -> Process:
+        """Starts a program there in the background, its output in files of this machine."""
+
+    @abc.abstractmethod
+    def run(self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True) -> Done:
+        """Runs a program there to its end. Raises ClusterError when ``check`` and it fails, LimitError after ``timeout`` seconds."""
+
+    @abc.abstractmethod
+    def read_text(self, path: str) -> str:
+        """A file as seen there, /proc/net/snmp for instance. Raises ClusterError."""
+
+
+class Node(Place):
+    """A node; commands run in its host network namespace."""
+
+
+class Pod(Place):
+    """A Pod; ``addresses`` maps 4 and 6 to its address, ``interface`` is its network device ('' when it uses its node's)."""
+
+    node: Node
+    addresses: Mapping[int, str]
+    interface: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a profile cannot be measured here: ``lacks`` names it (a kernel option, say), ``remedy`` mends it."""
+
+    profile: str
+    lacks: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run asks of its cluster. ``extra`` holds what only one kind knows (kubeconfig, context, ...)."""
+
+    mtu: int = 1500
+    wire_offload: str = ""
+    wire_rate: float = 0.0  # bit/s, 0: unlimited
+    ip: tuple[int, ...] = (4,)
+    keep: bool = False
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # label -> key -> value of --set
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Standing(abc.ABC):
+    """One profile, installed: its Pods, its proof, its removal."""
+
+    label: str
+    profile: Profile
+    fidelity: Fidelity
+
+    @abc.abstractmethod
+    def pair(self, placement: Placement, number: int = 0) -> tuple[Pod, Pod]:
+        """(client, server) of the monitored pair; both on node a for intra, client on node a and server on node b for inter."""
+
+    @abc.abstractmethod
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes, the client's first."""
+
+    @abc.abstractmethod
+    def add_pods(self, node: Node, count: int) -> list[Pod]:
+        """More Pods on a node, through the same steps as the first ones; they go when the profile is removed."""
+
+    @abc.abstractmethod
+    def attest(self) -> list[Attestation]:
+        """Proves by observation that the datapath is what the profile claims; every check is in the list, passed or not."""
+
+    @abc.abstractmethod
+    def remove(self) -> None:
+        """Removes all of it; may be called twice. Raises ClusterError naming what stayed."""
+
+    def underlay(self) -> Mapping[str, str]:
+        """Node name to the name of its device on the wire."""
+        return {}
+
+    def tunnel(self) -> str:
+        """The name of the tunnel device on the nodes, '' when there is none."""
+        return ""
+
+    def alive(self) -> str:
+        """'' while everything that the datapath needs runs, else what died (a user-space daemon, a node)."""
+        return ""
+
+
+class Cluster(abc.ABC):
+    """A kind of cluster. Used as a context manager: leaving it removes everything that it made."""
+
+    kind: ClassVar[str]
+    simultaneous: ClassVar[bool] = False  # can several profiles stand side by side, so that blocks interleave them?
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    @property
+    @abc.abstractmethod
+    def testbed(self) -> str:
+        """lab, vm, kind or cluster."""
+
+    @property
+    @abc.abstractmethod
+    def wire(self) -> Wire:
+        """What joins the nodes."""
+
+    @abc.abstractmethod
+    def missing(self) -> list[Problem]:
+        """What this kind lacks on this machine, whatever the profile (Problem.profile is '')."""
+
+    @abc.abstractmethod
+    def check(self, profile: Profile) -> list[Problem]:
+        """What this profile lacks here; found before anything is made."""
+
+    @abc.abstractmethod
+    def install(self, label: str, profile: Profile) -> Standing:
+        """Makes the profile. Raises ClusterError; nothing of it stays then."""
+
+    @abc.abstractmethod
+    def environment(self) -> dict[str, Any]:
+        """Facts of the nodes for env.json (kernel, CPU model, sysctls and features that matter)."""
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    @abc.abstractmethod
+    def __exit__(self, *error: object) -> None: ...

@@ -1,0 +1,31 @@
+"""What a collector is: something read while a workload runs, between the two ends of a window.
+
+Each collector is one file in collectors/ whose ``PROVIDER`` is an instance of a subclass.
+"""
+
+from __future__ import annotations
+
+import abc
+from contextlib import AbstractContextManager
+from typing import ClassVar
+
+from cnibench.cell import Window
+from cnibench.cluster import Cluster
+from cnibench.situation import Findings, Situation
+
+
+class Collector(abc.ABC):
+    """What is read. ``windows`` says in which kind of window it runs (``speed`` windows are free of perf)."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    tools: ClassVar[tuple[str, ...]] = ()
+    windows: ClassVar[tuple[Window, ...]] = ("speed", "cpp")
+
+    def missing(self, cluster: Cluster) -> str:
+        """Why it cannot work here ('' when it can); the run goes on without it and says so."""
+        return ""
+
+    @abc.abstractmethod
+    def observe(self, s: Situation, into: Findings) -> AbstractContextManager[None]:
+        """Reads at the block's beginning and end and adds what it found to ``into``. Raises MeasureError."""

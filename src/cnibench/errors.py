@@ -1,0 +1,54 @@
+"""Every error that cnibench raises on purpose: a message, a remedy and the exit code of INTERFACE.
+
+The command line prints ``message`` and ``remedy`` and exits with ``exit_code``; anything that is not a
+CnibenchError is a defect.
+"""
+
+from __future__ import annotations
+
+
+class CnibenchError(Exception):
+    """Base of all errors that a user may see. ``remedy`` says what to do about it."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+class UsageError(CnibenchError):
+    """Wrong options or arguments."""
+
+    exit_code = 2
+
+
+class InputError(CnibenchError):
+    """A file given to us is wrong: the message names the file, the key or line, and what was expected."""
+
+    exit_code = 2
+
+
+class MissingError(CnibenchError):
+    """This machine or cluster lacks something; the remedy is the command that mends it."""
+
+    exit_code = 3
+
+
+class MeasureError(CnibenchError):
+    """One measurement failed; the run goes on and records the reason."""
+
+
+class LimitError(MeasureError):
+    """A wait reached its limit; recorded with status ``timeout``."""
+
+
+class ClusterError(CnibenchError):
+    """A cluster, node or Pod did not do what it was asked."""
+
+
+class Interrupted(CnibenchError):
+    """Ctrl-C or SIGTERM: everything was cleaned up, the run can be resumed."""
+
+    exit_code = 130

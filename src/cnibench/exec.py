@@ -1,0 +1,153 @@
+"""Programs as child processes: each in a process group of its own, each wait with a limit, none left behind."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from cnibench.errors import ClusterError, LimitError, MissingError
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent() -> None:
+    """A child must not outlive us, whatever kills us (prctl(2), PR_SET_PDEATHSIG)."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished program. ``seconds`` is wall time."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+    def words(self) -> str:
+        """The command line and the last lines that it printed, for an error message."""
+        said = (self.stderr.strip() or self.stdout.strip()).splitlines()[-4:]
+        return f"{shlex.join(self.argv)} ended with {self.returncode}: " + (" | ".join(said) or "(no output)")
+
+
+class Process:
+    """A running program; leaving its ``with`` block kills its whole process group."""
+
+    def __init__(self, argv: Sequence[str], popen: subprocess.Popen[bytes], files: Sequence[IO[bytes]] = ()) -> None:
+        self.argv = tuple(argv)
+        self._popen = popen
+        self._files = files
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def poll(self) -> int | None:
+        """Exit status, or None while it runs."""
+        return self._popen.poll()
+
+    def wait(self, timeout: float) -> int:
+        """Exit status. Raises LimitError after ``timeout`` seconds; the program is then killed."""
+        try:
+            return self._popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise LimitError(f"{self.argv[0]} did not end within {timeout:.0f} s") from None
+
+    def interrupt(self) -> None:
+        """SIGINT to the group: perf and tcpdump write their files at it."""
+        self._signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """Ends the whole group at once and reaps the leader."""
+        self._signal(signal.SIGKILL)
+        self._popen.wait()
+        for file in self._files:
+            file.close()
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self._popen.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+
+
+def spawn(
+    argv: Sequence[str],
+    *,
+    stdout: Path | None = None,
+    stderr: Path | None = None,
+    stdin: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Process:
+    """Starts a program in the background, its output in files (or nowhere). Raises MissingError when there is no such program."""
+    files: list[IO[bytes]] = []
+
+    def target(path: Path | None, mode: str) -> IO[bytes] | int:
+        if path is None:
+            return subprocess.DEVNULL
+        files.append(path.open(mode))
+        return files[-1]
+
+    try:
+        popen = subprocess.Popen(
+            list(argv), stdin=target(stdin, "rb"), stdout=target(stdout, "wb"), stderr=target(stderr, "wb"),
+            env=None if env is None else {**os.environ, **env}, cwd=cwd, process_group=0, preexec_fn=_die_with_parent,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise _no_program(argv[0]) from None
+    finally:
+        for file in files:
+            file.close()
+    return Process(argv, popen)
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout: float,
+    input: str | None = None,
+    check: bool = True,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Done:
+    """Runs a program to its end. Raises ClusterError when ``check`` and it fails, LimitError after ``timeout`` seconds."""
+    start = time.monotonic()
+    try:
+        popen = subprocess.Popen(
+            list(argv), stdin=subprocess.DEVNULL if input is None else subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=None if env is None else {**os.environ, **env}, cwd=cwd, process_group=0, preexec_fn=_die_with_parent,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise _no_program(argv[0]) from None
+    with Process(argv, popen):
+        try:
+            out, err = popen.communicate(None if input is None else input.encode(), timeout)
+        except subprocess.TimeoutExpired:
+            raise LimitError(f"{shlex.join(argv)} did not end within {timeout:.0f} s") from None
+    done = Done(tuple(argv), popen.returncode, out.decode(errors="replace"), err.decode(errors="replace"), time.monotonic() - start)
+    if check and done.returncode != 0:
+        raise ClusterError(done.words())
+    return done
+
+
+def _no_program(name: str) -> MissingError:
+    return MissingError(f"the program '{name}' is not installed", "'cnibench doctor' says what to install")

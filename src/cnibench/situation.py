@@ -1,0 +1,59 @@
+"""What a workload and a collector are given for one cell in one block, and what they hand back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cnibench.cell import Cell, Reading
+from cnibench.cluster import Pod, Standing
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One cell about to be measured. ``duration`` and ``warmup`` in seconds; ``raw`` is the folder for all raw output of this sample."""
+
+    cell: Cell
+    block: int
+    standing: Standing
+    client: Pod
+    server: Pod
+    duration: float
+    warmup: float
+    raw: Path
+    client_cpu: int | None  # CPU that the client is pinned to; None: not pinned
+    server_cpu: int | None
+
+    @property
+    def target(self) -> str:
+        """The address that the client connects to."""
+        return self.server.addresses[self.cell.ip]
+
+    def on_client(self, argv: Sequence[str]) -> list[str]:
+        """``argv`` pinned as this cell says."""
+        return _pinned(self.client_cpu, argv)
+
+    def on_server(self, argv: Sequence[str]) -> list[str]:
+        return _pinned(self.server_cpu, argv)
+
+
+def _pinned(cpu: int | None, argv: Sequence[str]) -> list[str]:
+    return list(argv) if cpu is None else ["taskset", "-c", str(cpu), *argv]
+
+
+@dataclass
+class Findings:
+    """What was found in one window: readings (figures of the closed set of metrics), and records.
+
+    ``records`` are (file, line) pairs: the store appends each line, with the sample's coordinates, to FILE.jsonl of the run
+    directory. Known files: cpp (see collectors/perf.py), sizes (histograms of packet lengths), cdf (latency distributions),
+    series (values over time), rulepath, pods.
+    """
+
+    readings: list[Reading] = field(default_factory=list)
+    records: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def add(self, metric: str, value: float, **params: Any) -> None:
+        self.readings.append(Reading(metric=metric, value=value, params=params))

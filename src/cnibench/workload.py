@@ -1,0 +1,55 @@
+"""What a workload is: a server, a client, and a pure parser of the client's raw output.
+
+Each workload is one file in workloads/ whose ``PROVIDER`` is an instance of a subclass (or a tuple of them, one per name).
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
+
+from cnibench.exec import Process
+from cnibench.profile import Strict
+from cnibench.situation import Findings, Situation
+
+
+class Workload(abc.ABC):
+    """What is driven through the network."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    tools: ClassVar[tuple[str, ...]]  # programs that must be there, in the Pods
+    Params: ClassVar[type[Strict]]  # parameters with their defaults; unknown ones are refused
+    primary: ClassVar[str]  # the metric by which profiles are compared first
+    cpp: ClassVar[bool] = True  # does cycles per packet make sense for it?
+    transport: ClassVar[str] = "tcp"  # what the packets collector counts: tcp or udp
+
+    def params(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """``given`` over the defaults, checked. Raises pydantic.ValidationError."""
+        return self.Params.model_validate(dict(given)).model_dump(mode="json")
+
+    def seconds(self, params: Mapping[str, Any], duration: float, warmup: float) -> float:
+        """The expected time of one sample in seconds, for plans and progress."""
+        return duration + warmup
+
+    def bytes(self, params: Mapping[str, Any], duration: float) -> float:
+        """A rough upper bound of the bytes that one sample sends, for --dry-run; 0 when it is little."""
+        return 0.0
+
+    @abc.abstractmethod
+    def serve(self, s: Situation) -> AbstractContextManager[None]:
+        """The server in the server's Pod, listening when the block is entered, gone when it is left. Raises MeasureError."""
+
+    @abc.abstractmethod
+    def warm_up(self, s: Situation) -> None:
+        """Traffic for ``s.warmup`` seconds that is never counted."""
+
+    @abc.abstractmethod
+    def start(self, s: Situation) -> Process:
+        """Starts the measured client; its output goes to files in ``s.raw``."""
+
+    @abc.abstractmethod
+    def findings(self, s: Situation) -> Findings:
+        """Reads ``s.raw`` after the client's end through pure parsers. Raises MeasureError with the reason when it cannot be parsed."""
