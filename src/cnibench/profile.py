@@ -83,9 +83,9 @@ class Profile(Strict):
 class _NoAliases(yaml.SafeLoader):
     """YAML without aliases (a billion laughs is refused, not expanded) and without duplicate keys."""
 
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:  # type: ignore[override]
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(problem="aliases are not allowed here", problem_mark=self.peek_event().start_mark)
+            raise yaml.MarkedYAMLError(problem="aliases are not allowed here", problem_mark=parent.start_mark if parent else None)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -104,7 +104,7 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > _LARGEST:
             raise InputError(f"{path}: larger than {_LARGEST} bytes", "is this the right file?")
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_NoAliases)  # noqa: S506 (a SafeLoader)
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_NoAliases)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}", "check the path") from None
     except UnicodeDecodeError:
@@ -115,9 +115,7 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not YAML that can be read: {str(error).splitlines()[0]}", "write plain YAML: one mapping") from None
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-        raise InputError(
-            f"{path}: expected a mapping of keys to values", "see 'cnibench profiles show flannel' for a profile that is whole"
-        )
+        raise InputError(f"{path}: expected a mapping of keys to values", "'cnibench profiles show flannel' shows a whole one")
     return data
 
 
