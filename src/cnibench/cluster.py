@@ -51,11 +51,15 @@ class Pod(Place):
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a profile cannot be measured here: ``lacks`` names it (a kernel option, say), ``remedy`` mends it."""
+    """Why a profile cannot be measured here: ``lacks`` names it (a kernel option, say), ``remedy`` mends it.
+
+    ``kind`` is ``kernel`` for what the running kernel lacks and a distribution's stock kernel has: a VM mends that.
+    """
 
     profile: str
     lacks: str
     remedy: str
+    kind: Literal["", "kernel"] = ""
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,10 @@ class Standing(abc.ABC):
     def tunnel(self) -> str:
         """The name of the tunnel device on the nodes, '' when there is none."""
         return ""
+
+    def settle(self) -> None:
+        """Called before each cell, so that nothing carries over from the last one (TCP metrics, conntrack entries, TIME_WAIT)."""
+        return None
 
     def alive(self) -> str:
         """'' while everything that the datapath needs runs, else what died (a user-space daemon, a node)."""

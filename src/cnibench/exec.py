@@ -97,6 +97,7 @@ def spawn(
     stdin: Path | None = None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Process:
     """Starts a program in the background, its output in files (or nowhere). Raises MissingError when there is no such program."""
     files: list[IO[bytes]] = []
@@ -110,7 +111,7 @@ def spawn(
     try:
         popen = subprocess.Popen(
             list(argv), stdin=target(stdin, "rb"), stdout=target(stdout, "wb"), stderr=target(stderr, "wb"),
-            env=None if env is None else {**os.environ, **env}, cwd=cwd, process_group=0, preexec_fn=_die_with_parent,
+            env=None if env is None else {**os.environ, **env}, cwd=cwd, process_group=0, preexec_fn=_die_with_parent, pass_fds=pass_fds,
         )  # fmt: skip
     except FileNotFoundError:
         raise _no_program(argv[0]) from None

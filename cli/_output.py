@@ -1,0 +1,55 @@
+"""What commands print: one JSON document, or tables for people."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def json_option(function: F) -> F:
+    """The option --json of every command that prints results."""
+    return click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there.")(function)
+
+
+def print_json(document: Any) -> None:
+    """``document`` on stdout, with structs and mappings as objects."""
+    import msgspec
+
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    print(text)
+
+
+def console() -> Console:
+    """Where tables go: stdout, with colours only on a terminal and without NO_COLOR; wide enough for a table when it is a file."""
+    from rich.console import Console
+
+    plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ
+    return Console(no_color=plain, highlight=False, width=None if sys.stdout.isatty() else 160, soft_wrap=not sys.stdout.isatty())
+
+
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
+    """A table of plain text."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    for head in heads:
+        table.add_column(Text(head), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console().print(table)
+
+
+def fancy() -> bool:
+    """Is there a terminal that may be written on with colours and a bar?"""
+    return sys.stderr.isatty() and sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

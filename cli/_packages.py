@@ -1,0 +1,46 @@
+"""Which package of the distribution brings each program, and whether it is here."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping
+
+from cnibench.environment import path
+
+_DEBIAN: Mapping[str, str] = {
+    "ab": "apache2-utils", "bpftool": "bpftool", "conntrack": "conntrack", "ethtool": "ethtool", "helm": "helm", "ip": "iproute2",
+    "iperf3": "iperf3", "ipset": "ipset", "iptables": "iptables", "iptables-restore": "iptables", "ip6tables-restore": "iptables",
+    "iptables-save": "iptables", "iptables-nft-restore": "iptables", "iptables-legacy-restore": "iptables", "kubectl": "kubernetes-client",
+    "mount": "mount", "netperf": "netperf", "netserver": "netperf", "nft": "nftables", "nginx": "nginx-light", "nsenter": "util-linux",
+    "ovs-vsctl": "openvswitch-switch", "ovs-vswitchd": "openvswitch-switch", "perf": "linux-perf", "ping": "iputils-ping",
+    "qemu-system-x86_64": "qemu-system-x86", "ss": "iproute2", "sysctl": "procps", "taskset": "util-linux", "tc": "iproute2",
+    "tcpdump": "tcpdump", "unshare": "util-linux", "wg": "wireguard-tools",
+}  # fmt: skip
+_UBUNTU: Mapping[str, str] = {**_DEBIAN, "perf": "linux-tools-generic", "bpftool": "linux-tools-common"}
+
+
+def lacking(tools: Iterable[str]) -> list[str]:
+    """Those programs that are not installed, each once."""
+    return [tool for tool in dict.fromkeys(tools) if not path(tool)]
+
+
+def install_command(tools: Iterable[str]) -> str:
+    """The one command that installs them on Debian and Ubuntu; on others the packages' names as Debian has them."""
+    system = _system()
+    names = _UBUNTU if "ubuntu" in system else _DEBIAN
+    wanted = sorted({names.get(tool, tool) for tool in tools})
+    if not {"debian", "ubuntu"} & set(system):
+        return f"install the packages that Debian calls: {' '.join(wanted)}"
+    command = f"sudo apt-get install --no-install-recommends {' '.join(wanted)}"
+    if "netperf" in wanted:
+        section = "multiverse" if "ubuntu" in system else "non-free"
+        command += f"  (netperf is in the section {section} of the distribution)"
+    return command
+
+
+def _system() -> tuple[str, ...]:
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        return ()
+    return (release.get("ID", ""), *release.get("ID_LIKE", "").split())

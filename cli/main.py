@@ -1,0 +1,85 @@
+"""The program ``cnibench``: finds its commands by their file names and imports only the one that is called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from cnibench import __version__
+
+_HERE = Path(__file__).parent
+_NOT_COMMANDS = ("main", "__init__")
+
+
+class Commands(click.Group):
+    """A group whose commands are the modules of this folder: ``run.py`` is ``cnibench run``, ``import_.py`` is ``cnibench import``.
+
+    The first line of each module is its docstring and the line of help, so that ``--help`` imports none of them.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        stems = (path.stem for path in _HERE.glob("*.py"))
+        return sorted(stem.rstrip("_").replace("_", "-") for stem in stems if not stem.startswith("_") and stem not in _NOT_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        path = _file(cmd_name)
+        if path is None:
+            return None
+        import importlib
+
+        command: click.Command = importlib.import_module(f"cnibench.cli.{path.stem}").command
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and _file(args[0]) is None:
+            import difflib
+
+            from cnibench.errors import UsageError
+
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=3, cutoff=0.5)
+            hint = f"nearest: {', '.join(near)}" if near else "'cnibench --help' lists them"
+            raise UsageError(f"there is no command '{args[0]}'", hint)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, first_line(path)) for name in self.list_commands(ctx) if (path := _file(name))]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _file(name: str) -> Path | None:
+    stem = name.replace("-", "_")
+    if stem.startswith("_") or stem in _NOT_COMMANDS or not stem.isidentifier():
+        return None
+    return next((path for path in (_HERE / f"{stem}.py", _HERE / f"{stem}_.py") if path.is_file()), None)
+
+
+def first_line(path: Path) -> str:
+    """The first line of a module's docstring, read as text."""
+    with path.open(encoding="utf-8") as file:
+        return file.readline().strip().strip('"').rstrip(".")
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, no_args_is_help=True)
+@click.version_option(__version__, prog_name="cnibench")
+def group() -> None:
+    """Measures and compares Kubernetes CNIs on your machines, and says where the CPU cycles of each packet go.
+
+    Begin with: cnibench doctor, then: cnibench run --cni flannel --cni calico-wp-ipip.
+    --debug, anywhere, shows the traceback of an error.
+    """
+
+
+def main() -> None:
+    """The entry point: exit codes and messages as INTERFACE gives them."""
+    from cnibench.cli._guard import guarded
+
+    arguments = sys.argv[1:]
+    if "--debug" in arguments:
+        arguments.remove("--debug")
+        os.environ["CNIBENCH_DEBUG"] = "1"
+    status = guarded(lambda: group.main(arguments, prog_name="cnibench", standalone_mode=False))
+    sys.exit(status)

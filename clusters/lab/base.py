@@ -1,0 +1,96 @@
+"""What a datapath builder is: it makes, from kernel objects, what one CNI in one mode makes on the nodes and for each Pod.
+
+Each builder is one module of clusters/lab/datapaths whose ``PROVIDER`` is a subclass (or a tuple of them); ``name`` is its name in a profile's
+``datapath.model``. Nothing needs undoing that goes with its namespace.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import ValidationError
+
+from cnibench.cell import Attestation
+from cnibench.errors import InputError
+from cnibench.profile import Profile, Strict, explain
+from cnibench.registry import providers
+
+if TYPE_CHECKING:
+    from cnibench.clusters.lab.places import LabNode, LabPod
+    from cnibench.clusters.lab.stand import Stand
+
+
+class NoOptions(Strict):
+    """A builder without options."""
+
+
+class Datapath(abc.ABC):
+    """One profile's datapath on one stand.
+
+    ``self.stand`` gives the nodes, ``self.profile`` what is claimed (``encapsulation``, ``overhead``, ``policy``), ``self.options`` the
+    profile's ``datapath.options``, checked against ``Options``.
+    """
+
+    name: ClassVar[str]  # of the model
+    Options: ClassVar[type[Strict]] = NoOptions
+    needs: ClassVar[tuple[str, ...]] = ()  # keys of kernel.FEATURES that this model needs, whatever the profile
+    sandbox: ClassVar[bool] = True  # False: Pods are the nodes' own namespaces
+
+    def __init__(self, stand: Stand, options: Any) -> None:
+        self.stand = stand
+        self.profile = stand.profile
+        self.options = options
+
+    @property
+    def tunnel(self) -> str:
+        """The name of the tunnel device on both nodes, '' when there is none."""
+        return ""
+
+    @abc.abstractmethod
+    def build(self) -> None:
+        """The nodes' part: bridges, tunnel devices, routes between nodes, base rules. Raises ClusterError."""
+
+    @abc.abstractmethod
+    def connect(self, pod: LabPod) -> Iterator[str]:
+        """One Pod's part, as the CNI's ADD does it: a generator that yields the name of each step *after* it is done.
+
+        Usual names: ``link``, ``address``, ``routes``, ``policy``. Time is taken between the yields. Raises ClusterError.
+        """
+
+    def disconnect(self, pod: LabPod) -> None:
+        """Undoes what of ``connect`` does not go with the Pod's namespace: its rules, routes, map entries."""
+
+    def remove(self) -> None:
+        """Undoes what does not go with the nodes' namespaces: processes, pinned maps."""
+
+    def alive(self) -> str:
+        """'' while every process that the datapath needs runs, else which one died."""
+        return ""
+
+    def underlay_features(self, node: LabNode) -> dict[str, bool]:
+        """Offload features (kernel names) that this profile itself sets on the node's device on the wire, after the wire's own model."""
+        return {}
+
+    def checks(self) -> Sequence[Attestation]:
+        """Attestations that only this datapath has, beyond those of attest.py; use ``self.stand.attestation(...)`` to make each."""
+        return ()
+
+
+def builders() -> dict[str, type[Datapath]]:
+    """Model name to builder."""
+    return providers("clusters.lab.datapaths")
+
+
+def builder_of(profile: Profile) -> tuple[type[Datapath], Strict]:
+    """The builder of a profile's datapath and its checked options. Raises InputError."""
+    if profile.datapath is None:
+        raise InputError(f"{profile.name} has no datapath model for the lab", "use --cluster kind or existing for it")
+    found = builders().get(profile.datapath.model)
+    if found is None:
+        raise InputError(f"{profile.name}: datapath.model: there is no '{profile.datapath.model}'", f"there are: {', '.join(sorted(builders()))}")
+    try:
+        return found, found.Options.model_validate(profile.datapath.options)
+    except ValidationError as error:
+        raise explain(f"{profile.name}: datapath.options", error) from None

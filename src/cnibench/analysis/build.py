@@ -1,0 +1,158 @@
+"""From run directories to an Analysis."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cnibench import stopping
+from cnibench.analysis import figures, words
+from cnibench.analysis.comparable import environments
+from cnibench.analysis.cycles import cycles
+from cnibench.analysis.model import Analysis, Check, Failure, Run
+from cnibench.analysis.pairs import compare
+from cnibench.analysis.series import Block, Series, gather
+from cnibench.analysis.stream import Line
+from cnibench.cell import SCHEMA
+from cnibench.errors import UsageError
+from cnibench.metrics import METRICS
+from cnibench.stats import ALPHA
+from cnibench.store import RunReader
+
+_METRIC_PLACE = {name: i for i, name in enumerate(METRICS)}
+
+
+@dataclass
+class Member:
+    """One label in one context: a value for each block."""
+
+    first: Line
+    values: dict[Block, float] = field(default_factory=dict)
+    failed: int = 0
+
+
+@dataclass
+class Context:
+    """One metric at one place: what its labels can be compared in. ``where`` are the fields of model.Where."""
+
+    where: dict[str, Any]
+    members: dict[str, Member]
+
+
+def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, baseline: str = "") -> Analysis:
+    """All figures and verdicts of one run, or of several together.
+
+    Several runs are pooled only where they are comparable. Raises UsageError naming what differs, unless ``allow_different``: then they
+    stand beside each other, each environment with results and pairs of its own. ``baseline`` names the label that ratios refer to.
+    """
+    if not readers:
+        raise UsageError("no run was named", "'cnibench runs' lists the runs")
+    if len({reader.path.resolve() for reader in readers}) < len(readers) or len({reader.id for reader in readers}) < len(readers):
+        raise UsageError("one run was named twice", "each run counts once: its blocks would be taken for more than they are")
+    gathered = gather(readers)
+    numbers = environments(readers, gathered.series, allow_different)
+    labels = _labels(readers, gathered.series)
+    contexts = _contexts(gathered.series, numbers, labels)
+    level = stopping.level(ALPHA) if any(reader.plan.target_ci > 0 for reader in readers) else ALPHA
+    sources, cpp = cycles(readers, numbers, labels)
+    results = figures.results(contexts, level, sources)
+    pairs, groups = compare(contexts, level)
+    failures = _unsupported(readers) + gathered.failures
+    runs = [_run(reader) for reader in readers]
+    analysis = Analysis(
+        schema=SCHEMA, run=runs[0], environment=readers[0].environment, results=results, groups=groups, pairs=pairs, cpp=cpp,
+        attestations=_attestations(readers), failures=failures, summary=[], notes=gathered.notes + _notes(readers, runs),
+        baseline=_baseline(baseline, labels, contexts), labels=labels, level=level, runs=runs,
+        environments=[reader.environment for reader in readers],
+    )  # fmt: skip
+    return words.with_words(analysis)
+
+
+def _labels(readers: Sequence[RunReader], series: Sequence[Series]) -> list[str]:
+    """In the order in which the plan names them; those that only samples name come last."""
+    found = dict.fromkeys(label for reader in readers for label in reader.plan.profiles)
+    found |= dict.fromkeys(one.first.label for one in series)
+    measured = {one.first.label for one in series}
+    return [label for label in found if label in measured]
+
+
+def _contexts(series: Sequence[Series], numbers: Sequence[int], labels: Sequence[str]) -> list[Context]:
+    found: dict[tuple[Any, ...], Context] = {}
+    for one in series:
+        line = one.first
+        key = (
+            line.workload, line.placement != "intra", line.placement, line.path, one.params, line.ip, line.mtu, line.cpus, line.pair,
+            numbers[one.run], line.testbed, line.wire, line.wire_offload, _METRIC_PLACE.get(line.metric, len(METRICS)), line.metric,
+        )  # fmt: skip
+        context = found.get(key)
+        if context is None:
+            context = found[key] = Context(_where(line, one.params, numbers[one.run]), {})
+        member = context.members.setdefault(line.label, Member(line))
+        member.values.update(one.by_block())
+        member.failed += one.failed
+    place = {label: i for i, label in enumerate(labels)}
+    for context in found.values():
+        context.members = dict(sorted(context.members.items(), key=lambda item: place[item[0]]))
+    return [found[key] for key in sorted(found)]
+
+
+def _where(line: Line, params: str, environment: int) -> dict[str, Any]:
+    return {
+        "placement": line.placement, "path": line.path, "workload": line.workload, "params": json.loads(params), "ip": line.ip,
+        "mtu": line.mtu, "cpus": line.cpus, "pair": line.pair, "metric": line.metric, "unit": line.unit, "better": line.better,
+        "testbed": line.testbed, "wire": line.wire, "wire_offload": line.wire_offload, "environment": environment,
+    }  # fmt: skip
+
+
+def _baseline(wished: str, labels: Sequence[str], contexts: Sequence[Context]) -> str:
+    """The label that ratios refer to: the one wished, else a baseline profile with network namespaces, else any, else the first."""
+    if wished:
+        if wished not in labels:
+            raise UsageError(f"there is no '{wished}' in this run", f"its labels: {', '.join(labels)}")
+        return wished
+    fidelity = {label: member.first.fidelity for context in contexts for label, member in context.members.items()}
+    profile = {label: member.first.profile for context in contexts for label, member in context.members.items()}
+    bases = [label for label in labels if fidelity.get(label) == "baseline"]
+    return next((label for label in bases if profile[label] != "host"), (bases or list(labels) or [""])[0])
+
+
+def _run(reader: RunReader) -> Run:
+    plan = reader.plan
+    return Run(
+        id=plan.id, name=plan.name, started=reader.started, finished=reader.finished, seed=plan.seed, command=shlex.join(plan.command),
+        tool_version=plan.tool_version, blocks=plan.blocks, duration=plan.duration, warmup=plan.warmup,
+    )  # fmt: skip
+
+
+def _attestations(readers: Sequence[RunReader]) -> list[Check]:
+    found: dict[tuple[str, str, str, int], Check] = {}
+    for reader in readers:
+        for item in reader.attestations():
+            found[reader.id, item.label, item.check, item.ip] = Check(
+                profile=item.profile, label=item.label, check=item.check, expected=item.expected, observed=item.observed,
+                passed=item.passed, ip=item.ip,
+            )  # fmt: skip
+    return list(found.values())
+
+
+def _unsupported(readers: Sequence[RunReader]) -> list[Failure]:
+    found: Mapping[tuple[str, str], Failure] = {
+        (item.label, item.lacks): Failure(
+            label=item.label, profile=item.profile, placement="", workload="", params={}, cell="", block=-1, metric="",
+            status="unsupported", reason=f"{item.lacks} ({item.remedy})" if item.remedy else item.lacks,
+        )
+        for reader in readers
+        for item in reader.plan.unsupported
+    }  # fmt: skip
+    return list(found.values())
+
+
+def _notes(readers: Sequence[RunReader], runs: Sequence[Run]) -> list[str]:
+    found = [note for reader in readers for note in reader.plan.notes]
+    for reader, run in zip(readers, runs, strict=True):
+        if not run.finished:
+            found.append(f"{reader.id}: not finished; what is missing is done by: cnibench run --resume {reader.path.name}")
+    return list(dict.fromkeys(found))

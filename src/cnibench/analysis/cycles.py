@@ -1,0 +1,52 @@
+"""Cycles per packet by component, the mean over the blocks, so that the components still add up to the total."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cnibench.analysis.model import Cpp
+from cnibench.layout import Record
+from cnibench.store import RunReader
+
+_WHERE = ("label", "profile", "placement", "path", "workload", "ip", "mtu", "cpus")
+
+
+def cycles(readers: Sequence[RunReader], numbers: Sequence[int], labels: Sequence[str]) -> tuple[dict[str, str], list[Cpp]]:
+    """(label to the source of its cycles, the table). A record that lacks a key or has no finite total is passed over, and told."""
+    found: dict[tuple[Any, ...], list[Record]] = {}
+    for reader, environment in zip(readers, numbers, strict=True):
+        for record in reader.records("cpp"):
+            if not _usable(record):
+                reader.warnings.append(f"a record of cpp.jsonl (cell {record.get('cell')!r}) has no usable total and is left out")
+                continue
+            key = (*(record[name] for name in _WHERE), json.dumps(record["params"], sort_keys=True), str(record["cycles_source"]), environment)
+            found.setdefault(key, []).append(record)
+    place = {label: i for i, label in enumerate(labels)}
+    rows = [_row(records, key[-1]) for key, records in found.items()]
+    rows.sort(key=lambda row: (row.workload, row.placement != "intra", json.dumps(row.params), row.path, place.get(row.label, len(place))))
+    return {row.label: row.cycles_source for row in rows}, rows
+
+
+def _usable(record: Record) -> bool:
+    numbers = [record.get("total"), record.get("unclassified"), record.get("packets")]
+    components = record.get("components")
+    if not isinstance(components, Mapping) or "params" not in record or "cycles_source" not in record:
+        return False
+    numbers += list(components.values())
+    return all(name in record for name in _WHERE) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in numbers
+    )
+
+
+def _row(records: Sequence[Record], environment: int) -> Cpp:
+    first, n = records[0], len(records)
+    names = dict.fromkeys(name for record in records for name in record["components"])
+    return Cpp(
+        **{name: first[name] for name in _WHERE}, params=first["params"], cycles_source=str(first["cycles_source"]),
+        total=math.fsum(record["total"] for record in records) / n, packets=math.fsum(record["packets"] for record in records) / n,
+        components={name: math.fsum(record["components"].get(name, 0.0) for record in records) / n for name in names},
+        unclassified=math.fsum(record["unclassified"] for record in records) / n, n=n, environment=environment,
+    )  # fmt: skip

@@ -1,0 +1,172 @@
+"""What an analysis holds: the document of ``report --format json`` (INTERFACE), and some keys more that the reports need.
+
+Fractions are fractions (0.02 is 2 %), values are in the SI base unit beside them, None stands for what cannot be computed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Verdict = Literal["a-better", "b-better", "no-difference-found", "inconclusive"]
+
+
+class Where(msgspec.Struct, frozen=True, kw_only=True, order=False):
+    """Where a figure stands: everything that two profiles must share to be compared. ``environment`` counts the distinct environments when
+    runs that are not comparable were put beside each other."""
+
+    placement: str
+    path: str
+    workload: str
+    params: dict[str, Any]
+    ip: int
+    mtu: int
+    cpus: str
+    pair: int
+    metric: str
+    unit: str
+    better: str
+    testbed: str
+    wire: str
+    wire_offload: str
+    environment: int = 0
+
+
+class Result(Where, frozen=True, kw_only=True):
+    """One metric of one label: ``n`` blocks, the interval of the median (None where so few blocks give none) and its exact coverage."""
+
+    profile: str
+    label: str
+    fidelity: str
+    n: int
+    mean: float
+    median: float
+    ci_low: float | None
+    ci_high: float | None
+    confidence: float | None
+    spread: float | None
+    cycles_source: str = ""
+    failed: int = 0
+    outliers: list[int] = []
+    drift: float | None = None
+    drift_p: float | None = None
+    dependence: float | None = None
+    dependence_p: float | None = None
+
+
+class Pair(Where, frozen=True, kw_only=True):
+    """``a`` against ``b``: ``ratio`` = a / b with its interval, ``p`` of the pair alone and ``p_holm`` in its family of ``family`` pairs.
+
+    ``effect`` is the rank-biserial correlation, ``spread`` the standard deviation of the log ratios, ``detectable`` the smallest
+    difference that this many blocks could have found, ``blocks_needed`` the number that could decide at all.
+    """
+
+    a: str
+    b: str
+    n: int
+    ratio: float | None
+    ci_low: float | None
+    ci_high: float | None
+    p: float | None
+    p_holm: float | None
+    verdict: Verdict
+    family: int
+    effect: float | None = None
+    spread: float | None = None
+    detectable: float | None = None
+    blocks_needed: int = 0
+    dependence_p: float | None = None
+    reason: str = ""
+
+
+class Group(Where, frozen=True, kw_only=True):
+    """``order``: those that were not told apart, the best first; one label can be in several. ``letters`` says the same a label."""
+
+    order: list[list[str]]
+    letters: dict[str, str]
+
+
+class Cpp(msgspec.Struct, frozen=True, kw_only=True):
+    """Cycles per packet, the mean over ``n`` blocks; ``components`` and ``unclassified`` add up to ``total``, idle is apart."""
+
+    profile: str
+    label: str
+    placement: str
+    path: str
+    workload: str
+    params: dict[str, Any]
+    ip: int
+    mtu: int
+    cpus: str
+    total: float
+    cycles_source: str
+    packets: float
+    components: dict[str, float]
+    unclassified: float
+    n: int
+    fidelity: str = ""
+    environment: int = 0
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One check of an attestation, the last one when a resumed run made it again."""
+
+    profile: str
+    label: str
+    check: str
+    expected: str
+    observed: str
+    passed: bool
+    ip: int = 4
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A cell that gave no figure in one block, or (status ``unsupported``, block -1) a profile that cannot be measured there at all."""
+
+    label: str
+    profile: str
+    placement: str
+    workload: str
+    params: dict[str, Any]
+    cell: str
+    block: int
+    metric: str
+    status: str
+    reason: str
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """Which run: times in RFC 3339, ``finished`` is '' while cells are missing."""
+
+    id: str
+    name: str
+    started: str
+    finished: str
+    seed: int
+    command: str
+    tool_version: str
+    blocks: int = 0
+    duration: float = 0.0
+    warmup: float = 0.0
+
+
+class Analysis(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a report shows. ``run`` and ``environment`` are the first run's, ``runs`` and ``environments`` all of them."""
+
+    schema: int
+    run: Run
+    environment: dict[str, Any]
+    results: list[Result]
+    groups: list[Group]
+    pairs: list[Pair]
+    cpp: list[Cpp]
+    attestations: list[Check]
+    failures: list[Failure]
+    summary: list[str]
+    notes: list[str]
+    baseline: str
+    labels: list[str]
+    level: float
+    runs: list[Run]
+    environments: list[dict[str, Any]]

@@ -1,0 +1,113 @@
+"""Samples gathered to series: one metric of one label, a value for each block."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from cnibench.analysis.model import Failure
+from cnibench.analysis.stream import Line, samples
+from cnibench.store import RunReader
+
+CPP_METRICS = ("cycles_per_packet", "cycles_per_byte")
+Block = tuple[int, int]  # (number of the run, block)
+
+
+@dataclass(slots=True)
+class Series:
+    """``first`` stands for all lines' coordinates; ``params`` is canonical JSON."""
+
+    run: int
+    first: Line
+    params: str
+    blocks: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    failed: int = 0
+
+    def by_block(self) -> dict[Block, float]:
+        """One value a block: the mean where one block has several, since the block is the unit."""
+        if len(set(self.blocks)) == len(self.blocks):
+            return {(self.run, block): value for block, value in zip(self.blocks, self.values, strict=True)}
+        found: dict[Block, list[float]] = {}
+        for block, value in zip(self.blocks, self.values, strict=True):
+            found.setdefault((self.run, block), []).append(value)
+        return {block: math.fsum(values) / len(values) for block, values in found.items()}
+
+
+@dataclass
+class Gathered:
+    """All that was read of the runs."""
+
+    series: list[Series]
+    failures: list[Failure]
+    notes: list[str]
+    lines: int
+
+
+def gather(readers: Sequence[RunReader]) -> Gathered:
+    """Reads all samples. In windows with perf only the cycles count: the other figures of such a window carry perf's own cost."""
+    found = Gathered([], [], [], 0)
+    for number, reader in enumerate(readers):
+        _gather_run(number, reader, found)
+    return found
+
+
+def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
+    series: dict[tuple[str, str, bytes], Series] = {}
+    canonical: dict[bytes, str] = {}
+    latest, backwards, before = "", 0, len(found.failures)
+    for piece in samples(reader):
+        for line in piece:
+            found.lines += 1
+            if line.warmup:
+                continue
+            if line.end < line.start or line.start < latest:
+                backwards += 1
+            latest = max(latest, line.start)
+            if line.window == "cpp" and line.status == "ok" and line.metric not in CPP_METRICS:
+                continue
+            raw = bytes(line.params)
+            value = line.value
+            if line.status != "ok" or value is None or not math.isfinite(value):
+                found.failures.append(_failure(line, raw))
+                continue
+            key = (line.cell, line.metric, raw)
+            one = series.get(key)
+            if one is None:
+                if raw not in canonical:
+                    canonical[raw] = json.dumps(msgspec.json.decode(raw), sort_keys=True)
+                one = series[key] = Series(number, line, canonical[raw])
+            one.blocks.append(line.block)
+            one.values.append(value)
+    _count_failures(series, found.failures[before:])
+    found.series += series.values()
+    if backwards:
+        found.notes.append(
+            f"{reader.id}: the clock went back at {backwards} samples (set by hand, or by NTP); figures and the order of blocks do not "
+            "depend on it, the times shown do"
+        )
+    found.notes += [f"{reader.id}: {warning}" for warning in reader.warnings]
+
+
+def _count_failures(series: dict[tuple[str, str, bytes], Series], failures: list[Failure]) -> None:
+    failed: dict[str, int] = {}
+    for failure in failures:
+        failed[failure.cell] = failed.get(failure.cell, 0) + 1
+    for (cell, _, _), one in series.items():
+        one.failed = failed.get(cell, 0)
+
+
+def _failure(line: Line, raw: bytes) -> Failure:
+    params: dict[str, Any] = msgspec.json.decode(raw)
+    status, reason = line.status, line.reason
+    if status == "ok":
+        status, reason = "failed", "no value" if line.value is None else f"the value is not a number ({line.value})"
+    return Failure(
+        label=line.label, profile=line.profile, placement=line.placement, workload=line.workload, params=params, cell=line.cell,
+        block=line.block, metric=line.metric, status=status, reason=reason or "no reason was recorded",
+    )  # fmt: skip

@@ -1,0 +1,140 @@
+"""Call stacks by name, each with the cycles sampled in it and whose work it is.
+
+Whose work: perf samples the whole machine, and other programs run on it. ``cell``: a process of the measured Pods or of the CNI.
+``kernel``: an interrupt, a softirq, a kernel thread or the idle task. ``foreign``: anything else; it is left out of cycles per
+packet and reported apart. An interrupt that came in while a foreign process ran is cut off from that process's own frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cnibench.cpp.perfdata import Recording
+from cnibench.cpp.symbols import Symbols, base_name
+from cnibench.errors import InputError
+
+Whose = Literal["cell", "kernel", "foreign"]
+USER = "[user]"
+
+_CONTEXT = np.uint64(2**64 - 4095)  # PERF_CONTEXT_MAX: markers are above it
+_KERNEL_HALF = np.uint64(1 << 63)
+_IRQ_ENTRIES = ("asm_common_interrupt", "asm_sysvec_", "asm_exc_nmi", "asm_exc_hyperv", "common_interrupt", "sysvec_", "el1h_64_irq", "el0t_64_irq")
+_IDLE_ROOTS = frozenset({"do_idle", "cpu_startup_entry", "cpu_idle_poll"})
+_SYSCALL_ROOTS = ("entry_SYSCALL_64", "do_syscall_64", "asm_exc_page_fault", "el0t_64_sync", "invoke_syscall", "entry_SYSENTER")
+
+
+@dataclass(frozen=True)
+class Stack:
+    """``frames`` leaf first; user space is one frame, ``[user]``. ``cycles`` were sampled here in ``samples`` samples."""
+
+    whose: Whose
+    frames: tuple[str, ...]
+    cycles: float
+    samples: int
+
+
+def named(recording: Recording, symbols: Symbols, hertz: float, own: Collection[int] | None, network: Callable[[str], bool]) -> list[Stack]:
+    """The recording's stacks, equal ones added up.
+
+    ``hertz`` turns a clock's nanoseconds into cycles (the TSC's frequency; unused where the PMU counted cycles). ``own`` are the
+    process ids of the cell (None: all), children that they forked meanwhile included. ``network`` says whether a function is work
+    for packets: what the kernel does outside of any process counts only then, or when it belongs to the idle task.
+    """
+    mine = None if own is None else _with_children(own, recording.parents)
+    scale = hertz / 1e9 if recording.clock else 1.0
+    frames = _frames(recording.chains, symbols)
+    keys = recording.chain * 2 + (1 if mine is None else np.isin(recording.pid, list(mine)).astype(np.int64))
+    distinct, inverse = np.unique(keys, return_inverse=True)
+    cycles = np.bincount(inverse, weights=recording.period.astype(np.float64), minlength=len(distinct)) * scale
+    counts = np.bincount(inverse, minlength=len(distinct))
+    total: dict[tuple[Whose, tuple[str, ...]], tuple[float, int]] = {}
+    for key, amount, count in zip(distinct.tolist(), cycles.tolist(), counts.tolist(), strict=True):
+        whose, shown = _whose(frames[key >> 1], bool(key & 1), network)
+        before = total.get((whose, shown), (0.0, 0))
+        total[whose, shown] = (before[0] + amount, before[1] + count)
+    return [Stack(whose, shown, amount, count) for (whose, shown), (amount, count) in total.items()]
+
+
+def addresses(chains: Iterable[bytes]) -> NDArray[np.uint64]:
+    """Every kernel address of the chains as it is looked up (see _lookup)."""
+    found = [_lookup(np.frombuffer(chain, dtype=np.uint64)) for chain in chains]
+    flat = np.concatenate([part for part, _ in found]) if found else np.zeros(0, dtype=np.uint64)
+    return np.unique(flat)
+
+
+def _lookup(chain: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], bool]:
+    """The chain's kernel addresses and whether it goes on in user space.
+
+    Callers are looked up one byte before their return address: it lies behind the call, in the next function when the
+    callee never returns.
+    """
+    real = chain[chain < _CONTEXT]
+    kernel = real[real >= _KERNEL_HALF].copy()
+    if len(kernel) and real[0] >= _KERNEL_HALF:
+        kernel[1:] -= np.uint64(1)
+    return kernel, len(kernel) < len(real)
+
+
+def _frames(chains: list[bytes], symbols: Symbols) -> list[tuple[str, ...]]:
+    parts = [_lookup(np.frombuffer(chain, dtype=np.uint64)) for chain in chains]
+    flat = np.concatenate([part for part, _ in parts]) if parts else np.zeros(0, dtype=np.uint64)
+    distinct, inverse = np.unique(flat, return_inverse=True)
+    names = [base_name(name) for name in symbols.names(distinct)]
+    of = inverse.tolist()
+    found, at = [], 0
+    for part, user in parts:
+        end = at + len(part)
+        stack = [names[index] for index in of[at:end]]
+        if user or not stack:
+            stack.append(USER)
+        found.append(tuple(stack))
+        at = end
+    return found
+
+
+def _with_children(own: Collection[int], parents: dict[int, int]) -> set[int]:
+    mine = set(own)
+    for child, parent in parents.items():  # in the order of time: a grandchild comes after its parent
+        if parent in mine:
+            mine.add(child)
+    return mine
+
+
+def _whose(frames: tuple[str, ...], own: bool, network: Callable[[str], bool]) -> tuple[Whose, tuple[str, ...]]:
+    if own:
+        return "cell", frames
+    if frames[-1] != USER and not _IDLE_ROOTS.isdisjoint(frames):
+        return "kernel", frames
+    for depth, name in enumerate(frames):
+        if name.startswith(_IRQ_ENTRIES):
+            inner = frames[: depth + 1]
+            return ("kernel", inner) if any(network(frame) for frame in inner) else ("foreign", frames)
+        if name.startswith(_SYSCALL_ROOTS) or name == USER:
+            return "foreign", frames
+    return ("kernel", frames) if any(network(name) for name in frames) else ("foreign", frames)
+
+
+def fold(stacks: Iterable[Stack]) -> str:
+    """One stack a line as flame graph tools read it, root first: ``cell;[user];do_syscall_64;...;tcp_sendmsg 123456``; cycles, whole."""
+    lines = sorted(f"{';'.join((stack.whose, *reversed(stack.frames)))} {stack.samples} {stack.cycles:.0f}\n" for stack in stacks)
+    return "".join(lines)
+
+
+def unfold(text: str, name: str = "stacks.folded") -> list[Stack]:
+    """What fold wrote. Raises InputError naming the line."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            path, samples, cycles = line.rsplit(" ", 2)
+            whose, *frames = path.split(";")
+            if whose not in ("cell", "kernel", "foreign") or not frames:
+                raise ValueError
+            found.append(Stack(whose, tuple(reversed(frames)), float(cycles), int(samples)))  # type: ignore[arg-type]
+        except ValueError:
+            raise InputError(f"{name}, line {number}: expected a folded stack", "take the file from a whole copy of the run") from None
+    return found

@@ -1,0 +1,105 @@
+"""Which component of the packet's path a kernel function belongs to: taxonomy.yaml, read and looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import yaml
+from pydantic import Field, ValidationError
+
+from cnibench.errors import InputError
+from cnibench.profile import Strict
+
+FILE = Path(__file__).parent / "taxonomy.yaml"
+IDLE = "idle"
+
+
+class Component(Strict):
+    """``functions`` and ``leaf`` are names, or beginnings followed by ``*``; ``leaf`` ones count only as the sampled function."""
+
+    title: str
+    network: bool = False
+    functions: tuple[str, ...]
+    leaf: tuple[str, ...] = ()
+
+
+class _Document(Strict):
+    version: int = Field(ge=1)
+    components: dict[str, Component]
+
+
+class Taxonomy:
+    """Looks functions up; ``components`` are in the order of the file, ``version`` stands in every record made with it."""
+
+    def __init__(self, document: _Document, name: str) -> None:
+        self.version = document.version
+        self.components = document.components
+        self._functions = _Patterns(name)
+        self._leaves = _Patterns(name)
+        for component, entry in document.components.items():
+            for pattern in entry.functions:
+                self._functions.add(pattern, component)
+            for pattern in entry.leaf:
+                self._leaves.add(pattern, component)
+        self._network = {component for component, entry in document.components.items() if entry.network}
+        self.component = cache(self._component)
+
+    def _component(self, function: str) -> str | None:
+        """The component that names this function; None when none does."""
+        return self._functions.find(function)
+
+    def nearest(self, frames: Sequence[str]) -> str | None:
+        """The component of a sample, ``frames`` leaf first: that of the nearest frame named; None when no frame is."""
+        for frame in frames:
+            found = self.component(frame)
+            if found is not None:
+                return found
+        return self._leaves.find(frames[0]) if frames else None
+
+    def is_network(self, function: str) -> bool:
+        """Is this function work for packets, whoever's?"""
+        return function in ("net_rx_action", "net_tx_action") or self.component(function) in self._network
+
+
+class _Patterns:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._whole: dict[str, str] = {}
+        self._beginnings: dict[str, str] = {}
+        self._lengths: tuple[int, ...] = ()
+
+    def add(self, pattern: str, component: str) -> None:
+        table = self._beginnings if pattern.endswith("*") else self._whole
+        key = pattern.removesuffix("*")
+        if "*" in key or not key:
+            raise InputError(f"{self._name}: '{pattern}' of {component}: expected a name, or a beginning followed by one *", "mend the pattern")
+        if key in table:
+            raise InputError(f"{self._name}: '{pattern}' stands in {table[key]} and in {component}", "leave it in one of them")
+        table[key] = component
+        if table is self._beginnings:
+            self._lengths = tuple(sorted({len(each) for each in table}, reverse=True))
+
+    def find(self, function: str) -> str | None:
+        found = self._whole.get(function)
+        if found is not None:
+            return found
+        for length in self._lengths:
+            found = self._beginnings.get(function[:length])
+            if found is not None:
+                return found
+        return None
+
+
+@cache
+def load(path: Path = FILE) -> Taxonomy:
+    """The taxonomy of a file, ours by default. Raises InputError naming the key."""
+    try:
+        document = _Document.model_validate(yaml.safe_load(path.read_text()))
+    except (OSError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: {error}", "a taxonomy is a YAML file like the one that is shipped") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}", "see cpp/taxonomy.yaml") from None
+    return Taxonomy(document, path.name)

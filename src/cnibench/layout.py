@@ -1,0 +1,123 @@
+"""The run directory: which files it has, their schema version, and how an older version becomes the present one.
+
+plan.json            the run's manifest: what was asked, the cells, the seed, what is unsupported here (Manifest)
+env.json             the environment: kernel, CPU, memory, tool versions, testbed, wire
+events.jsonl         what happened and when; a ``cell-finished`` event commits all lines of that cell and block
+samples.jsonl        one metric of one cell in one block a line (cell.Sample)
+attestations.jsonl   the checks of each installed profile
+NAME.jsonl           records of collectors and workloads (cpp, sizes, cdf, series, ...), each with the sample's coordinates
+raw/CELL/BLOCK/      raw output of the tools, kept before anything parses it
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from cnibench.cell import SCHEMA, Cell
+from cnibench.errors import InputError
+
+PLAN, ENVIRONMENT, EVENTS, SAMPLES, ATTESTATIONS, RAW = (
+    "plan.json",
+    "env.json",
+    "events.jsonl",
+    "samples.jsonl",
+    "attestations.jsonl",
+    "raw",
+)
+
+Record = dict[str, Any]
+Step = Callable[[str, Record], Record]
+
+# Version n to the step that makes a record of version n + 1 of it; the step is given the file's name and the record.
+MIGRATIONS: dict[int, Step] = {}
+
+
+class Unsupported(msgspec.Struct, frozen=True, kw_only=True):
+    """A profile that was asked for and cannot be measured here; found before anything was started."""
+
+    label: str
+    profile: str
+    lacks: str
+    remedy: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """plan.json. ``profiles`` maps each label to the whole profile as it was then, ``plan`` is the plan as it was asked for.
+
+    ``duration`` and ``warmup`` in seconds. ``target_ci`` is the half width at which the run stops by itself (0: never), ``max_blocks``
+    bounds it; ``blocks`` is the number of blocks that is carried out otherwise.
+    """
+
+    schema: int = SCHEMA
+    id: str
+    name: str
+    created: str
+    command: list[str]
+    tool_version: str
+    seed: int
+    blocks: int
+    duration: float
+    warmup: float
+    cluster: str
+    cells: list[Cell]
+    profiles: dict[str, Record]
+    unsupported: list[Unsupported] = []
+    notes: list[str] = []  # what was left out or estimated, in words
+    target_ci: float = 0.0
+    max_blocks: int = 30
+    plan: Record = {}
+
+    def cell(self, identity: str) -> Cell | None:
+        """The cell of that id."""
+        return next((cell for cell in self.cells if cell.id == identity), None)
+
+
+def coordinates(cell: Cell, block: int) -> Record:
+    """What every line of a record file says about where it belongs."""
+    return {
+        "schema": SCHEMA, "cell": cell.id, "block": block, "profile": cell.profile, "label": cell.label, "placement": cell.placement,
+        "path": cell.path, "workload": cell.workload, "params": cell.params, "ip": cell.ip, "mtu": cell.mtu, "cpus": cell.cpus,
+        "pair": cell.pair, "window": cell.window,
+    }  # fmt: skip
+
+
+def now() -> str:
+    """RFC 3339 in UTC, with fraction."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def new_id(name: str = "") -> str:
+    """A run id: sorts by time, says the run's name, safe as a folder's name."""
+    word = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:40]
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{word + '-' if word else ''}{secrets.token_hex(2)}"
+
+
+def record_file(name: str) -> str:
+    """The file of records of that name. Raises InputError for a name that is not a plain word."""
+    if not re.fullmatch(r"[a-z][a-z0-9_-]{0,40}", name):
+        raise InputError(f"'{name}' is not a name of a record file", "plain lower-case words, cpp or sizes for instance")
+    return f"{name}.jsonl"
+
+
+def migrate(file: str, record: Record, steps: Mapping[int, Step] | None = None, target: int = SCHEMA) -> Record:
+    """``record`` in schema version ``target``, one step after the other. Raises InputError when it is newer, or older than any step."""
+    steps = MIGRATIONS if steps is None else steps
+    version = record.get("schema")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise InputError(f"{file}: expected a schema version", "is this a run directory of cnibench?")
+    if version > target:
+        raise InputError(
+            f"{file}: written by a newer cnibench (schema {version}, this one reads up to {target})", "install a newer cnibench"
+        )
+    while version < target:
+        if version not in steps:
+            raise InputError(f"{file}: schema {version} is unknown", "is this a run directory of cnibench?")
+        record = {**steps[version](file, record), "schema": version + 1}
+        version += 1
+    return record

@@ -1,0 +1,202 @@
+"""Plans: what is measured, as a file (--plan FILE), as the options of ``cnibench run``, and as the list of cells."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_validator
+
+from cnibench import schedule
+from cnibench.cell import Cell, Placement, Window
+from cnibench.errors import CnibenchError, InputError, UsageError
+from cnibench.profile import Profile, Strict, explain, read_yaml
+from cnibench.units import bits_per_second, fraction, seconds
+from cnibench.workload import Workload
+
+LONGEST = 24 * 3600.0  # s: one window of a day is a slip of the pen
+MOST = 1_000_000  # cells of a run; a sweep that explodes is refused, not expanded
+
+
+def _in_seconds(value: Any) -> Any:
+    return _convert(seconds, value)
+
+
+def _in_rate(value: Any) -> Any:
+    return _convert(bits_per_second, value)
+
+
+def _in_fraction(value: Any) -> Any:
+    return _convert(fraction, value)
+
+
+def _convert(unit: Any, value: Any) -> Any:
+    try:
+        return unit(value) if isinstance(value, str) else value
+    except CnibenchError as error:
+        raise ValueError(f"{error.message}; {error.remedy}") from None
+
+
+Seconds = Annotated[float, BeforeValidator(_in_seconds)]
+Rate = Annotated[float, BeforeValidator(_in_rate)]
+Fraction = Annotated[float, BeforeValidator(_in_fraction)]
+
+
+class Work(Strict):
+    """One workload with its parameters. Each list in ``sweep`` is gone through; several lists give all combinations."""
+
+    name: str
+    params: dict[str, JsonValue] = {}
+    sweep: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = {}
+
+    def combinations(self) -> Iterator[dict[str, Any]]:
+        """The parameters of each cell, in the order of the lists."""
+        names = list(self.sweep)
+        for values in itertools.product(*self.sweep.values()):
+            yield {**self.params, **dict(zip(names, values, strict=True))}
+
+
+class Plan(Strict):
+    """What is asked for. Durations in seconds (or as ``10s``, ``2m``), rates in bit/s (or as ``1G``).
+
+    ``cni`` takes what --cni takes: names, shell patterns, paths to profile files, LABEL=NAME. ``settings`` maps a label, or '' for
+    all, to the KEY: VALUE pairs of --set.
+    """
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    title: str = ""
+    cluster: str = "lab"
+    cni: tuple[str, ...] = Field(default=(), description="profiles: names, patterns, paths, LABEL=NAME")
+    placement: tuple[Placement, ...] = Field(default=("intra", "inter"), min_length=1)
+    path: tuple[Literal["pod", "clusterip", "nodeport", "host", "pod-to-host"], ...] = Field(default=("pod",), min_length=1)
+    workload: tuple[Work, ...] = Field(default=(Work(name="tcp-stream"), Work(name="tcp-rr")), min_length=1)
+    duration: Seconds = Field(default=10.0, ge=0.2, le=LONGEST, description="of the measured window")
+    warmup: Seconds = Field(default=2.0, ge=0.0, le=LONGEST)
+    blocks: Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] = "auto"
+    windows: tuple[Window, ...] = Field(default=("speed", "cpp"), min_length=1, description="speed: without perf; cpp: with perf")
+    cpus: Literal["split", "shared", "none"] = "shared"
+    ip: tuple[Literal[4, 6], ...] = Field(default=(4,), min_length=1)
+    mtu: int = Field(default=1500, ge=576, le=65535)
+    wire_offload: Literal["", "none", "plain", "vxlan", "all"] = Field(default="", description="empty: the cluster's own default")
+    wire_rate: Rate = Field(default=0.0, ge=0.0, description="0: as fast as it goes")
+    pairs: int = Field(default=1, ge=1, le=1000)
+    target_ci: Fraction = Field(default=0.0, ge=0.0, lt=1.0, description="stop when every interval is at most so wide, half width / median")
+    max_blocks: int = Field(default=30, ge=1, le=1000)
+    seed: int | None = Field(default=None, ge=0, lt=2**63)
+    settings: dict[str, dict[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_words(cls, data: Any) -> Any:
+        """A single value where a list is meant, and a workload's bare name, are taken as such."""
+        if not isinstance(data, dict):
+            return data
+        data = dict(data)
+        for key in ("cni", "placement", "path", "workload", "windows", "ip"):
+            if isinstance(data.get(key), str | int | dict):
+                data[key] = [data[key]]
+        if isinstance(data.get("workload"), list | tuple):
+            data["workload"] = [{"name": item} if isinstance(item, str) else item for item in data["workload"]]
+        return data
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Plan:
+        if any(len(set(values)) < len(values) for values in (self.placement, self.path, self.windows, self.ip)):
+            raise ValueError("a value stands twice in placement, path, windows or ip")
+        return self
+
+    def seeded(self) -> Plan:
+        """This plan with a seed: its own, or a new one."""
+        return self if self.seed is not None else self.model_copy(update={"seed": random.SystemRandom().randrange(2**31)})
+
+    def number_of_blocks(self, profiles: int) -> int:
+        """``blocks``, or what the number of profiles asks for."""
+        return schedule.blocks_needed(profiles) if self.blocks == "auto" else self.blocks
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in that YAML file. Raises InputError naming the key and what was expected."""
+    data = read_yaml(path)
+    try:
+        return Plan.model_validate(data)
+    except ValidationError as error:
+        raise _explain(path, error) from None
+
+
+def build_plan(options: Mapping[str, Any], base: Plan | None = None) -> Plan:
+    """A plan of options, over those of ``base``. Raises UsageError."""
+    data = {**(base.model_dump(by_alias=True) if base else {}), **options}
+    try:
+        return Plan.model_validate(data)
+    except ValidationError as error:
+        said = _explain("the options", error)
+        raise UsageError(said.message, "'cnibench run --help' says what each takes") from None
+
+
+def _explain(path: Path | str, error: ValidationError) -> InputError:
+    said = explain(path, error)
+    known = [field.alias or name for name, field in Plan.model_fields.items()]
+    for item in error.errors(include_url=False):
+        if item["type"] == "extra_forbidden" and len(item["loc"]) == 1:
+            near = difflib.get_close_matches(str(item["loc"][0]), known, n=3, cutoff=0.5)
+            return InputError(said.message, f"nearest keys: {', '.join(near)}" if near else f"the keys of a plan are: {', '.join(known)}")
+    return InputError(said.message, f"the keys of a plan are: {', '.join(known)}")
+
+
+def cells(plan: Plan, workloads: Mapping[str, Workload], profiles: Mapping[str, Profile]) -> tuple[list[Cell], list[str]]:
+    """All cells of one block, and in words what was left out because a profile does not support it.
+
+    ``profiles`` maps labels to profiles. Raises UsageError for unknown workloads and parameters.
+    """
+    works = list(_works(plan.workload, workloads))
+    total = len(profiles) * len(plan.placement) * len(plan.path) * len(plan.ip) * plan.pairs * len(works) * len(plan.windows)
+    if total > MOST:
+        raise UsageError(f"the plan has {total} cells", f"at most {MOST}; sweep fewer values")
+    found, notes = [], []
+    for label, profile in profiles.items():
+        families = [ip for ip in plan.ip if ip in profile.features.ip]
+        notes += [f"{label}: no IPv{ip}, the profile does not support it" for ip in plan.ip if ip not in families]
+        for (name, params), placement, path, ip, window, pair in itertools.product(
+            works, plan.placement, plan.path, families, plan.windows, range(plan.pairs)
+        ):
+            if window == "cpp" and not workloads[name].cpp:
+                continue
+            found.append(
+                Cell(
+                    label=label, profile=profile.name, placement=placement, workload=name, params=params, window=window,
+                    path=path, ip=ip, mtu=plan.mtu, cpus=plan.cpus, pair=pair,
+                )
+            )  # fmt: skip
+    unique = {cell.id: cell for cell in found}
+    return list(unique.values()), notes
+
+
+def _works(asked: Sequence[Work], workloads: Mapping[str, Workload]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for work in asked:
+        if work.name not in workloads:
+            near = difflib.get_close_matches(work.name, workloads, n=3, cutoff=0.4)
+            hint = f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(workloads)}"
+            raise UsageError(f"there is no workload '{work.name}'", hint)
+        for number, given in enumerate(work.combinations()):
+            if number > MOST:
+                raise UsageError(f"the sweep of '{work.name}' has more than {MOST} combinations", "sweep fewer values")
+            try:
+                yield work.name, workloads[work.name].params(given)
+            except ValidationError as error:
+                said = explain(f"workload {work.name}", error)
+                known = ", ".join(workloads[work.name].Params.model_fields) or "none"
+                raise UsageError(said.message, f"its parameters are: {known}") from None
+
+
+def expected_seconds(plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float, warmup: float) -> float:
+    """Time of one block in seconds, without making and attesting the profiles."""
+    return sum(workloads[cell.workload].seconds(cell.params, duration, warmup) for cell in plan_cells)
+
+
+def expected_bytes(plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float) -> float:
+    """A rough upper bound of the bytes that one block sends."""
+    return sum(workloads[cell.workload].bytes(cell.params, duration) for cell in plan_cells)

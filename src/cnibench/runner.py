@@ -1,0 +1,275 @@
+"""Carries out a plan on a cluster: blocks of cells in random order, each sample stored before the next one starts."""
+
+from __future__ import annotations
+
+import errno
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from cnibench.cell import Attestation, Cell, Status
+from cnibench.cluster import Cluster, Standing
+from cnibench.collector import Collector
+from cnibench.errors import ClusterError, CnibenchError, Interrupted, LimitError, MeasureError
+from cnibench.layout import now
+from cnibench.profile import Profile
+from cnibench.progress import Progress, Silent
+from cnibench.sampling import Ground, failure, lines, measure
+from cnibench.schedule import order
+from cnibench.situation import Situation
+from cnibench.stop import Stop
+from cnibench.workload import Workload
+from cnibench.writing import FullError, RunWriter
+
+
+@dataclass
+class Stand:
+    """A profile of this run: installed and proven, or why not."""
+
+    label: str
+    standing: Standing | None
+    reason: str = ""  # '' while it can be measured
+
+
+@dataclass
+class Runner:
+    """One run. ``done`` are the samples that an earlier attempt finished; ``enough`` is asked after each block whether to stop.
+
+    ``cpus`` are the CPUs of (client, server). ``environment`` is what the machine says of itself; the cluster's facts are added.
+    """
+
+    cluster: Cluster
+    writer: RunWriter
+    profiles: Mapping[str, Profile]
+    workloads: Mapping[str, Workload]
+    collectors: Sequence[Collector] = ()
+    cpus: tuple[int | None, int | None] = (None, None)
+    done: set[tuple[str, int]] = field(default_factory=set)
+    progress: Progress = field(default_factory=Silent)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    enough: Callable[[int], bool] | None = None
+    _stop: Stop = field(default_factory=Stop)
+    _ground: Ground = field(default_factory=lambda: Ground("", "", "", ""))
+
+    def run(self) -> int:
+        """Measures all that is missing; the number of samples that failed.
+
+        Raises Interrupted after Ctrl-C and FullError when nothing can be stored any more; the cluster is cleaned up in every case.
+        """
+        manifest = self.writer.manifest
+        with self._stop:
+            try:
+                self.writer.event("run-resumed" if self.done else "run-started", command=manifest.command, missing=len(self._missing()))
+                with self._clean(self.cluster):
+                    self._describe()
+                    failed = self._together() if self.cluster.simultaneous else self._one_after_the_other()
+            except Interrupted:
+                self._last_words("run-interrupted")
+                raise Interrupted(
+                    "interrupted; everything that was made is removed, every finished sample is kept",
+                    f"go on with: cnibench run --resume {self.writer.path}",
+                ) from None
+            except CnibenchError as error:
+                self._last_words("run-failed", reason=error.message)
+                raise
+            finally:
+                self.progress.end()
+            self.writer.event("run-finished", failed=failed)
+            return failed
+
+    def _together(self) -> int:
+        """All profiles stand side by side, so that each block interleaves them."""
+        stands: dict[str, Stand] = {}
+        manifest = self.writer.manifest
+        labels = {cell.label for cell in manifest.cells} if manifest.target_ci else {cell.label for cell, _ in self._missing()}
+        try:
+            for label in (label for label in self.profiles if label in labels):
+                stands[label] = self._install(label, None)
+            self._announce()
+            return self._blocks(lambda block, cells: sum(self._sample(stands[cell.label], cell, block) for cell in cells))
+        finally:
+            with self._stop.held():
+                for stand in stands.values():
+                    self._remove(stand)
+
+    def _one_after_the_other(self) -> int:
+        """One profile at a time: each block installs each profile anew, in the block's own order."""
+        self._announce()
+
+        def block_of(block: int, cells: list[Cell]) -> int:
+            failed = 0
+            for label, group in groupby(cells, key=lambda cell: cell.label):
+                stand = self._install(label, block)
+                try:
+                    failed += sum(self._sample(stand, cell, block) for cell in group)
+                finally:
+                    with self._stop.held():
+                        self._remove(stand)
+            return failed
+
+        return self._blocks(block_of)
+
+    def _blocks(self, carry_out: Callable[[int, list[Cell]], int]) -> int:
+        manifest = self.writer.manifest
+        failed = 0
+        for block in range(self._most_blocks()):
+            cells = order(manifest.cells, block, manifest.seed, together=not self.cluster.simultaneous)
+            missing = [cell for cell in cells if (cell.id, block) not in self.done]
+            if missing:
+                failed += carry_out(block, missing)
+                self.writer.event("block-finished", block=block)
+            if block + 1 >= manifest.blocks and self.enough is not None and self.enough(block + 1):
+                break
+        return failed
+
+    def _most_blocks(self) -> int:
+        manifest = self.writer.manifest
+        return max(manifest.blocks, manifest.max_blocks) if manifest.target_ci else manifest.blocks
+
+    def _missing(self) -> list[tuple[Cell, int]]:
+        manifest = self.writer.manifest
+        return [(cell, block) for block in range(manifest.blocks) for cell in manifest.cells if (cell.id, block) not in self.done]
+
+    def _announce(self) -> None:
+        missing = self._missing()
+        self.progress.begin(len(missing), sum(self._expected(cell) for cell, _ in missing))
+
+    def _expected(self, cell: Cell) -> float:
+        manifest = self.writer.manifest
+        return self.workloads[cell.workload].seconds(cell.params, manifest.duration, manifest.warmup)
+
+    def _describe(self) -> None:
+        facts = self.cluster.environment()
+        offload = str(facts.get("wire_offload", self.cluster.options.wire_offload))
+        self._ground = Ground(self.cluster.testbed, self.cluster.wire, offload, "")
+        self.writer.environment(
+            {**self.environment, **facts, "testbed": self.cluster.testbed, "wire": self.cluster.wire, "wire_offload": offload}
+        )
+
+    def _install(self, label: str, block: int | None) -> Stand:
+        """Installs and attests; a profile that fails either is not measured, and the run goes on."""
+        profile = self.profiles[label]
+        where = {} if block is None else {"block": block}
+        self.progress.stage(f"installing {label}")
+        began = time.monotonic()
+        standing: Standing | None = None
+        try:
+            standing = self.cluster.install(label, profile)
+            installed = time.monotonic()
+            found = standing.attest()
+        except Interrupted:
+            raise
+        except CnibenchError as error:
+            step = "installing" if standing is None else "attesting"
+            self.writer.event("profile-failed", label=label, reason=f"{step}: {error.message}", **where)
+            self.progress.stage(f"{label} is not measured, {step}: {error.message}")
+            return Stand(label, standing, f"{step} the profile failed: {error.message}")
+        self.writer.attestations(found)
+        seconds = {"install": round(installed - began, 3), "attest": round(time.monotonic() - installed, 3)}
+        if reason := _refuted(found):
+            self.writer.event("profile-failed", label=label, reason=reason, seconds=seconds, **where)
+            self.progress.stage(f"{label} is not measured: {reason}")
+            return Stand(label, standing, reason)
+        self.writer.event("profile-installed", label=label, profile=profile.name, seconds=seconds, **where)
+        return Stand(label, standing)
+
+    def _remove(self, stand: Stand) -> None:
+        if stand.standing is None:
+            return
+        standing, stand.standing = stand.standing, None
+        if self.cluster.options.keep:
+            return
+        try:
+            standing.remove()
+        except CnibenchError as error:
+            self._last_words("profile-not-removed", label=stand.label, reason=error.message)
+            self.progress.stage(f"{stand.label}: {error.message}")
+
+    def _sample(self, stand: Stand, cell: Cell, block: int) -> int:
+        """1 when the sample failed, else 0; it is stored in both cases."""
+        self.progress.cell(cell, block, self._most_blocks())
+        start = now()
+        status: Status = "failed"
+        reason = stand.reason
+        ground = replace(self._ground, fidelity=stand.standing.fidelity if stand.standing else "")
+        if not reason and stand.standing is not None:
+            raw = self.writer.raw(cell, block)
+            try:
+                with _recorded(raw):
+                    measured = measure(
+                        self._situation(stand.standing, cell, block, raw), self.workloads[cell.workload], self._reading(cell)
+                    )
+                    if died := stand.standing.alive():
+                        stand.reason = f"{died} (found after block {block + 1}, {cell.id})"
+                        raise ClusterError(died)
+                with self._stop.held():
+                    self.writer.finish(cell, block, lines(cell, block, ground, measured), measured.findings.records)
+                self.progress.finished(cell, self._expected(cell), "ok", "")
+                return 0
+            except (Interrupted, FullError):
+                raise
+            except LimitError as error:
+                status, reason = "timeout", error.message
+            except CnibenchError as error:
+                reason = error.message
+        with self._stop.held():
+            self.writer.finish(cell, block, failure(cell, block, ground, status, reason, start))
+        self.progress.finished(cell, self._expected(cell), status, reason)
+        return 1
+
+    def _reading(self, cell: Cell) -> list[Collector]:
+        return [collector for collector in self.collectors if cell.window in collector.windows]
+
+    def _situation(self, standing: Standing, cell: Cell, block: int, raw: Path) -> Situation:
+        standing.settle()
+        client, server = standing.pair(cell.placement, cell.pair)
+        manifest = self.writer.manifest
+        return Situation(
+            cell=cell, block=block, standing=standing, client=client, server=server, duration=manifest.duration, warmup=manifest.warmup,
+            raw=raw, client_cpu=self.cpus[0], server_cpu=self.cpus[1],
+        )  # fmt: skip
+
+    @contextmanager
+    def _clean(self, cluster: Cluster) -> Iterator[None]:
+        """The cluster's own ``with``, whose end no signal cuts in two."""
+        cluster.__enter__()
+        try:
+            yield
+        finally:
+            with self._stop.held():
+                cluster.__exit__(None, None, None)
+
+    def _last_words(self, kind: str, **what: Any) -> None:
+        try:
+            self.writer.event(kind, **what)
+        except FullError:
+            pass  # the disk is full: what is finished is on it already
+
+
+@contextmanager
+def _recorded(raw: Path) -> Iterator[None]:
+    """Makes every fault of one sample one that is recorded: a parser's defect must not end a night's run."""
+    try:
+        yield
+    except CnibenchError:
+        raise
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise FullError(
+                f"{raw}: the disk is full; the run ends, every finished sample is kept", "make room and resume the run"
+            ) from None
+        raise MeasureError(f"{error.strerror}: {error.filename}") from None
+    except Exception as error:
+        (raw / "defect.txt").write_text(traceback.format_exc(), encoding="utf-8")
+        raise MeasureError(f"a defect of cnibench: {type(error).__name__}: {error}", f"report {raw / 'defect.txt'}") from None
+
+
+def _refuted(found: Sequence[Attestation]) -> str:
+    """'' when every check passed, else which did not and what was seen."""
+    wrong = [f"{item.check}: expected {item.expected}, observed {item.observed}" for item in found if not item.passed]
+    return f"attestation failed: {'; '.join(wrong)}" if wrong else ""

@@ -1,0 +1,151 @@
+"""One sample: a workload driven inside the window of the collectors, and what was found as lines for the store."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import msgspec
+
+from cnibench.cell import Cell, Reading, Sample, Status
+from cnibench.collector import Collector
+from cnibench.errors import MeasureError, MissingError
+from cnibench.exec import Process
+from cnibench.layout import now
+from cnibench.metrics import metric
+from cnibench.situation import Findings, Situation
+from cnibench.workload import Workload
+
+_MARGIN = 0.5  # s: what the window leaves out at each end, where client and server start and stop
+_GRACE = 10.0  # s: how much longer than expected a client may take before it is ended
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What all samples of one installed profile have in common."""
+
+    testbed: str
+    wire: str
+    wire_offload: str
+    fidelity: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one sample gave; ``start`` and ``end`` in RFC 3339 are those of the measured client."""
+
+    findings: Findings
+    start: str
+    end: str
+
+
+def choose_cpus(cpus: str, allowed: Sequence[int], siblings: Mapping[int, int]) -> tuple[int | None, int | None]:
+    """(client's CPU, server's CPU) for ``shared``, ``split`` or ``none``, out of the ``allowed`` ones.
+
+    ``siblings`` maps a CPU to its core. The highest numbers are taken, because interrupts and housekeeping prefer the low ones; ``split``
+    takes two cores, not two threads of one, where it can. Raises MissingError when there is only one CPU to split.
+    """
+    if cpus == "none":
+        return None, None
+    ordered = sorted(allowed, reverse=True)
+    first = ordered[0]
+    if cpus == "shared":
+        return first, first
+    if len(ordered) < 2:
+        raise MissingError("--cpus split needs two CPUs, and this process may use one", "use --cpus shared")
+    other = next((cpu for cpu in ordered[1:] if siblings.get(cpu, cpu) != siblings.get(first, first)), ordered[1])
+    return other, first
+
+
+def cores() -> dict[int, int]:
+    """CPU to the lowest CPU of its core, as Linux numbers them (/sys/devices/system/cpu/*/topology)."""
+    found = {}
+    for cpu in os.sched_getaffinity(0):
+        try:
+            with open(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", encoding="ascii") as file:
+                found[cpu] = int(file.read().replace("-", ",").split(",")[0])
+        except (OSError, ValueError):
+            found[cpu] = cpu
+    return found
+
+
+def measure(s: Situation, workload: Workload, collectors: Sequence[Collector]) -> Measured:
+    """Drives ``workload`` once and reads ``collectors`` during the middle of it.
+
+    Raises MeasureError (LimitError when the client does not end) and ClusterError; whatever was started is gone then, too.
+    """
+    margin = min(_MARGIN, s.duration / 10)
+    window = s.duration - 2 * margin
+    expected = max(workload.seconds(s.cell.params, s.duration, s.warmup) - s.warmup, s.duration)
+    found = Findings()
+    with workload.serve(s):
+        if s.warmup > 0:
+            workload.warm_up(s)
+        start, began = now(), time.monotonic()
+        with workload.start(s) as client:
+            _watch(client, margin)
+            with ExitStack() as readers:
+                for collector in collectors:
+                    readers.enter_context(collector.observe(s, found))
+                _watch(client, window)
+            status = client.wait(max(0.0, expected * 1.5 + _GRACE - (time.monotonic() - began)))
+            end = now()
+            argv = client.argv
+        _note(s, argv, status, start, end)
+        driven = workload.findings(s)
+    if status != 0:
+        raise MeasureError(f"{argv[0]} ended with {status}", f"its output is in {s.raw}")
+    return Measured(Findings([*driven.readings, *found.readings], [*driven.records, *found.records]), start, end)
+
+
+def _watch(client: Process, seconds: float) -> None:
+    """Sleeps that long, or until the client ends. Nothing is polled, so that nothing disturbs the window."""
+    if client.poll() is not None:
+        return
+    descriptor = os.pidfd_open(client.pid)
+    try:
+        waiter = select.poll()
+        waiter.register(descriptor, select.POLLIN)
+        waiter.poll(seconds * 1000)
+    finally:
+        os.close(descriptor)
+
+
+def _note(s: Situation, argv: Sequence[str], status: int, start: str, end: str) -> None:
+    """raw/CELL/BLOCK/cmd.json: what was run, as the parsers of tomorrow will want to know."""
+    told = {
+        "argv": list(argv), "status": status, "start": start, "end": end, "duration": s.duration, "warmup": s.warmup,
+        "client_cpu": s.client_cpu, "server_cpu": s.server_cpu, "cell": s.cell,
+    }  # fmt: skip
+    (s.raw / "cmd.json").write_bytes(msgspec.json.encode(told) + b"\n")
+
+
+def lines(cell: Cell, block: int, ground: Ground, measured: Measured) -> list[Sample]:
+    """The lines of samples.jsonl of a sample that succeeded, one a reading."""
+    empty = _line(cell, block, ground, "ok", "", measured.start, measured.end)
+    return [_with(empty, reading) for reading in measured.findings.readings]
+
+
+def failure(cell: Cell, block: int, ground: Ground, status: Status, reason: str, start: str) -> list[Sample]:
+    """The one line of a sample that failed."""
+    return [_line(cell, block, ground, status, reason, start, now())]
+
+
+def _line(cell: Cell, block: int, ground: Ground, status: Status, reason: str, start: str, end: str) -> Sample:
+    return Sample(
+        cell=cell.id, block=block, profile=cell.profile, label=cell.label, placement=cell.placement, path=cell.path, workload=cell.workload,
+        params=cell.params, ip=cell.ip, mtu=cell.mtu, cpus=cell.cpus, pair=cell.pair, window=cell.window, testbed=ground.testbed,
+        wire=ground.wire, wire_offload=ground.wire_offload, fidelity=ground.fidelity, metric="", value=None, unit="", better="",
+        status=status, reason=reason, start=start, end=end,
+    )  # fmt: skip
+
+
+def _with(empty: Sample, reading: Reading) -> Sample:
+    known = metric(reading.metric)
+    return msgspec.structs.replace(
+        empty, metric=known.name, value=reading.value, unit=known.unit, better=known.better, params={**empty.params, **reading.params}
+    )

@@ -1,0 +1,60 @@
+"""How many blocks, and in which order the cells of a block are measured."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from cnibench.cell import Cell
+
+ALPHA = 0.05
+ALONE = 5  # blocks where there is no pair to tell apart: enough for an interval of the median
+FEWEST = 6  # blocks where there is a pair: 2/2^6 = 0.031 is the first floor below 0.05
+
+
+def floor(blocks: int) -> float:
+    """The least p that an exact two-sided sign-flip test of paired blocks can give: 2 of the 2^n flips are as extreme as all alike."""
+    return min(1.0, 2.0 ** (1 - blocks))
+
+
+def pairs(profiles: int) -> int:
+    """Pairs in one family: all that are compared with each other in one placement, workload and metric."""
+    return profiles * (profiles - 1) // 2
+
+
+def blocks_needed(profiles: int, alpha: float = ALPHA) -> int:
+    """The least number of blocks with which a pair can be told apart at all: Holm's first step asks for p * pairs <= alpha."""
+    family = pairs(profiles)
+    if family == 0:
+        return ALONE
+    blocks = FEWEST
+    while floor(blocks) * family > alpha:
+        blocks += 1
+    return blocks
+
+
+def warning(blocks: int, profiles: int, alpha: float = ALPHA) -> str:
+    """'' when that many blocks can decide, else why they cannot."""
+    family = pairs(profiles)
+    if family == 0 or floor(blocks) * family <= alpha:
+        return ""
+    what = "one pair" if family == 1 else f"any of {family} pairs"
+    return (
+        f"{blocks} block{'s' * (blocks != 1)} cannot tell {what} apart: no test of that many paired values "
+        f"gives p below {floor(blocks):.2g}, and Holm's correction asks for {alpha / family:.2g}; it takes {blocks_needed(profiles, alpha)}"
+    )
+
+
+def order(cells: Iterable[Cell], block: int, seed: int, *, together: bool = False) -> list[Cell]:
+    """The cells of one block in a random order that the seed gives, the same on every machine and Python.
+
+    ``together``: the cells of one label follow each other, the labels in random order (where only one profile can be installed at once).
+    """
+
+    def key(what: str) -> bytes:
+        return hashlib.sha256(f"{seed}:{block}:{what}".encode()).digest()
+
+    def place(cell: Cell) -> tuple[bytes, bytes]:
+        return (key(f"label {cell.label}") if together else b"", key(cell.id))
+
+    return sorted(cells, key=place)

@@ -1,0 +1,42 @@
+"""The store: run directories, written by RunWriter, read by RunReader (layout.py says what is in them)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cnibench.errors import InputError, UsageError
+from cnibench.layout import PLAN, Manifest, Unsupported, coordinates, new_id, now
+from cnibench.reading import RunReader
+from cnibench.writing import FullError, RunWriter
+
+__all__ = ["FullError", "Manifest", "RunReader", "RunWriter", "Unsupported", "coordinates", "find", "new_id", "now", "runs"]
+
+
+def runs(folder: Path) -> list[RunReader]:
+    """All runs below ``folder``, oldest first; what is no run, or one that cannot be read, is passed over."""
+    found = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if (path / PLAN).is_file():
+            try:
+                found.append(RunReader(path))
+            except InputError:
+                continue
+    return found
+
+
+def find(name: str, folder: Path = Path("runs")) -> Path:
+    """The run directory that ``name`` means: a path, an id below ``folder``, the beginning of one, or ``last``. Raises UsageError."""
+    if Path(name).is_dir():
+        return Path(name)
+    known = [run.path for run in runs(folder)]
+    if name == "last" and known:
+        return known[-1]
+    exact = [path for path in known if path.name == name]
+    found = exact or [path for path in known if path.name.startswith(name) and name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(
+            f"'{name}' begins the names of {len(found)} runs", f"write more of it: {', '.join(path.name for path in found[:3])}"
+        )
+    raise UsageError(f"there is no run '{name}' in {folder}", "'cnibench runs' lists the runs; a path to a run directory is taken too")

@@ -1,0 +1,17 @@
+"""A whole run in a virtual machine with a distribution's stock kernel, for hosts whose own kernel lacks what a profile needs.
+
+host:  kernel.py (which image) + accel.py (KVM or emulation) + initramfs.py (the first 4 MB) -> machine.py (qemu) -> carry.py (waits)
+guest: the initramfs mounts the host's root read-only with a throw-away overlay and starts guest.py as PID 1, which runs cnibench;
+       frames.py is what passes between carry.py and guest.py.
+"""
+
+from __future__ import annotations
+
+import os
+
+MARK = "CNIBENCH_VM"  # set for everything that runs in the VM; its value is the accelerator
+
+
+def inside() -> str:
+    """The accelerator of the VM that we run in, ``kvm`` or ``tcg`` (emulation); '' when we run in none of ours."""
+    return os.environ.get(MARK, "")

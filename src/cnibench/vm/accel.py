@@ -1,0 +1,64 @@
+"""KVM or emulation: decided by starting the kernel, since a /dev/kvm that opens is no proof that it can run one."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from cnibench.exec import spawn
+from cnibench.vm.kernel import Kernel
+
+Name = Literal["kvm", "tcg"]
+QEMU = "qemu-system-x86_64"
+_DEVICE = Path("/dev/kvm")
+_PROBE_SECONDS = 10.0  # a kernel under KVM prints its first line within one
+
+
+class Accelerator(NamedTuple):
+    """How qemu runs the guest's code; ``reason`` says why it is not KVM."""
+
+    name: Name
+    reason: str = ""
+
+    @property
+    def options(self) -> list[str]:
+        """The options of qemu."""
+        if self.name == "kvm":
+            return ["-accel", "kvm", "-cpu", "host"]
+        return ["-accel", "tcg,thread=multi", "-cpu", "max"]
+
+
+@cache
+def accelerator(kernel: Kernel) -> Accelerator:
+    """KVM when this kernel says its first words under it, else emulation. At most 10 s, usually under one."""
+    if not _DEVICE.exists():
+        return Accelerator("tcg", f"there is no {_DEVICE}")
+    if not os.access(_DEVICE, os.R_OK | os.W_OK):
+        return Accelerator("tcg", f"{_DEVICE} may not be opened by this user (sudo adduser $USER kvm)")
+    return Accelerator("kvm") if _speaks(kernel) else Accelerator("tcg", f"{_DEVICE} is there and runs no kernel")
+
+
+def _speaks(kernel: Kernel) -> bool:
+    """Whether the kernel writes its banner to the serial port under KVM."""
+    near, far = os.pipe()
+    argv = [
+        QEMU, *Accelerator("kvm").options, "-m", "256", "-nodefaults", "-display", "none", "-no-reboot",
+        "-kernel", str(kernel.image), "-append", "earlyprintk=serial,ttyS0,115200 panic=-1", "-serial", f"file:/proc/self/fd/{far}",
+    ]  # fmt: skip
+    seen = b""
+    try:
+        with spawn(argv, pass_fds=(far,)) as process:
+            deadline = time.monotonic() + _PROBE_SECONDS
+            while process.poll() is None and time.monotonic() < deadline:
+                if select.select([near], [], [], 0.1)[0]:
+                    seen += os.read(near, 65536)
+                if b"Linux version" in seen:
+                    return True
+        return False
+    finally:
+        os.close(near)
+        os.close(far)

@@ -1,0 +1,79 @@
+"""The virtual machine as a child process: qemu with the host's root read-only, the run directory writable, and one port to talk over."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import cnibench
+from cnibench.errors import MissingError
+from cnibench.exec import Process, spawn
+from cnibench.vm import initramfs
+from cnibench.vm.accel import QEMU, Accelerator
+from cnibench.vm.guest import PORT
+from cnibench.vm.kernel import Kernel
+
+CONSOLE, ERRORS = "console.log", "qemu.log"  # in RUN/vm: the kernel's log, what qemu said
+
+
+@dataclass(frozen=True)
+class Size:
+    """Virtual CPUs and memory (MiB)."""
+
+    cpus: int = 2
+    memory: int = 3072
+
+
+@contextmanager
+def started(kernel: Kernel, accel: Accelerator, run_dir: Path, size: Size, append: str = "") -> Iterator[tuple[Process, socket.socket]]:
+    """qemu while the block runs, and our end of its port; afterwards qemu is gone. Its logs go to ``run_dir``/vm.
+
+    Must be entered from the main thread: qemu gets the signal KILL when the thread that started it ends.
+    Raises MissingError when qemu or a program of the first stage is missing.
+    """
+    logs = run_dir / "vm"
+    logs.mkdir(exist_ok=True)
+    near, far = socket.socketpair()
+    archive = os.memfd_create("initramfs")
+    with near, far, os.fdopen(archive, "wb") as file:
+        file.write(initramfs.build(kernel, _agent()))
+        file.flush()
+        argv = _command(kernel, accel, run_dir, size, far.fileno(), archive, append)
+        try:
+            process = spawn(argv, stdout=logs / ERRORS, stderr=logs / ERRORS, pass_fds=(far.fileno(), archive))
+        except MissingError:
+            raise MissingError(f"the program '{QEMU}' is not installed", "apt-get install qemu-system-x86") from None
+        with process:
+            far.close()
+            yield process, near
+
+
+def _agent() -> list[str]:
+    """guest.py with the Python and the package that run here; ``env`` because PID 1 is given no variables of ours."""
+    packages = Path(cnibench.__file__).resolve().parents[1]
+    return ["/usr/bin/env", f"PYTHONPATH={packages}", "PYTHONDONTWRITEBYTECODE=1", sys.executable, "-S", "-m", "cnibench.vm.guest"]
+
+
+def _command(kernel: Kernel, accel: Accelerator, run_dir: Path, size: Size, port: int, archive: int, append: str) -> list[str]:
+    def share(tag: str, path: Path, extra: str) -> list[str]:
+        name = tag.replace(".", "-")
+        place = str(path).replace(",", ",,")  # qemu's own escape
+        return [
+            "-fsdev", f"local,id={name},path={place},security_model=none,multidevs=remap{extra}",
+            "-device", f"virtio-9p-pci,fsdev={name},mount_tag={tag}",
+        ]  # fmt: skip
+
+    return [
+        QEMU, "-name", "cnibench", *accel.options, "-machine", "q35", "-smp", str(size.cpus), "-m", str(size.memory),
+        "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+        *share(initramfs.ROOT_TAG, Path("/"), ",readonly=on"), *share(initramfs.RUN_TAG, run_dir, ""),
+        "-serial", f"file:{str(run_dir / 'vm' / CONSOLE).replace(',', ',,')}",
+        "-device", "virtio-serial-pci", "-chardev", f"socket,id=port,fd={port}", "-device", f"virtserialport,chardev=port,name={PORT}",
+        "-kernel", str(kernel.image), "-initrd", f"/proc/self/fd/{archive}",
+        "-append", f"console=ttyS0 panic=-1 oops=panic {append}".strip(),
+    ]  # fmt: skip
