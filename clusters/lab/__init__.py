@@ -1,1 +1,5 @@
-"""The embedded lab."""
+"""The embedded lab: no Kubernetes, no Docker, no daemon."""
+
+from cnibench.clusters.lab.cluster import LabCluster
+
+PROVIDER = LabCluster

@@ -1,13 +1,14 @@
 """What a datapath builder is: it makes, from kernel objects, what one CNI in one mode makes on the nodes and for each Pod.
 
-Each builder is one module of clusters/lab/datapaths whose ``PROVIDER`` is a subclass (or a tuple of them); ``name`` is its name in a profile's
-``datapath.model``. Nothing needs undoing that goes with its namespace.
+Each builder is one module of clusters/lab/datapaths whose ``PROVIDER`` is a subclass (or a tuple of them); its ``name`` stands
+in a profile's ``datapath.model``. Nothing needs undoing that goes with its namespace.
 """
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ValidationError
@@ -48,6 +49,10 @@ class Datapath(abc.ABC):
         """The name of the tunnel device on both nodes, '' when there is none."""
         return ""
 
+    def tunnel_on(self, node: LabNode, family: int) -> str:
+        """The tunnel device that a node's Pod packets of one family leave through, where it differs by node or family."""
+        return self.tunnel
+
     @abc.abstractmethod
     def build(self) -> None:
         """The nodes' part: bridges, tunnel devices, routes between nodes, base rules. Raises ClusterError."""
@@ -59,10 +64,14 @@ class Datapath(abc.ABC):
         Usual names: ``link``, ``address``, ``routes``, ``policy``. Time is taken between the yields. Raises ClusterError.
         """
 
-    def disconnect(self, pod: LabPod) -> None:
+    def batch(self) -> AbstractContextManager[None]:
+        """Around several ``connect`` at once: what a daemon writes for all Pods of a node is loaded once, when the block is left."""
+        return nullcontext()
+
+    def disconnect(self, pod: LabPod) -> None:  # noqa: B027 - most builders have nothing to undo
         """Undoes what of ``connect`` does not go with the Pod's namespace: its rules, routes, map entries."""
 
-    def remove(self) -> None:
+    def remove(self) -> None:  # noqa: B027
         """Undoes what does not go with the nodes' namespaces: processes, pinned maps."""
 
     def alive(self) -> str:
@@ -72,6 +81,10 @@ class Datapath(abc.ABC):
     def underlay_features(self, node: LabNode) -> dict[str, bool]:
         """Offload features (kernel names) that this profile itself sets on the node's device on the wire, after the wire's own model."""
         return {}
+
+    def on_wire(self, pod: LabPod, family: int) -> str:
+        """The address that stands for a Pod in the innermost packet on the wire, where a datapath rewrites it (ILA)."""
+        return pod.addresses[family]
 
     def checks(self) -> Sequence[Attestation]:
         """Attestations that only this datapath has, beyond those of attest.py; use ``self.stand.attestation(...)`` to make each."""
@@ -89,7 +102,9 @@ def builder_of(profile: Profile) -> tuple[type[Datapath], Strict]:
         raise InputError(f"{profile.name} has no datapath model for the lab", "use --cluster kind or existing for it")
     found = builders().get(profile.datapath.model)
     if found is None:
-        raise InputError(f"{profile.name}: datapath.model: there is no '{profile.datapath.model}'", f"there are: {', '.join(sorted(builders()))}")
+        raise InputError(
+            f"{profile.name}: datapath.model: there is no '{profile.datapath.model}'", f"there are: {', '.join(sorted(builders()))}"
+        )
     try:
         return found, found.Options.model_validate(profile.datapath.options)
     except ValidationError as error:

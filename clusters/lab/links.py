@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import ipaddress
 import socket
+import struct
 from collections.abc import Iterator
 from typing import Any
 
 from cnibench.clusters.lab.netns import Namespace
 from cnibench.errors import ClusterError
 
+_SIOCGIFMTU = 0x8921
 _IFA_F_NODAD = 0x02
 _NTF_SELF, _NTF_PROXY = 0x02, 0x08
 _PERMANENT, _NOARP = 0x80, 0x40
@@ -98,7 +101,7 @@ def address(ns: Namespace, name: str, cidr: str, **attributes: Any) -> None:
 
 
 def route(ns: Namespace, to: str, *, dev: str | None = None, via: str | None = None, onlink: bool = False, **attributes: Any) -> None:
-    """Adds a route; ``to`` is a prefix, ``default`` or ``default6``; more by pyroute2's names (``scope``, ``proto``, ``table``, ``prefsrc``, ...)."""
+    """Adds a route; ``to`` is a prefix, ``default`` or ``default6``; more by pyroute2's names (``scope``, ``table``, ...)."""
     family = 6 if ":" in to or to == "default6" else 4
     words: dict[str, Any] = {"dst": to} if not to.startswith("default") else {"dst": "::/0" if family == 6 else "0.0.0.0/0"}
     if dev:
@@ -146,6 +149,16 @@ def statistics(ns: Namespace, name: str) -> dict[str, int]:
                 "tx_bytes": v[8], "tx_packets": v[9], "tx_errors": v[10], "tx_dropped": v[11],
             }  # fmt: skip
     raise ClusterError(f"{ns.name}: there is no device {name}")
+
+
+def mtu(ns: Namespace, name: str) -> int:
+    """The MTU of a device in bytes. Raises ClusterError."""
+    try:
+        with ns.inside(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            answer = fcntl.ioctl(sock, _SIOCGIFMTU, struct.pack("16si12x", name.encode(), 0))
+    except OSError:
+        raise ClusterError(f"{ns.name}: there is no device {name}") from None
+    return int(struct.unpack_from("i", answer, 16)[0])
 
 
 def mac(*parts: int) -> str:

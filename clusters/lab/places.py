@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from cnibench import exec as programs
-from cnibench.clusters.lab.netns import Namespace
 from cnibench.cluster import Node, Place, Pod
+from cnibench.clusters.lab.netns import Namespace
 from cnibench.exec import Done, Process
 
 _PLAIN = {"LANG": "C", "LC_ALL": "C"}
 Role = Literal["bench", "stranger"]  # whom the policies of an enforcing profile let in, and whom not
+
+
+def _canonical(address: str, rest: str = "") -> str:
+    """An IPv6 address as RFC 5952 writes it, so that it compares equal to what the kernel and the tap say."""
+    return f"{ipaddress.IPv6Address(address)}{rest}"
 
 
 class LabPlace(Place):
@@ -43,20 +49,22 @@ class LabNode(LabPlace, Node):
         self.number = number
         self.wire = "eth0"
         self.addresses: Mapping[int, str] = {4: f"192.168.100.{number + 1}", 6: f"fd00:100::{number + 1}"}
-        self.subnets: Mapping[int, str] = {4: f"10.244.{number}.0/24", 6: f"fd00:10:244:{number}::/64"}
-        self.gateways: Mapping[int, str] = {4: f"10.244.{number}.1", 6: f"fd00:10:244:{number}::1"}
+        self.subnets: Mapping[int, str] = {4: f"10.244.{number}.0/24", 6: _canonical(f"fd00:10:244:{number}::", "/64")}
+        self.gateways: Mapping[int, str] = {4: f"10.244.{number}.1", 6: _canonical(f"fd00:10:244:{number}::1")}
 
 
 class LabPod(LabPlace, Pod):
     """A Pod. ``number`` counts the Pods of its node from 0; ``host_end`` is the name of its veth end on the node."""
 
-    def __init__(self, name: str, ns: Namespace, node: LabNode, number: int, role: Role, families: Sequence[int], interface: str = "eth0") -> None:
+    def __init__(
+        self, name: str, ns: Namespace, node: LabNode, number: int, role: Role, families: Sequence[int], interface: str = "eth0"
+    ) -> None:
         super().__init__(name, ns)
         self.node: LabNode = node
         self.number = number
         self.role: Role = role
         self.interface = interface
         self.host_end = f"veth{number}"
-        v6 = f"fd00:10:244:{node.number}::{number + 2:x}"
+        v6 = _canonical(f"fd00:10:244:{node.number}::{number + 2:x}")
         plan = {4: f"10.244.{node.number}.{number + 2}", 6: v6} if interface else node.addresses
         self.addresses: Mapping[int, str] = {family: plan[family] for family in families}

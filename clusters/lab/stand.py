@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 
 from cnibench.cell import Attestation, Placement
-from cnibench.cluster import Fidelity, Options, Standing
-from cnibench.clusters.lab import sysctls, wire
+from cnibench.cluster import Fidelity, Node, Options, Pod, Standing
+from cnibench.clusters.lab import features, sysctls, wire
 from cnibench.clusters.lab.base import builder_of
 from cnibench.clusters.lab.netns import Namespace
 from cnibench.clusters.lab.places import LabNode, LabPod, Role
@@ -33,7 +33,7 @@ class Stand(Standing):
         self.claim = profile.datapath
         self.families = tuple(family for family in options.ip if family in profile.features.ip) or (4,)
         self.wire_mtu = options.mtu
-        self.mtu = options.mtu - self.claim.overhead
+        self.mtu = options.mtu - self.claim.overhead - (self.claim.overhead_ipv6 if 6 in self.families else 0)
         self.settings: dict[str, dict[str, str]] = {}
         self.steps: dict[str, list[tuple[str, float]]] = {}  # Pod name -> (step, seconds) of its making
         self._namespaces: list[Namespace] = []
@@ -42,11 +42,13 @@ class Stand(Standing):
             self.a, self.b = (self._node(name, index) for index, name in enumerate("ab"))
             wire.join(self.a, self.b, options)
             self.datapath = builder(self, given)
-            self.datapath.build()
-            for node in (self.a, self.b):
-                wire.set_features(node, self.datapath.underlay_features(node))
-            self._ensure(self.a, 2)
-            self._ensure(self.b, 1)
+            with self.datapath.batch():
+                self.datapath.build()
+                for node in (self.a, self.b):
+                    if changed := self.datapath.underlay_features(node):
+                        features.write(node.ns, node.wire, changed)
+                self._ensure(self.a, 2)
+                self._ensure(self.b, 1)
         except BaseException:
             with contextlib.suppress(CnibenchError):
                 self.remove()
@@ -112,9 +114,10 @@ class Stand(Standing):
     def nodes(self) -> tuple[LabNode, LabNode]:
         return (self.a, self.b)
 
-    def add_pods(self, node: object, count: int) -> list[LabPod]:
+    def add_pods(self, node: Node, count: int) -> list[Pod]:
         assert isinstance(node, LabNode)
-        return [self._pod(node, "bench") for _ in range(count)]
+        with self.datapath.batch():
+            return [self._pod(node, "bench") for _ in range(count)]
 
     def underlay(self) -> dict[str, str]:
         return {node.name: node.wire for node in self.nodes()}
@@ -127,7 +130,8 @@ class Stand(Standing):
 
     def attestation(self, check: str, expected: str, observed: str, passed: bool, ip: int = 4) -> Attestation:
         """One check of this stand."""
-        return Attestation(label=self.label, profile=self.profile.name, check=check, expected=expected, observed=observed, passed=passed, ip=ip)
+        name = self.profile.name
+        return Attestation(label=self.label, profile=name, check=check, expected=expected, observed=observed, passed=passed, ip=ip)
 
     def attest(self) -> list[Attestation]:
         from cnibench.clusters.lab.attest import attest

@@ -82,7 +82,7 @@ def carry(main: Callable[[], int]) -> int:
 
 def _middle(main: Callable[[], int], watch: int, failed: int) -> int:
     os.setpgid(0, 0)  # the terminal's Ctrl-C then reaches outer alone, and main once
-    _unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS)
+    unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS)
     _die_with_parent()  # after unshare: a change of credentials clears it
     init = os.fork()
     if init == 0:
@@ -183,7 +183,7 @@ def _die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _unshare(flags: int) -> None:
+def unshare(flags: int) -> None:
     """unshare(2), within a new user namespace when we are not root. Raises MissingError."""
     user, group = os.geteuid(), os.getegid()
     if user:
@@ -225,7 +225,9 @@ def _furnish() -> None:
     """Mounts and devices of a tree that was just unshared: private propagation, /sys of its network, /run/cnibench, lo up."""
     _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
     _private_run()
-    kept = {path: os.open(path, os.O_PATH) for path in ("/sys/fs/cgroup", "/sys/kernel/tracing", "/sys/kernel/debug") if os.path.isdir(path)}
+    kept = {
+        path: os.open(path, os.O_PATH) for path in ("/sys/fs/cgroup", "/sys/kernel/tracing", "/sys/kernel/debug") if os.path.isdir(path)
+    }
     _mount("sysfs", "/sys", "sysfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     for path, fd in kept.items():
         with contextlib.suppress(MissingError):  # a tracing file system that stays empty is no harm
@@ -282,7 +284,7 @@ def entered() -> Iterator[None]:
     before = {key: os.environ.get(key) for key in (_HERE, "XTABLES_LOCKFILE")}
     if os.geteuid():
         raise MissingError("entering a tree in place needs root", "run as root")
-    _unshare(CLONE_NEWNS | CLONE_NEWNET)
+    unshare(CLONE_NEWNS | CLONE_NEWNET)
     try:
         _furnish()
         yield

@@ -6,7 +6,7 @@ Each kind of cluster is one module (or package) in clusters/ whose ``PROVIDER`` 
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -128,6 +128,11 @@ class Cluster(abc.ABC):
     def __init__(self, options: Options) -> None:
         self.options = options
 
+    @classmethod
+    def carry(cls, main: Callable[[], int]) -> int:
+        """Runs the rest of a command where this kind of cluster works, and returns its exit status; the lab makes a tree of namespaces for it."""
+        return main()
+
     @property
     @abc.abstractmethod
     def testbed(self) -> str:
@@ -153,6 +158,10 @@ class Cluster(abc.ABC):
     @abc.abstractmethod
     def environment(self) -> dict[str, Any]:
         """Facts of the nodes for env.json (kernel, CPU model, sysctls and features that matter)."""
+
+    def clean(self) -> list[str]:
+        """Removes what earlier runs left, and names it; a kind that can leave nothing (the lab lives in its process) finds nothing."""
+        return []
 
     def __enter__(self) -> Cluster:
         return self

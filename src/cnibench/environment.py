@@ -99,7 +99,8 @@ def memory(meminfo: str) -> int:
 def steal(stat: str) -> float:
     """The share of CPU time since boot that was stolen (the eighth figure of the first line of /proc/stat, proc(5))."""
     figures = [int(word) for word in stat.partition("\n")[0].split()[1:9]]
-    return figures[7] / sum(figures) if len(figures) == 8 and sum(figures) else 0.0
+    total = sum(figures)
+    return figures[7] / total if len(figures) == 8 and total else 0.0
 
 
 def governor() -> str:

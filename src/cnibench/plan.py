@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -181,9 +182,9 @@ def _works(asked: Sequence[Work], workloads: Mapping[str, Workload]) -> Iterator
             near = difflib.get_close_matches(work.name, workloads, n=3, cutoff=0.4)
             hint = f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(workloads)}"
             raise UsageError(f"there is no workload '{work.name}'", hint)
-        for number, given in enumerate(work.combinations()):
-            if number > MOST:
-                raise UsageError(f"the sweep of '{work.name}' has more than {MOST} combinations", "sweep fewer values")
+        if (many := math.prod(len(values) for values in work.sweep.values())) > MOST:
+            raise UsageError(f"the sweep of '{work.name}' has {many} combinations", f"at most {MOST}; sweep fewer values")
+        for given in work.combinations():
             try:
                 yield work.name, workloads[work.name].params(given)
             except ValidationError as error:

@@ -53,6 +53,7 @@ class Datapath(Strict):
     model: str = Field(description="a module of clusters/lab/datapaths")
     encapsulation: Literal["none", "vxlan", "ipip", "geneve", "udp", "wireguard", "ila", "evpn", "ovs-vxlan"] = "none"
     overhead: int = Field(default=0, ge=0, le=200, description="bytes that the encapsulation adds over IPv4: Pod MTU = wire MTU - overhead")
+    overhead_ipv6: int = Field(default=0, ge=0, le=200, description="further bytes when Pods have IPv6, whose tunnel then has an IPv6 header outside")
     policy: Literal["none", "default-chains", "enforced"] = "none"
     needs: tuple[str, ...] = Field(default=(), description="kernel features: keys of clusters/lab/kernel.py")
     options: dict[str, JsonValue] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +39,8 @@ class Stand:
 
 @dataclass
 class Runner:
-    """One run. ``done`` are the samples that an earlier attempt finished; ``enough`` is asked after each block whether to stop.
+    """One run. ``done`` are the samples that an earlier attempt finished; ``enough`` is asked
+    after so many blocks why the run may stop now ('': it may not), when the plan has a target.
 
     ``cpus`` are the CPUs of (client, server). ``environment`` is what the machine says of itself; the cluster's facts are added.
     """
@@ -52,7 +54,7 @@ class Runner:
     done: set[tuple[str, int]] = field(default_factory=set)
     progress: Progress = field(default_factory=Silent)
     environment: Mapping[str, Any] = field(default_factory=dict)
-    enough: Callable[[int], bool] | None = None
+    enough: Callable[[int], str] | None = None
     _stop: Stop = field(default_factory=Stop)
     _ground: Ground = field(default_factory=lambda: Ground("", "", "", ""))
 
@@ -85,11 +87,11 @@ class Runner:
     def _together(self) -> int:
         """All profiles stand side by side, so that each block interleaves them."""
         stands: dict[str, Stand] = {}
-        manifest = self.writer.manifest
-        labels = {cell.label for cell in manifest.cells} if manifest.target_ci else {cell.label for cell, _ in self._missing()}
+        labels = {cell.label for cell, _ in self._missing()}
         try:
             for label in (label for label in self.profiles if label in labels):
                 stands[label] = self._install(label, None)
+            self._describe()  # once more: what was installed is known now
             self._announce()
             return self._blocks(lambda block, cells: sum(self._sample(stands[cell.label], cell, block) for cell in cells))
         finally:
@@ -123,17 +125,19 @@ class Runner:
             if missing:
                 failed += carry_out(block, missing)
                 self.writer.event("block-finished", block=block)
-            if block + 1 >= manifest.blocks and self.enough is not None and self.enough(block + 1):
+            if manifest.target_ci and self.enough is not None and (reason := self.enough(block + 1)):
+                self.writer.event("stopped", block=block, reason=reason)
+                self.progress.stage(reason)
                 break
         return failed
 
     def _most_blocks(self) -> int:
         manifest = self.writer.manifest
-        return max(manifest.blocks, manifest.max_blocks) if manifest.target_ci else manifest.blocks
+        return manifest.max_blocks if manifest.target_ci else manifest.blocks
 
     def _missing(self) -> list[tuple[Cell, int]]:
         manifest = self.writer.manifest
-        return [(cell, block) for block in range(manifest.blocks) for cell in manifest.cells if (cell.id, block) not in self.done]
+        return [(cell, block) for block in range(self._most_blocks()) for cell in manifest.cells if (cell.id, block) not in self.done]
 
     def _announce(self) -> None:
         missing = self._missing()
@@ -242,7 +246,7 @@ class Runner:
             yield
         finally:
             with self._stop.held():
-                cluster.__exit__(None, None, None)
+                cluster.__exit__(*sys.exc_info())
 
     def _last_words(self, kind: str, **what: Any) -> None:
         try:

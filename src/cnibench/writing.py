@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,8 @@ class RunWriter:
                 data = data[os.write(descriptor, data) :]
             os.fsync(descriptor)
         except OSError as error:
-            os.ftruncate(descriptor, before)
+            with suppress(OSError):  # what stays is behind the last committed size: a resumed run cuts it away
+                os.ftruncate(descriptor, before)
             raise self._failed(self.path / name, error) from None
 
     def _document(self, name: str, content: Any) -> None:

@@ -22,7 +22,7 @@ const volatile struct config config SEC(".rodata") = {};
 enum delivery { FROM_HOST = 1, FROM_TUNNEL = 2 };
 
 /* skb->cb[]: what local_delivery() hands to the policy program */
-enum { CB_IDENTITY, CB_DELIVERY, CB_ENDPOINT, CB_IFINDEX };
+enum { CB_IDENTITY, CB_DELIVERY, CB_POLICY, CB_IFINDEX };
 
 inline_always int encapsulate(struct __sk_buff *skb, __u32 node, __u32 identity)
 {
@@ -46,7 +46,7 @@ inline_always int local_delivery(struct __sk_buff *skb, const struct endpoint *t
 		return drop(skb, reason, INGRESS);
 	skb->cb[CB_IDENTITY] = identity;
 	skb->cb[CB_DELIVERY] = delivery;
-	skb->cb[CB_ENDPOINT] = to->id;
+	skb->cb[CB_POLICY] = to->policy;
 	skb->cb[CB_IFINDEX] = to->ifindex;
 	bpf_tail_call(skb, &cilium_calls, to->id);
 	return drop(skb, DROP_EP_NOT_READY, INGRESS);
@@ -119,7 +119,7 @@ inline_always int route6(struct __sk_buff *skb)
 	return fib_redirect(skb, &fib);
 }
 
-inline_always int from_container4(struct __sk_buff *skb, const struct self *self, __u32 id)
+inline_always int from_container4(struct __sk_buff *skb, const struct self *self)
 {
 	struct iphdr *ip = network_header(skb, sizeof(*ip));
 	__u32 identity = IDENTITY_WORLD, node = 0;
@@ -148,7 +148,7 @@ inline_always int from_container4(struct __sk_buff *skb, const struct self *self
 	status = ct_lookup(skb, &cilium_ct4_global, &forward, &reverse, &t, EGRESS);
 	/* as in Cilium, replies skip the policy; packets of the opening direction meet it each time, so that a change of it takes effect */
 	if (status != CT_REPLY) {
-		reason = policy_check(skb, id, identity, &t, EGRESS);
+		reason = policy_check(skb, self->policy, identity, &t, EGRESS);
 		if (!reason && status == CT_NEW)
 			reason = ct_create4(skb, &forward, &t, EGRESS, self->identity);
 		if (reason)
@@ -171,7 +171,7 @@ inline_always int from_container4(struct __sk_buff *skb, const struct self *self
 	return route4(skb);
 }
 
-inline_always int from_container6(struct __sk_buff *skb, const struct self *self, __u32 id)
+inline_always int from_container6(struct __sk_buff *skb, const struct self *self)
 {
 	struct ipv6hdr *ip = network_header(skb, sizeof(*ip));
 	__u32 identity = IDENTITY_WORLD, node = 0;
@@ -189,7 +189,7 @@ inline_always int from_container6(struct __sk_buff *skb, const struct self *self
 	/* Cilium answers neighbour discovery in a program of its own; here the node's stack does: it concerns no measured packet */
 	if (daddr[0] == 0xff || (daddr[0] == 0xfe && (daddr[1] & 0xc0) == 0x80))
 		return TC_ACT_OK;
-	if (__builtin_memcmp(&ip->saddr, self->ip6, 16))
+	if (!same6(&ip->saddr, self->ip6))
 		return drop(skb, DROP_INVALID_SIP, EGRESS);
 	if (ip->nexthdr == IPPROTO_ICMPV6) {
 		__u8 type = 0;
@@ -212,7 +212,7 @@ inline_always int from_container6(struct __sk_buff *skb, const struct self *self
 	}
 	status = ct_lookup(skb, &cilium_ct6_global, &forward, &reverse, &t, EGRESS);
 	if (status != CT_REPLY) {
-		reason = policy_check(skb, id, identity, &t, EGRESS);
+		reason = policy_check(skb, self->policy, identity, &t, EGRESS);
 		if (!reason && status == CT_NEW)
 			reason = ct_create6(skb, &forward, &t, EGRESS, self->identity);
 		if (reason)
@@ -247,9 +247,9 @@ int cil_from_container(struct __sk_buff *skb)
 	skb->queue_mapping = 0;
 	switch (skb->protocol) {
 	case htons(ETH_P_IP):
-		return from_container4(skb, self, id);
+		return from_container4(skb, self);
 	case htons(ETH_P_IPV6):
-		return from_container6(skb, self, id);
+		return from_container6(skb, self);
 	case htons(ETH_P_ARP):
 		return TC_ACT_OK;
 	default:
@@ -257,7 +257,7 @@ int cil_from_container(struct __sk_buff *skb)
 	}
 }
 
-inline_always int policy4(struct __sk_buff *skb, __u32 id, __u32 identity)
+inline_always int policy4(struct __sk_buff *skb, __u32 policy, __u32 identity)
 {
 	struct iphdr *ip = network_header(skb, sizeof(*ip));
 	struct tuple4 forward = {}, reverse = {};
@@ -274,13 +274,13 @@ inline_always int policy4(struct __sk_buff *skb, __u32 id, __u32 identity)
 	status = ct_lookup(skb, &cilium_ct4_global, &forward, &reverse, &t, INGRESS);
 	if (status == CT_REPLY)
 		return 0;
-	reason = policy_check(skb, id, identity, &t, INGRESS);
+	reason = policy_check(skb, policy, identity, &t, INGRESS);
 	if (!reason && status == CT_NEW)
 		reason = ct_create4(skb, &forward, &t, INGRESS, identity);
 	return reason;
 }
 
-inline_always int policy6(struct __sk_buff *skb, __u32 id, __u32 identity)
+inline_always int policy6(struct __sk_buff *skb, __u32 policy, __u32 identity)
 {
 	struct ipv6hdr *ip = network_header(skb, sizeof(*ip));
 	struct tuple6 forward = {}, reverse = {};
@@ -297,7 +297,7 @@ inline_always int policy6(struct __sk_buff *skb, __u32 id, __u32 identity)
 	status = ct_lookup(skb, &cilium_ct6_global, &forward, &reverse, &t, INGRESS);
 	if (status == CT_REPLY)
 		return 0;
-	reason = policy_check(skb, id, identity, &t, INGRESS);
+	reason = policy_check(skb, policy, identity, &t, INGRESS);
 	if (!reason && status == CT_NEW)
 		reason = ct_create6(skb, &forward, &t, INGRESS, identity);
 	return reason;
@@ -307,8 +307,8 @@ SEC("tc/cil_lxc_policy")
 int cil_lxc_policy(struct __sk_buff *skb)
 {
 	__u32 identity = skb->cb[CB_IDENTITY], delivery = skb->cb[CB_DELIVERY];
-	__u32 id = skb->cb[CB_ENDPOINT], ifindex = skb->cb[CB_IFINDEX];
-	int reason = skb->protocol == htons(ETH_P_IP) ? policy4(skb, id, identity) : policy6(skb, id, identity);
+	__u32 policy = skb->cb[CB_POLICY], ifindex = skb->cb[CB_IFINDEX];
+	int reason = skb->protocol == htons(ETH_P_IP) ? policy4(skb, policy, identity) : policy6(skb, policy, identity);
 
 	if (reason)
 		return drop(skb, reason, INGRESS);
@@ -419,5 +419,8 @@ int cil_from_host(struct __sk_buff *skb)
 		return encapsulate(skb, entry->tunnel_endpoint, identity);
 	return TC_ACT_OK;
 }
+
+/* of the sources that this was made from: setup.py tells by it whether an object is up to date */
+char _sources[] SEC("sources") = SOURCES;
 
 char _license[] SEC("license") = "Dual BSD/GPL";

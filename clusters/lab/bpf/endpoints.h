@@ -27,6 +27,7 @@ struct endpoint {
 	__u16 flags;
 	__u8 mac[6];	  /* of the Pod's device */
 	__u8 node_mac[6]; /* of the node's side of the veth */
+	__u32 policy;
 };
 
 struct ipcache_key {
@@ -47,6 +48,7 @@ struct self {
 	__u32 identity;
 	__be32 ip4;
 	__u8 ip6[16];
+	__u32 policy;
 };
 
 MAP(cilium_lxc) = {BPF_MAP_TYPE_HASH, sizeof(struct endpoint_key), sizeof(struct endpoint), 65535, BPF_F_NO_PREALLOC};

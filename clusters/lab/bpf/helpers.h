@@ -54,3 +54,19 @@ static long (*bpf_fib_lookup)(void *ctx, void *params, int plen, __u32 flags) = 
 static long (*bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect;
 static long (*bpf_redirect_peer)(__u32 ifindex, __u64 flags) = (void *)BPF_FUNC_redirect_peer;
 static long (*bpf_redirect_neigh)(__u32 ifindex, void *params, int plen, __u64 flags) = (void *)BPF_FUNC_redirect_neigh;
+
+/* skb->data and skb->data_end: loaded by hand, since clang may zero-extend the 32-bit fields once more, which the verifier takes for
+ * arithmetic on a pointer (Cilium's bpf/include/bpf/ctx/common.h does the same). */
+#define CONTEXT_POINTER(field)                                                                                       \
+	inline_always void *packet_##field(const struct __sk_buff *skb)                                              \
+	{                                                                                                            \
+		void *pointer;                                                                                       \
+                                                                                                                     \
+		asm volatile("%0 = *(u32 *)(%1 + %2)"                                                                \
+			     : "=r"(pointer)                                                                         \
+			     : "r"(skb), "i"(offsetof(struct __sk_buff, field)));                                    \
+		return pointer;                                                                                      \
+	}
+
+CONTEXT_POINTER(data)
+CONTEXT_POINTER(data_end)

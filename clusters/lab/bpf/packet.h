@@ -60,13 +60,13 @@ MAP(cilium_frags) = {BPF_MAP_TYPE_LRU_HASH, sizeof(struct fragment_key), sizeof(
 /* The IP header, in the linear part of the packet; NULL when the packet is shorter. */
 inline_always void *network_header(struct __sk_buff *skb, __u32 size)
 {
-	void *data = (void *)(long)skb->data;
+	void *data = packet_data(skb);
 
-	if (unlikely(data + ETH_HLEN + size > (void *)(long)skb->data_end)) {
+	if (unlikely(data + ETH_HLEN + size > packet_data_end(skb))) {
 		if (bpf_skb_pull_data(skb, ETH_HLEN + size))
 			return NULL;
-		data = (void *)(long)skb->data;
-		if (data + ETH_HLEN + size > (void *)(long)skb->data_end)
+		data = packet_data(skb);
+		if (data + ETH_HLEN + size > packet_data_end(skb))
 			return NULL;
 	}
 	return data + ETH_HLEN;
@@ -236,11 +236,18 @@ inline_always int hop6(struct __sk_buff *skb)
 	return 0;
 }
 
+inline_always int same6(const void *a, const void *b)
+{
+	const __u32 *x = a, *y = b;
+
+	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3];
+}
+
 inline_always int set_macs(struct __sk_buff *skb, const __u8 *destination, const __u8 *source)
 {
-	struct ethhdr *eth = (void *)(long)skb->data;
+	struct ethhdr *eth = packet_data(skb);
 
-	if ((void *)(eth + 1) > (void *)(long)skb->data_end)
+	if ((void *)(eth + 1) > packet_data_end(skb))
 		return DROP_INVALID;
 	memcpy(eth->h_dest, destination, ETH_ALEN);
 	memcpy(eth->h_source, source, ETH_ALEN);

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The policy of each endpoint, after Cilium's bpf/lib/policy.h: an LPM trie keyed by identity, direction, protocol and port. Two lookups: one
  * with the peer's identity, one with identity 0 (any); protocol and port are wildcarded by the prefix. A deny wins, then the longer prefix.
- * What no entry matches is dropped; an endpoint without policy has the entry that allows everything, as Cilium gives it. */
+ * What no entry matches is dropped; an endpoint without policy has the entry that allows everything, as Cilium gives it.
+ *
+ * Cilium has a trie for each endpoint; here endpoints with the same policy share one, found by its number: filling a map of maps waits for an
+ * RCU grace period each time (kernel/bpf/syscall.c, maybe_wait_bpf_programs), and a packet's lookups are the same. */
 #pragma once
 
 #include "packet.h"
 
 #define MAX_ENDPOINTS 4096
+#define MAX_POLICIES 1024
 #define POLICY_ENTRIES 16384 /* Cilium's default size of a policy map */
 
 struct policy_key {
@@ -26,12 +30,12 @@ struct policy_entry {
 };
 
 MAP(cilium_policy) = {
-	BPF_MAP_TYPE_ARRAY_OF_MAPS, sizeof(__u32), sizeof(__u32), MAX_ENDPOINTS, 0,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS, sizeof(__u32), sizeof(__u32), MAX_POLICIES, 0,
 	sizeof(struct policy_key), sizeof(struct policy_entry), POLICY_ENTRIES,
 };
 
-/* 0: allowed, else the reason of the drop. ``endpoint`` is the local one, ``identity`` that of the other side. */
-inline_always int policy_check(struct __sk_buff *skb, __u32 endpoint, __u32 identity, const struct transport *t, __u8 direction)
+/* 0: allowed, else the reason of the drop. ``policy`` is that of the local endpoint, ``identity`` that of the other side. */
+inline_always int policy_check(struct __sk_buff *skb, __u32 policy, __u32 identity, const struct transport *t, __u8 direction)
 {
 	struct policy_key key = {
 		.prefix = 64,
@@ -40,7 +44,7 @@ inline_always int policy_check(struct __sk_buff *skb, __u32 endpoint, __u32 iden
 		.proto = t->proto,
 		.dport = t->dport,
 	};
-	void *map = bpf_map_lookup_elem(&cilium_policy, &endpoint);
+	void *map = bpf_map_lookup_elem(&cilium_policy, &policy);
 	struct policy_entry *exact, *any, *chosen;
 
 	if (!map)

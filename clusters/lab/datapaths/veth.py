@@ -1,4 +1,4 @@
-"""``veth``: the least that gives Pods a network: a veth pair each, a route to it, a route to the other node. No rules, no bridge, no tunnel."""
+"""``veth``: the least that gives Pods a network: a veth pair each and its routes. No rules, no bridge, no tunnel."""
 
 from __future__ import annotations
 

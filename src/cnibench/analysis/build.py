@@ -55,9 +55,10 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
     gathered = gather(readers)
     numbers = environments(readers, gathered.series, allow_different)
     labels = _labels(readers, gathered.series)
-    contexts = _contexts(gathered.series, numbers, labels)
+    contexts = _contexts(gathered.series, numbers, labels, readers)
     level = stopping.level(ALPHA) if any(reader.plan.target_ci > 0 for reader in readers) else ALPHA
-    sources, cpp = cycles(readers, numbers, labels)
+    fidelity = {one.first.label: one.first.fidelity for one in gathered.series}
+    sources, cpp = cycles(readers, numbers, labels, fidelity)
     results = figures.results(contexts, level, sources)
     pairs, groups = compare(contexts, level)
     failures = _unsupported(readers) + gathered.failures
@@ -71,6 +72,12 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
     return words.with_words(analysis)
 
 
+def contexts_of(reader: RunReader) -> list[Context]:
+    """What one run measured, before any verdict: for a gate, which asks another question."""
+    gathered = gather([reader])
+    return _contexts(gathered.series, [0], _labels([reader], gathered.series), [reader])
+
+
 def _labels(readers: Sequence[RunReader], series: Sequence[Series]) -> list[str]:
     """In the order in which the plan names them; those that only samples name come last."""
     found = dict.fromkeys(label for reader in readers for label in reader.plan.profiles)
@@ -79,7 +86,8 @@ def _labels(readers: Sequence[RunReader], series: Sequence[Series]) -> list[str]
     return [label for label in found if label in measured]
 
 
-def _contexts(series: Sequence[Series], numbers: Sequence[int], labels: Sequence[str]) -> list[Context]:
+def _contexts(series: Sequence[Series], numbers: Sequence[int], labels: Sequence[str], readers: Sequence[RunReader]) -> list[Context]:
+    own = [{cell.id: cell.params for cell in reader.plan.cells} for reader in readers]
     found: dict[tuple[Any, ...], Context] = {}
     for one in series:
         line = one.first
@@ -89,7 +97,7 @@ def _contexts(series: Sequence[Series], numbers: Sequence[int], labels: Sequence
         )  # fmt: skip
         context = found.get(key)
         if context is None:
-            context = found[key] = Context(_where(line, one.params, numbers[one.run]), {})
+            context = found[key] = Context(_where(line, one.params, numbers[one.run], own[one.run].get(line.cell)), {})
         member = context.members.setdefault(line.label, Member(line))
         member.values.update(one.by_block())
         member.failed += one.failed
@@ -99,11 +107,14 @@ def _contexts(series: Sequence[Series], numbers: Sequence[int], labels: Sequence
     return [found[key] for key in sorted(found)]
 
 
-def _where(line: Line, params: str, environment: int) -> dict[str, Any]:
+def _where(line: Line, text: str, environment: int, own: Mapping[str, Any] | None) -> dict[str, Any]:
+    params = json.loads(text)
+    reading = {} if own is None else {key: value for key, value in params.items() if key not in own}
     return {
-        "placement": line.placement, "path": line.path, "workload": line.workload, "params": json.loads(params), "ip": line.ip,
+        "placement": line.placement, "path": line.path, "workload": line.workload, "params": params, "ip": line.ip,
         "mtu": line.mtu, "cpus": line.cpus, "pair": line.pair, "metric": line.metric, "unit": line.unit, "better": line.better,
         "testbed": line.testbed, "wire": line.wire, "wire_offload": line.wire_offload, "environment": environment,
+        "reading": reading,
     }  # fmt: skip
 
 
@@ -153,6 +164,7 @@ def _unsupported(readers: Sequence[RunReader]) -> list[Failure]:
 def _notes(readers: Sequence[RunReader], runs: Sequence[Run]) -> list[str]:
     found = [note for reader in readers for note in reader.plan.notes]
     for reader, run in zip(readers, runs, strict=True):
+        found += [f"{reader.id}: {warning}" for warning in reader.warnings]
         if not run.finished:
             found.append(f"{reader.id}: not finished; what is missing is done by: cnibench run --resume {reader.path.name}")
     return list(dict.fromkeys(found))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnibench.analysis.series import Series
+from cnibench.analysis.stream import Line
 from cnibench.errors import UsageError
 from cnibench.store import RunReader
 
@@ -13,12 +14,12 @@ _FACTS: Mapping[str, tuple[str, ...]] = {
     "kernel": ("kernel", "kernel_release", "uname.release", "kernel.release"),
     "CPU": ("cpu_model", "cpu.model", "cpu.model_name", "cpu"),
     "NIC": ("nic", "nics", "cluster.nics"),
-    "CPU emulated": ("cpu_emulated", "cpu.emulated", "emulated"),
+    "accelerator": ("accelerator", "vm.accelerator", "accel", "vm.accel"),
 }
 
 
 def fact(environment: Mapping[str, Any], name: str) -> Any:
-    """A fact of env.json: ``kernel``, ``CPU``, ``NIC`` or ``CPU emulated``; None when it is not told."""
+    """A fact of env.json: ``kernel``, ``CPU``, ``NIC`` or ``accelerator`` (of the VM, ``tcg`` when its CPU is emulated), or None."""
     for path in _FACTS[name]:
         value: Any = environment
         for step in path.split("."):
@@ -28,10 +29,9 @@ def fact(environment: Mapping[str, Any], name: str) -> Any:
     return None
 
 
-def signature(reader: RunReader, series: Sequence[Series], *, across: bool = False) -> dict[str, str]:
-    """What must be alike. ``across``: for a gate between two runs, where the profiles themselves may differ."""
+def signature(reader: RunReader, lines: Sequence[Line], *, across: bool = False) -> dict[str, str]:
+    """What must be alike; ``lines`` has one sample of each series. ``across``: for a gate between runs, where profiles may differ."""
     environment = reader.environment
-    lines = [one.first for one in series]
     found = {name: str(fact(environment, name) or "not recorded") for name in _FACTS}
     found |= {
         "tool version": reader.plan.tool_version,
@@ -74,7 +74,7 @@ def environments(readers: Sequence[RunReader], series: Sequence[Series], allow: 
     distinct: list[dict[str, str]] = []
     numbers = []
     for number, reader in enumerate(readers):
-        mine = signature(reader, [one for one in series if one.run == number])
+        mine = signature(reader, [one.first for one in series if one.run == number])
         same = next((i for i, other in enumerate(distinct) if not differences(other, mine)), None)
         if same is None:
             if distinct and not allow:

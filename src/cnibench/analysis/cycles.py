@@ -14,7 +14,9 @@ from cnibench.store import RunReader
 _WHERE = ("label", "profile", "placement", "path", "workload", "ip", "mtu", "cpus")
 
 
-def cycles(readers: Sequence[RunReader], numbers: Sequence[int], labels: Sequence[str]) -> tuple[dict[str, str], list[Cpp]]:
+def cycles(
+    readers: Sequence[RunReader], numbers: Sequence[int], labels: Sequence[str], fidelity: Mapping[str, str]
+) -> tuple[dict[str, str], list[Cpp]]:
     """(label to the source of its cycles, the table). A record that lacks a key or has no finite total is passed over, and told."""
     found: dict[tuple[Any, ...], list[Record]] = {}
     for reader, environment in zip(readers, numbers, strict=True):
@@ -22,10 +24,15 @@ def cycles(readers: Sequence[RunReader], numbers: Sequence[int], labels: Sequenc
             if not _usable(record):
                 reader.warnings.append(f"a record of cpp.jsonl (cell {record.get('cell')!r}) has no usable total and is left out")
                 continue
-            key = (*(record[name] for name in _WHERE), json.dumps(record["params"], sort_keys=True), str(record["cycles_source"]), environment)
+            key = (
+                *(record[name] for name in _WHERE),
+                json.dumps(record["params"], sort_keys=True),
+                str(record["cycles_source"]),
+                environment,
+            )
             found.setdefault(key, []).append(record)
     place = {label: i for i, label in enumerate(labels)}
-    rows = [_row(records, key[-1]) for key, records in found.items()]
+    rows = [_row(records, key[-1], fidelity) for key, records in found.items()]
     rows.sort(key=lambda row: (row.workload, row.placement != "intra", json.dumps(row.params), row.path, place.get(row.label, len(place))))
     return {row.label: row.cycles_source for row in rows}, rows
 
@@ -41,7 +48,7 @@ def _usable(record: Record) -> bool:
     )
 
 
-def _row(records: Sequence[Record], environment: int) -> Cpp:
+def _row(records: Sequence[Record], environment: int, fidelity: Mapping[str, str]) -> Cpp:
     first, n = records[0], len(records)
     names = dict.fromkeys(name for record in records for name in record["components"])
     return Cpp(
@@ -49,4 +56,5 @@ def _row(records: Sequence[Record], environment: int) -> Cpp:
         total=math.fsum(record["total"] for record in records) / n, packets=math.fsum(record["packets"] for record in records) / n,
         components={name: math.fsum(record["components"].get(name, 0.0) for record in records) / n for name in names},
         unclassified=math.fsum(record["unclassified"] for record in records) / n, n=n, environment=environment,
+        fidelity=fidelity.get(first["label"], ""),
     )  # fmt: skip

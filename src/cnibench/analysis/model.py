@@ -13,8 +13,11 @@ Verdict = Literal["a-better", "b-better", "no-difference-found", "inconclusive"]
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True, order=False):
-    """Where a figure stands: everything that two profiles must share to be compared. ``environment`` counts the distinct environments when
-    runs that are not comparable were put beside each other."""
+    """Where a figure stands: everything that two profiles must share to be compared.
+
+    ``reading`` are those of ``params`` that the reading added to the cell's own (``{"node": "a"}``, say). ``environment`` numbers the
+    distinct environments when runs that are not comparable were put beside each other.
+    """
 
     placement: str
     path: str
@@ -31,10 +34,14 @@ class Where(msgspec.Struct, frozen=True, kw_only=True, order=False):
     wire: str
     wire_offload: str
     environment: int = 0
+    reading: dict[str, Any] = {}
 
 
 class Result(Where, frozen=True, kw_only=True):
-    """One metric of one label: ``n`` blocks, the interval of the median (None where so few blocks give none) and its exact coverage."""
+    """One metric of one label: ``n`` blocks, the interval of the median (None where so few blocks give none) and its exact coverage.
+
+    ``spread`` is the standard deviation over the mean; ``values`` has one value for each of ``blocks``, ``outliers`` are blocks too.
+    """
 
     profile: str
     label: str
@@ -48,6 +55,8 @@ class Result(Where, frozen=True, kw_only=True):
     spread: float | None
     cycles_source: str = ""
     failed: int = 0
+    blocks: list[int] = []
+    values: list[float] = []
     outliers: list[int] = []
     drift: float | None = None
     drift_p: float | None = None

@@ -91,7 +91,6 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
             f"{reader.id}: the clock went back at {backwards} samples (set by hand, or by NTP); figures and the order of blocks do not "
             "depend on it, the times shown do"
         )
-    found.notes += [f"{reader.id}: {warning}" for warning in reader.warnings]
 
 
 def _count_failures(series: dict[tuple[str, str, bytes], Series], failures: list[Failure]) -> None:

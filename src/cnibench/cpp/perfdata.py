@@ -28,7 +28,7 @@ _FIELDS = (
 )  # fmt: skip
 _READ, _CALLCHAIN = 1 << 4, 1 << 5
 _NEEDED = {"tid": 1 << 1, "time": 1 << 2, "period": 1 << 8, "call chains (-g)": _CALLCHAIN}
-_SOFTWARE, _CPU_CLOCK, _TASK_CLOCK = 1, 0, 1
+_SOFTWARE, _CPU_CLOCK, _TASK_CLOCK, _DUMMY = 1, 0, 1, 9
 _REMEDY = "record with perf record -a -g; the raw file is kept beside the sample"
 
 
@@ -126,7 +126,8 @@ def _layout(attrs: list[_Attr]) -> tuple[struct.Struct, dict[str, int]]:
 
 def _samples(data: bytes, begin: int, end: int, attrs: list[_Attr]) -> Recording:
     layout, index = _layout(attrs)
-    clock = all(attr.kind == _SOFTWARE and attr.config in (_CPU_CLOCK, _TASK_CLOCK) for attr in attrs)
+    counted = [attr for attr in attrs if (attr.kind, attr.config) != (_SOFTWARE, _DUMMY)]  # perf adds a dummy event for its own records
+    clock = all(attr.kind == _SOFTWARE and attr.config in (_CPU_CLOCK, _TASK_CLOCK) for attr in counted)
     pid_at, time_at, cpu_at, period_at, depth_at = (index.get(name, -1) for name in ("tid", "time", "cpu", "period", "chain"))
     fixed, unpack = 8 + layout.size, layout.unpack_from
     rows: list[tuple[int, int, int, int, int]] = []

@@ -23,7 +23,16 @@ USER = "[user]"
 
 _CONTEXT = np.uint64(2**64 - 4095)  # PERF_CONTEXT_MAX: markers are above it
 _KERNEL_HALF = np.uint64(1 << 63)
-_IRQ_ENTRIES = ("asm_common_interrupt", "asm_sysvec_", "asm_exc_nmi", "asm_exc_hyperv", "common_interrupt", "sysvec_", "el1h_64_irq", "el0t_64_irq")
+_IRQ_ENTRIES = (
+    "asm_common_interrupt",
+    "asm_sysvec_",
+    "asm_exc_nmi",
+    "asm_exc_hyperv",
+    "common_interrupt",
+    "sysvec_",
+    "el1h_64_irq",
+    "el0t_64_irq",
+)
 _IDLE_ROOTS = frozenset({"do_idle", "cpu_startup_entry", "cpu_idle_poll"})
 _SYSCALL_ROOTS = ("entry_SYSCALL_64", "do_syscall_64", "asm_exc_page_fault", "el0t_64_sync", "invoke_syscall", "entry_SYSENTER")
 

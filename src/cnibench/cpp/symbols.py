@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,22 @@ class Symbols:
 
 def from_kallsyms(text: bytes, loaded: Iterable[tuple[int, int, str]] = ()) -> Symbols:
     """``text`` is /proc/kallsyms, ``loaded`` perf's (address, length, name). Raises MissingError when the kernel hides the addresses."""
+    best = _text_symbols(text)
+    if not best or set(best) == {0}:
+        raise MissingError("the kernel hides its symbols' addresses", "as root: sysctl -w kernel.kptr_restrict=0")
+    lengths = {address: length for address, length, _ in loaded if length}
+    names = {address: name for address, length, name in loaded if length}
+    names.update(best)
+    starts = sorted(names)
+    following = [*starts[1:], starts[-1] + _LARGEST]
+    return Symbols(
+        [(start, min(start + lengths.get(start, _LARGEST), end), names[start]) for start, end in zip(starts, following, strict=True)]
+    )
+
+
+@lru_cache(maxsize=2)
+def _text_symbols(text: bytes) -> dict[int, str]:
+    """Address to name; kept, because the file stays the same from one sample to the next unless code was loaded."""
     best: dict[int, tuple[bytes, bytes]] = {}
     for address, kind, name in _LINE.findall(text):
         if name.startswith(_PADDING):
@@ -59,16 +76,7 @@ def from_kallsyms(text: bytes, loaded: Iterable[tuple[int, int, str]] = ()) -> S
         other = best.get(start)
         if other is None or _rank(kind, name) > _rank(*other):
             best[start] = (kind, name)
-    if not best or set(best) == {0}:
-        raise MissingError("the kernel hides its symbols' addresses", "as root: sysctl -w kernel.kptr_restrict=0")
-    lengths = {address: length for address, length, _ in loaded if length}
-    names = {address: name for address, length, name in loaded if length}
-    names.update((start, name.decode(errors="replace")) for start, (_, name) in best.items())
-    starts = sorted(names)
-    following = [*starts[1:], starts[-1] + _LARGEST]
-    return Symbols(
-        [(start, min(start + lengths.get(start, _LARGEST), end), names[start]) for start, end in zip(starts, following, strict=True)]
-    )
+    return {start: name.decode(errors="replace") for start, (_, name) in best.items()}
 
 
 def _rank(kind: bytes, name: bytes) -> tuple[bool, bool, int, int]:

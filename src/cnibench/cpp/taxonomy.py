@@ -74,7 +74,9 @@ class _Patterns:
         table = self._beginnings if pattern.endswith("*") else self._whole
         key = pattern.removesuffix("*")
         if "*" in key or not key:
-            raise InputError(f"{self._name}: '{pattern}' of {component}: expected a name, or a beginning followed by one *", "mend the pattern")
+            raise InputError(
+                f"{self._name}: '{pattern}' of {component}: expected a name, or a beginning followed by one *", "mend the pattern"
+            )
         if key in table:
             raise InputError(f"{self._name}: '{pattern}' stands in {table[key]} and in {component}", "leave it in one of them")
         table[key] = component

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cnibench.errors import ClusterError, LimitError
+from cnibench.errors import ClusterError, Interrupted, LimitError
 from cnibench.exec import Process
-from cnibench.vm import MARK, frames, initramfs
+from cnibench.vm import MARK, frames
 from cnibench.vm.accel import Accelerator
+from cnibench.vm.initramfs import RUN_TAG, SHARE
 from cnibench.vm.kernel import Kernel
-from cnibench.vm.machine import CONSOLE, ERRORS, Size, started
+from cnibench.vm.machine import CONSOLE, ERRORS, MORE_MEMORY, Size, started
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FULL = 1 << 20  # bytes: a file system with less room than this cannot take a sample's raw output
@@ -54,10 +55,11 @@ def carry(
 
     ``run_dir`` exists and is the one folder where the guest's writes reach the host; the VM's logs come to its folder ``vm``.
     ``append`` goes to the kernel's command line. SIGINT, SIGTERM and SIGHUP are passed in to the command; a second one ends the VM.
-    Call it from the main thread. Raises MissingError, LimitError (not up, silent, too long), ClusterError (panic, qemu ended).
+    Call it from the main thread. Raises MissingError, Interrupted (before it was up), LimitError (not up, silent,
+    too long), ClusterError (panic, qemu ended).
     """
     run_dir = run_dir.resolve()
-    with _caught() as signals, started(kernel, accel, run_dir, size or Size(), append) as (process, port):
+    with _caught() as signals, started(kernel, accel, run_dir, size or Size.usual(), append) as (process, port):
         waiter = _Waiter(process, port, signals, limits or Limits(), run_dir)
         waiter.until_up()
         waiter.send(frames.JOB, json.dumps(_job(argv, run_dir, accel)).encode())
@@ -66,7 +68,14 @@ def carry(
 
 def _job(argv: Sequence[str], run_dir: Path, accel: Accelerator) -> dict[str, Any]:
     env = {**os.environ, MARK: accel.name, "PYTHONUNBUFFERED": "1"}
-    return {"argv": list(argv), "cwd": os.getcwd(), "env": env, "run_dir": str(run_dir), "run_tag": initramfs.RUN_TAG}
+    return {
+        "argv": list(argv),
+        "cwd": os.getcwd(),
+        "env": env,
+        "run_dir": str(run_dir),
+        "run_tag": RUN_TAG,
+        "run_options": f"cache=mmap,{SHARE}",
+    }
 
 
 @contextmanager
@@ -103,12 +112,12 @@ class _Waiter:
             raise self._ended() from None
 
     def until_up(self) -> None:
-        """Until the guest's first frame; a signal meanwhile ends the VM with KeyboardInterrupt (nothing is measured yet)."""
+        """Until the guest's first frame; a signal meanwhile ends the VM at once, since nothing is measured yet."""
         for kind, payload in self._frames(self._limits.up):
             if kind == frames.UP:
                 return
             if kind == frames.SIGNAL:
-                raise KeyboardInterrupt
+                raise Interrupted("interrupted while the VM started", f"to go on: cnibench run --resume {self._run_dir}")
             if kind == frames.FAILED:
                 raise self._failed(payload)
 
@@ -145,8 +154,9 @@ class _Waiter:
                 piece = self._read()
                 self._heard = time.monotonic()
                 yield from self._reader.feed(piece)
-            if not ready:
-                self._check(limit)
+            if not ready and self._process.poll() is not None:
+                raise self._ended()
+            self._check(limit)
 
     def _read(self) -> bytes:
         try:
@@ -159,8 +169,6 @@ class _Waiter:
 
     def _check(self, limit: float) -> None:
         now = time.monotonic()
-        if self._process.poll() is not None:
-            raise self._ended()
         if limit and now - self._begin > limit:
             raise LimitError(f"the VM was not up within {limit:.0f} s; {self._last_words()}", self._look())
         if not limit and now - self._heard > self._limits.silent:
@@ -168,17 +176,21 @@ class _Waiter:
         if self._asked and now - self._asked > self._limits.ending:
             raise LimitError(f"the command in the VM did not end within {self._limits.ending:.0f} s of the signal", self._look())
         if self._limits.total and now - self._begin > self._limits.total:
-            raise LimitError(f"the run in the VM did not end within {self._limits.total:.0f} s", "the finished blocks are kept: use --resume")
+            raise LimitError(
+                f"the run in the VM did not end within {self._limits.total:.0f} s", "the finished blocks are kept: use --resume"
+            )
 
     def _finished(self, status: int) -> int:
         """The command's status; what only the host can tell about a failure is added on stderr."""
         if status not in (0, 130):
             if shutil.disk_usage(self._run_dir).free < _FULL:
-                raise ClusterError(f"no room is left on the file system of {self._run_dir}", f"make room, then: cnibench run --resume {self._run_dir}")
-            if self._out_of_memory():
                 raise ClusterError(
-                    "the VM ran out of memory", f"give it more (MiB): CNIBENCH_VM_MEMORY=6144 cnibench run --resume {self._run_dir}"
+                    f"no room is left on the file system of {self._run_dir}", f"make room, then: cnibench run --resume {self._run_dir}"
                 )
+            if self._out_of_memory():
+                raise ClusterError("the VM ran out of memory", f"{MORE_MEMORY} cnibench run --resume {self._run_dir}")
+        elif self._out_of_memory():
+            _write(sys.stderr.fileno(), f"warning: the VM ran out of memory meanwhile and ended a program; {MORE_MEMORY}\n".encode())
         return status
 
     def _out_of_memory(self) -> bool:
@@ -192,7 +204,7 @@ class _Waiter:
             status = "closed its port"
         console = self._console()
         if self._out_of_memory():
-            return ClusterError("the VM ran out of memory", f"give it more (MiB): CNIBENCH_VM_MEMORY=6144; {self._look()}")
+            return ClusterError("the VM ran out of memory", f"{MORE_MEMORY}; {self._look()}")
         if "Kernel panic" in console:
             line = next(line for line in console.splitlines() if "Kernel panic" in line)
             return ClusterError(f"the VM's kernel panicked: {line.split('] ', 1)[-1].strip()}", self._look())

@@ -53,7 +53,7 @@ def main() -> NoReturn:
         _send(port, frames.UP, json.dumps({"release": os.uname().release, "uptime": time.monotonic()}).encode())
         reader = frames.Reader()
         job = _receive_job(port, reader)
-        _mount(job["run_tag"], job["run_dir"], "9p", _NODEV, "trans=virtio,version=9p2000.L,access=client,cache=mmap,msize=512000")
+        _mount(job["run_tag"], job["run_dir"], "9p", _NODEV, job["run_options"])
         status = _run(port, reader, job)
         os.sync()
         _send(port, frames.EXIT, str(status).encode())
@@ -109,7 +109,13 @@ def _run(port: int, reader: frames.Reader, job: dict[str, Any]) -> int:
     """Runs the job's command; its exit status, 128 + N when signal N ended it."""
     os.makedirs(job["cwd"], exist_ok=True)
     child = subprocess.Popen(
-        job["argv"], cwd=job["cwd"], env=job["env"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        job["argv"],
+        cwd=job["cwd"],
+        env=job["env"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
     assert child.stdout is not None
     assert child.stderr is not None

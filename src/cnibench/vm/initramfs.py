@@ -17,6 +17,7 @@ from cnibench import exec as programs
 from cnibench.errors import MissingError
 from cnibench.vm.kernel import Kernel, first_modules, module_bytes
 
+SHARE = "trans=virtio,version=9p2000.L,access=client,msize=512000"  # options of both 9p mounts
 ROOT_TAG, RUN_TAG = "cnibench.root", "cnibench.run"  # 9p mount tags: the host's root, the run directory
 
 # Program in the guest -> (program of the host, Debian package)
@@ -33,7 +34,7 @@ export PATH=/bin
 stuck() {{ echo "cnibench: the guest cannot start: $1" >/dev/console; exit 1; }}
 mount -t devtmpfs dev /dev
 {modules}
-mount -t 9p -o ro,trans=virtio,version=9p2000.L,access=client,cache=loose,msize=512000 {root} /lower || stuck "the host's root does not mount"
+mount -t 9p -o ro,cache=loose,{share} {root} /lower || stuck "the host's root does not mount"
 mount -t tmpfs -o mode=755,size=60% spare /spare || stuck "no tmpfs"
 mkdir /spare/upper /spare/work
 mount -t overlay -o lowerdir=/lower,upperdir=/spare/upper,workdir=/spare/work root /new || stuck "the overlay does not mount"
@@ -48,10 +49,11 @@ def build(kernel: Kernel, agent: Sequence[str]) -> bytes:
     """
     files: dict[str, tuple[int, bytes]] = {}
     folders = {"bin", "dev", "lower", "spare", "new", "modules"}
-    for name, (program, package) in _PROGRAMS.items():
-        found = shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")
-        if found is None:
-            raise MissingError(f"the VM's first stage needs the program '{program}'", f"apt-get install {package}")
+    for program, package in missing_programs():
+        raise MissingError(f"the VM's first stage needs the program '{program}'", f"apt-get install {package}")
+    for name, (program, _) in _PROGRAMS.items():
+        found = _find(program)
+        assert found is not None
         files[f"bin/{name}"] = (0o755, Path(found).read_bytes())
         for library in _libraries(found):
             files[library.lstrip("/")] = (0o755, Path(library).read_bytes())
@@ -60,10 +62,19 @@ def build(kernel: Kernel, agent: Sequence[str]) -> bytes:
         name = file.name.partition(".ko")[0] + ".ko"
         files[f"modules/{name}"] = (0o644, module_bytes(file))
         loads.append(f"insmod /modules/{name} || stuck 'the module {name} does not load'")
-    files["init"] = (0o755, _INIT.format(modules="\n".join(loads), root=ROOT_TAG, agent=shlex.join(agent)).encode())
+    files["init"] = (0o755, _INIT.format(modules="\n".join(loads), root=ROOT_TAG, share=SHARE, agent=shlex.join(agent)).encode())
     for path in files:
         folders.update(str(parent) for parent in Path(path).parents if str(parent) != ".")
     return b"".join(_archive(sorted(folders), files.items()))
+
+
+def missing_programs() -> list[tuple[str, str]]:
+    """(program, Debian package) of what the host lacks for the first stage."""
+    return [(program, package) for program, package in _PROGRAMS.values() if _find(program) is None]
+
+
+def _find(program: str) -> str | None:
+    return shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")
 
 
 def _libraries(program: str) -> Iterator[str]:

@@ -83,8 +83,8 @@ def first_modules(kernel: Kernel) -> list[Path]:
     """
     depends: dict[str, tuple[str, list[str]]] = {}
     for line in (kernel.modules / "modules.dep").read_text().splitlines():
-        file, _, needs = line.partition(":")
-        depends[_name(file)] = (file, needs.split())
+        file, _, rest = line.partition(":")
+        depends[_name(file)] = (file, rest.split())
     builtin = kernel.modules / "modules.builtin"
     built_in = {_name(line) for line in builtin.read_text().splitlines()} if builtin.exists() else set()
     order: dict[str, None] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cnibench
-from cnibench.errors import MissingError
+from cnibench.errors import MissingError, UsageError
 from cnibench.exec import Process, spawn
 from cnibench.vm import initramfs
 from cnibench.vm.accel import QEMU, Accelerator
@@ -21,12 +21,37 @@ from cnibench.vm.kernel import Kernel
 CONSOLE, ERRORS = "console.log", "qemu.log"  # in RUN/vm: the kernel's log, what qemu said
 
 
+_MEMORY = "CNIBENCH_VM_MEMORY"  # environment variable: MiB
+MORE_MEMORY = f"give it more, in MiB: {_MEMORY}=6144"
+_LEAST, _USUAL = 768, 3072  # MiB: the guest with one profile, with many
+
+
 @dataclass(frozen=True)
 class Size:
-    """Virtual CPUs and memory (MiB)."""
+    """Virtual CPUs (one for the client, one for the server) and memory (MiB)."""
 
     cpus: int = 2
-    memory: int = 3072
+    memory: int = _USUAL
+
+    @classmethod
+    def usual(cls) -> Size:
+        """3 GiB, or what CNIBENCH_VM_MEMORY says, or less where the host has less to give.
+
+        Raises UsageError for a variable that is no number, MissingError when the host has too little memory.
+        """
+        if said := os.environ.get(_MEMORY):
+            if not said.isdecimal() or int(said) < 128:
+                raise UsageError(f"{_MEMORY}={said}: expected a number of MiB, at least 128", f"for instance {_MEMORY}={_USUAL}")
+            return cls(memory=int(said))
+        free = next(
+            int(line.split()[1]) // 1024 for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable")
+        )
+        memory = min(_USUAL, free * 3 // 4)
+        if memory < _LEAST:
+            raise MissingError(
+                f"a VM needs {_LEAST} MiB of memory, {free} MiB are available here", "end other programs, or use --kernel host"
+            )
+        return cls(memory=memory)
 
 
 @contextmanager

@@ -1,0 +1,94 @@
+"""Carries a checked request out, inside what its cluster lives in, and shows the report."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from itertools import combinations
+from pathlib import Path
+
+from cnibench.cell import Sample
+from cnibench.cli._guard import guarded
+from cnibench.cli._output import fancy
+from cnibench.cli._request import Request
+from cnibench.environment import machine
+from cnibench.progress import Lines, Progress, Terminal
+from cnibench.runner import Runner
+from cnibench.sampling import choose_cpus, cores
+from cnibench.store import RunReader, RunWriter
+from cnibench.vm import inside
+from cnibench.workload import Workload
+
+Carrier = Callable[[Callable[[], int]], int]
+
+
+def carrier(kind: str) -> Carrier:
+    """What carries a run into the place where its cluster lives: the lab's tree of namespaces; the others live outside of us."""
+    if kind == "lab":
+        from cnibench.clusters.lab.tree import carry
+
+        return carry
+    return lambda work: work()
+
+
+def carry_out(request: Request, path: Path, *, resume: bool) -> int:
+    """Measures; the exit status. Errors of the inner process are told by it."""
+    return carrier(request.cluster.kind)(lambda: guarded(lambda: _measure(request, path, resume)))
+
+
+def _measure(request: Request, path: Path, resume: bool) -> int:
+    done = RunReader(path).done() if resume else set()
+    with RunWriter.resume(path) if resume else RunWriter.create(path, request.manifest) as writer:
+        mode = request.manifest.cells[0].cpus
+        tools = [tool for workload in request.workloads.values() for tool in workload.tools]
+        tools += [tool for collector in request.collectors for tool in collector.tools]
+        facts = machine(tools) | ({"accelerator": inside()} if inside() else {})
+        runner = Runner(
+            cluster=request.cluster(request.options), writer=writer, profiles=request.profiles, workloads=request.workloads,
+            collectors=request.collectors, cpus=choose_cpus(mode, sorted(os.sched_getaffinity(0)), cores()), done=done,
+            progress=progress(), environment=facts, enough=_target(path, request),
+        )  # fmt: skip
+        failed = runner.run()
+    return 1 if failed else 0
+
+
+def progress() -> Progress:
+    """A bar on a terminal, lines elsewhere; both on stderr."""
+    return Terminal() if fancy() else Lines()
+
+
+def _target(path: Path, request: Request) -> Callable[[int], str] | None:
+    manifest = request.manifest
+    if not manifest.target_ci:
+        return None
+
+    def enough(blocks: int) -> str:
+        from cnibench.stopping import decide
+
+        series = comparisons(RunReader(path).samples(), request.workloads, blocks)
+        decision = decide(series, manifest.target_ci, manifest.max_blocks)
+        return decision.reason if decision.stop else ""
+
+    return enough
+
+
+def comparisons(samples: Iterable[Sample], workloads: Mapping[str, Workload], blocks: int) -> dict[str, list[float]]:
+    """Each comparison of two labels in the primary metric of a workload to its log ratios in the first ``blocks`` blocks; with one label
+    only, to the logs of its values."""
+    values: dict[str, dict[str, dict[int, float]]] = {}
+    for sample in samples:
+        workload = workloads.get(sample.workload)
+        if workload is None or sample.metric != workload.primary or sample.window != "speed" or sample.block >= blocks or not sample.value:
+            continue
+        where = f"{sample.placement} {sample.workload} {sorted(sample.params.items())} {sample.path} IPv{sample.ip} {sample.pair}"
+        values.setdefault(where, {}).setdefault(sample.label, {})[sample.block] = math.log(sample.value)
+    found: dict[str, list[float]] = {}
+    for where, labels in values.items():
+        for one, other in combinations(labels, 2):
+            both = labels[one].keys() & labels[other].keys()
+            found[f"{one} against {other}, {where}"] = [labels[one][block] - labels[other][block] for block in sorted(both)]
+        if len(labels) == 1:
+            ((label, logs),) = labels.items()
+            found[f"{label}, {where}"] = list(logs.values())
+    return found

@@ -1,0 +1,111 @@
+"""``--kernel auto|host|vm|PATH``: on which kernel a run is measured, decided once for all of its profiles, and the way into the VM."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cnibench.cluster import Problem
+from cnibench.errors import MissingError, UsageError
+from cnibench.layout import Manifest
+from cnibench.plan import Plan
+from cnibench.store import RunWriter
+from cnibench.vm import inside
+from cnibench.vm.accel import Accelerator, accelerator
+from cnibench.vm.carry import carry as carry_into
+from cnibench.vm.kernel import BOOT, INSTALL, Kernel, given, newest
+from cnibench.vm.problems import problems as vm_problems
+
+# A run under emulation for which no duration was asked is short and coarse: its absolute figures mean nothing anyway.
+EMULATED: Mapping[str, float] = {"duration": 1.0, "warmup": 0.0}  # s
+_IMAGE = Path("vm") / "kernel"  # in the run directory: the image that the run was begun with
+_ENTRY = "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; sys.exit(main())"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The VM that a run goes to; ``why`` in words for the user."""
+
+    kernel: Kernel
+    accelerator: Accelerator
+    why: str
+
+    @property
+    def emulated(self) -> bool:
+        return self.accelerator.name == "tcg"
+
+    def shortened(self, plan: Plan, options: Mapping[str, Any]) -> Plan:
+        """The plan with the short windows of emulation where neither an option nor a plan file says how long they are."""
+        if not self.emulated or options.get("plan"):
+            return plan
+        return plan.model_copy(update={key: value for key, value in EMULATED.items() if options.get(key) is None})
+
+
+def decide(choice: str, cluster: str, problems: Callable[[], Sequence[Problem]]) -> Machine | None:
+    """The VM to measure in, None for the running kernel; always None inside the VM.
+
+    ``problems`` gives those of all requested profiles on this kernel. ``auto`` goes to a VM when one of them is the kernel's and a VM
+    can be had. Raises MissingError when a VM was asked for and cannot be had, InputError for a PATH that is no kernel.
+    """
+    if inside() or choice == "host":
+        return None
+    if choice == "auto":
+        lacking = [problem for problem in problems() if problem.kind == "kernel"] if cluster == "lab" else []
+        if not lacking or vm_problems():
+            return None
+        return _machine(newest(), f"this one, {os.uname().release}, lacks {', '.join(dict.fromkeys(one.lacks for one in lacking))}")
+    if cluster != "lab":
+        raise UsageError(f"--kernel {choice}: only the lab can be measured in a VM, not a cluster of kind {cluster}", "leave --kernel out")
+    if choice != "vm" and "/" not in choice and not Path(choice).exists():
+        raise UsageError(f"--kernel {choice}: expected auto, host, vm or the path of a vmlinuz", "for instance --kernel vm")
+    for problem in vm_problems(choice == "vm"):
+        raise MissingError(problem.lacks, problem.remedy)
+    return _machine(newest() if choice == "vm" else given(Path(choice)), f"--kernel {choice}")
+
+
+def again(run_dir: Path) -> Machine | None:
+    """The VM that an interrupted run was begun in, None when it was begun in none (or when we are in it).
+
+    Raises MissingError when its kernel is gone: one run is never measured on two kernels.
+    """
+    try:
+        image = Path((run_dir / _IMAGE).read_text(encoding="utf-8").strip())
+    except OSError:
+        return None
+    if inside():
+        return None
+    if not image.exists():
+        package = f"apt-get install linux-image-{image.name.removeprefix('vmlinuz-')}" if image.parent == BOOT else INSTALL
+        raise MissingError(f"this run was begun in a VM with the kernel {image}, which is gone", package)
+    return _machine(given(image), "this run was begun there")
+
+
+def start(machine: Machine, manifest: Manifest, run_dir: Path) -> int:
+    """Makes the run directory and measures in the VM; the exit status. Errors as in ``vm.carry``."""
+    with RunWriter.create(run_dir, manifest):
+        (run_dir / _IMAGE.parent).mkdir()
+        (run_dir / _IMAGE).write_text(f"{machine.kernel.image}\n", encoding="utf-8")
+    return carry(machine, run_dir)
+
+
+def carry(machine: Machine, run_dir: Path) -> int:
+    """Has the VM measure what the run is missing; the exit status. What cnibench prints there comes out here."""
+    click.echo(f"measuring in a VM with the stock kernel {machine.kernel.release}: {machine.why}", err=True)
+    if machine.emulated:
+        click.echo(
+            f"warning: the VM's processor is emulated ({machine.accelerator.reason}): its absolute figures mean nothing, and comparisons "
+            "count instructions rather than time",
+            err=True,
+        )
+    argv = [sys.executable, "-c", _ENTRY, "run", "--resume", str(run_dir)]
+    return carry_into(argv, run_dir, machine.kernel, machine.accelerator)
+
+
+def _machine(kernel: Kernel, why: str) -> Machine:
+    return Machine(kernel, accelerator(kernel), why)

@@ -1,0 +1,262 @@
+"""From the options of ``cnibench run`` to a plan, and from a plan to what is carried out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cnibench import __version__, profile, schedule
+from cnibench.cell import Cell
+from cnibench.cli._packages import install_command, lacking
+from cnibench.cluster import Cluster, Options, Problem
+from cnibench.collector import Collector
+from cnibench.errors import MissingError, UsageError
+from cnibench.layout import Manifest, Unsupported, new_id, now
+from cnibench.plan import Plan, build_plan, cells, read_plan
+from cnibench.profile import Profile
+from cnibench.registry import provider, providers
+from cnibench.vm import inside
+from cnibench.workload import Workload
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run, ready to be started: every requirement has been checked."""
+
+    manifest: Manifest
+    profiles: Mapping[str, Profile]
+    workloads: Mapping[str, Workload]
+    collectors: Sequence[Collector]
+    cluster: type[Cluster]
+    options: Options
+    warnings: Sequence[str] = ()
+
+
+@dataclass
+class _Found:
+    """What the checks found out."""
+
+    runnable: dict[str, Profile] = field(default_factory=dict)
+    unsupported: list[Unsupported] = field(default_factory=list)
+
+
+def plan_of(values: Mapping[str, Any]) -> Plan:
+    """The plan that the command line asks for: its options over the plan file's keys. Raises UsageError, InputError."""
+    base = _named_plan(values["plan"]) if values.get("plan") else None
+    options: dict[str, Any] = {}
+    for key in (
+        "cluster",
+        "duration",
+        "warmup",
+        "cpus",
+        "mtu",
+        "wire_offload",
+        "wire_rate",
+        "pairs",
+        "target_ci",
+        "max_blocks",
+        "seed",
+        "title",
+    ):
+        if values.get(key) is not None:
+            options[key] = values[key]
+    for key in ("placement", "path"):
+        if given := _list(values.get(key)):
+            options[key] = given
+    if given := _list(values.get("cni")):
+        options["cni"] = given
+    if given := _list(values.get("workload")):
+        options["workload"] = [_work(item) for item in given]
+    if values.get("ip"):
+        options["ip"] = [4, 6] if values["ip"] == "both" else [int(values["ip"])]
+    if values.get("blocks") is not None:
+        options["blocks"] = _blocks(values["blocks"])
+    if values.get("no_perf"):
+        options["windows"] = ["speed"]
+    if values.get("settings"):
+        options["settings"] = _settings(values["settings"], base)
+    return build_plan(options, base)
+
+
+def _named_plan(name: str) -> Plan:
+    """A plan file, or one of the studies that cnibench ships beside its profiles."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") or "/" in name or path.is_file():
+        return read_plan(path)
+    folder = profile.FOLDER / "plans"
+    known = sorted(file.stem for file in folder.glob("*.yaml"))
+    if name in known:
+        return read_plan(folder / f"{name}.yaml")
+    raise UsageError(f"there is no plan '{name}'", f"give a YAML file, or one of: {', '.join(known) or '(none are shipped)'}")
+
+
+def _list(given: Sequence[str] | None) -> list[str]:
+    return [part.strip() for item in given or () for part in item.split(",") if part.strip()]
+
+
+def _blocks(text: str) -> int | str:
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"--blocks takes a number or auto, not '{text}'", "leave it out: auto plans enough blocks") from None
+
+
+def _work(text: str) -> dict[str, Any]:
+    """``NAME`` or ``NAME:KEY=VALUE:KEY=VALUE``."""
+    name, *pairs = text.split(":")
+    params = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"'{pair}' in --workload {text} is not KEY=VALUE", "write tcp-rr:request_size=64")
+        try:
+            params[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            params[key] = value
+    return {"name": name, "params": params}
+
+
+def _settings(given: Sequence[str], base: Plan | None) -> dict[str, dict[str, str]]:
+    """``[LABEL:]KEY=VALUE`` to label (or '') to key to value, over the plan's own."""
+    found = {label: dict(keys) for label, keys in (base.settings if base else {}).items()}
+    for item in given:
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--set takes [LABEL:]KEY=VALUE, not '{item}'", "write --set candidate:image=registry.example/cni:v2")
+        label, _, key = name.rpartition(":")
+        found.setdefault(label, {})[key] = value
+    return found
+
+
+def profile_problems(plan: Plan) -> list[Problem]:
+    """What the profiles of the plan lack on this machine."""
+    cluster: Cluster = provider("clusters", plan.cluster)(Options(mtu=plan.mtu, ip=plan.ip))
+    asked = profile.choose(["*" if item == "all" else item for item in plan.cni])
+    return [problem for item in asked.values() for problem in cluster.check(item)]
+
+
+def prepare(
+    plan: Plan, *, name: str = "", extra: Mapping[str, Any] | None = None, checks: bool = True, other_kernel: bool = False
+) -> Request:
+    """Checks everything that the plan needs. Raises UsageError, InputError, MissingError; nothing has been started then.
+
+    Profiles that this machine cannot run are left out and recorded, unless none is left. ``checks`` is off for --dry-run of a plan for
+    another machine; ``other_kernel``: what the running kernel lacks does not matter, it is measured on another.
+    """
+    plan = plan.seeded()
+    asked = profile.choose(["*" if item == "all" else item for item in plan.cni])
+    for label in plan.settings:
+        if label and label not in asked:
+            raise UsageError(f"--set {label}:... names no profile of this run", f"the labels are: {', '.join(asked)}")
+    kind: type[Cluster] = provider("clusters", plan.cluster)
+    options = Options(
+        mtu=plan.mtu, wire_offload=plan.wire_offload, wire_rate=plan.wire_rate, ip=plan.ip, settings=plan.settings,
+        keep=bool((extra or {}).get("keep")), extra=dict(extra or {}),
+    )  # fmt: skip
+    cluster = kind(options)
+    workloads: dict[str, Workload] = providers("workloads")
+    cells(plan, workloads, asked)  # wrong names and parameters are told before anything that this machine lacks
+    used = {work.name: workloads[work.name] for work in plan.workload}
+    found = _Found(dict(asked))
+    collectors, notes = list[Collector](providers("collectors").values()), list[str]()
+    if checks:
+        _machine(cluster, [tool for workload in used.values() for tool in workload.tools])
+        found = _profiles(cluster, asked, other_kernel)
+        collectors, plan, notes = _collectors(cluster, collectors, plan)
+    planned, left_out = cells(plan, workloads, found.runnable)
+    if not planned:
+        raise UsageError("nothing is left to measure", "; ".join([*left_out, *notes]) or "name a profile and a workload")
+    return _request(plan, name, kind, options, found, planned, used, collectors, [*notes, *left_out])
+
+
+def _request(
+    plan: Plan, name: str, kind: type[Cluster], options: Options, found: _Found, planned: list[Cell], workloads: Mapping[str, Workload],
+    collectors: Sequence[Collector], notes: list[str],
+) -> Request:  # fmt: skip
+    blocks = plan.number_of_blocks(len(found.runnable))
+    warnings = []
+    if not plan.target_ci and (told := schedule.warning(blocks, len(found.runnable))):
+        warnings.append(told)
+    title = name or plan.title
+    manifest = Manifest(
+        id=new_id(title), name=title, created=now(), command=["cnibench", *sys.argv[1:]], tool_version=__version__, seed=plan.seed or 0,
+        blocks=blocks, duration=plan.duration, warmup=plan.warmup, cluster=plan.cluster, cells=planned,
+        profiles={label: item.model_dump(mode="json", by_alias=True) for label, item in found.runnable.items()},
+        unsupported=found.unsupported, notes=[*notes, *warnings], target_ci=plan.target_ci, max_blocks=plan.max_blocks,
+        plan=plan.model_dump(mode="json", by_alias=True),
+    )  # fmt: skip
+    return Request(manifest, found.runnable, workloads, collectors, kind, options, warnings)
+
+
+def _machine(cluster: Cluster, tools: Sequence[str]) -> None:
+    """Everything that is missing whatever the profile, in one message."""
+    problems = cluster.missing()
+    absent = lacking(tools) if cluster.kind == "lab" else []  # elsewhere the images bring them
+    if absent:
+        problems = [*problems, Problem("", f"the programs {', '.join(absent)} are not installed", install_command(absent))]
+    if problems:
+        raise MissingError("; ".join(item.lacks for item in problems), "; ".join(dict.fromkeys(item.remedy for item in problems)))
+
+
+def _profiles(cluster: Cluster, asked: Mapping[str, Profile], other_kernel: bool = False) -> _Found:
+    found = _Found()
+    for label, item in asked.items():
+        problems = [one for one in cluster.check(item) if not (other_kernel and one.kind == "kernel")]
+        if not problems:
+            found.runnable[label] = item
+        found.unsupported += [Unsupported(label=label, profile=item.name, lacks=one.lacks, remedy=one.remedy) for one in problems]
+    if not found.runnable:
+        told = "; ".join(f"{one.label}: {one.lacks}" for one in found.unsupported)
+        remedies = dict.fromkeys(one.remedy for one in found.unsupported)
+        raise MissingError(f"this machine cannot run {'it' if len(asked) == 1 else 'any of them'}: {told}", "; ".join(remedies))
+    return found
+
+
+def _collectors(cluster: Cluster, all_of_them: Sequence[Collector], plan: Plan) -> tuple[list[Collector], Plan, list[str]]:
+    """Those that work here; a kind of window without the collector that it is there for is left out of the plan."""
+    working, notes, windows = list[Collector](), list[str](), list(plan.windows)
+    for collector in all_of_them:
+        absent = lacking(collector.tools) if cluster.kind == "lab" else []
+        reason = f"{', '.join(absent)} not installed ({install_command(absent)})" if absent else collector.missing(cluster)
+        if not reason:
+            working.append(collector)
+        elif set(collector.windows) & set(windows):
+            notes.append(f"without {collector.title}: {reason}")
+    if "cpp" in windows and not any(collector.windows == ("cpp",) for collector in working):
+        windows.remove("cpp")
+        if not windows:
+            raise MissingError("cycles per packet cannot be measured here: " + "; ".join(notes), "'cnibench doctor' says what to install")
+    return working, plan.model_copy(update={"windows": tuple(windows)}), notes
+
+
+def again(manifest: Manifest) -> Request:
+    """What an interrupted run was asked for, from its manifest. Raises InputError, MissingError."""
+    plan = Plan.model_validate(manifest.plan)
+    profiles = {label: Profile.model_validate(item) for label, item in manifest.profiles.items()}
+    kind: type[Cluster] = provider("clusters", plan.cluster)
+    options = Options(
+        mtu=plan.mtu, wire_offload=plan.wire_offload, wire_rate=plan.wire_rate, ip=plan.ip, settings=plan.settings,
+        extra={"testbed": "vm"} if inside() else {},
+    )  # fmt: skip
+    cluster = kind(options)
+    known: dict[str, Workload] = providers("workloads")
+    names = {cell.workload for cell in manifest.cells}
+    if strange := names - known.keys():
+        raise UsageError(f"this cnibench has no workload {', '.join(sorted(strange))}", f"resume with cnibench {manifest.tool_version}")
+    used = {name: known[name] for name in sorted(names)}
+    _machine(cluster, [tool for workload in used.values() for tool in workload.tools])
+    found = _profiles(cluster, profiles)
+    if found.unsupported:
+        one = found.unsupported[0]
+        raise MissingError(f"{one.label}: {one.lacks}", one.remedy)
+    collectors, same, notes = _collectors(cluster, list(providers("collectors").values()), plan)
+    if set(same.windows) < {cell.window for cell in manifest.cells}:
+        raise MissingError("; ".join(notes), "'cnibench doctor' says what to install")
+    return Request(manifest, profiles, used, collectors, kind, options)

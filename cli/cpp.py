@@ -1,0 +1,251 @@
+"""Say where the CPU cycles of each packet go: by component or function, as table, bars or flame graph."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cnibench.cli._output import console, json_option, print_json, print_table
+from cnibench.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from cnibench.cpp.summary import Group
+    from cnibench.cpp.taxonomy import Taxonomy
+    from cnibench.reading import RunReader
+
+_FUNCTIONS = 30
+_BAR = 60  # characters of the longest bar
+_SMALL = "unclassified"
+
+
+@click.command("cpp")
+@click.argument("run")
+@click.option("--cni", multiple=True, metavar="NAME", help="Only these profiles (labels); patterns and comma lists are taken.")
+@click.option("--placement", type=click.Choice(["intra", "inter"]), help="Only this placement.")
+@click.option("--workload", metavar="NAME", help="Only this workload; a pattern is taken.")
+@click.option("--by", type=click.Choice(["component", "function"]), default="component", show_default=True)
+@click.option(
+    "--flamegraph", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.svg", help="Write a flame graph of one profile."
+)
+@click.option("--diff", nargs=2, metavar="A B", help="What B costs more or less than A, two profiles of the run.")
+@json_option
+def command(
+    run: str,
+    cni: tuple[str, ...],
+    placement: str | None,
+    workload: str | None,
+    by: str,
+    flamegraph: Path | None,
+    diff: tuple[str, str] | None,
+    as_json: bool,
+) -> None:
+    """Where the CPU cycles of each packet of RUN go.
+
+    Cycles per packet by component of the kernel's packet path; the components and what is unclassified add up to the total.
+    """
+    from cnibench.cpp import summary, taxonomy
+    from cnibench.reading import RunReader
+    from cnibench.store import find
+
+    reader = RunReader(find(run))
+    names = taxonomy.load()
+    everything = summary.groups(reader.records("cpp"))
+    if not everything:
+        raise InputError(f"{reader.path}: no cycles per packet in it", "measure without --no-perf, for instance with --workload tcp-stream")
+    wanted = [pattern for each in (diff or cni) for pattern in ([each] if diff else each.split(","))]
+    chosen = [
+        group
+        for group in everything
+        if (not wanted or any(fnmatch.fnmatchcase(group.label, pattern) for pattern in wanted))
+        and (placement is None or group.where["placement"] == placement)
+        and (workload is None or fnmatch.fnmatchcase(group.where["workload"], workload))
+    ]
+    _all_there(wanted, placement, workload, chosen, everything)
+    pairs = _pairs(chosen, diff) if diff else []
+    if flamegraph is not None:
+        _flamegraph(reader, chosen, pairs, names, flamegraph)
+    if as_json:
+        print_json(_document(reader.id, chosen, pairs))
+    elif diff:
+        for a, b in pairs:
+            _show_difference(a, b, by, names)
+    else:
+        for title, members in _by_title(chosen).items():
+            _show(title, members, by, names)
+    for warning in reader.warnings:
+        click.echo(f"warning: {warning}", err=True)
+
+
+def _all_there(
+    wanted: Sequence[str], placement: str | None, workload: str | None, chosen: Sequence[Group], everything: Sequence[Group]
+) -> None:
+    labels = sorted({group.label for group in everything})
+    for pattern in wanted:
+        if not any(fnmatch.fnmatchcase(label, pattern) for label in labels):
+            raise UsageError(f"there is no '{pattern}' with cycles per packet in this run", f"there are: {', '.join(labels)}")
+    if not chosen:
+        asked = " ".join(filter(None, (*wanted, placement, workload)))
+        there = sorted({f"{group.label} {group.where['placement']} {group.where['workload']}" for group in everything})
+        raise UsageError(f"nothing in this run is {asked}", f"there are: {', '.join(there[:12])}")
+
+
+def _by_title(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    found: dict[str, list[Group]] = {}
+    for group in groups:
+        found.setdefault(group.title, []).append(group)
+    return found
+
+
+def _pairs(groups: Sequence[Group], diff: tuple[str, str]) -> list[tuple[Group, Group]]:
+    found = []
+    for members in _by_title(groups).values():
+        sides = {group.label: group for group in members}
+        if diff[0] in sides and diff[1] in sides:
+            found.append((sides[diff[0]], sides[diff[1]]))
+    if not found:
+        raise UsageError(f"{diff[0]} and {diff[1]} were not both measured in one place", "'cnibench cpp RUN' shows what was")
+    return found
+
+
+def _parts(group: Group, names: Taxonomy) -> dict[str, float]:
+    """Components in the taxonomy's order (those of another version behind), then what is unclassified."""
+    order = [*names.components, *(name for name in group.components if name not in names.components)]
+    return {**{name: group.components[name] for name in order if name in group.components}, _SMALL: group.unclassified}
+
+
+def _show(title: str, groups: Sequence[Group], by: str, names: Taxonomy) -> None:
+    heads = [by, *(group.label for group in groups)]
+    if by == "component":
+        parts = [_parts(group, names) for group in groups]
+        present = [name for name in [*names.components, *_others(groups, names), _SMALL] if any(name in part for part in parts)]
+        rows = [[name, *(_figure(part.get(name, 0.0), group.total) for part, group in zip(parts, groups, strict=True))] for name in present]
+    else:
+        functions = sorted(
+            {name for group in groups for name in group.functions},
+            key=lambda name: (-max(group.functions.get(name, (0.0, 0.0))[1] for group in groups), name),
+        )
+        rows = [[name, *(_two(group.functions.get(name)) for group in groups)] for name in functions[:_FUNCTIONS]]
+    rows.append(["total", *(f"{group.total:.0f}" for group in groups)])
+    unit = "cycles per packet (share)" if by == "component" else "cycles per packet: self / inclusive"
+    print_table(heads, rows, f"{title}: {unit}")
+    if by == "component":
+        _bars(groups, names)
+    _notes(groups)
+
+
+def _others(groups: Sequence[Group], names: Taxonomy) -> list[str]:
+    return sorted({name for group in groups for name in group.components if name not in names.components})
+
+
+def _figure(value: float, total: float) -> str:
+    return f"{value:.1f} ({value / total:.1%})" if value else "-"
+
+
+def _two(values: tuple[float, float] | None) -> str:
+    return "-" if values is None else f"{values[0]:.1f} / {values[1]:.1f}"
+
+
+def _bars(groups: Sequence[Group], names: Taxonomy) -> None:
+    """One bar a profile, as long as its total; a letter stands for each component, so that it reads without colours."""
+    from rich.text import Text
+
+    from cnibench.cpp.flamegraph import PALETTE
+
+    shown = [*names.components, *_others(groups, names), _SMALL]
+    letters = {name: "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"[n % 52] for n, name in enumerate(shown)}
+    colors = {name: f"black on {PALETTE[n % len(PALETTE)]}" for n, name in enumerate(shown)}
+    longest, width = max(group.total for group in groups), max(len(group.label) for group in groups)
+    out, used = console(), set()
+    for group in groups:
+        line = Text(f"{group.label:<{width}} ")
+        for name, length in _lengths(_parts(group, names), group.total, round(_BAR * group.total / longest)).items():
+            if length:
+                line.append(letters[name] * length, colors[name])
+                used.add(name)
+        line.append(f" {group.total:.0f}")
+        out.print(line)
+    out.print(Text("  ".join(f"{letters[name]} {name}" for name in shown if name in used)))
+
+
+def _lengths(parts: Mapping[str, float], total: float, width: int) -> dict[str, int]:
+    """Characters of each part of a bar of ``width``: they add up to it, whatever is rounded."""
+    found, at, done = {}, 0.0, 0
+    for name, value in parts.items():
+        at += value
+        end = round(width * at / total)
+        found[name], done = end - done, end
+    return found
+
+
+def _notes(groups: Sequence[Group]) -> None:
+    if any(group.source != "pmu" for group in groups):
+        click.echo("cycles: estimated (no PMU: samples of cpu-clock times the TSC's frequency)")
+    blocks = sorted({len(group.blocks) for group in groups})
+    idle, foreign = (max(getattr(group, name) for group in groups) for name in ("idle", "foreign"))
+    click.echo(
+        f"means of {' to '.join(map(str, blocks[:: max(len(blocks) - 1, 1)]))} block(s), {min(group.samples for group in groups)} samples or more; "
+        f"left out: idle (up to {idle:.0%} of the cycles) and other programs (up to {foreign:.0%})\n"
+    )
+
+
+def _show_difference(a: Group, b: Group, by: str, names: Taxonomy) -> None:
+    left, right = (_parts(group, names) if by == "component" else {n: v[1] for n, v in group.functions.items()} for group in (a, b))
+    keys = sorted({*left, *right}, key=lambda name: (-abs(right.get(name, 0.0) - left.get(name, 0.0)), name))[:_FUNCTIONS]
+    rows = [_difference(name, left.get(name, 0.0), right.get(name, 0.0)) for name in keys]
+    rows.append(_difference("total", a.total, b.total))
+    inclusive = "" if by == "component" else ", inclusive"
+    print_table([by, a.label, b.label, "difference"], rows, f"{a.title}: cycles per packet{inclusive}")
+    _notes([a, b])
+
+
+def _difference(name: str, a: float, b: float) -> list[str]:
+    return [name, f"{a:.1f}", f"{b:.1f}", f"{b - a:+.1f}" + (f" ({b / a - 1:+.1%})" if a else "")]
+
+
+def _flamegraph(reader: RunReader, chosen: Sequence[Group], pairs: Sequence[tuple[Group, Group]], names: Taxonomy, path: Path) -> None:
+    from cnibench.cpp import flamegraph, summary
+
+    if pairs:
+        if len(pairs) > 1:
+            raise UsageError(f"--flamegraph draws one comparison, this is {len(pairs)}", "choose with --placement and --workload")
+        a, b = pairs[0]
+        title = f"{b.label} against {a.label}, {b.title}: cycles per packet ({b.source})"
+        text = flamegraph.draw_difference(summary.trees(reader, a, names), summary.trees(reader, b, names), title)
+    else:
+        if len(chosen) > 1:
+            there = ", ".join(f"{group.label} {group.where['placement']} {group.where['workload']}" for group in chosen[:6])
+            raise UsageError(
+                f"--flamegraph draws one profile, this is {len(chosen)}: {there}", "choose with --cni, --placement and --workload"
+            )
+        group = chosen[0]
+        order = list(names.components)
+
+        def color(function: str) -> str:
+            component = names.component(function)
+            return "#eeeeee" if component is None else flamegraph.PALETTE[order.index(component) % len(flamegraph.PALETTE)]
+
+        title = f"{group.label}, {group.title}: cycles per packet ({group.source})"
+        text = flamegraph.draw(summary.trees(reader, group, names), title, color)
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", "name a file that can be written") from None
+
+
+def _document(run: str, chosen: Sequence[Group], pairs: Sequence[tuple[Group, Group]]) -> dict[str, Any]:
+    from cnibench.cell import SCHEMA
+
+    found: dict[str, Any] = {"schema": SCHEMA, "run": run, "cpp": [group.document() for group in chosen]}
+    if pairs:
+        found["differences"] = [
+            {
+                "a": a.label, "b": b.label, **a.where, "total": b.total - a.total, "unclassified": b.unclassified - a.unclassified,
+                "components": {name: b.components.get(name, 0.0) - a.components.get(name, 0.0) for name in sorted({*a.components, *b.components})},
+            }
+            for a, b in pairs
+        ]  # fmt: skip
+    return found

@@ -1,0 +1,90 @@
+"""Say what is missing here and the command that mends it, and what disturbs measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from cnibench.cli._output import json_option, print_json, print_table
+
+
+@click.command("doctor")
+@click.option("--cluster", "kinds", multiple=True, metavar="KIND", help="Kinds of cluster to look at.  [default: lab]")
+@click.option("--cni", multiple=True, metavar="NAME", help="Profiles that must run.  [default: all are looked at, none must run]")
+@json_option
+def command(kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool) -> int:
+    """Say what is missing here and the command that mends it, and what disturbs measuring.
+
+    Exits 3 when something is missing that the cluster, the workloads or a profile named with --cni need.
+    """
+    found = examine(kinds or ("lab",), cni)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+    return 3 if found["missing"] else 0
+
+
+def examine(kinds: tuple[str, ...], cni: tuple[str, ...]) -> dict[str, Any]:
+    """{schema, environment, missing[{for, lacks, remedy}], optional[...], profiles[{profile, lab, ...}], disturbances[{what, remedy}]}."""
+    from cnibench.cli._packages import install_command, lacking
+    from cnibench.cluster import Cluster, Options
+    from cnibench.environment import disturbances, machine
+    from cnibench.profile import builtin, choose
+    from cnibench.registry import provider, providers
+
+    workloads, collectors = providers("workloads").values(), providers("collectors").values()
+    tools = {tool for part in (*workloads, *collectors) for tool in part.tools}
+    facts = machine(tools)
+    missing: list[dict[str, str]] = []
+    optional: list[dict[str, str]] = []
+    profiles: list[dict[str, str]] = []
+    named = choose(cni) if cni else {}
+    for name in kinds:
+        kind: type[Cluster] = provider("clusters", name)
+        cluster = kind(Options())
+        missing += [{"for": name, "lacks": one.lacks, "remedy": one.remedy} for one in cluster.missing()]
+        for label, item in (named or builtin()).items():
+            problems = cluster.check(item)
+            where = "ok" if not problems else "vm" if all(one.kind == "kernel" for one in problems) else "no"
+            told = {"lacks": "; ".join(one.lacks for one in problems), "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems))}
+            profiles.append({"cluster": name, "profile": label, "runs": where, **told})
+            if problems and named:
+                missing.append({"for": f"{label} on {name}", **told})
+        optional += [{"for": part.title, "lacks": reason, "remedy": ""} for part in collectors if (reason := part.missing(cluster))]
+    if "lab" in kinds:
+        missing += [_programs(part.name, absent) for part in workloads if (absent := lacking(part.tools))]
+        optional += [_programs(part.title, absent) for part in collectors if (absent := lacking(part.tools))]
+    absent = lacking(tools)
+    return {
+        "schema": 1, "environment": facts, "missing": missing, "optional": optional, "profiles": profiles,
+        "install": install_command(absent) if absent else "",
+        "disturbances": [{"what": what, "remedy": remedy} for what, remedy in disturbances(facts)],
+    }  # fmt: skip
+
+
+def _programs(what: str, absent: list[str]) -> dict[str, str]:
+    from cnibench.cli._packages import install_command
+
+    return {"for": what, "lacks": f"not installed: {', '.join(absent)}", "remedy": install_command(absent)}
+
+
+def _print(found: Mapping[str, Any]) -> None:
+    facts = found["environment"]
+    click.echo(f"{facts['os']}, kernel {facts['kernel']}, {facts['cpu_model']}, {facts['cpus']} CPUs, {facts['memory'] / 2**30:.1f} GiB")
+    click.echo(f"tools: {', '.join(f'{name} {version}'.strip() for name, version in facts['tools'].items()) or 'none'}\n")
+    for title, key in (("missing", "missing"), ("missing, and measured without", "optional")):
+        if found[key]:
+            print_table((title, "", "remedy"), [(one["for"], one["lacks"], one["remedy"]) for one in found[key]])
+    print_table(
+        ("profile", "cluster", "runs here", "why not", "remedy"),
+        [(one["profile"], one["cluster"], one["runs"], one["lacks"], one["remedy"]) for one in found["profiles"]],
+    )
+    if found["disturbances"]:
+        print_table(("disturbs measuring", "remedy"), [(one["what"], one["remedy"]) for one in found["disturbances"]])
+    if found["install"]:
+        click.echo(f"one command for all programs:\n  {found['install']}")
+    elif not found["missing"]:
+        click.echo("nothing is missing")

@@ -1,0 +1,107 @@
+"""List the CNI profiles with their features, or show one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cnibench.cli._output import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from cnibench.profile import Profile
+
+
+@click.group("profiles", invoke_without_command=True)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """List the CNI profiles with their features, or show one."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from cnibench.profile import builtin
+
+    known = builtin()
+    here = runs_here(known.values())
+    if as_json:
+        print_json({"schema": 1, "profiles": [_document(item, here[item.name]) for item in known.values()]})
+        return
+    heads = ("profile", "network", "mode", "encapsulation", "policy", "encryption", "IP", "MTU", "lab", "kubernetes")
+    print_table(heads, [_row(item, here[item.name]) for item in known.values()])
+    for name, where in here.items():
+        if where["reason"]:
+            click.echo(f"{name}: {where['reason']}; {where['remedy']}")
+
+
+@command.command("show")
+@click.argument("name")
+@json_option
+def show(name: str, as_json: bool) -> None:
+    """Everything that a profile says of itself, and whether this machine can run it."""
+    from cnibench.profile import choose
+
+    for item in choose([name]).values():
+        where = runs_here([item])[item.name]
+        if as_json:
+            print_json({"schema": 1, **_document(item, where)})
+            continue
+        click.echo(f"{item.name}: {item.title}\n{item.summary}\n")
+        print_table(("feature", ""), _features(item, where))
+        for source in item.sources:
+            click.echo(f"source: {source.what}\n  {source.url}")
+
+
+def runs_here(profiles: Iterable[Profile]) -> dict[str, dict[str, str]]:
+    """Profile to {lab: host|vm|no, reason, remedy}: whether the lab can model it on this kernel, or in a VM with a stock kernel."""
+    from cnibench.cluster import Cluster, Options
+    from cnibench.registry import provider
+
+    kind: type[Cluster] = provider("clusters", "lab")
+    cluster = kind(Options())
+    found = {}
+    for item in profiles:
+        problems = cluster.check(item)
+        lab = "host" if not problems else "vm" if all(one.kind == "kernel" for one in problems) else "no"
+        reason = "; ".join(one.lacks for one in problems)
+        found[item.name] = {"lab": lab, "reason": reason, "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems))}
+    return found
+
+
+def _policy(item: Profile) -> str:
+    policy = item.features.policy
+    if not policy.kubernetes:
+        return "no"
+    ways = "+".join(word for word, has in (("in", policy.ingress), ("out", policy.egress)) if has)
+    return f"{ways} {'/'.join(policy.layers)}".strip()
+
+
+def _encapsulation(item: Profile) -> str:
+    return item.datapath.encapsulation if item.datapath else (item.features.tunnels or ("none",))[0]
+
+
+def _row(item: Profile, where: Mapping[str, str]) -> list[str]:
+    features = item.features
+    families = "/".join(str(family) for family in features.ip)
+    return [
+        item.name, features.network_model, features.mode, _encapsulation(item), _policy(item), features.encryption or "no", families,
+        str(features.default_mtu), where["lab"], "yes" if item.kubernetes else "no",
+    ]  # fmt: skip
+
+
+def _features(item: Profile, where: Mapping[str, str]) -> list[tuple[str, str]]:
+    features = item.features
+    lab = where["lab"] if not where["reason"] else f"{where['lab']}: {where['reason']}; {where['remedy']}"
+    rows = [
+        ("CNI", item.cni), ("network model", features.network_model), ("between nodes", features.mode),
+        ("encapsulation", _encapsulation(item)),
+        ("tunnels offered", ", ".join(features.tunnels) or "none"), ("policy", _policy(item)),
+        ("policy beyond Kubernetes' own", "yes" if features.policy.third_party else "no"), ("encryption", features.encryption or "none"),
+        ("IP families", ", ".join(str(family) for family in features.ip)), ("default MTU", str(features.default_mtu)),
+        ("more", "; ".join(features.extra) or "-"), ("in the lab", lab), ("on Kubernetes", "yes" if item.kubernetes else "no"),
+    ]  # fmt: skip
+    return rows + [(f"name in {study}", name) for study, name in item.studies.items()]
+
+
+def _document(item: Profile, where: Mapping[str, str]) -> dict[str, Any]:
+    return {**item.model_dump(mode="json", by_alias=True), "here": dict(where)}

@@ -1,0 +1,53 @@
+"""Show the report of one or several runs, in any format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cnibench.cli._output import json_option
+from cnibench.errors import InputError, UsageError
+
+_FORMATS = ("text", "md", "json", "csv", "parquet", "openmetrics", "benchstat")
+
+
+@click.command("report")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="What to write.")
+@click.option("--out", type=click.Path(path_type=Path), help="A file to write to, instead of stdout.")
+@click.option("--baseline", metavar="LABEL", default="", help="What ratios refer to.  [default: a baseline profile, else the first]")
+@click.option("--allow-different", is_flag=True, help="Show runs that are not comparable beside each other, never in one figure.")
+@click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
+@json_option
+def command(runs: tuple[str, ...], form: str, out: Path | None, baseline: str, allow_different: bool, folder: Path, as_json: bool) -> None:
+    """Show the report of one or several runs, in any format.
+
+    RUN is a path to a run directory, an id, the beginning of one, or 'last'. Several runs are pooled where they are comparable. A copied or
+    read-only run directory will do: nothing is measured and nothing is written to it.
+    """
+    from cnibench.analysis import analyse
+    from cnibench.registry import provider
+    from cnibench.store import RunReader, find
+
+    readers = [RunReader(find(name, folder)) for name in runs]
+    analysis = analyse(readers, allow_different=allow_different, baseline=baseline)
+    rendered = provider("reports", "json" if as_json else form).render(analysis)
+    if out is None:
+        if isinstance(rendered, bytes):
+            if click.get_text_stream("stdout").isatty():
+                raise UsageError(f"{form} is binary and stdout is a terminal", "name a file with --out")
+            click.get_binary_stream("stdout").write(rendered)
+        else:
+            click.echo(rendered, nl=False)
+        return
+    write(out, rendered)
+    click.echo(f"report: {out}", err=True)
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """A file of text or bytes. Raises InputError when it cannot be written."""
+    try:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", "give --out a file in a folder that is there and can be written") from None

@@ -1,0 +1,153 @@
+"""Measure CNI profiles and compare them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cnibench.cli._options import cluster_options, extra_of
+from cnibench.cli._output import json_option, print_json, print_table
+from cnibench.errors import UsageError
+from cnibench.units import duration, human
+from cnibench.vm import inside
+
+
+@click.command("run")
+@click.option(
+    "--cni", multiple=True, metavar="NAME", help="Profile: a name, a shell pattern, a file, LABEL=NAME, or 'all'. Repeat it, or use commas."
+)
+@click.option("--cluster", metavar="KIND", help="Where the Pods run.  [default: lab]")
+@click.option("--placement", multiple=True, metavar="LIST", help="intra, inter.  [default: both]")
+@click.option(
+    "--path", multiple=True, metavar="LIST", help="How the server is reached: pod, clusterip, nodeport, host, pod-to-host.  [default: pod]"
+)
+@click.option("--workload", multiple=True, metavar="LIST", help="NAME or NAME:KEY=VALUE:...  [default: tcp-stream,tcp-rr]")
+@click.option("--duration", metavar="TIME", help="Of each measured window.  [default: 10s]")
+@click.option("--warmup", metavar="TIME", help="Before each window, never counted.  [default: 2s]")
+@click.option("--blocks", metavar="auto|N", help="Passes over all cells; auto: enough to tell the profiles apart.  [default: auto]")
+@click.option("--target-ci", metavar="PERCENT", help="Stop when every comparison's interval is at most this wide (half width).")
+@click.option("--max-blocks", type=int, metavar="N", help="With --target-ci: stop here in any case.  [default: 30]")
+@click.option(
+    "--cpus",
+    metavar="MODE",
+    help="split, shared or none: are client and server pinned to two CPUs, to one, or not at all?  [default: shared]",
+)
+@click.option("--ip", type=click.Choice(["4", "6", "both"]), help="Address family.  [default: 4]")
+@click.option("--mtu", type=int, metavar="BYTES", help="Of the wire between the nodes.  [default: 1500]")
+@click.option(
+    "--wire-offload", type=click.Choice(["none", "plain", "vxlan", "all"]), help="Which offloads the lab's wire has, as a NIC would."
+)
+@click.option("--wire-rate", metavar="RATE", help="Limit of the lab's wire, 1G say.")
+@click.option("--kernel", metavar="auto|host|vm|PATH", help="This kernel, or a stock one in a VM (lab only).  [default: auto]")
+@click.option("--pairs", type=int, metavar="N", help="Monitored Pod pairs.  [default: 1]")
+@click.option("--no-perf", is_flag=True, help="Speed only, no cycles per packet.")
+@click.option("--set", "settings", multiple=True, metavar="[LABEL:]KEY=VALUE", help="A setting of a profile.")
+@click.option("--seed", type=int, metavar="N", help="Of the order of the cells.")
+@click.option("--plan", metavar="FILE|STUDY", help="A plan file, or the name of a shipped study; other options override its keys.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are made.")
+@click.option("--name", "title", metavar="LABEL", help="A name for this run.")
+@click.option("--keep", is_flag=True, help="Leave what was installed where it is (clusters only).")
+@click.option("--dry-run", is_flag=True, help="Show what would be measured, how long it takes and how much it sends.")
+@click.option("--resume", metavar="RUN", help="Measure what an interrupted run is missing.")
+@cluster_options
+@json_option
+def command(out: Path, resume: str | None, dry_run: bool, as_json: bool, **values: Any) -> int:
+    """Measure CNI profiles and compare them.
+
+    Every requirement is checked before anything starts. Results go to a run directory, and the report is printed at the end.
+    """
+    if resume:
+        given = [key for key, value in values.items() if value not in (None, (), False)]
+        if given or dry_run:
+            raise UsageError(
+                f"--resume takes the plan of the run; --{(given or ['dry-run'])[0].replace('_', '-')} cannot change it", "leave it out"
+            )
+        return _resume(resume, out, as_json)
+    if not values["cni"] and not values["plan"]:
+        raise UsageError("no profile was named", "name one with --cni NAME; 'cnibench profiles' lists them")
+    from cnibench.cli import _kernel
+    from cnibench.cli._request import plan_of, prepare, profile_problems
+
+    plan = plan_of(values)
+    vm = _kernel.decide(values["kernel"] or "auto", plan.cluster, lambda: profile_problems(plan))
+    if vm is not None:
+        plan = vm.shortened(plan, values)
+    request = prepare(plan, name=values["title"] or "", extra=extra_of(values), other_kernel=vm is not None)
+    if dry_run:
+        _show(request, as_json)
+        return 0
+    for warning in (
+        *request.warnings,
+        *(f"{one.label} is not measured: {one.lacks}; {one.remedy}" for one in request.manifest.unsupported),
+    ):
+        click.echo(f"warning: {warning}", err=True)
+    from cnibench.cli._carry_out import carry_out
+
+    path = (out / request.manifest.id).absolute()
+    status = carry_out(request, path, resume=False) if vm is None else _kernel.start(vm, request.manifest, path)
+    return _report(path, status, as_json)
+
+
+def _resume(name: str, out: Path, as_json: bool) -> int:
+    from cnibench.cli import _kernel
+    from cnibench.cli._carry_out import carry_out
+    from cnibench.cli._request import again
+    from cnibench.store import RunReader, find
+
+    path = find(name, out).absolute()
+    reader = RunReader(path)
+    if reader.finished:
+        click.echo("nothing is missing: this run is complete", err=True)
+        return _report(path, 0, as_json)
+    if vm := _kernel.again(path):
+        return _report(path, _kernel.carry(vm, path), as_json)
+    status = carry_out(again(reader.plan), path, resume=True)
+    return status if inside() else _report(path, status, as_json)  # out of the VM, the report is the host's work
+
+
+def _report(path: Path, status: int, as_json: bool) -> int:
+    """Prints the comparison and writes it beside the samples; 1 when any sample of the run failed."""
+    if status not in (0, 1):
+        return status
+    from cnibench.cli._reports import show
+    from cnibench.store import RunReader
+
+    show(path, as_json)
+    return 1 if any(sample.status != "ok" for sample in RunReader(path).samples()) else status
+
+
+def _show(request: Any, as_json: bool) -> None:
+    """What --dry-run prints; ``request`` is a _request.Request."""
+    from cnibench.plan import expected_bytes, expected_seconds
+    from cnibench.progress import words
+
+    manifest = request.manifest
+    each = expected_seconds(manifest.cells, request.workloads, manifest.duration, manifest.warmup)
+    volume = expected_bytes(manifest.cells, request.workloads, manifest.duration)
+    if as_json:
+        print_json(
+            {
+                "schema": 1, "cells": [{"id": cell.id, **_fields(cell)} for cell in manifest.cells], "blocks": manifest.blocks,
+                "samples": len(manifest.cells) * manifest.blocks, "seconds": each * manifest.blocks, "bytes": volume * manifest.blocks,
+                "seed": manifest.seed, "unsupported": manifest.unsupported, "notes": manifest.notes,
+            }
+        )  # fmt: skip
+        return
+    print_table(("cell", "CPUs", "MTU"), [(words(cell), cell.cpus, str(cell.mtu)) for cell in manifest.cells])
+    samples = len(manifest.cells) * manifest.blocks
+    most = f" (up to {manifest.max_blocks} blocks, until ±{manifest.target_ci:.1%})" if manifest.target_ci else ""
+    click.echo(f"{len(manifest.cells)} cells x {manifest.blocks} blocks{most} = {samples} samples, seed {manifest.seed}")
+    click.echo(f"time: about {duration(each * manifest.blocks)}, and that to install and attest the profiles")
+    click.echo(f"traffic: at most about {human(volume * manifest.blocks, 'B')}" if volume else "traffic: little")
+    for one in manifest.unsupported:
+        click.echo(f"not measured: {one.label}: {one.lacks}; {one.remedy}")
+    for note in manifest.notes:
+        click.echo(f"note: {note}")
+
+
+def _fields(cell: Any) -> dict[str, Any]:
+    import msgspec
+
+    return msgspec.structs.asdict(cell)

@@ -1,0 +1,63 @@
+"""Pods behind a Linux bridge, as the reference plugin ``bridge`` attaches them (containernetworking/plugins, plugins/main/bridge/bridge.go)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from cnibench.clusters.lab import links
+from cnibench.clusters.lab.filtered import Filtered
+from cnibench.clusters.lab.places import LabNode, LabPod
+
+_EVERYTHING = {4: "default", 6: "default6"}
+_LINK_LOCAL = "fe80::1/64"
+
+
+class Bridged(Filtered):
+    """A bridge on each node that is the Pods' gateway; never promiscuous. Subclasses add the way between the nodes and the rules."""
+
+    bridge: ClassVar[str]
+    hairpin: ClassVar[bool] = False
+    pod_rules: ClassVar[bool] = False  # do the rules name single Pods?
+    needs = ("bridge", "br_netfilter", "iptables")
+
+    def build(self) -> None:
+        for node in self.stand.nodes():
+            self._bridge(node)
+            self.between(node, self.stand.b if node is self.stand.a else self.stand.a)
+            self.changed(node)
+
+    def between(self, here: LabNode, there: LabNode) -> None:
+        """Makes the node's way to the other node's Pods."""
+        raise NotImplementedError
+
+    def _bridge(self, node: LabNode) -> None:
+        links.add(node.ns, self.bridge, "bridge", address=links.mac(3, node.number), mtu=self.stand.mtu)
+        for family in self.stand.families:
+            length = node.subnets[family].partition("/")[2]
+            links.address(node.ns, self.bridge, f"{node.gateways[family]}/{length}")
+        if 6 in self.stand.families:  # without it the node cannot ask for a Pod's MAC on behalf of others (ndisc_send_ns)
+            links.address(node.ns, self.bridge, _LINK_LOCAL)
+
+    def connect(self, pod: LabPod) -> Iterator[str]:
+        node = pod.node
+        own = links.mac(2, node.number, pod.number)
+        links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=links.mac(1, node.number, pod.number), peer_mac=own)
+        links.set_link(node.ns, pod.host_end, master=links.index(node.ns, self.bridge))
+        if self.hairpin:
+            node.ns.ipr.brport("set", index=links.index(node.ns, pod.host_end), mode=1)
+        yield "link"
+        for family, address in pod.addresses.items():
+            length = node.subnets[family].partition("/")[2]
+            links.address(pod.ns, pod.interface, f"{address}/{length}")
+        yield "address"
+        for family in pod.addresses:
+            links.route(pod.ns, _EVERYTHING[family], via=node.gateways[family], dev=pod.interface)
+        yield "routes"
+        if self.pod_rules:
+            self.joined(pod)
+            yield "policy"
+
+    def disconnect(self, pod: LabPod) -> None:
+        if self.pod_rules:
+            self.left(pod)

@@ -1,0 +1,135 @@
+"""The embedded lab: two nodes that are network namespaces, Pods that are namespaces, each profile on a stand of its own."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cnibench.cluster import Cluster, Options, Problem, Wire
+from cnibench.clusters.lab import features, kernel, tree, wire
+from cnibench.clusters.lab.base import builder_of
+from cnibench.clusters.lab.stand import Stand
+from cnibench.errors import ClusterError, CnibenchError
+from cnibench.profile import Profile
+
+_TOOLS = {
+    "nsenter": "util-linux",
+    "iptables-restore": "iptables",
+    "ip6tables-restore": "iptables",
+    "ipset": "ipset",
+    "taskset": "util-linux",
+}
+_SMALLEST = {4: 576, 6: 1280}  # bytes: RFC 791, RFC 8200
+
+
+class LabCluster(Cluster):
+    """Profiles as models of the CNIs' datapaths, on this kernel, with real traffic. Works within ``carry``."""
+
+    kind: ClassVar[str] = "lab"
+    simultaneous: ClassVar[bool] = True
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.model = wire.model(options)
+        self._stands: list[Stand] = []
+        self._made = 0
+
+    @classmethod
+    def carry(cls, main: Callable[[], int]) -> int:
+        return tree.carry(main)
+
+    @property
+    def testbed(self) -> str:
+        return str(self.options.extra.get("testbed", "lab"))
+
+    @property
+    def wire(self) -> Wire:
+        return "veth"
+
+    def missing(self) -> list[Problem]:
+        problems = []
+        refused, _, remedy = kernel.tree_problem().partition("\0")
+        if refused:
+            problems.append(Problem("", refused, remedy))
+        packages = {package for tool, package in _TOOLS.items() if shutil.which(tool) is None}
+        for package in sorted(packages):
+            tools = ", ".join(tool for tool, of in _TOOLS.items() if of == package and shutil.which(tool) is None)
+            problems.append(Problem("", f"the program {tools}", f"sudo apt-get install {package}"))
+        return problems
+
+    def check(self, profile: Profile) -> list[Problem]:
+        """Raises InputError when its datapath's options are wrong."""
+        if profile.datapath is None:
+            return [Problem(profile.name, "a datapath model for the lab", "use --cluster kind or --cluster existing for it")]
+        builder, _ = builder_of(profile)
+        problems = []
+        for need in dict.fromkeys((*builder.needs, *profile.datapath.needs)):
+            if need not in kernel.FEATURES:
+                raise ClusterError(f"{profile.name}: datapath.needs: '{need}' is not known", f"there are: {', '.join(kernel.FEATURES)}")
+            if not kernel.found().get(need, False):
+                problems.append(self._lacks(profile.name, kernel.FEATURES[need]))
+        for family in self.options.ip:
+            if family not in profile.features.ip:
+                problems.append(Problem(profile.name, f"IPv{family} in this mode", f"leave it out, or --ip {profile.features.ip[0]}"))
+            elif self.options.mtu - profile.datapath.overhead < _SMALLEST[family]:
+                smallest = _SMALLEST[family] + profile.datapath.overhead
+                problems.append(Problem(profile.name, f"an MTU that IPv{family} allows", f"--mtu {smallest} or more"))
+        return problems
+
+    def _lacks(self, name: str, feature: kernel.Feature) -> Problem:
+        if os.geteuid() and feature is kernel.FEATURES["tc-bpf"]:
+            return Problem(name, f"{feature.words} (not without root)", "run as root")
+        remedy = f"use --kernel vm, or a kernel with {feature.option}"
+        if Path("/proc/modules").exists() and feature.module:
+            remedy = f"sudo modprobe {feature.module}, or {remedy}"
+        return Problem(name, f"{feature.option} ({feature.words})", remedy, kind="kernel")
+
+    def install(self, label: str, profile: Profile) -> Stand:
+        if not tree.kind():
+            raise ClusterError(
+                "the lab works within a tree of namespaces of its own only", "this is a defect: the command has to use carry()"
+            )
+        self._made += 1
+        stand = Stand(label, profile, self.options, self._made)
+        self._stands.append(stand)
+        return stand
+
+    def environment(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            "kernel": platform.release(),
+            "machine": platform.machine(),
+            "cpu_model": _cpu_model(),
+            "cpus": len(os.sched_getaffinity(0)),
+            "namespaces": tree.kind(),
+            "lacks": tree.lacks(),
+            "wire_offload": self.model,
+            "wire_mtu": self.options.mtu,
+            "wire_rate": self.options.wire_rate,
+            "kernel_features": dict(kernel.found()),
+        }
+        if self._stands:
+            stand = self._stands[-1]
+            facts["sysctls"] = stand.settings
+            facts["wire_features"] = {
+                node.name: sorted(k for k, on in features.read(node.ns, node.wire).items() if on) for node in stand.nodes()
+            }
+        return facts
+
+    def __exit__(self, *error: object) -> None:
+        while self._stands:
+            try:
+                self._stands.pop().remove()
+            except CnibenchError:
+                if error[0] is None:
+                    raise
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith(("model name", "Model")):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

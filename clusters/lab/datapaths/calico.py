@@ -1,0 +1,188 @@
+"""``calico``: routed veth pairs with proxy ARP, Felix's rules, and between the nodes BGP routes, VXLAN or IP-in-IP.
+
+Follows projectcalico/calico cni-plugin/pkg/dataplane/linux/dataplane_linux.go (one /32 per Pod, gateway 169.254.1.1, the node's end has
+the MAC ee:ee:ee:ee:ee:ee), felix/dataplane/linux/endpoint_mgr.go (sysctls of the node's end), vxlan_mgr.go and vxlanfdb (vxlan.calico,
+VNI 4096, port 4789, routes of protocol 80), ipip_mgr.go (tunl0), confd's BIRD templates (routes of protocol bird, 12, and a blackhole
+for the node's own block), felix/rules for the filters. The address block of a node is a /24 here, where Calico's default is /26: one
+route per node either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from cnibench.cell import Attestation
+from cnibench.clusters.lab import links, probe
+from cnibench.clusters.lab.filtered import CLUSTER_CIDRS, NAMESPACE, Filtered, FilterOptions
+from cnibench.clusters.lab.places import LabNode, LabPod
+from cnibench.clusters.lab.rules import calico
+from cnibench.clusters.lab.rules.ruleset import IpSet, Part
+from cnibench.errors import ClusterError
+
+_HOST_MAC = "ee:ee:ee:ee:ee:ee"
+_GATEWAYS = {4: "169.254.1.1", 6: "fe80::ecee:eeff:feee:eeee"}
+_EVERYTHING = {4: "default", 6: "default6"}
+_BIRD, _FELIX = 12, 80  # RTPROT_BIRD; DefaultRouteProto of dataplanedefs.go
+_LINK_SCOPE = 253
+_DEVICES = {4: "vxlan.calico", 6: "vxlan-v6.calico"}
+_VNI, _IPIP = 4096, "tunl0"
+_DENIED_PORT = 9  # discard: no workload of ours uses it, and the policy does not name it
+_DENIAL = 0.25  # s that a denied connection is given; inside one machine an allowed one needs less than a millisecond
+# What the policies open: HTTP, iperf3, and the ports that programs get from the kernel (net.ipv4.ip_local_port_range of the Pods).
+_OPEN = ("80", "443", "5201:5299", "8080", "10000:65000")
+
+
+class CalicoOptions(FilterOptions):
+    """``felix`` false leaves out all of Calico's chains (the model of qi2021's "np"); ``ports`` are those that the policies open."""
+
+    felix: bool = True
+    ports: tuple[str, ...] = _OPEN
+
+
+class Calico(Filtered):
+    """Routed Pods; the encapsulation is the profile's own claim."""
+
+    name = "calico"
+    Options = CalicoOptions
+    needs = ("iptables", "ipset")
+
+    @property
+    def encapsulation(self) -> Literal["none", "vxlan", "ipip"]:
+        claim = self.stand.claim.encapsulation
+        assert claim in ("none", "vxlan", "ipip")
+        return claim  # type: ignore[return-value]
+
+    @property
+    def tunnel(self) -> str:
+        return self.tunnel_on(self.stand.a, 4 if 4 in self.stand.families else 6)
+
+    def tunnel_on(self, node: LabNode, family: int) -> str:
+        return {"vxlan": _DEVICES[family], "ipip": _IPIP}.get(self.encapsulation, "")
+
+    def build(self) -> None:
+        a, b = self.stand.nodes()
+        for here, there in ((a, b), (b, a)):
+            # The kernel answers for 169.254.1.1 by proxy ARP when it has a route there through another device. A real node has its default
+            # route; here that would send strays to and fro between the nodes.
+            links.route(here.ns, "169.254.0.0/16", dev=here.wire, scope=_LINK_SCOPE)
+            for family in self.stand.families:
+                self._between(here, there, family)
+            self.changed(here)
+
+    def _between(self, here: LabNode, there: LabNode, family: int) -> None:
+        block = there.subnets[family]
+        if self.encapsulation == "vxlan":
+            self._vxlan(here, there, family)
+            return
+        if self.encapsulation == "ipip":
+            # tunl0 is the kernel's own fallback device, without addresses of its ends: the route's next hop is the outer address.
+            _fallback_device(here)
+            links.set_link(here.ns, _IPIP, mtu=self.stand.mtu, state="up")
+            links.address(here.ns, _IPIP, f"{here.gateways[4]}/32")
+            links.route(here.ns, block, via=there.addresses[4], dev=_IPIP, onlink=True, proto=_BIRD)
+        else:
+            links.route(here.ns, block, via=there.addresses[family], dev=here.wire, proto=_BIRD)
+        links.route(here.ns, here.subnets[family], type="blackhole", proto=_BIRD)
+
+    def _vxlan(self, here: LabNode, there: LabNode, family: int) -> None:
+        device, length = _DEVICES[family], 32 if family == 4 else 128
+        local = {"vxlan_local": here.addresses[4]} if family == 4 else {"vxlan_local6": here.addresses[6]}
+        links.add(
+            here.ns, device, "vxlan", vxlan_id=_VNI, vxlan_link=links.index(here.ns, here.wire), vxlan_port=calico.VXLAN_PORT,
+            vxlan_learning=0, address=links.mac(5, family, here.number), mtu=self.stand.mtu, **local,
+        )  # fmt: skip
+        links.address(here.ns, device, f"{here.gateways[family]}/{length}")
+        mac = links.mac(5, family, there.number)
+        links.neighbour(here.ns, device, there.gateways[family], mac)
+        links.fdb(here.ns, device, mac, there.addresses[family])
+        links.route(here.ns, there.subnets[family], via=there.gateways[family], dev=device, onlink=True, proto=_FELIX)
+        links.route(here.ns, here.subnets[family], type="blackhole", proto=_FELIX)
+
+    def connect(self, pod: LabPod) -> Iterator[str]:
+        node = pod.node
+        pod.host_end = calico.interface_name(NAMESPACE, f"{self.stand.number}-{pod.name}")
+        own = links.mac(2, node.number, pod.number)
+        links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=_HOST_MAC, peer_mac=own, up=False)
+        node.ns.sysctl(_host_settings(pod.host_end))
+        for ns, device in ((node.ns, pod.host_end), (pod.ns, pod.interface)):
+            links.set_link(ns, device, state="up")
+        yield "link"
+        for family, address in pod.addresses.items():
+            links.address(pod.ns, pod.interface, f"{address}/{32 if family == 4 else 128}")
+        yield "address"
+        for family, address in pod.addresses.items():
+            if family == 4:
+                links.route(pod.ns, f"{_GATEWAYS[4]}/32", dev=pod.interface, scope=_LINK_SCOPE)
+            else:
+                links.address(node.ns, pod.host_end, f"{_GATEWAYS[6]}/64")
+            links.route(pod.ns, _EVERYTHING[family], via=_GATEWAYS[family], dev=pod.interface, onlink=family == 6)
+            host = {"scope": _LINK_SCOPE} if family == 4 else {}
+            links.route(node.ns, f"{address}/{32 if family == 4 else 128}", dev=pod.host_end, **host)
+        yield "routes"
+        if self.options.felix:
+            self.joined(pod)
+            yield "policy"
+
+    def disconnect(self, pod: LabPod) -> None:
+        if self.options.felix:
+            self.left(pod)
+
+    def parts(self, node: LabNode, family: int) -> Sequence[Part]:
+        proxy = self.kube_proxy(family)
+        return (proxy, calico.rules(self._felix(node, family))) if self.options.felix else (proxy,)
+
+    def sets(self, node: LabNode, family: int) -> Sequence[IpSet]:
+        return calico.ipsets(self._felix(node, family)) if self.options.felix else ()
+
+    def _felix(self, node: LabNode, family: int) -> calico.Node:
+        enforced = self.stand.claim.policy == "enforced"
+        bench = [pod for pod in self.stand.pods() if pod.role == "bench" and family in pod.addresses]
+        return calico.Node(
+            family=family,
+            encapsulation=self.encapsulation,
+            hosts=tuple(each.addresses[family] for each in self.stand.nodes()),
+            pool=CLUSTER_CIDRS[family],
+            this_host=(node.addresses[family],),
+            pods=self.described(node, family),
+            policy=calico.Policy(f"{NAMESPACE}/bench", self.options.ports) if enforced else None,
+            selected=frozenset(pod.name for pod in bench),
+            peers=tuple(pod.addresses[family] for pod in bench) if enforced else (),
+        )
+
+    def checks(self) -> Sequence[Attestation]:
+        """With policies: a port that they do not name is closed even between Pods that may talk; on the same Pods others are open."""
+        if self.stand.claim.policy != "enforced":
+            return ()
+        found = []
+        client, server = self.stand.pair("inter")
+        for family in self.stand.families:
+            with probe.attempt(client.ns, server.ns, server.addresses[family], family, _DENIED_PORT) as (_, listener):
+                through = probe.reached(listener, _DENIAL)
+            expected = f"TCP port {_DENIED_PORT}, which no policy opens, is closed"
+            found.append(self.stand.attestation("denied-port", expected, "open" if through else "closed", not through, family))
+        return found
+
+
+def _fallback_device(node: LabNode) -> None:
+    """Brings tunl0 into being where the kernel does not make it for each namespace (net.core.fb_tunnels_only_for_init_net)."""
+    try:
+        links.index(node.ns, _IPIP)
+    except ClusterError:
+        links.add(node.ns, _IPIP, "ipip", up=False)
+
+
+def _host_settings(device: str) -> dict[str, object]:
+    return {
+        f"net/ipv4/conf/{device}/route_localnet": 1,
+        f"net/ipv4/neigh/{device}/proxy_delay": 0,
+        f"net/ipv4/conf/{device}/proxy_arp": 1,
+        f"net/ipv4/conf/{device}/forwarding": 1,
+        f"net/ipv4/conf/{device}/rp_filter": 1,
+        f"net/ipv6/conf/{device}/accept_ra": 0,
+        f"net/ipv6/conf/{device}/proxy_ndp": 1,
+        f"net/ipv6/conf/{device}/forwarding": 1,
+    }
+
+
+PROVIDER = Calico

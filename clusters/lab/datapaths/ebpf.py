@@ -1,0 +1,197 @@
+"""``ebpf``: Cilium's datapath by eBPF programs at tc (bpf/cilium.c): endpoints, policies and connections in maps, no rule inside a node.
+
+Between nodes a collect-metadata VXLAN (or Geneve) device ``cilium_vxlan`` that carries the source's identity in the VNI, or, without a tunnel,
+the node's routing table asked from the program. Follows cilium/cilium v1.15: bpf/bpf_lxc.c, bpf_overlay.c, bpf_host.c, bpf/lib; devices and
+routes as pkg/datapath/loader and pkg/datapath/linux make them (cilium_host with cilium_net, cilium_vxlan, lxc*). kube-proxy is there, as in
+the chart's default: packets of the tunnel meet its rules and Cilium's. With the chart's defaults redirect_peer would be off beside kube-proxy
+(``host_routing: legacy``); ``ebpf`` is what Cilium's documents recommend and what it is known for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from cnibench.cell import Attestation
+from cnibench.clusters.lab import ebpf_tc, links, probe, tap
+from cnibench.clusters.lab.ebpf_maps import ALLOW_ALL, DENIED_BY_POLICY, FORWARDED, HOST, REMOTE_NODE, WORLD, NodeMaps, Rule
+from cnibench.clusters.lab.filtered import CLUSTER_CIDRS, Filtered, FilterOptions
+from cnibench.clusters.lab.places import LabNode, LabPod
+from cnibench.clusters.lab.rules import cilium
+from cnibench.clusters.lab.rules.ruleset import Part
+from cnibench.clusters.lab.stand import Stand
+
+_EVERYTHING = {4: "default", 6: "default6"}
+_ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
+_HOST_BITS = {4: 32, 6: 128}
+_VXLAN_PORT, _GENEVE_PORT = 8472, 6081  # the chart's tunnelPort
+_IDENTITY = {"bench": 0x4E01, "stranger": 0x4E02}  # identities of labels begin at 256
+_POLICY = 0  # all Pods share one
+_PROBE = 64 * 1024  # bytes
+
+
+class EbpfOptions(FilterOptions):
+    """``host_routing``: ``ebpf`` delivers with redirect_peer and asks the FIB itself, ``legacy`` goes through the node's stack.
+
+    ``conntrack_entries``: size of each family's connection table (Cilium's own default depends on the memory: at least 131072).
+    """
+
+    host_routing: Literal["ebpf", "legacy"] = "ebpf"
+    conntrack_entries: int = Field(default=131072, ge=1024, le=1 << 24)
+
+
+class Ebpf(Filtered):
+    """Pods behind programs at tc; the claim's encapsulation says whether and which tunnel."""
+
+    name = "ebpf"
+    Options = EbpfOptions
+    needs = ("tc-bpf", "iptables")
+
+    def __init__(self, stand: Stand, options: Any) -> None:
+        super().__init__(stand, options)
+        self.maps: dict[str, NodeMaps] = {}  # by the node's name
+
+    @property
+    def tunnel(self) -> str:
+        return {"vxlan": "cilium_vxlan", "geneve": "cilium_geneve"}.get(self.stand.claim.encapsulation, "")
+
+    def build(self) -> None:
+        a, b = self.stand.nodes()
+        for here, there in ((a, b), (b, a)):
+            self._devices(here)
+            entries = {name: self.options.conntrack_entries for name in ("cilium_ct4_global", "cilium_ct6_global")}
+            tunnel = links.index(here.ns, self.tunnel) if self.tunnel else 0
+            maps = self.maps[here.name] = NodeMaps(tunnel, host_routing=self.options.host_routing == "ebpf", entries=entries)
+            maps.policy(_POLICY, self._policy())
+            self._neighbourhood(maps, here, there)
+            self._routes(here, there)
+            self._attach(here, "cilium_host", "cil_from_host", "egress")
+            if self.tunnel:
+                self._attach(here, self.tunnel, "cil_from_overlay", "ingress")
+            elif self.options.host_routing == "ebpf":
+                self._attach(here, here.wire, "cil_from_netdev", "ingress")
+            self.load(here)
+
+    def _devices(self, node: LabNode) -> None:
+        ns = node.ns
+        links.veth(ns, "cilium_host", ns, "cilium_net", mac=links.mac(6, node.number), peer_mac=links.mac(7, node.number), mtu=self.stand.mtu)
+        for name in ("cilium_host", "cilium_net"):
+            links.set_link(ns, name, arp=False)
+        for family in self.stand.families:
+            links.address(ns, "cilium_host", f"{node.gateways[family]}/{_HOST_BITS[family]}")
+        if self.tunnel == "cilium_vxlan":
+            links.add(ns, self.tunnel, "vxlan", vxlan_collect_metadata=True, vxlan_port=_VXLAN_PORT, vxlan_learning=0, mtu=self.stand.mtu)
+        elif self.tunnel:
+            links.add(ns, self.tunnel, "geneve", geneve_collect_metadata=True, geneve_port=_GENEVE_PORT, mtu=self.stand.mtu)
+
+    def _neighbourhood(self, maps: NodeMaps, here: LabNode, there: LabNode) -> None:
+        """What the programs know before there is a Pod: the nodes' own addresses, and that all else is the world."""
+        for family in self.stand.families:
+            maps.identity(_ANYWHERE[family], WORLD)
+            for address in (here.addresses[family], here.gateways[family]):
+                maps.host_address(address)
+                maps.identity(f"{address}/{_HOST_BITS[family]}", HOST)
+            maps.identity(f"{there.addresses[family]}/{_HOST_BITS[family]}", REMOTE_NODE)
+            maps.identity(f"{there.gateways[family]}/{_HOST_BITS[family]}", REMOTE_NODE, there.addresses[4] if self.tunnel else "")
+
+    def _routes(self, here: LabNode, there: LabNode) -> None:
+        for family in self.stand.families:
+            source = {"prefsrc": here.gateways[family]}
+            links.route(here.ns, here.subnets[family], dev="cilium_host", **source)
+            if self.tunnel:
+                links.route(here.ns, there.subnets[family], dev="cilium_host", **source)
+            else:  # autoDirectNodeRoutes
+                links.route(here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire)
+
+    def _attach(self, node: LabNode, device: str, program: str, hook: str, endpoint: int = 0) -> None:
+        ebpf_tc.attach(node.ns, device, hook, program, self.maps[node.name].program(program), endpoint)
+
+    def connect(self, pod: LabPod) -> Iterator[str]:
+        node, number = pod.node, pod.number + 1
+        pod.host_end = f"lxc{pod.node.number}{number:08x}"
+        node_mac, mac = links.mac(1, node.number, pod.number), links.mac(2, node.number, pod.number)
+        index, _ = links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=node_mac, peer_mac=mac)
+        yield "link"
+        for family, address in pod.addresses.items():
+            links.address(pod.ns, pod.interface, f"{address}/{_HOST_BITS[family]}")
+            links.neighbour(pod.ns, pod.interface, node.gateways[family], node_mac)
+            links.route(pod.ns, _EVERYTHING[family], via=node.gateways[family], dev=pod.interface, onlink=True)
+        yield "address"
+        identity = _IDENTITY[pod.role]
+        for other in self.stand.nodes():
+            over = node.addresses[4] if self.tunnel and other is not node else ""
+            for family, address in pod.addresses.items():
+                self.maps[other.name].identity(f"{address}/{_HOST_BITS[family]}", identity, over)
+        self.maps[node.name].endpoint(number, pod.addresses, identity, index, mac, node_mac, _POLICY)
+        yield "routes"
+        self._attach(node, pod.host_end, "cil_from_container", "ingress", number)
+        yield "policy"
+
+    def _policy(self) -> tuple[Rule, ...]:
+        """Enforced: in from the benchmark's Pods and from nodes, out everywhere. Else what an endpoint without policy has."""
+        if self.stand.claim.policy != "enforced":
+            return ALLOW_ALL
+        return (*(Rule(identity=identity) for identity in (_IDENTITY["bench"], HOST, REMOTE_NODE)), Rule(egress=True))
+
+    def disconnect(self, pod: LabPod) -> None:
+        self.maps[pod.node.name].forget_endpoint(pod.number + 1, pod.addresses)
+
+    def remove(self) -> None:
+        for maps in self.maps.values():
+            maps.close()
+        self.maps.clear()
+
+    def parts(self, node: LabNode, family: int) -> Sequence[Part]:
+        agent = cilium.rules(family, CLUSTER_CIDRS[family], node.subnets[family], node.gateways[family], tunnel=bool(self.tunnel))
+        return (self.kube_proxy(family), agent)
+
+    def checks(self) -> Sequence[Attestation]:
+        found: list[Attestation] = []
+        for family in self.stand.families:
+            found += self._forwarded(family)
+        return found
+
+    def _forwarded(self, family: int) -> Iterator[Attestation]:
+        """The programs themselves count the probe's packets; inside a node no rule does; between nodes the VNI is the identity."""
+        a, b = self.stand.nodes()
+        near, far = self.stand.pair("intra"), self.stand.pair("inter")
+        rules, before = self._rule_hits(a, family), self._counts(a)
+        failure = probe.stream(near[0].ns, near[1].ns, near[1].addresses[family], family, _PROBE)
+        after, hits = self._counts(a), self._rule_hits(a, family) - rules
+        sent, got = after[0] - before[0], after[1] - before[1]
+        # the connection's opening and its data alone are four packets, whatever their size
+        passed = not failure and min(sent, got) >= 4
+        yield self.stand.attestation("ebpf-forwards-intra", "counted by the programs", failure or f"{sent} sent, {got} delivered", passed, family)
+        yield self.stand.attestation("no-rules-intra", "no rule of the node is met", f"{hits} packets met rules", hits == 0, family)
+
+        before, there = self._counts(a), self._counts(b)
+        with tap.watching(a) as seen:
+            failure = probe.stream(far[0].ns, far[1].ns, far[1].addresses[family], family, _PROBE)
+        sent, got = self._counts(a)[0] - before[0], self._counts(b)[1] - there[1]
+        passed = not failure and min(sent, got) >= 4
+        yield self.stand.attestation("ebpf-forwards-inter", "counted by the programs", failure or f"{sent} sent, {got} delivered", passed, family)
+        if self.tunnel:
+            keys = {packet.key for packet in seen.between(far[0].addresses[family], far[1].addresses[family])}
+            expected = _IDENTITY[far[0].role]
+            yield self.stand.attestation("identity-in-vni", str(expected), ", ".join(map(str, sorted(keys))) or "nothing", keys == {expected}, family)
+
+    def _counts(self, node: LabNode) -> tuple[int, int]:
+        maps = self.maps[node.name]
+        return maps.counted(FORWARDED, "egress"), maps.counted(FORWARDED, "ingress")
+
+    def denied(self, node: LabNode) -> int:
+        """Packets that policies dropped on a node so far."""
+        return self.maps[node.name].dropped().get(DENIED_BY_POLICY, 0)
+
+    def _rule_hits(self, node: LabNode, family: int) -> int:
+        """Packets that the built-in chains of this node's packet filter have seen, all rules and policies together."""
+        program = f"{'iptables' if family == 4 else 'ip6tables'}-{self.options.iptables}-save"
+        lines = node.ns.run([program, "-c"], timeout=20).stdout.splitlines()
+        # ':INPUT ACCEPT [packets:bytes]' counts what no rule decided, '[packets:bytes] -A ...' what met the rule
+        counters = [line.rpartition("[")[2] if line.startswith(":") else line[1:] for line in lines if line[:1] in (":", "[")]
+        return sum(int(counter.partition(":")[0]) for counter in counters)
+
+
+PROVIDER = Ebpf

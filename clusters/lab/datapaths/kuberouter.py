@@ -1,0 +1,77 @@
+"""``kube-router``: the bridge kube-bridge on each node, and between the nodes BGP routes or an IP-in-IP device per peer.
+
+Follows cloudnativelabs/kube-router v2.11 daemonset/kubeadm-kuberouter.yaml (bridge plugin, host the gateway),
+pkg/controllers/routing/network_routes_controller.go (injectRoute: protocol zebra, 17), pkg/tunnels/linux_tunnels.go (tun-HASH with the
+nodes' addresses, a route to the peer in table 77) and pkg/routes/pbr.go (a rule for the node's Pod subnet to table 77).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from cnibench.clusters.lab import links
+from cnibench.clusters.lab.bridged import Bridged
+from cnibench.clusters.lab.filtered import SERVICE_CIDRS, FilterOptions
+from cnibench.clusters.lab.places import LabNode
+from cnibench.clusters.lab.rules import kuberouter
+from cnibench.clusters.lab.rules.ruleset import IpSet, Part
+
+_ZEBRA, _TABLE = 17, 77
+
+
+class KubeRouterOptions(FilterOptions):
+    """``overlay`` true is --overlay-type=full --overlay-encap=ipip, else the nodes' network routes Pods' packets."""
+
+    overlay: bool = False
+
+
+class KubeRouter(Bridged):
+    """kube-bridge, routes or tunnels, and the firewall without policy objects."""
+
+    name = "kube-router"
+    Options = KubeRouterOptions
+    bridge = "kube-bridge"
+    pod_rules = True
+    needs = ("bridge", "br_netfilter", "iptables", "ipset")
+
+    @property
+    def tunnel(self) -> str:
+        # Each node names its device after its peer: the first node's stands here, ``tunnel_on`` tells each.
+        return self.tunnel_on(self.stand.a, 4)
+
+    def tunnel_on(self, node: LabNode, family: int) -> str:
+        peer = self.stand.b if node is self.stand.a else self.stand.a
+        return tunnel_name(peer.addresses[4]) if self.options.overlay else ""
+
+    def between(self, here: LabNode, there: LabNode) -> None:
+        if self.options.overlay:
+            self._tunnel(here, there)
+            return
+        for family in self.stand.families:
+            links.route(here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire, proto=_ZEBRA)
+
+    def _tunnel(self, here: LabNode, there: LabNode) -> None:
+        name, peer = tunnel_name(there.addresses[4]), there.addresses[4]
+        links.add(here.ns, name, "ipip", ipip_local=here.addresses[4], ipip_remote=peer)
+        links.set_link(here.ns, name, mtu=self.stand.mtu)
+        links.route(here.ns, there.subnets[4], dev=name, prefsrc=here.addresses[4], proto=_ZEBRA)
+        links.route(here.ns, f"{peer}/32", dev=name, table=_TABLE)
+        network, length = here.subnets[4].split("/")
+        here.ns.ipr.rule("add", src=network, src_len=int(length), table=_TABLE, family=2)
+
+    def parts(self, node: LabNode, family: int) -> Sequence[Part]:
+        pods = self.described(node, family)
+        return (self.kube_proxy(family), kuberouter.rules(family, node.wire, SERVICE_CIDRS[family], pods))
+
+    def sets(self, node: LabNode, family: int) -> Sequence[IpSet]:
+        nodes = self.stand.nodes()
+        return kuberouter.ipsets(family, [n.subnets[family] for n in nodes], [n.addresses[family] for n in nodes])
+
+
+def tunnel_name(peer: str) -> str:
+    """``tun-`` and eleven letters of SHA-256 of the peer's address without its dots or colons (GenerateTunnelName)."""
+    return "tun-" + hashlib.sha256(peer.replace(".", "").replace(":", "").encode()).hexdigest()[:11]
+
+
+PROVIDER = KubeRouter

@@ -1,0 +1,187 @@
+"""What this kernel can do, found by trying it in a scratch network namespace that goes at once; nothing of the host is touched.
+
+A module that the kernel loads by itself when such a device is asked for counts as there. br_netfilter is never loaded by us: doing so
+would change how the host's own bridges filter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import platform
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+from cnibench.clusters.lab import tree
+from cnibench.errors import CnibenchError
+
+_NR_BPF = {"x86_64": 321, "aarch64": 280}
+
+
+@dataclass(frozen=True)
+class Feature:
+    """``option`` of the configuration, ``words`` for what it is, ``module`` that brings it, ``link``: a device kind that proves it."""
+
+    option: str
+    words: str
+    module: str = ""
+    link: str = ""
+    attributes: Mapping[str, Any] | None = None
+
+
+FEATURES: Mapping[str, Feature] = {
+    "veth": Feature("CONFIG_VETH", "virtual Ethernet pairs", "veth", "veth", {"peer": "peer"}),
+    "bridge": Feature("CONFIG_BRIDGE", "Linux bridge", "bridge", "bridge"),
+    "vxlan": Feature("CONFIG_VXLAN", "VXLAN", "vxlan", "vxlan", {"vxlan_id": 1, "vxlan_port": 8472}),
+    "ipip": Feature("CONFIG_NET_IPIP", "IP-in-IP", "ipip", "ipip", {"ipip_local": "192.0.2.1", "ipip_remote": "192.0.2.2"}),
+    "geneve": Feature("CONFIG_GENEVE", "Geneve", "geneve", "geneve", {"geneve_id": 1, "geneve_remote": "192.0.2.2"}),
+    "wireguard": Feature("CONFIG_WIREGUARD", "WireGuard", "wireguard", "wireguard"),
+    "dummy": Feature("CONFIG_DUMMY", "dummy devices", "dummy", "dummy"),
+    "netkit": Feature("CONFIG_NETKIT", "netkit devices", "", "netkit"),
+    "vrf": Feature("CONFIG_NET_VRF", "VRF devices", "vrf", "vrf", {"vrf_table": 10}),
+    "macvlan": Feature("CONFIG_MACVLAN", "macvlan devices", "macvlan", "macvlan", {"link": 0}),
+    "ipvlan": Feature("CONFIG_IPVLAN", "ipvlan devices", "ipvlan", "ipvlan", {"link": 0}),
+    "openvswitch": Feature("CONFIG_OPENVSWITCH", "the Open vSwitch datapath", "openvswitch"),
+    "ila": Feature("CONFIG_IPV6_ILA", "identifier-locator addressing", "ila"),
+    "tun": Feature("CONFIG_TUN", "TUN devices", "tun"),
+    "ipv6": Feature("CONFIG_IPV6", "IPv6"),
+    "br_netfilter": Feature("CONFIG_BRIDGE_NETFILTER", "iptables for bridged packets", "br_netfilter"),
+    "iptables": Feature("CONFIG_IP_NF_IPTABLES or CONFIG_NFT_COMPAT", "iptables", "ip_tables"),
+    "ip6tables": Feature("CONFIG_IP6_NF_IPTABLES or CONFIG_NFT_COMPAT", "ip6tables", "ip6_tables"),
+    "ipset": Feature("CONFIG_IP_SET", "IP sets", "ip_set"),
+    "nftables": Feature("CONFIG_NF_TABLES", "nftables", "nf_tables"),
+    "tbf": Feature("CONFIG_NET_SCH_TBF", "the token bucket queueing discipline", "sch_tbf"),
+    "tc-bpf": Feature("CONFIG_NET_CLS_BPF, CONFIG_NET_SCH_INGRESS and CONFIG_BPF_SYSCALL", "eBPF programs at tc", "cls_bpf"),
+}
+_GENERIC = {"openvswitch": "ovs_datapath", "ila": "ila"}  # found by their generic netlink families
+_COMMANDS = {
+    "iptables": (["iptables-restore", "--test"], "*filter\n:INPUT ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\nCOMMIT\n"),
+    "ip6tables": (["ip6tables-restore", "--test"], "*filter\n:INPUT ACCEPT\nCOMMIT\n"),
+    "ipset": (["ipset", "create", "probe", "hash:ip"], None),
+    "nftables": (["nft", "add", "table", "inet", "probe"], None),
+}
+
+
+@cache
+def found() -> Mapping[str, bool]:
+    """Feature to whether this kernel, for this user, has it. Tried once per process. Empty when no namespace can be made."""
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        with contextlib.suppress(BaseException):
+            tree.unshare(tree.CLONE_NEWNET | tree.CLONE_NEWNS)
+            tree.loopback_up()
+            os.environ["XTABLES_LOCKFILE"] = "/dev/null"
+            os.write(writer, json.dumps(_try_all()).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        said = file.read()
+    os.waitpid(child, 0)
+    return dict(json.loads(said)) if said else {}
+
+
+def tree_problem() -> str:
+    """'' when a tree of namespaces can be made here, else why not and what to do."""
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        try:
+            tree.unshare(tree.CLONE_NEWNET | tree.CLONE_NEWNS | tree.CLONE_NEWPID)
+        except CnibenchError as error:
+            os.write(writer, f"{error.message}\0{error.remedy}".encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        said = file.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def _try_all() -> dict[str, bool]:
+    from pyroute2 import IPRoute
+
+    with IPRoute() as ipr:
+        ipr.link("add", ifname="under", kind="veth", peer="under-peer")
+        under = ipr.link_lookup(ifname="under")[0]
+        answers = {key: _try(partial(_link, ipr, feature, under)) for key, feature in FEATURES.items() if feature.link}
+        families = _generic_families()
+        answers |= {key: family in families for key, family in _GENERIC.items()}
+        answers["tun"] = _try(_tun)
+        answers["ipv6"] = os.path.isdir("/proc/sys/net/ipv6")
+        answers["br_netfilter"] = os.path.exists("/proc/sys/net/bridge/bridge-nf-call-iptables")
+        answers["tbf"] = _try(lambda: ipr.tc("add", "tbf", under, handle=0x10000, rate=10**6, burst=65536, latency="50ms"))
+        answers["tc-bpf"] = _try(lambda: ipr.tc("add", "clsact", under)) and _try(_load_program)
+    for key, (argv, text) in _COMMANDS.items():
+        answers[key] = _try(partial(_command, argv, text))
+    return answers
+
+
+def _try(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except Exception:  # whatever it says, the answer is no
+        return False
+    return True
+
+
+def _link(ipr: Any, feature: Feature, under: int) -> None:
+    attributes = dict(feature.attributes or {})
+    if "link" in attributes:
+        attributes["link"] = under
+    ipr.link("add", ifname="probe", kind=feature.link, **attributes)
+    ipr.link("del", index=ipr.link_lookup(ifname="probe")[0])
+
+
+def _generic_families() -> set[str]:
+    from pyroute2.netlink.generic import GenericNetlinkSocket
+
+    answers = set()
+    for family in _GENERIC.values():
+        with GenericNetlinkSocket() as sock, contextlib.suppress(Exception):
+            from pyroute2.netlink import genlmsg
+
+            sock.bind(family, genlmsg)
+            answers.add(family)
+    return answers
+
+
+def _tun() -> None:
+    import fcntl
+
+    fd = os.open("/dev/net/tun", os.O_RDWR)
+    try:
+        fcntl.ioctl(fd, 0x400454CA, struct.pack("16sH22x", b"probe-tun", 0x0001 | 0x1000))  # TUNSETIFF, IFF_TUN | IFF_NO_PI
+    finally:
+        os.close(fd)
+
+
+def _load_program() -> None:
+    """bpf(BPF_PROG_LOAD) of ``return 0`` for tc, by the bare system call."""
+    code = ctypes.create_string_buffer(struct.pack("<BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0))
+    terms = ctypes.create_string_buffer(b"GPL")
+    request = ctypes.create_string_buffer(
+        struct.pack("<IIQQIIQII", 3, 2, ctypes.addressof(code), ctypes.addressof(terms), 0, 0, 0, 0, 0), 120
+    )
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = libc.syscall(_NR_BPF[platform.machine()], 5, request, 120)
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "bpf")
+    os.close(fd)
+
+
+def _command(argv: list[str], text: str | None) -> None:
+    subprocess.run(argv, input=text, text=True, check=True, capture_output=True, timeout=10)

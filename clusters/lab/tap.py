@@ -1,0 +1,117 @@
+"""What really goes over the wire: a packet socket on a node's end of it, and a pure reading of frames down to the inner packet."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import select
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from cnibench.clusters.lab.places import LabNode
+
+_ETH_P_ALL, _ETH_P_IP, _ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
+_OUTGOING = 4  # PACKET_OUTGOING: taken after segmentation (xmit_one in net/core/dev.c), so lengths are those of the wire
+_SO_RCVBUFFORCE = 33
+_SNAP = 256
+_VXLAN_PORTS = (4789, 8472)
+_GENEVE_PORT, _FLANNEL_UDP_PORT, _WIREGUARD_PORTS = 6081, 8285, (51820, 51821, 51871)
+
+
+@dataclass(frozen=True)
+class Packet:
+    """One packet on the wire: its encapsulation ('none' without one), the innermost addresses that can be read, its length in bytes.
+
+    ``key`` is the VNI of a VXLAN or Geneve packet, -1 for others.
+    """
+
+    encapsulation: str
+    source: str
+    target: str
+    length: int
+    key: int = -1
+
+
+@dataclass
+class Seen:
+    """What left a node over the wire while it was watched."""
+
+    packets: list[Packet] = field(default_factory=list)
+
+    def between(self, one: str, other: str) -> list[Packet]:
+        """The packets from one address to the other."""
+        return [packet for packet in self.packets if (packet.source, packet.target) == (one, other)]
+
+
+def read_frame(frame: bytes, length: int) -> Packet | None:
+    """The packet in an Ethernet frame (its first 256 bytes are enough); None when it is not IP (ARP, say)."""
+    if len(frame) < 14:
+        return None
+    kind = struct.unpack_from("!H", frame, 12)[0]
+    if kind not in (_ETH_P_IP, _ETH_P_IPV6):
+        return None
+    return _read_ip(frame[14:], length, "none")
+
+
+def _read_ip(data: bytes, length: int, encapsulation: str) -> Packet | None:
+    try:
+        if data[0] >> 4 == 4:
+            head, protocol = (data[0] & 15) * 4, data[9]
+            source, target = str(ipaddress.IPv4Address(data[12:16])), str(ipaddress.IPv4Address(data[16:20]))
+            fragment = struct.unpack_from("!H", data, 6)[0] & 0x1FFF
+        else:
+            head, protocol, fragment = 40, data[6], 0
+            source, target = str(ipaddress.IPv6Address(data[8:24])), str(ipaddress.IPv6Address(data[24:40]))
+        own = Packet(encapsulation, source, target, length)
+        if encapsulation != "none" or fragment:
+            return own
+        rest = data[head:]
+        if protocol in (4, 41):
+            return _read_ip(rest, length, "ipip") or own
+        if protocol == 17:
+            return _read_udp(rest, length) or own
+        return own
+    except (IndexError, struct.error, ipaddress.AddressValueError):
+        return None
+
+
+def _read_udp(data: bytes, length: int) -> Packet | None:
+    port = struct.unpack_from("!H", data, 2)[0]
+    if port in _VXLAN_PORTS:
+        return _with_key(_read_ip(data[8 + 8 + 14 :], length, "vxlan"), data)
+    if port == _GENEVE_PORT:
+        return _with_key(_read_ip(data[8 + 8 + (data[8] & 0x3F) * 4 + 14 :], length, "geneve"), data)
+    if port == _FLANNEL_UDP_PORT:
+        return _read_ip(data[8:], length, "udp")
+    if port in _WIREGUARD_PORTS:
+        return Packet("wireguard", "", "", length)
+    return None
+
+
+def _with_key(packet: Packet | None, udp: bytes) -> Packet | None:
+    return packet and replace(packet, key=int.from_bytes(udp[12:15], "big"))  # RFC 7348 and RFC 8926 have it at the same place
+
+
+@contextlib.contextmanager
+def watching(node: LabNode) -> Iterator[Seen]:
+    """Collects what leaves ``node`` over the wire; complete when the block is left. Meant for probes of some hundred packets."""
+    seen = Seen()
+    with node.ns.inside():
+        sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    with sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 20)  # as much as the machine's limit gives
+        with contextlib.suppress(PermissionError):  # and more than the limit, where we may
+            sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 32 << 20)
+        sock.bind((node.wire, _ETH_P_ALL))
+        sock.setblocking(False)
+        yield seen
+        buffer = bytearray(_SNAP)
+        while select.select([sock], [], [], 0)[0]:
+            length, address = sock.recvfrom_into(buffer, _SNAP, socket.MSG_TRUNC)
+            if address[2] != _OUTGOING:
+                continue
+            packet = read_frame(bytes(buffer[: min(length, _SNAP)]), length)
+            if packet:
+                seen.packets.append(packet)

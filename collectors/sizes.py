@@ -1,0 +1,55 @@
+"""Mean sizes of super-packets on the path: at the Pod's device, the tunnel and the wire, from the devices' counters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from cnibench.cluster import Place
+from cnibench.collector import Collector
+from cnibench.collectors import _counters
+from cnibench.situation import Findings, Situation
+
+
+class Sizes(Collector):
+    name = "sizes"
+    title = "mean size of the packets that each device of the path carries (super-packets count as one)"
+
+    @contextmanager
+    def observe(self, s: Situation, into: Findings) -> Iterator[None]:
+        """Adds one ``sizes`` record a device and direction: {device, node, at, direction, packets, bytes, mean}; bytes with link headers."""
+        points = path(s)
+        before = [_counters.devices(place.read_text("/proc/net/dev")).get(device) for _, place, device in points]
+        yield
+        for (at, place, device), then in zip(points, before, strict=True):
+            now = _counters.devices(place.read_text("/proc/net/dev")).get(device)
+            if then is None or now is None:
+                continue
+            for direction, key in (("sent", "tx"), ("received", "rx")):
+                into.records.append(("sizes", _mean(then, now, key, at, device, place.name, direction)))
+
+
+def _mean(then: dict[str, int], now: dict[str, int], key: str, at: str, device: str, node: str, direction: str) -> dict[str, Any]:
+    packets = _counters.grown(then, now, f"{key}_packets", f"{device} of {node}")
+    size = _counters.grown(then, now, f"{key}_bytes", f"{device} of {node}")
+    mean = size / packets if packets else None
+    return {"device": device, "node": node, "at": at, "direction": direction, "packets": packets, "bytes": size, "mean": mean}
+
+
+def path(s: Situation) -> list[tuple[str, Place, str]]:
+    """(what it is, where, device) on the client's side: the Pod's device, and between nodes the tunnel and the wire."""
+    found: list[tuple[str, Place, str]] = []
+    if s.client.interface:
+        found.append(("pod", s.client, s.client.interface))
+    if s.cell.placement == "inter":
+        node = s.client.node
+        if s.standing.tunnel():
+            found.append(("tunnel", node, s.standing.tunnel()))
+        wire = s.standing.underlay().get(node.name)
+        if wire:
+            found.append(("wire", node, wire))
+    return found
+
+
+PROVIDER = Sizes()

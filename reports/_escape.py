@@ -1,0 +1,37 @@
+"""Text from runs made safe to show: control characters go, what a format takes as its own is escaped."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_LONGEST = 400
+
+
+def plain(value: object, longest: int = _LONGEST) -> str:
+    """One line without control characters, terminal escapes, surrogates or marks that turn the direction of writing; cut at ``longest``."""
+    text = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", str(value))
+    kept = "".join(" " if letter in "\n\r\t" else letter for letter in text if letter in "\n\r\t" or not _hidden(letter))
+    kept = " ".join(kept.split())
+    return kept if len(kept) <= longest else kept[: longest - 1] + "…"
+
+
+def _hidden(letter: str) -> bool:
+    """Control (Cc), format (Cf: bidirectional marks, zero width, but not the joiner of emoji), surrogate and private characters."""
+    return letter != "\u200d" and unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+
+
+def markdown(value: object) -> str:
+    """For a paragraph or a table's cell of Markdown: HTML and every mark that Markdown gives a meaning are escaped."""
+    text = plain(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    # A name with underscores inside or a hyphen stays readable: they mean something only at the edge of a word or of a line.
+    text = re.sub(r"([\\`*\[\]|~#])", r"\\\1", text)
+    text = re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
+    text = re.sub(r"^([+-]|\d+\.)(?=\s)", r"\\\1", text)
+    return re.sub(r"(?i)\b(https?|ftp):", r"\1&#58;", text).replace("@", "&#64;").replace("www.", "www&#46;")
+
+
+def cell(value: object) -> str:
+    """For a cell of CSV: a spreadsheet must not take a name for a formula."""
+    text = plain(value)
+    return "'" + text if text[:1] in tuple("=+-@") else text

@@ -1,0 +1,61 @@
+"""The verdict of a gate as text, Markdown for a pull request, or JUnit XML."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from cnibench.analysis.gate import Judged, Verdict
+from cnibench.reports._document import Table
+from cnibench.reports._escape import markdown, plain
+
+_WORDS = {0: "within the threshold", 4: "worse", 5: "undecided"}
+
+
+def table(verdict: Verdict) -> Table:
+    """One row a cell, what decided first."""
+    rank = {"worse": 0, "missing": 1, "undecided": 2, "within": 3}
+    rows = [
+        [one.outcome, one.cell, one.metric, _change(one), str(one.n)] for one in sorted(verdict.cells, key=lambda one: rank[one.outcome])
+    ]
+    return Table(["outcome", "cell", "metric", "candidate / base", "n"], rows, numbers=False)
+
+
+def _change(one: Judged) -> str:
+    if one.ratio is None:
+        return "-"
+    interval = "" if one.low is None or one.high is None else f" [{one.low:.3f}, {one.high:.3f}]"
+    return f"{one.ratio:.3f}{interval}"
+
+
+def text(verdict: Verdict) -> str:
+    """The one-line reason, then each cell's."""
+    lines = [verdict.line, *(f"  {one.outcome}: {one.cell}: {one.reason}" for one in verdict.cells)]
+    return "\n".join(plain(line, 2000) if number == 0 else f"  {plain(line, 2000)}" for number, line in enumerate(lines)) + "\n"
+
+
+def as_markdown(verdict: Verdict) -> str:
+    """A comment for a pull request."""
+    shown = table(verdict)
+    lines = [f"**cnibench: {_WORDS[verdict.exit_code]}**: {markdown(plain(verdict.line, 2000))}", ""]
+    lines += [f"| {' | '.join(shown.heads)} |", "|---|---|---|---|--:|"]
+    lines += [f"| {' | '.join(markdown(cell) for cell in row)} |" for row in shown.rows]
+    return "\n".join([*lines, "", f"Threshold {100 * verdict.threshold:.3g} %, compared {verdict.how}."]) + "\n"
+
+
+def junit(verdict: Verdict, *, inconclusive: str = "fail") -> str:
+    """JUnit XML: a cell is a test case, ``worse`` a failure; what could not be decided is an error, or skipped when that passes."""
+    suite = ElementTree.Element("testsuite", name="cnibench compare", tests=str(len(verdict.cells)))
+    counts = {"failures": 0, "errors": 0, "skipped": 0}
+    for one in verdict.cells:
+        case = ElementTree.SubElement(suite, "testcase", classname=plain(one.metric), name=plain(one.cell))
+        if one.outcome == "within":
+            continue
+        kind, count = ("failure", "failures") if one.outcome == "worse" else ("error", "errors")
+        if one.outcome != "worse" and inconclusive == "pass":
+            kind, count = "skipped", "skipped"
+        counts[count] += 1
+        ElementTree.SubElement(case, kind, message=plain(one.reason, 2000))
+    for name, number in counts.items():
+        suite.set(name, str(number))
+    ElementTree.indent(suite)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"

@@ -1,0 +1,37 @@
+"""The report as Markdown: tables for a pull request, a wiki or a file."""
+
+from __future__ import annotations
+
+from cnibench.analysis.model import Analysis
+from cnibench.reports._document import Table, document
+from cnibench.reports._escape import markdown
+
+
+class MarkdownReport:
+    """GitHub's Markdown; nothing from a run can be taken for markup."""
+
+    name = "md"
+    suffix = ".md"
+
+    def render(self, analysis: Analysis) -> str:
+        whole = document(analysis, whole=True)
+        lines = [f"# {markdown(whole.title)}", ""]
+        lines += [f"- {markdown(line)}" for line in whole.conditions]
+        lines += ["", *(text for line in whole.summary for text in (markdown(line), ""))]
+        for section in whole.sections:
+            lines += [f"## {markdown(section.title)}", ""]
+            lines += [f"- {markdown(line)}" for line in section.lines]
+            lines += [""] * bool(section.lines)
+            for table in section.tables:
+                lines += [*_table(table), ""]
+        return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(table: Table) -> list[str]:
+    rule = ["---"] + ["--:" if table.numbers else "---"] * (len(table.heads) - 1)
+    rows = [table.heads, *table.rows]
+    lines = [f"| {' | '.join(markdown(cell) or ' ' for cell in row)} |" for row in rows]
+    return [lines[0], f"|{'|'.join(rule)}|", *lines[1:]]
+
+
+PROVIDER = MarkdownReport()

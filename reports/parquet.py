@@ -1,0 +1,34 @@
+"""The results as a Parquet file, the same rows as the CSV has, written by DuckDB."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from cnibench.analysis.model import Analysis
+from cnibench.reports._flat import COLUMNS, rows
+
+
+class ParquetReport:
+    """Bytes of one Parquet file, compressed by zstd."""
+
+    name = "parquet"
+    suffix = ".parquet"
+
+    def render(self, analysis: Analysis) -> bytes:
+        import duckdb
+
+        types = ", ".join(f"'{name}': '{kind}'" for name, kind in COLUMNS.items())
+        with tempfile.TemporaryDirectory(prefix="cnibench-") as folder, duckdb.connect() as database:
+            source, target = Path(folder) / "rows.json", Path(folder) / "rows.parquet"
+            source.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows(analysis)))
+            reading = f"read_json(?, format = 'newline_delimited', columns = {{{types}}})"
+            database.execute("SET threads = 1")
+            database.execute(f"CREATE TABLE results AS SELECT * FROM {reading}", [str(source)])
+            database.execute(f"COPY results TO '{target}' (FORMAT parquet, COMPRESSION zstd)")
+            return target.read_bytes()
+
+
+PROVIDER = ParquetReport()

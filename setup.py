@@ -1,0 +1,76 @@
+"""Compiles the eBPF programs of clusters/lab/bpf when cnibench is built (wheel, sdist, editable); the objects are shipped, users need no clang.
+
+Objects are not in git. Each one carries the digest of the sources that it was made from: one that is up to date needs no compiler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
+
+FOLDER = Path(__file__).parent / "clusters" / "lab" / "bpf"
+WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers")
+
+
+def digest(source: Path) -> str:
+    """Of a program's source and all headers beside it."""
+    sha = hashlib.sha256()
+    for path in (source, *sorted(source.parent.glob("*.h"))):
+        sha.update(path.name.encode() + b"\0" + path.read_bytes())
+    return sha.hexdigest()
+
+
+def clang() -> str | None:
+    """$CLANG, or the newest clang in the path."""
+    names = [os.environ.get("CLANG", ""), "clang", *(f"clang-{version}" for version in range(30, 10, -1))]
+    return next((found for name in names if name and (found := shutil.which(name))), None)
+
+
+def compile_programs(folder: Path = FOLDER) -> list[Path]:
+    """The objects of all programs in ``folder``, made where they are missing or old. Ends with a message when that needs a clang and there is none."""
+    objects = []
+    for source in sorted(folder.glob("*.c")):
+        target = source.with_suffix(".o")
+        objects.append(target)
+        wanted = digest(source)
+        if target.exists() and wanted.encode() in target.read_bytes():
+            continue
+        compiler = clang()
+        if compiler is None:
+            raise SystemExit(f"cnibench: {target.name} must be compiled from {source.name}, and there is no clang: apt-get install clang linux-libc-dev")
+        multiarch = sysconfig.get_config_var("MULTIARCH") or ""
+        made = target.with_suffix(f".{os.getpid()}.tmp")
+        argv = [
+            compiler, "-target", "bpf", "-mcpu=v3", "-O2", "-std=gnu11", *WARNINGS, f'-DSOURCES="{wanted}"',
+            "-idirafter", f"/usr/include/{multiarch}", "-c", str(source), "-o", str(made),
+        ]  # fmt: skip
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            made.unlink(missing_ok=True)
+            raise SystemExit(f"cnibench: {source.name} does not compile (is linux-libc-dev installed?):\n{done.stderr}")
+        made.replace(target)
+    return objects
+
+
+class BuildPy(build_py):
+    def run(self) -> None:
+        compile_programs()
+        super().run()
+
+
+class Sdist(sdist):
+    def run(self) -> None:
+        compile_programs()
+        super().run()
+
+
+if __name__ == "__main__":
+    setup(cmdclass={"build_py": BuildPy, "sdist": Sdist})

@@ -1,0 +1,101 @@
+"""Flame graphs as static SVG: no script, nothing to load, every name escaped; a tool tip says the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape, quoteattr
+
+from cnibench.errors import MeasureError
+
+_WIDTH, _ROW, _MARGIN, _LETTER = 1200.0, 16, 10, 6.6  # pixels; the width of a letter at 11 px in a monospaced font
+_SMALLEST = 0.3  # pixels: a narrower frame cannot be seen
+_HEAD = 44
+
+Tree = Mapping[tuple[str, ...], float]
+PALETTE = (
+    "#4e79a7", "#a0cbe8", "#f28e2b", "#ffbe7d", "#59a14f", "#8cd17d", "#b6992d", "#f1ce63", "#499894", "#86bcb6", "#e15759",
+    "#ff9d9a", "#79706e", "#bab0ac", "#d37295", "#fabfd2", "#b07aa1", "#d4a6c8", "#9d7660", "#d7b5a6",
+)  # fmt: skip
+
+
+@dataclass
+class _Frame:
+    name: str
+    value: float = 0.0
+    other: float = 0.0  # of the base, in a differential graph
+    children: dict[str, _Frame] = field(default_factory=dict)
+
+    def add(self, path: tuple[str, ...], value: float, other: float) -> None:
+        node = self
+        node.value += value
+        node.other += other
+        for name in path:
+            node = node.children.setdefault(name, _Frame(name))
+            node.value += value
+            node.other += other
+
+    def depth(self) -> int:
+        return 1 + max((child.depth() for child in self.children.values()), default=0)
+
+
+def draw(tree: Tree, title: str, color: Callable[[str], str]) -> str:
+    """The SVG of stacks (root first, with cycles per packet). ``color`` gives a function's colour. Raises MeasureError when empty."""
+    root = _Frame("all")
+    for path, value in sorted(tree.items()):
+        root.add(path, value, 0.0)
+    return _svg(root, title, lambda frame: color(frame.name), lambda frame: f"{frame.name}: {frame.value:.1f} cycles per packet")
+
+
+def draw_difference(base: Tree, tree: Tree, title: str) -> str:
+    """Frames as wide as in ``tree``; red where it costs more than ``base``, blue where less, the deeper the more."""
+    root = _Frame("all")
+    for path in sorted({*base, *tree}):
+        root.add(path, tree.get(path, 0.0), base.get(path, 0.0))
+    largest = max((abs(frame.value - frame.other) for frame in _all(root)), default=0.0) or 1.0
+
+    def shade(frame: _Frame) -> str:
+        change = (frame.value - frame.other) / largest
+        pale = round(245 - 165 * min(abs(change), 1.0))
+        return f"#f5{pale:02x}{pale:02x}" if change > 0 else f"#{pale:02x}{pale:02x}f5"
+
+    def words(frame: _Frame) -> str:
+        return f"{frame.name}: {frame.value:.1f} cycles per packet, {frame.value - frame.other:+.1f}"
+
+    return _svg(root, title, shade, words)
+
+
+def _all(frame: _Frame) -> list[_Frame]:
+    found = [frame]
+    for child in frame.children.values():
+        found += _all(child)
+    return found
+
+
+def _svg(root: _Frame, title: str, color: Callable[[_Frame], str], words: Callable[[_Frame], str]) -> str:
+    if root.value <= 0:
+        raise MeasureError("there are no stacks to draw", "does the run have cpp windows? 'cnibench cpp RUN' lists them")
+    height = _HEAD + root.depth() * _ROW + _MARGIN
+    scale = (_WIDTH - 2 * _MARGIN) / root.value
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {height}" width="{_WIDTH:.0f}" height="{height}" '
+        f'font-family="monospace" font-size="11" role="img" aria-label={quoteattr(title)}>\n',
+        f'<rect width="100%" height="100%" fill="#ffffff"/>\n<text x="{_MARGIN}" y="24" font-size="15">{escape(title)}</text>\n',
+    ]
+
+    def place(frame: _Frame, x: float, level: int) -> None:
+        width = frame.value * scale
+        if width < _SMALLEST:
+            return
+        y = height - _MARGIN - (level + 1) * _ROW
+        room = int((width - 4) / _LETTER)
+        label = frame.name if len(frame.name) <= room else frame.name[: room - 2] + ".." if room >= 4 else ""
+        text = f'<text x="{x + 2:.1f}" y="{y + 12}">{escape(label)}</text>' if label else ""
+        rect = f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_ROW - 1}" fill="{color(frame)}"/>'
+        parts.append(f"<g><title>{escape(words(frame))}</title>{rect}{text}</g>\n")
+        for child in frame.children.values():
+            place(child, x, level + 1)
+            x += child.value * scale
+
+    place(root, float(_MARGIN), 0)
+    return "".join([*parts, "</svg>\n"])

@@ -1,0 +1,154 @@
+"""Stands of the profiles without a CNI: traffic, proof, and that the proof catches what is not as claimed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cnibench.cell import Attestation
+from cnibench.cluster import Options
+from cnibench.clusters.lab import features, links, probe, tap, tree, wire
+from cnibench.clusters.lab.cluster import LabCluster
+from cnibench.clusters.lab.stand import Stand
+from cnibench.errors import ClusterError, LimitError
+from cnibench.profile import builtin
+
+Make = Callable[..., Stand]
+
+
+def failed(found: list[Attestation]) -> set[str]:
+    return {item.check for item in found if not item.passed}
+
+
+@pytest.mark.parametrize("model", wire.MODELS)
+@pytest.mark.parametrize("profile", ["host", "veth-baseline"])
+def test_every_offload_model_is_attested_in_both_families(make_stand: Make, profile: str, model: str) -> None:
+    stand = make_stand(profile, ip=(4, 6), wire_offload=model)
+    found = stand.attest()
+    assert not [item for item in found if not item.passed]
+    assert {item.ip for item in found} == {4, 6}
+    sizes = {item.observed for item in found if item.check == "wire-offload"}
+    assert len(sizes) == 1
+    longest = int(sizes.pop().split()[1])
+    assert (longest > 1514) == (model != "none")
+
+
+@pytest.mark.parametrize("placement", ["intra", "inter"])
+@pytest.mark.parametrize("family", [4, 6])
+def test_netperf_runs_between_pods(make_stand: Make, placement: str, family: int) -> None:
+    stand = make_stand("veth-baseline", ip=(4, 6))
+    client, server = stand.pair(placement)  # type: ignore[arg-type]
+    target = server.addresses[family]
+    with server.spawn(["netserver", "-D", f"-{family}", "-L", target]):
+        deadline = time.monotonic() + 10
+        while ":3241 " not in server.read_text("/proc/net/tcp") + server.read_text("/proc/net/tcp6"):  # port 12865
+            assert time.monotonic() < deadline
+        done = client.run(["netperf", f"-{family}", "-H", target, "-l", "1", "-t", "TCP_STREAM", "--", "-o", "THROUGHPUT"], timeout=30)
+    assert float(done.stdout.splitlines()[-1]) > 1  # 10^6 bit/s: it is alive
+    assert stand.alive() == ""
+
+
+def test_the_proof_catches_a_wire_with_other_features(make_stand: Make) -> None:
+    stand = make_stand("veth-baseline", wire_offload="none")
+    features.write(stand.a.ns, stand.a.wire, wire.bits("all"))
+    assert failed(stand.attest()) == {"wire-features-a", "wire-offload", "offload-inter"}
+
+
+def test_the_proof_catches_a_wrong_mtu(make_stand: Make) -> None:
+    stand = make_stand("veth-baseline")
+    client, _ = stand.pair("inter")
+    links.set_link(client.ns, client.interface, mtu=1400)
+    assert failed(stand.attest()) == {"mtu"}
+
+
+def test_the_proof_catches_a_path_with_a_smaller_mtu(make_stand: Make) -> None:
+    stand = make_stand("veth-baseline")
+    links.set_link(stand.b.ns, stand.b.wire, mtu=1400)
+    links.set_link(stand.a.ns, stand.a.wire, mtu=1400)
+    assert "mtu" in failed(stand.attest())
+
+
+def test_the_proof_catches_a_tunnel_that_is_not_there(make_stand: Make) -> None:
+    plain = builtin()["veth-baseline"]
+    assert plain.datapath is not None
+    lie = plain.model_copy(update={"datapath": plain.datapath.model_copy(update={"encapsulation": "vxlan"})})
+    found = failed(make_stand(lie, wire_offload="plain").attest())
+    assert {"encapsulation", "offload-inter"} <= found
+
+
+def test_the_proof_catches_a_policy_that_denies_nothing(make_stand: Make) -> None:
+    plain = builtin()["veth-baseline"]
+    assert plain.datapath is not None
+    lie = plain.model_copy(update={"datapath": plain.datapath.model_copy(update={"policy": "enforced"})})
+    assert failed(make_stand(lie).attest()) == {"denied-intra", "denied-inter"}
+
+
+def test_the_proof_catches_a_node_that_does_not_forward(make_stand: Make) -> None:
+    stand = make_stand("veth-baseline")
+    stand.b.ns.sysctl({"net/ipv4/ip_forward": 0})
+    assert {"reach-inter", "mtu"} <= failed(stand.attest())
+
+
+def test_jumbo_wire_and_rate(make_stand: Make) -> None:
+    stand = make_stand("veth-baseline", mtu=9000, wire_rate=1e9)
+    assert not failed(stand.attest())
+    assert "tbf" in stand.a.ns.run(["tc", "qdisc", "show", "dev", stand.a.wire]).stdout
+
+
+def test_a_hundred_pods_a_node(make_stand: Make) -> None:
+    stand = make_stand("veth-baseline")
+    stand.add_pods(stand.a, 97)
+    stand.add_pods(stand.b, 98)
+    pods = list(stand.pods())
+    assert len({pod.addresses[4] for pod in stand.pods()}) == 99 + 99
+    last_a, last_b = pods[98], pods[-1]
+    assert probe.stream(last_a.ns, last_b.ns, last_b.addresses[4], 4, 100_000) == ""
+    assert [name for name, _ in stand.steps[last_b.name]] == ["sandbox", "link", "address", "routes"]
+    assert all(seconds > 0 for _, seconds in stand.steps[last_b.name])
+    assert not failed(stand.attest())
+
+
+def test_more_pairs_and_no_more_addresses(make_stand: Make) -> None:
+    stand = make_stand("veth-baseline")
+    assert [pod.name for pod in stand.pair("intra", 1)] == ["a2", "a3"]
+    assert [pod.name for pod in stand.pair("inter", 1)] == ["a2", "b1"]
+    with pytest.raises(ClusterError, match="no address left"):
+        stand.add_pods(stand.b, 249)
+
+
+def test_several_profiles_stand_side_by_side_and_go() -> None:
+    with LabCluster(Options(ip=(4,))) as cluster:
+        stands = [cluster.install(name, builtin()[name]) for name in ("host", "veth-baseline", "veth-baseline")]
+        assert all(not failed(stand.attest()) for stand in stands)
+        facts = cluster.environment()
+        assert facts["sysctls"]["a"]["net/ipv4/ip_forward"] == "1"
+        assert facts["sysctls"]["pod"]["net/ipv4/tcp_no_metrics_save"] == "1"
+        assert "rx-gro" in facts["wire_features"]["a"]
+        assert any(tree.NETNS.iterdir())
+    assert not list(tree.NETNS.iterdir())
+    for stand in stands:
+        stand.remove()  # twice is no error
+
+
+def test_programs_in_a_place(make_stand: Make) -> None:
+    stand = make_stand("veth-baseline")
+    pod, _ = stand.pair("intra")
+    assert pod.run(["cat"], timeout=5, input="hello").stdout == "hello"
+    with pytest.raises(ClusterError, match="ended with 1"):
+        pod.run(["false"], timeout=5)
+    with pytest.raises(LimitError):
+        pod.run(["sleep", "30"], timeout=0.2)
+    with pytest.raises(ClusterError, match="no/such"):
+        pod.read_text("/proc/net/no/such")
+    assert "eth0" in pod.read_text("/proc/net/dev")
+
+
+def test_the_tap_sees_what_leaves_and_nothing_else(make_stand: Make) -> None:
+    stand = make_stand("host", wire_offload="none")
+    with tap.watching(stand.a) as seen:
+        assert probe.stream(stand.b.ns, stand.a.ns, stand.a.addresses[4], 4, 300_000) == ""
+    assert seen.between("192.168.100.1", "192.168.100.2")
+    assert not seen.between("192.168.100.2", "192.168.100.1")
+    assert {packet.encapsulation for packet in seen.packets} == {"none"}

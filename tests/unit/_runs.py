@@ -1,0 +1,106 @@
+"""Synthetic run directories: invented figures for tests of what reads runs. No figure in them was ever measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from cnibench.cell import Attestation, Cell, Sample
+from cnibench.layout import Manifest, Unsupported
+from cnibench.metrics import METRICS
+from cnibench.store import RunReader, RunWriter
+
+WORK: Mapping[str, tuple[str, float]] = {"tcp-stream": ("throughput", 1e10), "tcp-rr": ("transaction_rate", 4e4)}
+
+
+def synthetic(
+    folder: Path,
+    truth: Mapping[str, float],
+    *,
+    blocks: int = 12,
+    noise: float = 0.01,
+    seed: int = 1,
+    workloads: Sequence[str] = ("tcp-stream", "tcp-rr"),
+    placements: Sequence[str] = ("intra", "inter"),
+    name: str = "synthetic",
+    environment: Mapping[str, Any] | None = None,
+    fidelity: Mapping[str, str] | None = None,
+    cpp: bool = True,
+    unsupported: Sequence[Unsupported] = (),
+    fail: Sequence[tuple[str, int]] = (),
+    finished: bool = True,
+    **manifest: Any,
+) -> RunReader:
+    """A run directory named by ``name`` below ``folder``: ``truth`` maps labels to factors of each workload's level, log-normal noise.
+
+    ``fail`` are (label, block) that fail in every cell. ``manifest`` overrides fields of the manifest.
+    """
+    rng = np.random.default_rng(seed)
+    cells = [
+        Cell(label=label, profile=label, placement=placement, workload=workload, params={"size": 1}, window=window)  # type: ignore[arg-type]
+        for label in truth
+        for workload in workloads
+        for placement in placements
+        for window in (("speed", "cpp") if cpp else ("speed",))
+    ]
+    plan = Manifest(**{
+        "id": f"{name}-{seed}", "name": name, "created": "2026-01-01T00:00:00.000000Z", "command": ["cnibench", "run"],
+        "tool_version": "0.1.0", "seed": seed, "blocks": blocks, "duration": 10.0, "warmup": 2.0, "cluster": "lab", "cells": cells,
+        "profiles": {label: {"title": label} for label in truth}, "unsupported": list(unsupported), **manifest,
+    })  # fmt: skip
+    clock = datetime(2026, 1, 1, tzinfo=UTC)
+    with RunWriter.create(folder / name, plan) as writer:
+        writer.environment({"kernel": "6.1.0", "cpu_model": "Synthetic CPU", "testbed": "lab", "wire": "veth", **(environment or {})})
+        writer.event("run-started")
+        writer.attestations(
+            Attestation(label=label, profile=label, check="encapsulation", expected="none", observed="none", passed=True) for label in truth
+        )
+        for block in range(blocks):
+            common = 0.02 * rng.standard_normal()
+            for cell in cells:
+                clock += timedelta(seconds=12)
+                factor = truth[cell.label] * math.exp(common + noise * rng.standard_normal())
+                failed = (cell.label, block) in fail
+                lines = [_sample(cell, block, clock, *reading, fidelity or {}) for reading in _readings(cell, factor)]
+                if failed:
+                    gone = {"metric": "", "value": None, "unit": "", "status": "failed", "reason": "the server is gone"}
+                    lines = [msgspec.structs.replace(lines[0], **gone)]
+                records = [] if failed or cell.window == "speed" else [("cpp", _cpp(factor))]
+                writer.finish(cell, block, lines, records)
+        if finished:
+            writer.event("run-finished", failed=0)
+    return RunReader(folder / name)
+
+
+def _readings(cell: Cell, factor: float) -> list[tuple[str, float]]:
+    metric, level = WORK[cell.workload]
+    inter = 0.6 if cell.placement == "inter" else 1.0
+    if cell.window == "cpp":
+        return [(metric, 0.9 * level * factor * inter), ("cycles_per_packet", 2000 / factor)]
+    return [(metric, level * factor * inter), ("retransmits", 0.0), ("cpu_softirq", 0.5 / factor)]
+
+
+def _sample(cell: Cell, block: int, clock: datetime, metric: str, value: float, fidelity: Mapping[str, str]) -> Sample:
+    kind = METRICS[metric]
+    return Sample(
+        cell=cell.id, block=block, profile=cell.profile, label=cell.label, placement=cell.placement, path=cell.path, workload=cell.workload,
+        params=cell.params, ip=cell.ip, mtu=cell.mtu, cpus=cell.cpus, pair=cell.pair, window=cell.window, testbed="lab", wire="veth",
+        wire_offload="plain", metric=metric, value=value, unit=kind.unit, better=kind.better,
+        fidelity=fidelity.get(cell.label, "datapath-model"), status="ok", start=clock.isoformat().replace("+00:00", "Z"),
+        end=(clock + timedelta(seconds=10)).isoformat().replace("+00:00", "Z"),
+    )  # fmt: skip
+
+
+def _cpp(factor: float) -> dict[str, Any]:
+    parts = {"netfilter": 300 / factor, "veth": 100 / factor, "tcp-ip": 1500 / factor}
+    rest = 100 / factor
+    return {
+        "cycles_source": "estimated", "cycles": 2e9, "idle_cycles": 1e9, "packets": 1e6, "total": sum(parts.values()) + rest,
+        "components": parts, "unclassified": rest, "functions": {"nf_hook_slow": [10.0, 300.0]}, "samples": 5000, "taxonomy": "1",
+    }  # fmt: skip

@@ -1,0 +1,168 @@
+"""Plans: what a file may say, which cells it makes, in which order, and how many blocks it takes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnibench.cell import Cell
+from cnibench.errors import InputError, UsageError
+from cnibench.plan import Plan, Work, build_plan, cells, expected_seconds, read_plan
+from cnibench.profile import Profile, Strict
+from cnibench.schedule import ALONE, blocks_needed, floor, order, pairs, warning
+
+
+class _Params(Strict):
+    request_size: int = 1
+
+
+class _Work:
+    """As much of a workload as planning asks for."""
+
+    Params: ClassVar[type[Strict]] = _Params
+
+    def __init__(self, cpp: bool = True) -> None:
+        self.cpp = cpp
+
+    def params(self, given: dict[str, Any]) -> dict[str, Any]:
+        return self.Params.model_validate(dict(given)).model_dump(mode="json")
+
+    def seconds(self, params: dict[str, Any], duration: float, warmup: float) -> float:
+        return duration + warmup
+
+
+WORKLOADS: Any = {"tcp-rr": _Work(), "tcp-stream": _Work(), "udp-stream": _Work(cpp=False)}
+
+
+def profile(name: str, ip: tuple[int, ...] = (4,)) -> Profile:
+    features = {"network_model": "L3", "mode": "overlay", "policy": {"kubernetes": False, "ingress": False, "egress": False}}
+    text = {"schema": 1, "name": name, "title": name, "cni": name, "summary": ""}
+    return Profile.model_validate({**text, "features": {**features, "default_mtu": 1500, "ip": list(ip)}})
+
+
+PROFILES = {name: profile(name) for name in ("a", "b", "c")}
+
+
+def test_a_plan_file_is_read_with_units_and_single_values(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        "schema: 1\ncni: flannel\nplacement: intra\nduration: 2m\nwarmup: 500ms\ntarget_ci: 2%\nwire_rate: 1G\n"
+        "workload:\n- tcp-rr\n- name: tcp-stream\n  sweep: {request_size: [1, 64]}\n"
+    )
+    plan = read_plan(file)
+    assert (plan.cni, plan.placement, plan.duration, plan.warmup) == (("flannel",), ("intra",), 120.0, 0.5)
+    assert (plan.target_ci, plan.wire_rate) == (0.02, 1e9)
+    assert [work.name for work in plan.workload] == ["tcp-rr", "tcp-stream"]
+
+
+def test_a_plan_survives_its_own_json() -> None:
+    plan = build_plan({"cni": ["a"], "duration": "3s", "blocks": 7, "settings": {"": {"mtu": "1400"}}}).seeded()
+    assert Plan.model_validate(plan.model_dump(mode="json", by_alias=True)) == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("durtion: 3s", "durtion"),
+        ("duration: 0s", "duration"),
+        ("duration: -3", "duration"),
+        ("duration: 1000h", "duration"),
+        ("duration: soon", "not a duration"),
+        ("duration: .nan", "duration"),
+        ("blocks: 0", "blocks"),
+        ("blocks: many", "blocks"),
+        ("placement: []", "placement"),
+        ("placement: [intra, intra]", "twice"),
+        ("mtu: 100000", "mtu"),
+        ("schema: 2", "schema"),
+        ("workload: [{name: tcp-rr, sweep: {request_size: []}}]", "sweep"),
+        ("a: &a [x]\ncni: *a", "aliases"),
+        ("cni: [\n", "line 2"),
+        ("- flannel", "mapping"),
+    ],
+)
+def test_wrong_plan_files_are_refused_by_name_and_key(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_plan(file)
+    assert str(file) in caught.value.message
+    assert said in caught.value.message
+    assert caught.value.remedy
+
+
+def test_cells_are_all_combinations_once() -> None:
+    plan = Plan(workload=(Work(name="tcp-rr", sweep={"request_size": [1, 64]}), Work(name="udp-stream")), ip=(4,))
+    found, notes = cells(plan, WORKLOADS, PROFILES)
+    assert not notes
+    speed = [cell for cell in found if cell.window == "speed"]
+    assert len(speed) == 3 * 2 * 3
+    assert {cell.workload for cell in found if cell.window == "cpp"} == {"tcp-rr"}
+    assert len({cell.id for cell in found}) == len(found)
+    assert expected_seconds(found, WORKLOADS, 10, 2) == 12 * len(found)
+
+
+def test_an_unsupported_address_family_is_left_out_and_told() -> None:
+    found, notes = cells(Plan(ip=(4, 6)), WORKLOADS, {"a": profile("a"), "b": profile("b", (4, 6))})
+    assert {(cell.label, cell.ip) for cell in found} == {("a", 4), ("b", 4), ("b", 6)}
+    assert notes == ["a: no IPv6, the profile does not support it"]
+
+
+def test_unknown_workloads_and_parameters_are_told() -> None:
+    with pytest.raises(UsageError) as caught:
+        cells(Plan(workload=(Work(name="tcp-r"),)), WORKLOADS, PROFILES)
+    assert "tcp-rr" in caught.value.remedy
+    with pytest.raises(UsageError) as caught:
+        cells(Plan(workload=(Work(name="tcp-rr", params={"size": 1}),)), WORKLOADS, PROFILES)
+    assert "size" in caught.value.message
+    assert "request_size" in caught.value.remedy
+
+
+def test_a_sweep_that_explodes_is_refused_before_it_is_expanded() -> None:
+    values: Any = {f"k{number}": [1] * 1000 for number in range(10)}
+    with pytest.raises(UsageError, match="combinations"):
+        cells(Plan(workload=(Work(name="tcp-rr", sweep={**values, "request_size": list(range(1, 1001))}),)), WORKLOADS, PROFILES)
+    with pytest.raises(UsageError, match="cells"):
+        cells(Plan(pairs=1000, workload=(Work(name="tcp-rr", sweep={"request_size": [1] * 100}),)), WORKLOADS, PROFILES)
+
+
+def test_the_number_of_blocks_can_decide_and_one_less_cannot() -> None:
+    assert blocks_needed(1) == ALONE
+    assert blocks_needed(2) == 6
+    for profiles in range(2, 40):
+        enough = blocks_needed(profiles)
+        assert floor(enough) * pairs(profiles) <= 0.05
+        assert floor(enough - 1) * pairs(profiles) > 0.05
+        assert warning(enough, profiles) == ""
+        assert str(enough) in warning(enough - 1, profiles)
+    assert warning(1, 1) == ""
+
+
+def some(count: int) -> list[Cell]:
+    return [Cell(label=f"l{number % 3}", profile="p", placement="intra", workload="w", params={"n": number}) for number in range(count)]
+
+
+@given(st.integers(0, 40), st.integers(0, 100), st.integers(0, 2**63), st.booleans(), st.randoms())
+def test_the_order_is_a_permutation_that_the_seed_alone_gives(count: int, block: int, seed: int, together: bool, random: Any) -> None:
+    given_cells = some(count)
+    shuffled = list(given_cells)
+    random.shuffle(shuffled)
+    found = order(given_cells, block, seed, together=together)
+    assert found == order(shuffled, block, seed, together=together)
+    assert sorted(cell.id for cell in found) == sorted(cell.id for cell in given_cells)
+    if together:
+        changes = sum(one.label != other.label for one, other in pairwise(found))
+        assert changes == max(0, len({cell.label for cell in found}) - 1)
+
+
+def test_the_order_changes_from_block_to_block_and_never_from_version_to_version() -> None:
+    cells_of = some(6)
+    orders = [[cell.params["n"] for cell in order(cells_of, block, 7)] for block in range(4)]
+    assert len({tuple(one) for one in orders}) == 4
+    missing = [cell for cell in cells_of if cell.params["n"] != orders[0][2]]
+    assert [cell.params["n"] for cell in order(missing, 0, 7)] == [n for n in orders[0] if n != orders[0][2]]

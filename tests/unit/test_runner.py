@@ -1,0 +1,393 @@
+"""The runner on a real, tiny cluster: this machine's loopback, with real programs as client and server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cnibench.cell import Attestation, Cell
+from cnibench.cluster import Cluster, Node, Options, Pod, Standing
+from cnibench.collector import Collector
+from cnibench.errors import ClusterError, Interrupted, MeasureError
+from cnibench.exec import Done, Process, run, spawn
+from cnibench.layout import Manifest, now
+from cnibench.profile import Profile, Strict
+from cnibench.runner import Runner
+from cnibench.sampling import choose_cpus
+from cnibench.schedule import order
+from cnibench.situation import Findings, Situation
+from cnibench.store import FullError, RunReader, RunWriter
+from cnibench.workload import Workload
+
+CLIENT = """
+import json, socket, sys, time
+peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5)
+end, count = time.monotonic() + float(sys.argv[2]), 0
+while time.monotonic() < end:
+    peer.sendall(b"x")
+    if not peer.recv(1):
+        sys.exit("the server has gone")
+    count += 1
+print(json.dumps({"rate": count / float(sys.argv[2])}))
+"""
+SERVER = """
+import socket, sys
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+while True:
+    peer, _ = listener.accept()
+    while data := peer.recv(1):
+        peer.sendall(data)
+"""
+
+
+class Here:
+    """A place: this machine."""
+
+    name = "here"
+    interface = "lo"
+    addresses: Mapping[int, str] = {4: "127.0.0.1"}
+
+    def spawn(self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None) -> Process:
+        return spawn(argv, stdout=stdout, stderr=stderr)
+
+    def run(self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True) -> Done:
+        return run(argv, timeout=timeout, input=input, check=check)
+
+    def read_text(self, path: str) -> str:
+        return Path(path).read_text()
+
+
+class HerePod(Here, Pod):
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+
+class HereNode(Here, Node):
+    pass
+
+
+class LocalStanding(Standing):
+    fidelity = "baseline"
+
+    def __init__(self, cluster: Local, label: str, profile: Profile) -> None:
+        self.cluster, self.label, self.profile = cluster, label, profile
+        self.dead = ""
+
+    def pair(self, placement: Any, number: int = 0) -> tuple[Pod, Pod]:
+        node = HereNode()
+        return HerePod(node), HerePod(node)
+
+    def nodes(self) -> tuple[Node, ...]:
+        return (HereNode(),)
+
+    def add_pods(self, node: Node, count: int) -> list[Pod]:
+        return [HerePod(node) for _ in range(count)]
+
+    def attest(self) -> list[Attestation]:
+        passed = self.label not in self.cluster.lying
+        seen = "127.0.0.1" if passed else "nothing"
+        return [
+            Attestation(label=self.label, profile=self.profile.name, check="address", expected="127.0.0.1", observed=seen, passed=passed)
+        ]
+
+    def remove(self) -> None:
+        self.cluster.log.append(f"remove {self.label}")
+
+    def alive(self) -> str:
+        return self.dead
+
+
+class Local(Cluster):
+    """``lying`` labels fail their attestation, ``broken`` ones their installation."""
+
+    kind = "local"
+    simultaneous = True
+    testbed = "lab"
+    wire = "none"
+
+    def __init__(self, options: Options, lying: Sequence[str] = (), broken: Sequence[str] = ()) -> None:
+        super().__init__(options)
+        self.lying, self.broken = lying, broken
+        self.log: list[str] = []
+
+    def missing(self) -> list[Any]:
+        return []
+
+    def check(self, profile: Profile) -> list[Any]:
+        return []
+
+    def install(self, label: str, profile: Profile) -> Standing:
+        self.log.append(f"install {label}")
+        if label in self.broken:
+            raise ClusterError("no such device")
+        return LocalStanding(self, label, profile)
+
+    def environment(self) -> dict[str, Any]:
+        return {"kernel": os.uname().release}
+
+    def __exit__(self, *error: object) -> None:
+        self.log.append("left")
+
+
+class OneByOne(Local):
+    simultaneous = False
+
+
+class Echo(Workload):
+    """Real request/response traffic over the loopback."""
+
+    name = "echo"
+    title = "echo"
+    tools = ()
+    primary = "transaction_rate"
+
+    class Params(Strict):
+        fault: str = ""
+
+    @contextmanager
+    def serve(self, s: Situation) -> Iterator[None]:
+        out = s.raw / "server"
+        with s.server.spawn([sys.executable, "-c", SERVER], stdout=out) as process:
+            limit = time.monotonic() + 20
+            while not out.read_text().endswith("\n"):
+                if time.monotonic() > limit:
+                    raise MeasureError("the server does not listen")
+                time.sleep(0.01)
+            self.server = process
+            yield
+
+    def warm_up(self, s: Situation) -> None:
+        s.client.run([sys.executable, "-c", CLIENT, (s.raw / "server").read_text().strip(), str(s.warmup)], timeout=30)
+
+    def start(self, s: Situation) -> Process:
+        if s.cell.params["fault"] == "defect":
+            raise KeyError("a parser's slip")
+        if s.cell.params["fault"] == "server gone":
+            self.server.kill()
+        port = (s.raw / "server").read_text().strip()
+        argv = [sys.executable, "-c", CLIENT, port, str(s.duration)]
+        return s.client.spawn(s.on_client(argv), stdout=s.raw / "stdout", stderr=s.raw / "stderr")
+
+    def findings(self, s: Situation) -> Findings:
+        if s.cell.params["fault"] == "dies":
+            s.standing.dead = "the daemon died"  # type: ignore[attr-defined]
+        text = (s.raw / "stdout").read_text()
+        if not text:
+            raise MeasureError("the client said: " + (s.raw / "stderr").read_text().strip().splitlines()[-1])
+        found = Findings()
+        found.add("transaction_rate", json.loads(text)["rate"])
+        return found
+
+
+class Spy(Collector):
+    """Reads the loopback's packet counter at both ends of the window."""
+
+    name = "spy"
+    title = "spy"
+
+    @contextmanager
+    def observe(self, s: Situation, into: Findings) -> Iterator[None]:
+        before = self._packets()
+        yield
+        into.add("packets", self._packets() - before, interface="lo")
+        into.records.append(("series", {"before": before}))
+
+    def _packets(self) -> int:
+        return int(Path("/sys/class/net/lo/statistics/tx_packets").read_text())
+
+
+def profile(name: str = "veth") -> Profile:
+    policy = {"kubernetes": False, "ingress": False, "egress": False}
+    features = {"network_model": "L3", "mode": "none", "policy": policy, "default_mtu": 1500}
+    return Profile.model_validate({"schema": 1, "name": name, "title": name, "cni": name, "summary": "", "features": features})
+
+
+def cell(label: str, fault: str = "") -> Cell:
+    return Cell(label=label, profile="veth", placement="intra", workload="echo", params={"fault": fault})
+
+
+def manifest(cells: list[Cell], blocks: int, **more: Any) -> Manifest:
+    profiles = {one.label: profile().model_dump(mode="json", by_alias=True) for one in cells}
+    return Manifest(
+        id="r", name="", created=now(), command=["cnibench", "run"], tool_version="0", seed=3, blocks=blocks, duration=0.2, warmup=0.0,
+        cluster="local", cells=cells, profiles=profiles, **more,
+    )  # fmt: skip
+
+
+def runner(writer: RunWriter, cluster: Cluster, **more: Any) -> Runner:
+    profiles = {label: profile() for label in writer.manifest.profiles}
+    return Runner(cluster=cluster, writer=writer, profiles=profiles, workloads={"echo": Echo()}, collectors=[Spy()], **more)
+
+
+def measured(folder: Path) -> list[tuple[str, int]]:
+    return [(item.cell, item.block) for item in RunReader(folder).samples() if item.metric != "packets"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def test_blocks_interleave_the_profiles_and_everything_is_stored(folder: Path) -> None:
+    cells = [cell("a"), cell("b")]
+    with RunWriter.create(folder, manifest(cells, 2)) as writer:
+        cluster = Local(Options())
+        assert runner(writer, cluster).run() == 0
+    assert sorted(cluster.log[:2]) == ["install a", "install b"]
+    assert cluster.log[-1] == "left"
+    assert sorted(cluster.log[2:4]) == ["remove a", "remove b"]
+    reader = RunReader(folder)
+    expected = [(one.id, block) for block in range(2) for one in order(cells, block, 3)]
+    assert measured(folder) == expected
+    rates = [item for item in reader.samples() if item.metric == "transaction_rate"]
+    assert all(item.value and item.value > 0 and item.unit == "1/s" and item.better == "higher" for item in rates)
+    packets = [item for item in reader.samples() if item.metric == "packets"]
+    assert all(item.params == {"fault": "", "interface": "lo"} and item.value and item.value > 0 for item in packets)
+    assert len(list(reader.records("series"))) == 4
+    assert all(item.start < item.end and item.start.endswith("Z") for item in reader.samples())
+    told = json.loads((reader.raw(cells[0], 1) / "cmd.json").read_text())
+    assert told["argv"][0] == sys.executable
+    assert reader.environment["testbed"] == "lab"
+    assert [event["event"] for event in reader.events()][-1] == "run-finished"
+    assert reader.finished
+
+
+def test_one_profile_at_a_time_where_only_one_can_stand(folder: Path) -> None:
+    with RunWriter.create(folder, manifest([cell("a"), cell("b")], 2)) as writer:
+        cluster = OneByOne(Options())
+        assert runner(writer, cluster).run() == 0
+    installs = [line for line in cluster.log if line.startswith("install")]
+    assert len(installs) == 4
+    for at, line in enumerate(cluster.log):
+        if line.startswith("install"):
+            assert cluster.log[at + 1] == line.replace("install", "remove")
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [("server gone", "the client said"), ("defect", "a defect of cnibench: KeyError"), ("dies", "the daemon died")],
+)
+def test_a_failed_cell_is_recorded_and_the_run_goes_on(folder: Path, fault: str, said: str) -> None:
+    cells = [cell("bad", fault), cell("good")]
+    with RunWriter.create(folder, manifest(cells, 2)) as writer:
+        assert runner(writer, Local(Options())).run() == 2
+    status = {(item.label, item.block): (item.status, item.reason) for item in RunReader(folder).samples()}
+    for block in range(2):
+        assert status["good", block] == ("ok", "")
+        assert status["bad", block][0] == "failed"
+        assert said in status["bad", block][1]
+    assert RunReader(folder).finished
+
+
+def test_a_client_that_never_ends_is_a_timeout(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stuck(Echo):
+        def start(self, s: Situation) -> Process:
+            return s.client.spawn(["sleep", "1000"], stdout=s.raw / "stdout")
+
+    monkeypatch.setattr("cnibench.sampling._GRACE", 0.2)
+    one = cell("a")
+    with RunWriter.create(folder, manifest([one], 1)) as writer:
+        subject = runner(writer, Local(Options()))
+        subject.workloads = {"echo": Stuck()}
+        assert subject.run() == 1
+    (sample,) = RunReader(folder).samples()
+    assert (sample.status, sample.value, sample.metric) == ("timeout", None, "")
+    assert "did not end" in sample.reason
+
+
+@pytest.mark.parametrize(("which", "said"), [("lying", "attestation failed: address"), ("broken", "no such device")])
+@pytest.mark.parametrize("kind", [Local, OneByOne])
+def test_a_profile_that_is_not_what_it_claims_is_not_measured(folder: Path, kind: type[Local], which: str, said: str) -> None:
+    with RunWriter.create(folder, manifest([cell("bad"), cell("good")], 1)) as writer:
+        cluster = kind(Options(), **{which: ("bad",)})
+        assert runner(writer, cluster).run() == 1
+    reader = RunReader(folder)
+    bad = [item for item in reader.samples() if item.label == "bad"]
+    assert [item.status for item in bad] == ["failed"]
+    assert said in bad[0].reason
+    assert [item.status for item in reader.samples() if item.label == "good"].count("ok") == 2
+    assert any(event["event"] == "profile-failed" and event["label"] == "bad" for event in reader.events())
+    assert not reader.raw(bad[0].cell, 0).exists()
+
+
+def test_an_interrupted_run_is_cleaned_up_and_resumes_in_the_original_order(folder: Path) -> None:
+    cells = [cell("a"), cell("b"), cell("c")]
+    expected = [(one.id, block) for block in range(3) for one in order(cells, block, 3)]
+    cluster = Local(Options())
+
+    class CtrlC(Spy):
+        """Presses Ctrl-C in the window of the fifth sample."""
+
+        def observe(self, s: Situation, into: Findings) -> Any:
+            if (s.cell.id, s.block) == expected[4]:
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().observe(s, into)
+
+    before = signal.getsignal(signal.SIGINT)
+    with RunWriter.create(folder, manifest(cells, 3)) as writer, pytest.raises(Interrupted) as caught:
+        subject = runner(writer, cluster)
+        subject.collectors = [CtrlC()]
+        subject.run()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert f"--resume {folder}" in caught.value.remedy
+    assert cluster.log[-1] == "left"
+    assert {"remove a", "remove b", "remove c"} <= set(cluster.log)
+    assert measured(folder) == expected[:4]
+    assert RunReader(folder).finished == ""
+    assert [event["event"] for event in RunReader(folder).events()][-1] == "run-interrupted"
+    with RunWriter.resume(folder) as writer:
+        assert runner(writer, Local(Options()), done=RunReader(folder).done()).run() == 0
+    assert measured(folder) == expected
+    assert RunReader(folder).finished
+
+
+def test_the_run_ends_where_its_target_is_reached(folder: Path) -> None:
+    asked: list[int] = []
+
+    def enough(blocks: int) -> str:
+        asked.append(blocks)
+        return "narrow enough" if blocks == 2 else ""
+
+    with RunWriter.create(folder, manifest([cell("a")], 1, target_ci=0.5, max_blocks=9)) as writer:
+        assert runner(writer, Local(Options()), enough=enough).run() == 0
+    assert asked == [1, 2]
+    assert [block for _, block in measured(folder)] == [0, 1]
+    stopped = [event for event in RunReader(folder).events() if event["event"] == "stopped"]
+    assert stopped[0]["reason"] == "narrow enough"
+
+
+def test_nothing_to_write_on_ends_the_run(folder: Path) -> None:
+    with RunWriter.create(folder, manifest([cell("a")], 1)) as writer:
+        cluster = Local(Options())
+        full = os.open("/dev/full", os.O_WRONLY)
+        writer._open["samples.jsonl"] = full
+        with pytest.raises(FullError, match="disk is full"):
+            runner(writer, cluster).run()
+    assert cluster.log[-1] == "left"
+    assert not list(RunReader(folder).samples())
+    assert [event["event"] for event in RunReader(folder).events()][-1] == "run-failed"
+
+
+@pytest.mark.parametrize(
+    ("cpus", "allowed", "siblings", "chosen"),
+    [
+        ("none", [0, 1], {}, (None, None)),
+        ("shared", [0, 1], {}, (1, 1)),
+        ("split", [0, 1], {}, (0, 1)),
+        ("split", [2, 3, 6, 7], {2: 2, 6: 2, 3: 3, 7: 3}, (6, 7)),
+        ("split", [0, 1, 2, 3], {0: 0, 1: 0, 2: 2, 3: 2}, (1, 3)),
+        ("shared", [4], {4: 4}, (4, 4)),
+    ],
+)
+def test_cpus_are_chosen_from_the_high_end_and_on_two_cores(cpus: str, allowed: list[int], siblings: dict[int, int], chosen: Any) -> None:
+    assert choose_cpus(cpus, allowed, siblings) == chosen

@@ -1,0 +1,154 @@
+"""What all workloads share: sizes as parameters, figures out of text, servers that are waited for, raw files."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from cnibench import units
+from cnibench.cluster import Place, Pod
+from cnibench.errors import CnibenchError, LimitError, MeasureError, UsageError
+from cnibench.exec import Process
+from cnibench.situation import Situation
+
+LISTEN_LIMIT = 10.0  # s: a server that does not listen by then will not
+_LISTENING, _ESTABLISHED = "0A", "01"  # include/net/tcp_states.h
+
+
+def _bytes(value: object) -> object:
+    return _read(units.size, value)
+
+
+def _rate(value: object) -> object:
+    return _read(units.bits_per_second, value)
+
+
+def _read(convert: Any, value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return convert(value)
+    except UsageError as error:
+        raise ValueError(f"{error.message}; {error.remedy}") from None
+
+
+Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=1 << 30)]  # bytes; '4M' is read too
+Rate = Annotated[float, BeforeValidator(_rate), Field(ge=0, le=1e12, allow_inf_nan=False)]  # bit/s; '50M' is read too
+
+
+def whole_seconds(duration: float) -> int:
+    """netperf, iperf3 and ab take whole seconds (netperf reads 0.5 as 0, which is for ever), so a part of one counts as one."""
+    return max(1, math.ceil(duration))
+
+
+def figure(value: object, what: str, *, negative: bool = False) -> float:
+    """A finite number, from text or JSON. Raises MeasureError for anything else, and for negative ones unless allowed."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise MeasureError(f"{what} is not a number: {str(value)[:60]!r}") from None
+    if isinstance(value, bool) or not math.isfinite(number) or (number < 0 and not negative):
+        raise MeasureError(f"{what} is not a possible figure: {str(value)[:60]}")
+    return number
+
+
+def sockets(table: str, port: int, state: str) -> int:
+    """How many sockets of /proc/net/tcp or tcp6 (proc_net_tcp(5)) are on a local port in a state (two hex digits)."""
+    return len(re.findall(rf"^\s*\d+: [0-9A-F]+:{port:04X} [0-9A-F]+:[0-9A-F]{{4}} {state} ", table, re.MULTILINE))
+
+
+def _count(pod: Place, port: int, state: str, ip: int) -> int:
+    return sockets(pod.read_text("/proc/net/tcp6" if ip == 6 else "/proc/net/tcp"), port, state)
+
+
+def wait_listening(pod: Pod, port: int, ip: int, server: Process, errors: Path, limit: float = LISTEN_LIMIT) -> None:
+    """Until ``server`` listens on that TCP port in its Pod. Raises MeasureError when it ended, LimitError after ``limit`` seconds."""
+    end = time.monotonic() + limit
+    while not _count(pod, port, _LISTENING, ip):
+        if server.poll() is not None:
+            raise MeasureError(f"the server {tool(server.argv)} ended with {server.poll()} before it listened: {tail(read(errors))}")
+        if time.monotonic() > end:
+            raise LimitError(f"the server {tool(server.argv)} did not listen on port {port} within {limit:.0f} s")
+        time.sleep(0.005)
+
+
+def established(pod: Pod, port: int, ip: int) -> int:
+    """Connections that the Pod's server has on that port now."""
+    return _count(pod, port, _ESTABLISHED, ip)
+
+
+@contextmanager
+def serving(s: Situation, argv: Sequence[str], port: int, name: str = "server") -> Iterator[Process]:
+    """A server in the server's Pod, pinned as the cell says; it listens when the block is entered and is gone when it is left."""
+    command = s.on_server(argv)
+    note(s.raw, name, command)
+    out, err = s.raw / f"{name}.stdout", s.raw / f"{name}.stderr"
+    with s.server.spawn(command, stdout=out, stderr=err) as server:
+        wait_listening(s.server, port, s.cell.ip, server, err)
+        yield server
+
+
+def start(s: Situation, argv: Sequence[str]) -> Process:
+    """The measured client, pinned as the cell says; its output goes to client.stdout and client.stderr of the raw folder."""
+    command = s.on_client(argv)
+    note(s.raw, "client", command)
+    return s.client.spawn(command, stdout=s.raw / "client.stdout", stderr=s.raw / "client.stderr")
+
+
+def warm(s: Situation, argv: Sequence[str]) -> str:
+    """Runs a client whose result does not count; its output. Raises MeasureError when it fails, for then the measured one would too."""
+    command = s.on_client(argv)
+    note(s.raw, "warmup", command)
+    done = s.client.run(command, timeout=s.warmup + 30, check=False)
+    if done.returncode != 0:
+        raise MeasureError(f"the warm-up failed: {tail(done.stderr or done.stdout) or f'exit status {done.returncode}'}")
+    return done.stdout
+
+
+def outputs(s: Situation) -> tuple[str, str]:
+    """(standard output, standard error) of the measured client."""
+    return read(s.raw / "client.stdout"), read(s.raw / "client.stderr")
+
+
+def read(path: Path) -> str:
+    """Text of a raw file, '' when it is not there."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def note(raw: Path, name: str, argv: Sequence[str]) -> None:
+    """Adds a command line to commands.json of the raw folder, so that anybody can repeat it by hand."""
+    path = raw / "commands.json"
+    known = json.loads(read(path) or "{}")
+    known[name] = list(argv)
+    path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
+def tail(text: str) -> str:
+    """The last lines of what a tool said, as one line."""
+    return " | ".join(line.strip() for line in text.strip().splitlines()[-3:] if line.strip())[:400]
+
+
+def tool(argv: Sequence[str]) -> str:
+    """The program's name, whatever pins it."""
+    words = [word for word in argv if word.startswith(("netserver", "iperf3", "nginx"))]
+    return words[0] if words else argv[0]
+
+
+def quietly(place: Place, argv: Sequence[str]) -> str | None:
+    """Output of a command that a place may refuse or lack (then None): what depends on it has another way or says so."""
+    try:
+        done = place.run(argv, timeout=10, check=False)
+    except CnibenchError:
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,166 @@
+"""Background load as in qi2021: iperf3 TCP connections, each limited in rate, between Pods beside the monitored pair.
+
+N client Pods on the client's node talk to N server Pods (on the same node for intra, on the other for inter); more connections than
+pairs of Pods are parallel streams. A stand's background Pods stay until it is removed and serve all of its cells.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from cnibench.cluster import Node, Pod, Standing
+from cnibench.errors import LimitError, MeasureError
+from cnibench.exec import Process
+from cnibench.situation import Situation
+from cnibench.workloads import _common
+
+PORT = 5301
+_MOST_STREAMS = 128  # of one iperf3
+_START_LIMIT = 30.0  # s for all connections to be made
+
+_pods: WeakKeyDictionary[Standing, dict[tuple[str, str], list[Pod]]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Load:
+    """``connections`` over ``pairs`` of Pods, each limited to ``rate`` bit/s (0: not limited)."""
+
+    connections: int
+    pairs: int
+    rate: float
+
+    def streams(self) -> list[int]:
+        """How many connections each pair has; they differ by one at most."""
+        each, more = divmod(self.connections, self.pairs)
+        return [each + (number < more) for number in range(self.pairs)]
+
+
+def sent(table: str, interface: str) -> int:
+    """Bytes that a device has sent, by /proc/net/dev (proc_pid_net(5)). Raises MeasureError when it is not there."""
+    for line in table.splitlines():
+        name, colon, figures = line.partition(":")
+        fields = figures.split()
+        if colon and name.strip() == interface and len(fields) >= 9:
+            return int(_common.figure(fields[8], f"bytes sent by {interface}"))
+    raise MeasureError(f"/proc/net/dev has no line for {interface}")
+
+
+def pods(standing: Standing, node: Node, role: str, count: int) -> list[Pod]:
+    """``count`` background Pods of that role on the node; those made for earlier cells are used again."""
+    known = _pods.setdefault(standing, {}).setdefault((node.name, role), [])
+    if len(known) < count:
+        known.extend(standing.add_pods(node, count - len(known)))
+    return known[:count]
+
+
+class Running:
+    """A load that runs: its programs and where they are."""
+
+    def __init__(self, s: Situation, load: Load, folder: Path) -> None:
+        self.load = load
+        self._s = s
+        self._folder = folder
+        self.clients = pods(s.standing, s.client.node, "client", load.pairs)
+        self.servers = pods(s.standing, s.server.node, "server", load.pairs)
+        self._programs: list[tuple[str, Process, Path]] = []
+        self._shared = not self.clients[0].interface  # Pods in their node's namespace share its ports
+
+    def _port(self, number: int) -> int:
+        return PORT + number if self._shared else PORT
+
+    def start(self, stack: ExitStack) -> None:
+        """Servers, then clients; returns when all connections are made. Raises MeasureError, LimitError."""
+        ip = self._s.cell.ip
+        listening = []
+        for number, pod in enumerate(self.servers):
+            argv = ["iperf3", f"-{ip}", "-s", "-B", pod.addresses[ip], "-p", str(self._port(number))]
+            listening.append((number, pod, *self._spawn(stack, pod, argv, f"server{number}")))
+        for number, pod, process, errors in listening:
+            _common.wait_listening(pod, self._port(number), ip, process, errors, _START_LIMIT)
+        seconds = _common.whole_seconds((self._s.duration + self._s.warmup) * 2 + 4 * _START_LIMIT)
+        for number, (pod, server, streams) in enumerate(zip(self.clients, self.servers, self.load.streams(), strict=True)):
+            argv = [
+                "iperf3", f"-{ip}", "-c", server.addresses[ip], "-p", str(self._port(number)), "-t", str(seconds), "-i", "0",
+                "-b", f"{self.load.rate:.0f}", "-P", str(streams),
+            ]  # fmt: skip
+            self._spawn(stack, pod, argv, f"client{number}")
+        self._connected()
+
+    def _spawn(self, stack: ExitStack, pod: Pod, argv: Sequence[str], name: str) -> tuple[Process, Path]:
+        out = self._folder / f"{name}.txt"
+        process = stack.enter_context(pod.spawn(argv, stdout=out, stderr=self._folder / f"{name}.err"))
+        self._programs.append((f"{name} in {pod.name}", process, out))
+        return process, self._folder / f"{name}.err"
+
+    def _connected(self) -> None:
+        end = time.monotonic() + _START_LIMIT
+        while (now := self.connections()) < self.load.connections:
+            self.check(counted=False)
+            if time.monotonic() > end:
+                raise LimitError(f"{now} of {self.load.connections} background connections were made within {_START_LIMIT:.0f} s")
+            time.sleep(0.02)
+
+    def connections(self) -> int:
+        """Data connections that the servers have now (iperf3's control connections, one a pair, not counted)."""
+        found = [_common.established(pod, self._port(number), self._s.cell.ip) for number, pod in enumerate(self.servers)]
+        if self._shared and self._s.client.node is self._s.server.node:
+            return sum(found) - self.load.pairs
+        return sum(max(0, count - 1) for count in found)
+
+    def check(self, counted: bool = True) -> None:
+        """Raises MeasureError when a program of the load or a connection has died: such a cell is no measurement under this load."""
+        for name, process, out in self._programs:
+            if (status := process.poll()) is not None:
+                said = _common.tail(_common.read(out.with_suffix(".err"))) or _common.tail(_common.read(out))
+                raise MeasureError(f"the background load broke: {name} ended with {status}: {said or 'no output'}")
+        if counted and (now := self.connections()) < self.load.connections:
+            raise MeasureError(f"the background load broke: {now} of {self.load.connections} connections are left")
+
+    def bytes(self) -> int | None:
+        """What the client Pods have sent by now; None where they have no device of their own."""
+        if self._shared:
+            return None
+        return sum(sent(pod.read_text("/proc/net/dev"), pod.interface) for pod in self.clients)
+
+
+@contextmanager
+def running(s: Situation, load: Load) -> Iterator[Running]:
+    """The load, with all its connections, for the block; checked again at its end."""
+    folder = s.raw / "background"
+    folder.mkdir(exist_ok=True)
+    with ExitStack() as stack:
+        background = Running(s, load, folder)
+        background.start(stack)
+        yield background
+        background.check()
+
+
+def mark(s: Situation, background: Running) -> None:
+    """Keeps what was sent so far, and when, for ``achieved``."""
+    told = {"at": time.monotonic(), "bytes": background.bytes()}
+    (s.raw / "background" / "start.json").write_text(json.dumps(told) + "\n", encoding="utf-8")
+
+
+def achieved(s: Situation, background: Running) -> float | None:
+    """bit/s that the whole load has sent since ``mark`` (headers included)."""
+    before = json.loads(_common.read(s.raw / "background" / "start.json"))
+    after = background.bytes()
+    if after is None or before["bytes"] is None:
+        return None
+    return (after - before["bytes"]) * 8 / (time.monotonic() - before["at"])
+
+
+def most_pairs(connections: int, placement: str, asked: int) -> int:
+    """Pairs of Pods for so many connections: ``asked``, or as qi2021 had (49 intra, 99 inter), never more than connections."""
+    pairs = min(connections, asked or (49 if placement == "intra" else 99))
+    if connections > pairs * _MOST_STREAMS:
+        raise MeasureError(
+            f"{connections} connections over {pairs} pairs of Pods are more than {_MOST_STREAMS} each", "ask for more Pods with pods=N"
+        )
+    return pairs

@@ -1,0 +1,36 @@
+"""netperf TCP_RR: one request, one response, over and over on one connection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cnibench.profile import Strict
+from cnibench.situation import Findings
+from cnibench.workloads import _netperf
+from cnibench.workloads._common import Size
+
+
+class Params(Strict):
+    """Bytes of a request and of a response: 1 and 1 as in qi2021; bruijn2017 used 100 and 200."""
+
+    request: Size = 1
+    response: Size = 1
+
+
+class TcpRr(_netperf.Netperf):
+    name = "tcp-rr"
+    title = "netperf TCP_RR"
+    Params = Params
+    primary = "latency_mean"
+    test = "TCP_RR"
+    selectors = ("TRANSACTION_RATE", *_netperf.LATENCIES, "LOCAL_TRANSPORT_RETRANS")
+
+    def arguments(self, params: Mapping[str, Any]) -> list[str]:
+        return ["-r", f"{params['request']},{params['response']}"]
+
+    def interpret(self, values: Mapping[str, float | str]) -> Findings:
+        return _netperf.transactions(values)
+
+
+PROVIDER = TcpRr()

@@ -1,0 +1,43 @@
+"""netperf TCP_STREAM: bulk data from client to server over one connection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cnibench.profile import Strict
+from cnibench.situation import Findings
+from cnibench.workloads import _netperf
+from cnibench.workloads._common import Size
+
+_FASTEST = 12.5e9  # bytes/s of a 100 Gbit/s link: a bound for --dry-run
+
+
+class Params(Strict):
+    """``message``: bytes of one send; 4 MiB is what qi2021 used."""
+
+    message: Size = 4 << 20
+
+
+class TcpStream(_netperf.Netperf):
+    name = "tcp-stream"
+    title = "netperf TCP_STREAM"
+    Params = Params
+    primary = "throughput"
+    test = "TCP_STREAM"
+    selectors = ("LOCAL_SEND_SIZE", "REMOTE_RECV_THROUGHPUT", "LOCAL_TRANSPORT_RETRANS", "LOCAL_CONG_CONTROL")
+
+    def arguments(self, params: Mapping[str, Any]) -> list[str]:
+        return ["-m", str(params["message"])]
+
+    def bytes(self, params: Mapping[str, Any], duration: float) -> float:
+        return _FASTEST * duration
+
+    def interpret(self, values: Mapping[str, float | str]) -> Findings:
+        """Throughput is what the server received, as netperf's own figure is."""
+        found = Findings()
+        found.add("throughput", _netperf.megabits(values, "REMOTE_RECV_THROUGHPUT"))
+        return found
+
+
+PROVIDER = TcpStream()
