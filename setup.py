@@ -1,4 +1,4 @@
-"""Compiles the eBPF programs of clusters/lab/bpf when cnibench is built (wheel, sdist, editable); the objects are shipped, users need no clang.
+"""Compiles the eBPF programs of clusters/lab/bpf when cnibench is built (wheel, sdist, editable); objects are shipped, users need no clang.
 
 Objects are not in git. Each one carries the digest of the sources that it was made from: one that is up to date needs no compiler.
 """
@@ -35,7 +35,7 @@ def clang() -> str | None:
 
 
 def compile_programs(folder: Path = FOLDER) -> list[Path]:
-    """The objects of all programs in ``folder``, made where they are missing or old. Ends with a message when that needs a clang and there is none."""
+    """The objects of all programs in ``folder``, made where they are missing or old. Ends with a message when there is no clang for that."""
     objects = []
     for source in sorted(folder.glob("*.c")):
         target = source.with_suffix(".o")
@@ -45,7 +45,9 @@ def compile_programs(folder: Path = FOLDER) -> list[Path]:
             continue
         compiler = clang()
         if compiler is None:
-            raise SystemExit(f"cnibench: {target.name} must be compiled from {source.name}, and there is no clang: apt-get install clang linux-libc-dev")
+            raise SystemExit(
+                f"cnibench: {target.name} must be compiled from {source.name}, and there is no clang: apt-get install clang linux-libc-dev"
+            )
         multiarch = sysconfig.get_config_var("MULTIARCH") or ""
         made = target.with_suffix(f".{os.getpid()}.tmp")
         argv = [

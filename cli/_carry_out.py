@@ -20,21 +20,10 @@ from cnibench.store import RunReader, RunWriter
 from cnibench.vm import inside
 from cnibench.workload import Workload
 
-Carrier = Callable[[Callable[[], int]], int]
-
-
-def carrier(kind: str) -> Carrier:
-    """What carries a run into the place where its cluster lives: the lab's tree of namespaces; the others live outside of us."""
-    if kind == "lab":
-        from cnibench.clusters.lab.tree import carry
-
-        return carry
-    return lambda work: work()
-
 
 def carry_out(request: Request, path: Path, *, resume: bool) -> int:
     """Measures; the exit status. Errors of the inner process are told by it."""
-    return carrier(request.cluster.kind)(lambda: guarded(lambda: _measure(request, path, resume)))
+    return request.cluster.carry(lambda: guarded(lambda: _measure(request, path, resume)))
 
 
 def _measure(request: Request, path: Path, resume: bool) -> int:

@@ -186,10 +186,9 @@ def _notes(groups: Sequence[Group]) -> None:
         click.echo("cycles: estimated (no PMU: samples of cpu-clock times the TSC's frequency)")
     blocks = sorted({len(group.blocks) for group in groups})
     idle, foreign = (max(getattr(group, name) for group in groups) for name in ("idle", "foreign"))
-    click.echo(
-        f"means of {' to '.join(map(str, blocks[:: max(len(blocks) - 1, 1)]))} block(s), {min(group.samples for group in groups)} samples or more; "
-        f"left out: idle (up to {idle:.0%} of the cycles) and other programs (up to {foreign:.0%})\n"
-    )
+    count = " to ".join(map(str, sorted({blocks[0], blocks[-1]})))
+    samples = min(group.samples for group in groups)
+    click.echo(f"means of {count} block(s), {samples} samples or more; left out: idle {idle:.0%}, other programs {foreign:.0%} at most\n")
 
 
 def _show_difference(a: Group, b: Group, by: str, names: Taxonomy) -> None:
@@ -241,11 +240,17 @@ def _document(run: str, chosen: Sequence[Group], pairs: Sequence[tuple[Group, Gr
 
     found: dict[str, Any] = {"schema": SCHEMA, "run": run, "cpp": [group.document() for group in chosen]}
     if pairs:
-        found["differences"] = [
-            {
-                "a": a.label, "b": b.label, **a.where, "total": b.total - a.total, "unclassified": b.unclassified - a.unclassified,
-                "components": {name: b.components.get(name, 0.0) - a.components.get(name, 0.0) for name in sorted({*a.components, *b.components})},
-            }
-            for a, b in pairs
-        ]  # fmt: skip
+        found["differences"] = [_change(a, b) for a, b in pairs]
     return found
+
+
+def _change(a: Group, b: Group) -> dict[str, Any]:
+    names = sorted({*a.components, *b.components})
+    return {
+        "a": a.label,
+        "b": b.label,
+        **a.where,
+        "total": b.total - a.total,
+        "unclassified": b.unclassified - a.unclassified,
+        "components": {name: b.components.get(name, 0.0) - a.components.get(name, 0.0) for name in names},
+    }

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from cnibench.cell import SCHEMA
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import InputError, UsageError
 
@@ -58,6 +59,7 @@ def ask(sql: str, runs: list[tuple[str, Path]]) -> tuple[list[str], list[tuple[A
     columns = ", ".join(f"'{name}': '{kind}'" for name, kind in _COLUMNS.items())
     with duckdb.connect(config={"threads": "2"}) as database:
         _load(database, columns, runs)
+        _whole(database, runs)
         database.execute("SET enable_external_access = false")
         database.execute("SET lock_configuration = true")
         try:
@@ -68,6 +70,24 @@ def ask(sql: str, runs: list[tuple[str, Path]]) -> tuple[list[str], list[tuple[A
             raise UsageError(
                 f"DuckDB: {str(error).strip().splitlines()[0]}", "the table is 'samples'; DESCRIBE samples lists its columns"
             ) from None
+
+
+def _whole(database: Any, runs: list[tuple[str, Path]]) -> None:
+    """Raises InputError for lines of a newer version; says on stderr how many lines could not be read."""
+    newest = database.execute("SELECT max(schema) FROM samples").fetchone()[0] or SCHEMA
+    if newest > SCHEMA:
+        raise InputError(
+            f"samples.jsonl: written by a newer cnibench (schema {newest}, this one reads up to {SCHEMA})", "install a newer one"
+        )
+    counts = dict(database.execute("SELECT run, count(*) FROM samples GROUP BY run").fetchall())
+    for identity, path in runs:
+        file = path / "samples.jsonl"
+        if not file.exists():
+            continue
+        with file.open("rb") as lines:
+            left_out = sum(1 for line in lines if line.strip()) - counts.get(identity, 0)
+        if left_out > 0:
+            click.echo(f"warning: {file}: {left_out} line{'s' * (left_out != 1)} cannot be read and are left out", err=True)
 
 
 def _load(database: Any, columns: str, runs: list[tuple[str, Path]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -35,9 +36,9 @@ def command(runs: tuple[str, ...], form: str, out: Path | None, baseline: str, a
     rendered = provider("reports", "json" if as_json else form).render(analysis)
     if out is None:
         if isinstance(rendered, bytes):
-            if click.get_text_stream("stdout").isatty():
+            if sys.stdout.isatty():
                 raise UsageError(f"{form} is binary and stdout is a terminal", "name a file with --out")
-            click.get_binary_stream("stdout").write(rendered)
+            sys.stdout.buffer.write(rendered)
         else:
             click.echo(rendered, nl=False)
         return

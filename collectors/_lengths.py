@@ -7,6 +7,8 @@ It runs where the device is and imports nothing but the standard library. A clas
 PACKET_AUXDATA (struct tpacket_auxdata, include/uapi/linux/if_packet.h).
 """
 
+from __future__ import annotations
+
 import ctypes
 import json
 import socket
@@ -18,7 +20,7 @@ ETH_P_ALL, SOL_PACKET, PACKET_AUXDATA, SO_ATTACH_FILTER, OUTGOING = 3, 263, 8, 2
 LOAD, GREATER, RETURN, RANDOM = 0x20, 0x25, 0x06, 0xFFFFF000 + 56  # BPF_LD|W|ABS, BPF_JMP|JGT|K, BPF_RET|K, SKF_AD_OFF + SKF_AD_RANDOM
 
 
-def sampler(device, share):
+def sampler(device: str, share: int) -> socket.socket:
     instructions = [(LOAD, 0, 0, RANDOM), (GREATER, 1, 0, 0xFFFFFFFF // share), (RETURN, 0, 0, 1), (RETURN, 0, 0, 0)]
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in instructions))
     sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
@@ -29,9 +31,9 @@ def sampler(device, share):
     return sock
 
 
-def main():
+def main() -> None:
     device, seconds, share = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
-    found = {"sent": {}, "received": {}}
+    found: dict[str, dict[int, int]] = {"sent": {}, "received": {}}
     sock = sampler(device, share)
     end = time.monotonic() + seconds
     while time.monotonic() < end:

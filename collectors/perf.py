@@ -124,7 +124,7 @@ def hidden(kallsyms: Path, paranoid: Path) -> str:
     except (OSError, ValueError) as error:
         return f"perf cannot name the kernel's functions: {error}"
     if not address or _all_zero(kallsyms):
-        return "the kernel hides its symbols' addresses from this user (as root: sysctl -w kernel.kptr_restrict=0 kernel.perf_event_paranoid=-1)"
+        return "the kernel hides its symbols' addresses (as root: sysctl -w kernel.kptr_restrict=0 kernel.perf_event_paranoid=-1)"
     if level > -1 and os.geteuid() != 0:
         return "sampling the whole machine needs root (or as root: sysctl -w kernel.perf_event_paranoid=-1)"
     return ""

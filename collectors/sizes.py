@@ -18,7 +18,7 @@ class Sizes(Collector):
 
     @contextmanager
     def observe(self, s: Situation, into: Findings) -> Iterator[None]:
-        """Adds one ``sizes`` record a device and direction: {device, node, at, direction, packets, bytes, mean}; bytes with link headers."""
+        """Adds one ``sizes`` record a device and direction: {device, node, at, direction, packets, bytes, mean}; with link headers."""
         points = path(s)
         before = [_counters.devices(place.read_text("/proc/net/dev")).get(device) for _, place, device in points]
         yield

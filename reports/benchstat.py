@@ -15,13 +15,15 @@ class BenchstatReport:
     suffix = ".txt"
 
     def render(self, analysis: Analysis) -> str:
-        lines = [f"tool: cnibench {_word(analysis.run.tool_version)}"]
+        # Once for the whole file: benchstat parts its tables where a configuration differs, the baseline's fidelity from the others' too.
+        fidelity = "+".join(sorted({result.fidelity for result in analysis.results}))
+        lines = [f"tool: cnibench {_word(analysis.run.tool_version)}", f"fidelity: {_word(fidelity)}"]
         units = {_unit(result): result.better for result in analysis.results}
         lines += [f"Unit {unit} better={better}" for unit, better in units.items()]
         for label in analysis.labels:
             mine = [result for result in analysis.results if result.label == label]
             if mine:
-                lines += ["", f"profile: {_word(label)}", f"fidelity: {_word(mine[0].fidelity)}"]
+                lines += ["", f"profile: {_word(label)}"]
                 lines += [f"testbed: {_word(mine[0].testbed)}", f"wire: {_word(mine[0].wire)}"]
             for result in mine:
                 name, unit = _name(result), _unit(result)
@@ -31,7 +33,8 @@ class BenchstatReport:
 
 def _name(result: Result) -> str:
     parts = {"placement": result.placement, "path": result.path, "ip": result.ip, "mtu": result.mtu, "cpus": result.cpus}
-    parts |= {"pair": result.pair, "environment": result.environment, **result.params}
+    parts |= {"environment": result.environment} if result.environment else {}
+    parts |= {"pair": result.pair, **result.params}
     workload = _word(result.workload)
     return f"Benchmark{workload[:1].upper()}{workload[1:]}" + "".join(f"/{_word(key)}={_word(value)}" for key, value in parts.items())
 

@@ -87,13 +87,20 @@ def established(pod: Pod, port: int, ip: int) -> int:
 
 @contextmanager
 def serving(s: Situation, argv: Sequence[str], port: int, name: str = "server") -> Iterator[Process]:
-    """A server in the server's Pod, pinned as the cell says; it listens when the block is entered and is gone when it is left."""
+    """A server in the server's Pod, pinned as the cell says; it listens when the block is entered and is gone when it is left.
+
+    Raises MeasureError, at the block's end too, when the server has failed by itself.
+    """
     command = s.on_server(argv)
     note(s.raw, name, command)
     out, err = s.raw / f"{name}.stdout", s.raw / f"{name}.stderr"
     with s.server.spawn(command, stdout=out, stderr=err) as server:
         wait_listening(s.server, port, s.cell.ip, server, err)
         yield server
+        if server.poll() not in (None, 0):
+            raise MeasureError(
+                f"the server {tool(command)} ended with {server.poll()} during the measurement: {tail(read(err)) or 'no word'}"
+            )
 
 
 def start(s: Situation, argv: Sequence[str]) -> Process:

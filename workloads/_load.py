@@ -109,8 +109,6 @@ class Running:
     def connections(self) -> int:
         """Data connections that the servers have now (iperf3's control connections, one a pair, not counted)."""
         found = [_common.established(pod, self._port(number), self._s.cell.ip) for number, pod in enumerate(self.servers)]
-        if self._shared and self._s.client.node is self._s.server.node:
-            return sum(found) - self.load.pairs
         return sum(max(0, count - 1) for count in found)
 
     def check(self, counted: bool = True) -> None:
@@ -153,7 +151,7 @@ def achieved(s: Situation, background: Running) -> float | None:
     after = background.bytes()
     if after is None or before["bytes"] is None:
         return None
-    return (after - before["bytes"]) * 8 / (time.monotonic() - before["at"])
+    return float((after - before["bytes"]) * 8 / (time.monotonic() - before["at"]))
 
 
 def most_pairs(connections: int, placement: str, asked: int) -> int:

@@ -24,6 +24,7 @@ LATENCIES = ("MEAN_LATENCY", "P50_LATENCY", "P90_LATENCY", "P99_LATENCY")
 _SOCKETS = ("LSS_SIZE_END", "LSR_SIZE_END", "RSS_SIZE_END", "RSR_SIZE_END", "TRANSPORT_MSS")
 _ALWAYS = ("THROUGHPUT", "THROUGHPUT_UNITS", "ELAPSED_TIME", *_SOCKETS)
 _UNKNOWN_ALLOWED = frozenset({*_SOCKETS, "LOCAL_TRANSPORT_RETRANS", "REMOTE_TRANSPORT_RETRANS"})  # netperf says -1: does not apply
+_WORDS = frozenset({"THROUGHPUT_UNITS", "LOCAL_CONG_CONTROL"})
 
 _REASONS = (
     ("are you sure there is a netserver", "no netserver answered (gone, or its port is denied)"),
@@ -54,7 +55,7 @@ def parse(text: str, errors: str, wanted: Sequence[str], seconds: float) -> dict
             raise MeasureError(f"netperf: {reason}: {said}")
         raise MeasureError(f"netperf printed no {missing[0]}: {said or 'no output (it was ended before its result)'}")
     for name in wanted:
-        if name != "THROUGHPUT_UNITS":
+        if name not in _WORDS:
             found[name] = _common.figure(found[name], f"netperf's {name}", negative=name in _UNKNOWN_ALLOWED)
     lasted = found.get("ELAPSED_TIME", seconds)
     if isinstance(lasted, float) and lasted < 0.9 * seconds:

@@ -46,8 +46,8 @@ class UnderLoad(Workload):
         self._background: _load.Running | None = None
 
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:
-        load = params["connections"] * (params["rate"] or max(_QI2021.values())) / 8 * duration
-        return self.inner.bytes(params, duration) + load
+        beside = float(params["connections"] * (params["rate"] or max(_QI2021.values()))) / 8 * duration
+        return self.inner.bytes(params, duration) + beside
 
     @contextmanager
     def serve(self, s: Situation) -> Iterator[None]:

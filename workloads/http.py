@@ -92,9 +92,10 @@ def parse(text: str, errors: str = "") -> Report:
         said = _common.tail(errors) or _common.tail(text) or "no output"
         reason = "a request timed out: " if "timeout specified has expired" in errors + text else ""
         raise MeasureError(f"ab ended early: {reason}{said}")
+    complete = int(_field(text, r"Complete requests:"))
     return Report(
-        complete=int(_field(text, r"Complete requests:")),
-        failed=int(_field(text, r"Failed requests:")),
+        complete=complete,
+        failed=min(complete, int(_field(text, r"Failed requests:"))),  # ab adds up reasons, of which a request may have two
         not_ok=int(_field(text, r"Non-2xx responses:", "0")),
         seconds=_field(text, r"Time taken for tests:"),
         rate=_field(text, r"Requests per second:"),
@@ -138,7 +139,7 @@ class Http(Workload):
         """A fixed number of requests takes what it takes; this reckons with 1 Gbit/s and 1 ms a request."""
         if not params["requests"]:
             return duration + warmup
-        return warmup + params["requests"] * (params["payload"] * 8 / _SLOWEST + 1e-3)
+        return warmup + float(params["requests"] * (params["payload"] * 8 / _SLOWEST + 1e-3))
 
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:
         return float(params["requests"] * params["payload"]) or 12.5e9 * duration

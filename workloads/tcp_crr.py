@@ -105,7 +105,10 @@ def drain(pod: Pod, limit: float = DRAIN_LIMIT) -> None:
     """Removes the Pod's TIME_WAIT sockets, or waits until they are gone, at most ``limit`` seconds (what is left is then counted)."""
     end = time.monotonic() + limit
     while count(pod).time_wait and time.monotonic() < end:
-        if _common.quietly(pod, ["ss", "--kill", "--no-header", "--tcp", "state", "time-wait"]) is None or count(pod).time_wait:
+        if (
+            _common.quietly(pod, ["ss", "--kill", "--no-header", "--numeric", "--tcp", "state", "time-wait"]) is None
+            or count(pod).time_wait
+        ):
             time.sleep(0.5)
 
 

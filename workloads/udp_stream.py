@@ -36,7 +36,8 @@ class UdpStream(_netperf.Netperf):
     selectors = ("LOCAL_SEND_SIZE", "LOCAL_SEND_THROUGHPUT", "REMOTE_RECV_THROUGHPUT", "LOCAL_SEND_CALLS", "REMOTE_RECV_CALLS")
 
     def arguments(self, params: Mapping[str, Any]) -> list[str]:
-        return ["-m", str(params["message"])]
+        """``-R 1``: without it netperf sets SO_DONTROUTE, and no datagram leaves the Pod's own link."""
+        return ["-m", str(params["message"]), "-R", "1"]
 
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:
         return _FASTEST * duration

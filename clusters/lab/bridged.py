@@ -1,4 +1,4 @@
-"""Pods behind a Linux bridge, as the reference plugin ``bridge`` attaches them (containernetworking/plugins, plugins/main/bridge/bridge.go)."""
+"""Pods behind a Linux bridge, as the reference plugin ``bridge`` attaches them (containernetworking/plugins, plugins/main/bridge)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Bridged(Filtered):
     bridge: ClassVar[str]
     hairpin: ClassVar[bool] = False
     pod_rules: ClassVar[bool] = False  # do the rules name single Pods?
-    needs = ("bridge", "br_netfilter", "iptables")
+    needs: ClassVar[tuple[str, ...]] = ("bridge", "br_netfilter", "iptables")
 
     def build(self) -> None:
         for node in self.stand.nodes():
@@ -42,7 +42,9 @@ class Bridged(Filtered):
     def connect(self, pod: LabPod) -> Iterator[str]:
         node = pod.node
         own = links.mac(2, node.number, pod.number)
-        links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=links.mac(1, node.number, pod.number), peer_mac=own)
+        links.veth(
+            node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=links.mac(1, node.number, pod.number), peer_mac=own
+        )
         links.set_link(node.ns, pod.host_end, master=links.index(node.ns, self.bridge))
         if self.hairpin:
             node.ns.ipr.brport("set", index=links.index(node.ns, pod.host_end), mode=1)

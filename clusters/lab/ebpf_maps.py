@@ -84,8 +84,10 @@ class NodeMaps:
         """An address of this node itself: packets to it go to the stack."""
         self._maps["cilium_lxc"].update(self._endpoint_key(address), struct.pack("=IHH12xI", 0, 0, _ENDPOINT_IS_HOST, 0))
 
-    def endpoint(self, number: int, addresses: Mapping[int, str], identity: int, ifindex: int, mac: str, node_mac: str, policy: int) -> None:
-        """A Pod of this node; ``mac`` is its device's, ``node_mac`` that of the node's end of the veth; ``policy`` the number of its policy."""
+    def endpoint(
+        self, number: int, addresses: Mapping[int, str], identity: int, ifindex: int, mac: str, node_mac: str, policy: int
+    ) -> None:
+        """A Pod of this node; ``mac`` is its device's, ``node_mac`` the node's end's; ``policy`` the number of its policy."""
         four, six = addresses.get(4), addresses.get(6)
         own = struct.pack("=I4s16sI", identity, _packed(four) if four else bytes(4), _packed(six) if six else bytes(16), policy)
         self._maps["cilium_self"].update(struct.pack("=I", number), own)
@@ -157,7 +159,7 @@ class NodeMaps:
         return found
 
     def expire(self, now: float | None = None) -> int:
-        """Removes connections whose lifetime has passed at ``now`` (CLOCK_MONOTONIC seconds), as the agent's garbage collection does; how many."""
+        """Removes connections whose lifetime has passed at ``now`` (CLOCK_MONOTONIC seconds), as the agent does from time to time; how many."""
         moment = time.monotonic() if now is None else now
         gone = 0
         for name in _CT.values():

@@ -53,7 +53,7 @@ class Object:
 
 
 def read_object(name: str) -> Object:
-    """``clusters/lab/bpf/NAME.o``. Raises MissingError when it is not there or for another byte order, ClusterError when it is no such object."""
+    """``clusters/lab/bpf/NAME.o``. Raises MissingError when it is not there or for another machine, ClusterError when it is damaged."""
     path = FOLDER / f"{name}.o"
     try:
         data = path.read_bytes()
@@ -63,7 +63,7 @@ def read_object(name: str) -> Object:
         ) from None
     try:
         return _parse(path, data)
-    except (struct.error, IndexError, UnicodeDecodeError, KeyError) as error:
+    except (struct.error, IndexError, ValueError, KeyError) as error:
         raise ClusterError(f"{path}: not an eBPF object that can be read: {error}", "install cnibench again") from None
 
 
@@ -76,7 +76,11 @@ def _parse(path: Path, data: bytes) -> Object:
     by_name = {section.name: number for number, section in enumerate(sections)}
     symbols = list(_symbols(sections, by_name))
     maps_section, constants_section = by_name.get("maps"), by_name.get(".rodata")
-    maps = {s.name: _map_def(s.name, sections[s.section].data[s.value : s.value + s.size]) for s in symbols if s.section == maps_section and s.size}
+    maps = {
+        s.name: _map_def(s.name, sections[s.section].data[s.value : s.value + s.size])
+        for s in symbols
+        if s.section == maps_section and s.size
+    }
     at = {symbol.value: symbol.name for symbol in symbols if symbol.section == maps_section and symbol.size}
     programs = {s.name.removeprefix("tc/"): s.data for s in sections if s.name.startswith("tc/")}
     relocations: dict[str, tuple[tuple[int, str, int], ...]] = {}
@@ -88,7 +92,9 @@ def _parse(path: Path, data: bytes) -> Object:
             symbol = symbols[info >> 32]
             addend = symbol.value + struct.unpack_from("=i", code, offset + 4)[0]
             if info & 0xFFFFFFFF != _R_BPF_64_64 or symbol.section not in (maps_section, constants_section):
-                raise ClusterError(f"{path}: '{symbol.name}' cannot be linked", "this is a defect of its source: no calls, no writable data")
+                raise ClusterError(
+                    f"{path}: '{symbol.name}' cannot be linked", "this is a defect of its source: no calls, no writable data"
+                )
             found.append((offset, at[addend], 0) if symbol.section == maps_section else (offset, ".rodata", addend))
         relocations[sections[section.info].name.removeprefix("tc/")] = tuple(found)
     constants = b"" if constants_section is None else sections[constants_section].data

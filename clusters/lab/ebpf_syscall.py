@@ -5,7 +5,6 @@ Nothing is pinned: what the descriptors hold goes with the process that made it,
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import os
@@ -77,6 +76,7 @@ class Map:
 
     def __init__(self, definition: MapDef) -> None:
         """Makes it. Raises MissingError where the kernel does not let us."""
+        self.fd = -1
         self.definition = definition
         name = definition.name.encode()[:15]
         inner = Map(definition.inner) if definition.inner else None
@@ -128,8 +128,12 @@ class Map:
 
     def delete(self, key: bytes) -> None:
         """Removes an entry; one that is not there is no error."""
-        with contextlib.suppress(OSError):
-            self._call(_MAP_DELETE, key)
+        self._key.raw = key
+        try:
+            _bpf(_MAP_DELETE, struct.pack("=IIQ", self.fd, 0, _pointer(self._key)))
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise ClusterError(f"eBPF map {self.definition.name}: {error.strerror}") from None
 
     def keys(self) -> Iterator[bytes]:
         """All keys, as they are now; entries that come or go meanwhile may be left out."""
@@ -190,7 +194,7 @@ def map_ids() -> set[int]:
 
 
 def load_program(name: str, instructions: bytes, licence: bytes) -> int:
-    """A program for tc (sched_cls), checked by the kernel; its descriptor. Raises MissingError or ClusterError with the verifier's last words."""
+    """A program for tc (sched_cls), checked by the kernel; its descriptor. Raises MissingError, ClusterError with the verifier's words."""
     code = ctypes.create_string_buffer(instructions, len(instructions))
     terms = ctypes.create_string_buffer(licence)
 

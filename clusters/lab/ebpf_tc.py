@@ -10,7 +10,10 @@ _PARENT = {"ingress": 0xFFFFFFF2, "egress": 0xFFFFFFF3}  # TC_H_CLSACT with TC_H
 
 
 def attach(ns: Namespace, device: str, hook: str, name: str, program: int, number: int = 0) -> None:
-    """The program (a descriptor) at ``hook`` (ingress, egress) of a device; it finds ``number`` (16 bits) in ``skb->tc_classid``. Raises ClusterError."""
+    """The program (a descriptor) at ``hook`` (ingress, egress) of a device; it finds ``number`` (16 bits) in ``skb->tc_classid``.
+
+    Raises ClusterError.
+    """
     from pyroute2.netlink.exceptions import NetlinkError
 
     index = links.index(ns, device)

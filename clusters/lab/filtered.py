@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from cnibench.clusters.lab.base import Datapath
 from cnibench.clusters.lab.places import LabNode, LabPod
@@ -34,8 +34,8 @@ class FilterOptions(Strict):
 class Filtered(Datapath):
     """A datapath whose nodes have packet filter rules."""
 
-    Options: type[FilterOptions] = FilterOptions
-    needs = ("iptables",)
+    Options: ClassVar[type[FilterOptions]] = FilterOptions
+    needs: ClassVar[tuple[str, ...]] = ("iptables",)
 
     def __init__(self, stand: Stand, options: Any) -> None:
         super().__init__(stand, options)
@@ -102,8 +102,8 @@ class Filtered(Datapath):
             yield
         finally:
             self._batches -= 1
-            if not self._batches:
-                self._settle()
+        if not self._batches:  # not after an error: the stand is taken down then
+            self._settle()
 
     def _settle(self) -> None:
         stale, self._stale = self._stale, set()

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import ipaddress
 import socket
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
+from cnibench.clusters.lab import netlink
 from cnibench.clusters.lab.netns import Namespace
 from cnibench.errors import ClusterError
 
 _SIOCGIFMTU = 0x8921
 _IFA_F_NODAD = 0x02
+_PROTO_STATIC, _TABLE_MAIN, _SCOPE_LINK, _SCOPE_NOWHERE = 4, 254, 253, 255
+_ROUTE_TYPES = {"unicast": 1, "blackhole": 6}
+_RTNH_F_ONLINK = 4
 _NTF_SELF, _NTF_PROXY = 0x02, 0x08
 _PERMANENT, _NOARP = 0x80, 0x40
 
@@ -61,27 +64,30 @@ def veth(
     up: bool = True,
     txqueuelen: int | None = None,
 ) -> tuple[int, int]:
-    """A veth pair with one end in each namespace; both indices."""
-    mine: dict[str, Any] = {"mtu": mtu}
-    other: dict[str, Any] = {"ifname": peer, "net_ns_fd": peer_ns.fd, "mtu": mtu}
-    if mac:
-        mine["address"] = mac
-    if peer_mac:
-        other["address"] = peer_mac
-    if txqueuelen is not None:
-        mine["txqlen"] = other["txqlen"] = txqueuelen
-    with _told(ns, f"veth {name}"):
-        ns.ipr.link("add", ifname=name, kind="veth", peer=other, **mine)
-    if up:
-        set_link(ns, name, state="up")
+    """A veth pair with one end in each namespace, both indices."""
+    head = netlink.link(up=True if up else None)
+    mine = netlink.link_attributes(name=name, mac=mac, mtu=mtu, txqueuelen=txqueuelen)
+    other = netlink.link_attributes(name=peer, mac=peer_mac, mtu=mtu, txqueuelen=txqueuelen, namespace=peer_ns.fd)
+    netlink.ask(ns, f"veth {name}", netlink.NEWLINK, netlink.ADD, netlink.veth(head, mine, netlink.link(), other))
+    if up:  # not within the first request: a peer cannot go up before the pair is one
         set_link(peer_ns, peer, state="up")
     return index(ns, name), index(peer_ns, peer)
 
 
-def set_link(ns: Namespace, name: str, **attributes: Any) -> None:
-    """Changes a device: ``state='up'``, ``mtu=``, ``master=INDEX``, ``address=MAC`` ..."""
-    with _told(ns, f"{name} {attributes}"):
-        ns.ipr.link("set", index=index(ns, name), **attributes)
+def set_link(
+    ns: Namespace,
+    name: str,
+    *,
+    state: Literal["up", "down"] | None = None,
+    mtu: int | None = None,
+    master: int | None = None,
+    address: str | None = None,
+    arp: bool | None = None,
+) -> None:
+    """Changes a device: ``master`` is an index (0: none), ``address`` a MAC."""
+    head = netlink.link(index(ns, name), up=None if state is None else state == "up", arp=arp)
+    body = netlink.link_attributes(mac=address, mtu=mtu, master=master)
+    netlink.ask(ns, f"{name} set", netlink.NEWLINK, netlink.CHANGE, head + body)
 
 
 def delete(ns: Namespace, name: str) -> None:
@@ -91,39 +97,67 @@ def delete(ns: Namespace, name: str) -> None:
     ns.links.pop(name, None)
 
 
-def address(ns: Namespace, name: str, cidr: str, **attributes: Any) -> None:
+def address(ns: Namespace, name: str, cidr: str) -> None:
     """Adds ``10.0.0.1/24`` or ``fd00::1/64`` to a device; IPv6 ones are usable at once (no duplicate address detection)."""
-    interface = ipaddress.ip_interface(cidr)
-    if interface.version == 6:
-        attributes.setdefault("flags", _IFA_F_NODAD)
-    with _told(ns, f"address {cidr} on {name}"):
-        ns.ipr.addr("add", index=index(ns, name), address=str(interface.ip), prefixlen=interface.network.prefixlen, **attributes)
+    ip, _, length = cidr.partition("/")
+    family, binary = netlink.family_of(ip), netlink.packed(ip)
+    flags = _IFA_F_NODAD if len(binary) == 16 else 0
+    head = struct.pack("=BBBBI", family, int(length), flags, 0, index(ns, name))
+    body = netlink.attribute(2, binary) + netlink.attribute(1, binary)  # IFA_LOCAL, IFA_ADDRESS
+    netlink.ask(ns, f"address {cidr} on {name}", netlink.NEWADDR, netlink.ADD, head + body)
 
 
-def route(ns: Namespace, to: str, *, dev: str | None = None, via: str | None = None, onlink: bool = False, **attributes: Any) -> None:
-    """Adds a route; ``to`` is a prefix, ``default`` or ``default6``; more by pyroute2's names (``scope``, ``table``, ...)."""
-    family = 6 if ":" in to or to == "default6" else 4
-    words: dict[str, Any] = {"dst": to} if not to.startswith("default") else {"dst": "::/0" if family == 6 else "0.0.0.0/0"}
+def route(
+    ns: Namespace,
+    to: str,
+    *,
+    dev: str | None = None,
+    via: str | None = None,
+    onlink: bool = False,
+    prefsrc: str | None = None,
+    scope: int | None = None,
+    proto: int = _PROTO_STATIC,
+    table: int = _TABLE_MAIN,
+    type: Literal["unicast", "blackhole"] = "unicast",
+) -> None:
+    """Adds a route; ``to`` is a prefix, ``default`` or ``default6``. Without ``scope`` it is what iproute2 takes."""
+    netlink.ask(ns, f"route {to} {dev or ''} {via or ''}", netlink.NEWROUTE, netlink.ADD,
+                _route(ns, to, dev, via, onlink, prefsrc, scope, proto, table, type))  # fmt: skip
+
+
+def _route(
+    ns: Namespace, to: str, dev: str | None, via: str | None, onlink: bool, prefsrc: str | None, scope: int | None,
+    proto: int, table: int, type: str,
+) -> bytes:  # fmt: skip
+    v6 = ":" in to or to == "default6"
+    prefix, _, length = ("::" if v6 else "0.0.0.0", "", "0") if to.startswith("default") else to.partition("/")
+    if scope is None:
+        scope = 0 if v6 or via or type != "unicast" else _SCOPE_LINK
+    head = struct.pack(
+        "=8BI", netlink.family_of(prefix), int(length), 0, 0, table if table < 256 else 0, proto, scope,
+        _ROUTE_TYPES[type], _RTNH_F_ONLINK if onlink else 0,
+    )  # fmt: skip
+    body = netlink.attribute(1, netlink.packed(prefix)) if int(length) else b""  # RTA_DST
     if dev:
-        words["oif"] = index(ns, dev)
+        body += netlink.attribute(4, index(ns, dev))  # RTA_OIF
     if via:
-        words["gateway"] = via
-    if onlink:
-        words["flags"] = 4  # RTNH_F_ONLINK
-    with _told(ns, f"route {to} {words}"):
-        ns.ipr.route("add", family=10 if family == 6 else 2, **words, **attributes)
+        body += netlink.attribute(5, netlink.packed(via))  # RTA_GATEWAY
+    if prefsrc:
+        body += netlink.attribute(7, netlink.packed(prefsrc))  # RTA_PREFSRC
+    return head + body + netlink.attribute(15, table)  # RTA_TABLE
 
 
-def unroute(ns: Namespace, to: str, **attributes: Any) -> None:
+def unroute(ns: Namespace, to: str, *, dev: str | None = None, table: int = _TABLE_MAIN) -> None:
     """Removes a route."""
-    with _told(ns, f"remove route {to}"):
-        ns.ipr.route("del", dst=to, family=10 if ":" in to else 2, **attributes)
+    body = _route(ns, to, dev, None, False, None, _SCOPE_NOWHERE, 0, table, "unicast")
+    netlink.ask(ns, f"remove route {to}", netlink.DELROUTE, netlink.CHANGE, body)
 
 
 def neighbour(ns: Namespace, name: str, ip: str, mac: str) -> None:
     """A permanent neighbour entry (ARP or ND)."""
-    with _told(ns, f"neighbour {ip}"):
-        ns.ipr.neigh("replace", ifindex=index(ns, name), dst=ip, lladdr=mac, state=_PERMANENT, family=10 if ":" in ip else 2)
+    head = struct.pack("=BxHiHBB", netlink.family_of(ip), 0, index(ns, name), _PERMANENT, 0, 0)
+    body = netlink.attribute(1, netlink.packed(ip)) + netlink.attribute(2, netlink.octets(mac))  # NDA_DST, NDA_LLADDR
+    netlink.ask(ns, f"neighbour {ip} on {name}", netlink.NEWNEIGH, netlink.PUT, head + body)
 
 
 def proxy_neighbour(ns: Namespace, name: str, ip: str) -> None:

@@ -33,19 +33,24 @@ def stream(client: Namespace, server: Namespace, target: str, family: int, size:
             listener.listen(1)
             sender = stack.enter_context(_socket(client, family, socket.SOCK_STREAM))
             sender.connect_ex(listener.getsockname())
-            if not select.select([listener], [], [], limit)[0]:
+            if not reached(listener, limit):
                 return f"no TCP connection within {limit:g} s"
             receiver = stack.enter_context(listener.accept()[0])
             receiver.setblocking(False)
             left_to_send, left_to_get, block = size, size, bytes(65536)
+            poll = select.poll()
+            poll.register(receiver, select.POLLIN)
+            poll.register(sender, select.POLLOUT)
             while left_to_get:
                 rest = end - time.monotonic()
-                ready, writable, _ = select.select([receiver], [sender] if left_to_send else [], [], max(rest, 0))
-                if rest <= 0 or not (ready or writable):
+                events = dict(poll.poll(rest * 1000)) if rest > 0 else {}
+                if not events:
                     return f"{size - left_to_get} of {size} bytes arrived within {limit:g} s"
-                if writable:
+                if sender.fileno() in events:
                     left_to_send -= sender.send(block[: min(left_to_send, len(block))])
-                if ready:
+                    if not left_to_send:
+                        poll.unregister(sender)
+                if receiver.fileno() in events:
                     got = len(receiver.recv(1 << 20))
                     if not got:
                         return "the connection ended early"
@@ -67,7 +72,7 @@ def datagram(client: Namespace, server: Namespace, target: str, family: int, pac
             sender.sendto(bytes(packet - _HEADERS[family]), receiver.getsockname())
         except OSError as error:
             return f"{errno.errorcode.get(error.errno or 0, '?')}"
-        return "" if select.select([receiver], [], [], limit)[0] else f"not within {limit:g} s"
+        return "" if reached(receiver, limit) else f"not within {limit:g} s"
 
 
 @contextlib.contextmanager
@@ -80,6 +85,8 @@ def attempt(client: Namespace, server: Namespace, target: str, family: int, port
         yield sender, listener
 
 
-def reached(listener: socket.socket, limit: float) -> bool:
-    """Has the connection that ``attempt`` began reached the listener within ``limit`` seconds?"""
-    return bool(select.select([listener], [], [], limit)[0])
+def reached(sock: socket.socket, limit: float) -> bool:
+    """Has a connection or a datagram reached the socket within ``limit`` seconds? (poll(2): there may be thousands of open files.)"""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(limit * 1000))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import select
 import socket
 import struct
 from collections.abc import Iterator
@@ -108,8 +107,11 @@ def watching(node: LabNode) -> Iterator[Seen]:
         sock.setblocking(False)
         yield seen
         buffer = bytearray(_SNAP)
-        while select.select([sock], [], [], 0)[0]:
-            length, address = sock.recvfrom_into(buffer, _SNAP, socket.MSG_TRUNC)
+        while True:
+            try:
+                length, address = sock.recvfrom_into(buffer, _SNAP, socket.MSG_TRUNC)
+            except BlockingIOError:
+                break
             if address[2] != _OUTGOING:
                 continue
             packet = read_frame(bytes(buffer[: min(length, _SNAP)]), length)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import json
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -53,7 +54,7 @@ class Datapath(Strict):
     model: str = Field(description="a module of clusters/lab/datapaths")
     encapsulation: Literal["none", "vxlan", "ipip", "geneve", "udp", "wireguard", "ila", "evpn", "ovs-vxlan"] = "none"
     overhead: int = Field(default=0, ge=0, le=200, description="bytes that the encapsulation adds over IPv4: Pod MTU = wire MTU - overhead")
-    overhead_ipv6: int = Field(default=0, ge=0, le=200, description="further bytes when Pods have IPv6, whose tunnel then has an IPv6 header outside")
+    overhead_ipv6: int = Field(default=0, ge=0, le=200, description="further bytes when Pods have IPv6 and its tunnel runs over IPv6")
     policy: Literal["none", "default-chains", "enforced"] = "none"
     needs: tuple[str, ...] = Field(default=(), description="kernel features: keys of clusters/lab/kernel.py")
     options: dict[str, JsonValue] = {}
@@ -184,3 +185,15 @@ def _match(name: str) -> list[Profile]:
         hint = f"nearest: {', '.join(near)}" if near else "'cnibench profiles' lists them"
         raise UsageError(f"there is no profile '{name}'", hint)
     return found
+
+
+def schema_text() -> str:
+    """The JSON Schema of a profile file, as cni-profiles/schema.json holds it; ``python -m cnibench.profile`` writes that file."""
+    schema = Profile.model_json_schema()
+    del schema["properties"]["name"]  # the file's stem
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps({**head, **schema}, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    (FOLDER / "schema.json").write_text(schema_text())

@@ -204,7 +204,7 @@ class Runner:
         if not reason and stand.standing is not None:
             raw = self.writer.raw(cell, block)
             try:
-                with _recorded(raw):
+                with _recorded(raw, self.writer):
                     measured = measure(
                         self._situation(stand.standing, cell, block, raw), self.workloads[cell.workload], self._reading(cell)
                     )
@@ -221,6 +221,7 @@ class Runner:
                 status, reason = "timeout", error.message
             except CnibenchError as error:
                 reason = error.message
+        self.writer.room()  # what failed because the disk is full has not failed: it is missing, and resuming does it
         with self._stop.held():
             self.writer.finish(cell, block, failure(cell, block, ground, status, reason, start))
         self.progress.finished(cell, self._expected(cell), status, reason)
@@ -256,7 +257,7 @@ class Runner:
 
 
 @contextmanager
-def _recorded(raw: Path) -> Iterator[None]:
+def _recorded(raw: Path, writer: RunWriter) -> Iterator[None]:
     """Makes every fault of one sample one that is recorded: a parser's defect must not end a night's run."""
     try:
         yield
@@ -264,9 +265,7 @@ def _recorded(raw: Path) -> Iterator[None]:
         raise
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise FullError(
-                f"{raw}: the disk is full; the run ends, every finished sample is kept", "make room and resume the run"
-            ) from None
+            raise writer.full() from None
         raise MeasureError(f"{error.strerror}: {error.filename}") from None
     except Exception as error:
         (raw / "defect.txt").write_text(traceback.format_exc(), encoding="utf-8")

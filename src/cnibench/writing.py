@@ -21,6 +21,8 @@ from cnibench.errors import InputError, MeasureError, UsageError
 from cnibench.layout import ATTESTATIONS, ENVIRONMENT, EVENTS, PLAN, RAW, SAMPLES, Manifest, Record, coordinates, now, record_file
 from cnibench.reading import RunReader
 
+_ROOM = 64 * 1024  # bytes
+
 
 class FullError(MeasureError):
     """The run directory cannot be written any more; what is finished is kept, the run can be resumed."""
@@ -93,6 +95,7 @@ class RunWriter:
     def raw(self, cell: Cell, block: int) -> Path:
         """A new, empty folder for the raw output; what an interrupted attempt left there is kept beside it."""
         folder = self.path / RAW / cell.id / str(block)
+        self.room()
         try:
             if folder.exists():
                 number = 1
@@ -103,6 +106,19 @@ class RunWriter:
         except OSError as error:
             raise self._failed(folder, error) from None
         return folder
+
+    def room(self) -> None:
+        """Raises FullError when the disk has no room for another sample: tools whose output is cut off there say so in many ways."""
+        left = os.statvfs(self.path)
+        if left.f_bavail * left.f_frsize < _ROOM:
+            raise self.full()
+
+    def full(self) -> FullError:
+        """The error for a full disk."""
+        return FullError(
+            f"{self.path}: the disk is full; the run ends, every finished sample is kept",
+            f"make room, then: cnibench run --resume {self.path}",
+        )
 
     def close(self) -> None:
         """Ends the writing and frees the lock; may be called twice."""
@@ -172,10 +188,7 @@ class RunWriter:
             if whole < file.stat().st_size:
                 os.truncate(file, whole)
 
-    def _failed(self, path: Path, error: OSError) -> MeasureError:
+    def _failed(self, path: Path, error: OSError) -> FullError:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return FullError(
-                f"{path}: the disk is full; the run ends, every finished sample is kept",
-                f"make room, then: cnibench run --resume {self.path}",
-            )
+            return self.full()
         return FullError(f"{path}: {error.strerror}; the run ends", f"mend that, then: cnibench run --resume {self.path}")

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cnibench.cell import Attestation, Cell, Sample
-from cnibench.layout import Manifest, Unsupported
+from cnibench.cell import SCHEMA, Attestation, Cell, Sample
+from cnibench.layout import ATTESTATIONS, ENVIRONMENT, EVENTS, PLAN, RAW, SAMPLES, Manifest, Unsupported, coordinates
 from cnibench.metrics import METRICS
-from cnibench.store import RunReader, RunWriter
+from cnibench.store import RunReader
 
 WORK: Mapping[str, tuple[str, float]] = {"tcp-stream": ("throughput", 1e10), "tcp-rr": ("transaction_rate", 4e4)}
 
@@ -54,28 +54,46 @@ def synthetic(
         "tool_version": "0.1.0", "seed": seed, "blocks": blocks, "duration": 10.0, "warmup": 2.0, "cluster": "lab", "cells": cells,
         "profiles": {label: {"title": label} for label in truth}, "unsupported": list(unsupported), **manifest,
     })  # fmt: skip
+    path = folder / name
+    (path / RAW).mkdir(parents=True)
+    (path / PLAN).write_bytes(msgspec.json.encode(plan))
+    facts = {"kernel": "6.1.0", "cpu_model": "Synthetic CPU", "testbed": "lab", "wire": "veth", **(environment or {})}
+    (path / ENVIRONMENT).write_bytes(msgspec.json.encode({"schema": SCHEMA, **facts}))
+    checks = [
+        Attestation(label=label, profile=label, check="encapsulation", expected="none", observed="none", passed=True) for label in truth
+    ]
+    _write(path / ATTESTATIONS, [{"schema": SCHEMA, **msgspec.structs.asdict(check)} for check in checks])
     clock = datetime(2026, 1, 1, tzinfo=UTC)
-    with RunWriter.create(folder / name, plan) as writer:
-        writer.environment({"kernel": "6.1.0", "cpu_model": "Synthetic CPU", "testbed": "lab", "wire": "veth", **(environment or {})})
-        writer.event("run-started")
-        writer.attestations(
-            Attestation(label=label, profile=label, check="encapsulation", expected="none", observed="none", passed=True) for label in truth
-        )
-        for block in range(blocks):
-            common = 0.02 * rng.standard_normal()
-            for cell in cells:
-                clock += timedelta(seconds=12)
-                factor = truth[cell.label] * math.exp(common + noise * rng.standard_normal())
-                failed = (cell.label, block) in fail
-                lines = [_sample(cell, block, clock, *reading, fidelity or {}) for reading in _readings(cell, factor)]
-                if failed:
-                    gone = {"metric": "", "value": None, "unit": "", "status": "failed", "reason": "the server is gone"}
-                    lines = [msgspec.structs.replace(lines[0], **gone)]
-                records = [] if failed or cell.window == "speed" else [("cpp", _cpp(factor))]
-                writer.finish(cell, block, lines, records)
-        if finished:
-            writer.event("run-finished", failed=0)
-    return RunReader(folder / name)
+    samples: list[Sample] = []
+    records: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = [_event(clock, "run-started")]
+    for block in range(blocks):
+        common = 0.02 * rng.standard_normal()
+        for cell in cells:
+            clock += timedelta(seconds=12)
+            factor = truth[cell.label] * math.exp(common + noise * rng.standard_normal())
+            failed = (cell.label, block) in fail
+            lines = [_sample(cell, block, clock, *reading, fidelity or {}) for reading in _readings(cell, factor)]
+            if failed:
+                gone = {"metric": "", "value": None, "unit": "", "status": "failed", "reason": "the server is gone"}
+                lines = [msgspec.structs.replace(lines[0], **gone)]
+            if cell.window == "cpp" and not failed:
+                records.append({**coordinates(cell, block), **_cpp(factor)})
+            samples += lines
+            events.append(_event(clock, "cell-finished", cell=cell.id, block=block, status=lines[0].status, lines=len(lines), sizes={}))
+    if finished:
+        events.append(_event(clock, "run-finished", failed=0))
+    for file, content in ((SAMPLES, samples), ("cpp.jsonl", records), (EVENTS, events)):
+        _write(path / file, content)
+    return RunReader(path)
+
+
+def _event(clock: datetime, kind: str, **what: Any) -> dict[str, Any]:
+    return {"schema": SCHEMA, "time": clock.isoformat().replace("+00:00", "Z"), "event": kind, **what}
+
+
+def _write(path: Path, lines: Sequence[Any]) -> None:
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 
 def _readings(cell: Cell, factor: float) -> list[tuple[str, float]]:

@@ -10,7 +10,7 @@ route per node either way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from cnibench.cell import Attestation
 from cnibench.clusters.lab import links, probe
@@ -44,14 +44,14 @@ class Calico(Filtered):
     """Routed Pods; the encapsulation is the profile's own claim."""
 
     name = "calico"
-    Options = CalicoOptions
+    Options: ClassVar[type[FilterOptions]] = CalicoOptions
     needs = ("iptables", "ipset")
 
     @property
     def encapsulation(self) -> Literal["none", "vxlan", "ipip"]:
         claim = self.stand.claim.encapsulation
         assert claim in ("none", "vxlan", "ipip")
-        return claim  # type: ignore[return-value]
+        return claim
 
     @property
     def tunnel(self) -> str:
@@ -87,7 +87,7 @@ class Calico(Filtered):
 
     def _vxlan(self, here: LabNode, there: LabNode, family: int) -> None:
         device, length = _DEVICES[family], 32 if family == 4 else 128
-        local = {"vxlan_local": here.addresses[4]} if family == 4 else {"vxlan_local6": here.addresses[6]}
+        local: dict[str, Any] = {"vxlan_local": here.addresses[4]} if family == 4 else {"vxlan_local6": here.addresses[6]}
         links.add(
             here.ns, device, "vxlan", vxlan_id=_VNI, vxlan_link=links.index(here.ns, here.wire), vxlan_port=calico.VXLAN_PORT,
             vxlan_learning=0, address=links.mac(5, family, here.number), mtu=self.stand.mtu, **local,
@@ -117,8 +117,7 @@ class Calico(Filtered):
             else:
                 links.address(node.ns, pod.host_end, f"{_GATEWAYS[6]}/64")
             links.route(pod.ns, _EVERYTHING[family], via=_GATEWAYS[family], dev=pod.interface, onlink=family == 6)
-            host = {"scope": _LINK_SCOPE} if family == 4 else {}
-            links.route(node.ns, f"{address}/{32 if family == 4 else 128}", dev=pod.host_end, **host)
+            links.route(node.ns, f"{address}/{32 if family == 4 else 128}", dev=pod.host_end, scope=_LINK_SCOPE if family == 4 else 0)
         yield "routes"
         if self.options.felix:
             self.joined(pod)

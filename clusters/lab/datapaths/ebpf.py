@@ -1,10 +1,10 @@
 """``ebpf``: Cilium's datapath by eBPF programs at tc (bpf/cilium.c): endpoints, policies and connections in maps, no rule inside a node.
 
-Between nodes a collect-metadata VXLAN (or Geneve) device ``cilium_vxlan`` that carries the source's identity in the VNI, or, without a tunnel,
-the node's routing table asked from the program. Follows cilium/cilium v1.15: bpf/bpf_lxc.c, bpf_overlay.c, bpf_host.c, bpf/lib; devices and
-routes as pkg/datapath/loader and pkg/datapath/linux make them (cilium_host with cilium_net, cilium_vxlan, lxc*). kube-proxy is there, as in
-the chart's default: packets of the tunnel meet its rules and Cilium's. With the chart's defaults redirect_peer would be off beside kube-proxy
-(``host_routing: legacy``); ``ebpf`` is what Cilium's documents recommend and what it is known for.
+Between nodes a collect-metadata VXLAN (or Geneve) device ``cilium_vxlan`` that carries the source's identity in the VNI, or, without a
+tunnel, the node's routing table asked from the program. Follows cilium/cilium v1.15: bpf/bpf_lxc.c, bpf_overlay.c, bpf_host.c, bpf/lib;
+devices and routes as pkg/datapath/loader and pkg/datapath/linux make them (cilium_host with cilium_net, cilium_vxlan, lxc*). kube-proxy is
+there, as in the chart's default: packets of the tunnel meet its rules and Cilium's. Beside kube-proxy the chart would choose
+``host_routing: legacy``; ``ebpf`` (redirect_peer) is what Cilium's tuning guide recommends and the default here.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Ebpf(Filtered):
         a, b = self.stand.nodes()
         for here, there in ((a, b), (b, a)):
             self._devices(here)
-            entries = {name: self.options.conntrack_entries for name in ("cilium_ct4_global", "cilium_ct6_global")}
+            entries = dict.fromkeys(("cilium_ct4_global", "cilium_ct6_global"), self.options.conntrack_entries)
             tunnel = links.index(here.ns, self.tunnel) if self.tunnel else 0
             maps = self.maps[here.name] = NodeMaps(tunnel, host_routing=self.options.host_routing == "ebpf", entries=entries)
             maps.policy(_POLICY, self._policy())
@@ -76,7 +76,9 @@ class Ebpf(Filtered):
 
     def _devices(self, node: LabNode) -> None:
         ns = node.ns
-        links.veth(ns, "cilium_host", ns, "cilium_net", mac=links.mac(6, node.number), peer_mac=links.mac(7, node.number), mtu=self.stand.mtu)
+        links.veth(
+            ns, "cilium_host", ns, "cilium_net", mac=links.mac(6, node.number), peer_mac=links.mac(7, node.number), mtu=self.stand.mtu
+        )
         for name in ("cilium_host", "cilium_net"):
             links.set_link(ns, name, arp=False)
         for family in self.stand.families:
@@ -98,10 +100,9 @@ class Ebpf(Filtered):
 
     def _routes(self, here: LabNode, there: LabNode) -> None:
         for family in self.stand.families:
-            source = {"prefsrc": here.gateways[family]}
-            links.route(here.ns, here.subnets[family], dev="cilium_host", **source)
+            links.route(here.ns, here.subnets[family], dev="cilium_host", prefsrc=here.gateways[family])
             if self.tunnel:
-                links.route(here.ns, there.subnets[family], dev="cilium_host", **source)
+                links.route(here.ns, there.subnets[family], dev="cilium_host", prefsrc=here.gateways[family])
             else:  # autoDirectNodeRoutes
                 links.route(here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire)
 
@@ -163,7 +164,9 @@ class Ebpf(Filtered):
         sent, got = after[0] - before[0], after[1] - before[1]
         # the connection's opening and its data alone are four packets, whatever their size
         passed = not failure and min(sent, got) >= 4
-        yield self.stand.attestation("ebpf-forwards-intra", "counted by the programs", failure or f"{sent} sent, {got} delivered", passed, family)
+        yield self.stand.attestation(
+            "ebpf-forwards-intra", "counted by the programs", failure or f"{sent} sent, {got} delivered", passed, family
+        )
         yield self.stand.attestation("no-rules-intra", "no rule of the node is met", f"{hits} packets met rules", hits == 0, family)
 
         before, there = self._counts(a), self._counts(b)
@@ -171,11 +174,15 @@ class Ebpf(Filtered):
             failure = probe.stream(far[0].ns, far[1].ns, far[1].addresses[family], family, _PROBE)
         sent, got = self._counts(a)[0] - before[0], self._counts(b)[1] - there[1]
         passed = not failure and min(sent, got) >= 4
-        yield self.stand.attestation("ebpf-forwards-inter", "counted by the programs", failure or f"{sent} sent, {got} delivered", passed, family)
+        yield self.stand.attestation(
+            "ebpf-forwards-inter", "counted by the programs", failure or f"{sent} sent, {got} delivered", passed, family
+        )
         if self.tunnel:
             keys = {packet.key for packet in seen.between(far[0].addresses[family], far[1].addresses[family])}
             expected = _IDENTITY[far[0].role]
-            yield self.stand.attestation("identity-in-vni", str(expected), ", ".join(map(str, sorted(keys))) or "nothing", keys == {expected}, family)
+            yield self.stand.attestation(
+                "identity-in-vni", str(expected), ", ".join(map(str, sorted(keys))) or "nothing", keys == {expected}, family
+            )
 
     def _counts(self, node: LabNode) -> tuple[int, int]:
         maps = self.maps[node.name]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from cnibench.clusters.lab import links
 from cnibench.clusters.lab.bridged import Bridged
@@ -33,7 +33,7 @@ class Flannel(Bridged):
     """cni0 and a backend."""
 
     name = "flannel"
-    Options = FlannelOptions
+    Options: ClassVar[type[FilterOptions]] = FlannelOptions
     bridge = "cni0"
     hairpin = True
 
@@ -53,7 +53,7 @@ class Flannel(Bridged):
 
     def _vxlan(self, here: LabNode, there: LabNode, family: int) -> None:
         device = _DEVICES[family]
-        local = {"vxlan_local": here.addresses[4]} if family == 4 else {"vxlan_local6": here.addresses[6]}
+        local: dict[str, Any] = {"vxlan_local": here.addresses[4]} if family == 4 else {"vxlan_local6": here.addresses[6]}
         links.add(
             here.ns, device, "vxlan", vxlan_id=_VNI, vxlan_link=links.index(here.ns, here.wire), vxlan_port=_PORT, vxlan_learning=0,
             address=links.mac(4, family, here.number), mtu=self.stand.mtu, **local,

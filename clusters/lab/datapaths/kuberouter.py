@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import ClassVar
 
 from cnibench.clusters.lab import links
 from cnibench.clusters.lab.bridged import Bridged
@@ -30,7 +31,7 @@ class KubeRouter(Bridged):
     """kube-bridge, routes or tunnels, and the firewall without policy objects."""
 
     name = "kube-router"
-    Options = KubeRouterOptions
+    Options: ClassVar[type[FilterOptions]] = KubeRouterOptions
     bridge = "kube-bridge"
     pod_rules = True
     needs = ("bridge", "br_netfilter", "iptables", "ipset")

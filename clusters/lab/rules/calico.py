@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os.path
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from cnibench.clusters.lab.rules.felix import (
     ACCEPT,
@@ -51,7 +51,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Node:
-    """What Felix on one node knows. ``encapsulation`` is none, vxlan or ipip; ``selected`` are the names of Pods that ``policy`` selects."""
+    """What Felix on one node knows. ``encapsulation`` is none, vxlan or ipip; ``selected`` names the Pods that ``policy`` selects."""
 
     family: int
     encapsulation: str
@@ -189,7 +189,11 @@ def _filter(node: Node) -> Iterable[Line]:
         tunnel_out = [Rule("--jump ACCEPT", match, ("Allow IPIP packets to other Calico hosts",))]
     if node.tunnels("vxlan"):
         vxlan_in = [
-            Rule("--jump ACCEPT", f"{udp} -m set --match-set {peers} src {_LOCAL}", (f"Allow IPv{node.family} VXLAN packets from allowed hosts",)),
+            Rule(
+                "--jump ACCEPT",
+                f"{udp} -m set --match-set {peers} src {_LOCAL}",
+                (f"Allow IPv{node.family} VXLAN packets from allowed hosts",),
+            ),
             Rule("--jump DROP", f"{udp} {_LOCAL}", (f"Drop IPv{node.family} VXLAN packets from non-allowed hosts",)),
         ]
         match = f"{udp} {_FROM_LOCAL} -m set --match-set {peers} dst"
@@ -222,10 +226,8 @@ def _filter(node: Node) -> Iterable[Line]:
         ],
     )  # fmt: skip
     neighbours = [Rule("--jump ACCEPT", f"-p 58 -m icmp6 --icmpv6-type {kind}") for kind in (130, 131, 132, 133, 135, 136)]
-    yield from chain_lines(
-        "filter", "cali-wl-to-host",
-        [*(neighbours if node.family == 6 else ()), jump("cali-from-wl-dispatch"), Rule("--jump ACCEPT", "", ("Configured DefaultEndpointToHostAction",))],
-    )  # fmt: skip
+    host = Rule("--jump ACCEPT", "", ("Configured DefaultEndpointToHostAction",))
+    yield from chain_lines("filter", "cali-wl-to-host", [*(neighbours if node.family == 6 else ()), jump("cali-from-wl-dispatch"), host])
     for name in ("cali-from-hep-forward", "cali-to-hep-forward", "cali-from-host-endpoint", "cali-to-host-endpoint", "cali-cidr-block"):
         yield from chain_lines("filter", name)
 
@@ -241,7 +243,9 @@ def _workloads(node: Node) -> Iterable[Line]:
         yield from chain_lines("filter", limited("cali-fw-", pod.interface), _endpoint(node, "o", policy, profiles))
     for namespace in sorted({pod.namespace for pod in node.pods}):
         for letter, way in (("i", "ingress"), ("o", "egress")):
-            yield from chain_lines("filter", limited(f"cali-pr{letter}-", f"kns.{namespace}"), [set_mark(ACCEPT, "", f"Profile kns.{namespace} {way}")])
+            yield from chain_lines(
+                "filter", limited(f"cali-pr{letter}-", f"kns.{namespace}"), [set_mark(ACCEPT, "", f"Profile kns.{namespace} {way}")]
+            )
             account = f"ksa.{namespace}.default"
             yield from chain_lines("filter", limited(f"cali-pr{letter}-", account), [Rule("", "", (f"Profile {account} {way}",))])
     if node.policy and any(pod.name in node.selected for pod in node.pods):
@@ -258,7 +262,9 @@ def _policy_rules(node: Node, policy: Policy, way: str, side: str) -> Sequence[R
     """Allow sets the accept mark and returns; the last return of a chain is left out (ProtoRulesToIptablesRules)."""
     rules: list[Rule] = []
     for protocol in policy.protocols:
-        match = f"-p {protocol} -m set --match-set {peers_set(node.family)} {side} -m multiport --destination-ports {','.join(policy.ports)}"
+        match = (
+            f"-p {protocol} -m set --match-set {peers_set(node.family)} {side} -m multiport --destination-ports {','.join(policy.ports)}"
+        )
         comments = (f"KubernetesNetworkPolicy {policy.name} {way}",) if not rules else ()
         rules += [set_mark(ACCEPT, match, *comments), Rule("--jump RETURN", marked(ACCEPT))]
     return rules[:-1]
@@ -269,7 +275,11 @@ def _endpoint(node: Node, letter: str, policy: Policy | None, profiles: Sequence
     rules = [Rule("--jump ACCEPT", _ESTABLISHED), Rule("--jump DROP", "-m conntrack --ctstate INVALID"), clear_mark(ACCEPT | PASS)]
     if letter == "o":
         rules += [
-            Rule("--jump DROP", f"-p 17 -m multiport --destination-ports {VXLAN_PORT}", ("Drop VXLAN encapped packets originating in workloads",)),
+            Rule(
+                "--jump DROP",
+                f"-p 17 -m multiport --destination-ports {VXLAN_PORT}",
+                ("Drop VXLAN encapped packets originating in workloads",),
+            ),
             Rule("--jump DROP", "-p 4", ("Drop IPinIP encapped packets originating in workloads",)),
         ]
     if policy:
@@ -287,7 +297,7 @@ def _endpoint(node: Node, letter: str, policy: Policy | None, profiles: Sequence
 def dispatch(root: str, prefix: str, names: Sequence[str], match: Callable[[str], str]) -> Iterable[Line]:
     """The shallow tree over interface names: a child chain for each next letter that several names share (dispatch.go)."""
     last = Rule("--jump DROP", "", ("Unknown interface",))
-    common = os.path.commonprefix(list(names))
+    common = _common_start(names)
     groups: dict[str, list[str]] = {}
     for name in sorted(names):
         groups.setdefault(name[: len(common) + 1], []).append(name)
@@ -300,6 +310,13 @@ def dispatch(root: str, prefix: str, names: Sequence[str], match: Callable[[str]
         top.append(goto(child, match(f"{letters}+")))
         yield from chain_lines("filter", child, [*(goto(limited(prefix, name), match(name)) for name in members), last])
     yield from chain_lines("filter", root, [*top, last])
+
+
+def _common_start(names: Sequence[str]) -> str:
+    """The letters with which all names begin; one of a single name too."""
+    first, last = min(names, default=""), max(names, default="")
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
+    return first[:same]
 
 
 def interface_name(namespace: str, pod: str) -> str:

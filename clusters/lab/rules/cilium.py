@@ -1,8 +1,8 @@
-"""The Cilium agent's chains: CILIUM_INPUT, _OUTPUT, _FORWARD, _PRE_raw, _OUTPUT_raw, _PRE_mangle, _POST_mangle, _PRE_nat, _OUTPUT_nat, _POST_nat.
+"""The Cilium agent's chains CILIUM_*: in filter, raw, mangle and nat, each met first in its kernel chain.
 
 Follows cilium/cilium v1.15 pkg/datapath/iptables/iptables.go (ciliumChains, addProxyRules, installMasqueradeRules,
-installForwardChainRules, addCiliumAcceptEncryption aside) with the chart's defaults (prependIptablesChains), without L7
-proxies: their rules that need a transparent socket match are left out.
+installForwardChainRules) with the chart's defaults (prependIptablesChains), without L7 proxies: their rules that need a
+transparent socket match are left out.
 """
 
 from __future__ import annotations
@@ -46,9 +46,11 @@ def _proxy() -> list[Line]:
         end("raw", "CILIUM_PRE_raw", f"-m mark --mark {_TO_PROXY} {_said('cilium: NOTRACK for proxy traffic')} -j NOTRACK"),
         end("filter", "CILIUM_INPUT", f"-m mark --mark {_TO_PROXY} {_said('cilium: ACCEPT for proxy traffic')} -j ACCEPT"),
     ]
-    for mark, words in ((_PROXY_RETURN, "proxy return traffic"), (_L7_UPSTREAM, "L7 proxy upstream traffic")):
-        for device in ("lxc+", "cilium_host"):
-            lines.append(end("raw", "CILIUM_OUTPUT_raw", f"-o {device} -m mark --mark {mark} {_said(f'cilium: NOTRACK for {words}')} -j NOTRACK"))
+    lines += [
+        end("raw", "CILIUM_OUTPUT_raw", f"-o {device} -m mark --mark {mark} {_said(f'cilium: NOTRACK for {words}')} -j NOTRACK")
+        for mark, words in ((_PROXY_RETURN, "proxy return traffic"), (_L7_UPSTREAM, "L7 proxy upstream traffic"))
+        for device in ("lxc+", "cilium_host")
+    ]
     lines += [
         end("filter", "CILIUM_OUTPUT", f"-m mark --mark {_PROXY_RETURN} {_said('cilium: ACCEPT for proxy return traffic')} -j ACCEPT"),
         end("filter", "CILIUM_OUTPUT", f"-m mark --mark {_L7_UPSTREAM} {_said('cilium: ACCEPT for l7 proxy upstream traffic')} -j ACCEPT"),
@@ -75,7 +77,9 @@ def _masquerade(family: int, pod_cidr: str, inside: str, router: str, *, tunnel:
     ]
     source = f"-j SNAT --to-source {router}"
     if tunnel:
-        lines.append(end("nat", name, f"! -s {pod_cidr} ! -d {pod_cidr} -o cilium_host {_said('cilium host->cluster masquerade')} {source}"))
+        lines.append(
+            end("nat", name, f"! -s {pod_cidr} ! -d {pod_cidr} -o cilium_host {_said('cilium host->cluster masquerade')} {source}")
+        )
     loopback = "127.0.0.1/32" if family == 4 else "::1/128"
     lines += [
         end("nat", name, f"-s {loopback} -o cilium_host {_said(f'cilium host->cluster from {loopback[:-3]} masquerade')} {source}"),

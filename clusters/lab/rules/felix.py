@@ -61,8 +61,9 @@ def chain_lines(table: Table, name: str, rules: Sequence[Rule] = ()) -> list[Lin
 
 def insert_lines(table: Table, kernel_chain: str, rules: Sequence[Rule], where: Literal["head", "end"] = "head") -> list[Line]:
     """Felix's rules in a chain of the kernel: at its head (ChainInsertMode insert) or appended."""
-    texts = render(kernel_chain, rules)
-    return [head(table, kernel_chain, text) for text in reversed(texts)] if where == "head" else [end(table, kernel_chain, t) for t in texts]
+    if where == "end":  # table.go hashes appended rules under a name of their own
+        return [end(table, kernel_chain, text) for text in render(f"{kernel_chain}*appends*", rules)]
+    return [head(table, kernel_chain, text) for text in reversed(render(kernel_chain, rules))]
 
 
 def jump(target: str, match: str = "", *comments: str) -> Rule:

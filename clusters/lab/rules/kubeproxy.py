@@ -75,10 +75,11 @@ def rules(family: int, cluster_cidr: str, services: Iterable[Service]) -> Part:
             lines.append(head("filter", kernel_chain, "-j KUBE-FIREWALL"))
         lines.append(
             end(
-                "filter", "KUBE-FIREWALL",
+                "filter",
+                "KUBE-FIREWALL",
                 '-d 127.0.0.0/8 ! -s 127.0.0.0/8 -m comment --comment "block incoming localnet connections" '
                 "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
-            )  # fmt: skip
+            )
         )
     lines += [chain("nat", "KUBE-NODEPORTS"), chain("nat", "KUBE-MARK-MASQ")]
     lines += _masquerade()
@@ -87,10 +88,11 @@ def rules(family: int, cluster_cidr: str, services: Iterable[Service]) -> Part:
     loopback = " ! -d ::1/128" if family == 6 else ""
     lines.append(
         end(
-            "nat", "KUBE-SERVICES",
+            "nat",
+            "KUBE-SERVICES",
             '-m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain" '
             f"-m addrtype --dst-type LOCAL{loopback} -j KUBE-NODEPORTS",
-        )  # fmt: skip
+        )
     )
     return (*lines, *_forward())
 

@@ -82,7 +82,9 @@ def _local_services(service_cidr: str) -> Iterable[Line]:
 def _common(family: int) -> Iterable[Line]:
     name, icmp = "KUBE-NWPLCY-COMMON", "-p icmp --icmp-type" if family == 4 else "-p icmpv6 --icmpv6-type"
     yield end("filter", name, '-m comment --comment "rule to drop invalid state for pod" -m conntrack --ctstate INVALID -j DROP')
-    yield end("filter", name, '-m comment --comment "rule for stateful firewall for pod" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT')
+    yield end(
+        "filter", name, '-m comment --comment "rule for stateful firewall for pod" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT'
+    )
     kinds = ["echo-request", "destination-unreachable", "time-exceeded"]
     for kind in kinds + (["neighbor-solicitation", "neighbor-advertisement", "echo-reply"] if family == 6 else []):
         yield end("filter", name, f'-m comment --comment "allow icmp {kind.replace("-", " ")} messages" {icmp} {kind} -j ACCEPT')
@@ -95,7 +97,7 @@ def pod_chain(pod: Pod) -> str:
 
 def _pod(pod: Pod, address: str) -> Iterable[Line]:
     name, who = pod_chain(pod), f"{pod.namespace}/{pod.name}"
-    forward = _TOP["FORWARD"]
+    forward, unmatched = _TOP["FORWARD"], f"-m mark ! --mark {_MATCHED}"
     inbound, outbound = f'-m comment --comment "{who} in" -d {address}', f'-m comment --comment "{who} out" -s {address}'
     yield chain("filter", name)
     yield end("filter", forward, f"{inbound} -j {name}")
@@ -109,8 +111,8 @@ def _pod(pod: Pod, address: str) -> Iterable[Line]:
         f'-m comment --comment "from local node" -m addrtype --src-type LOCAL -d {address} -j ACCEPT',
         f'-s {address} -m comment --comment "default egress" -j KUBE-NWPLCY-DEFAULT',
         f'-d {address} -m comment --comment "default ingress" -j KUBE-NWPLCY-DEFAULT',
-        f'-m comment --comment "{who} log-drop" -m mark ! --mark {_MATCHED} -m limit --limit 10/minute --limit-burst 10 -j NFLOG --nflog-group 100',
-        f'-m comment --comment "{who} reject" -m mark ! --mark {_MATCHED} -j REJECT',
+        f'-m comment --comment "{who} log-drop" {unmatched} -m limit --limit 10/minute --limit-burst 10 -j NFLOG --nflog-group 100',
+        f'-m comment --comment "{who} reject" {unmatched} -j REJECT',
         "-j MARK --set-mark 0/0x10000",
         f'-m comment --comment "set netpol-ok mark" -j MARK --set-mark {_PASSED}',
     ):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -90,7 +91,7 @@ def _check_jumps(table: str, chains: dict[str, list[str]]) -> None:
     for name, rules in chains.items():
         for rule in rules:
             words = rule.split()
-            for option, target in zip(words, words[1:], strict=False):
+            for option, target in itertools.pairwise(words):
                 if option in ("-j", "-g", "--jump", "--goto") and target not in _TARGETS and target not in chains:
                     raise ValueError(f"{table} {name}: '{rule}' goes to '{target}', which is not there")
 

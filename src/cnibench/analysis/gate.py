@@ -102,12 +102,13 @@ def paired(base: Mapping[Any, float], candidate: Mapping[Any, float], better: st
     within, worse = (above, below) if better == "higher" else (below, above)
     needed = least_blocks(1, 2 * LEVEL)
     short = f"{len(both)} paired blocks cannot decide, it takes {needed}" if len(both) < needed else ""
-    return _Tested(within, worse, *(math.exp(float(x[0])) for x in (found.centre, found.low, found.high)), len(both), short)
+    centre, low, high = (math.exp(float(x[0])) for x in (found.centre, found.low, found.high))
+    return _Tested(within, worse, centre, low, high, len(both), short)
 
 
 def unpaired(base: Sequence[Array], candidate: Sequence[Array], better: str, threshold: float) -> _Tested | None:
-    """Student's t test of the runs' mean logs, the run being the unit: the variance between base runs is the noise, and the candidate's mean
-    is a new draw from it. None when a value is not positive. Fewer than 3 base runs decide nothing."""
+    """Student's t test of the runs' mean logs, the run being the unit: the variance between base runs is the noise, the candidate's mean a
+    new draw from it. None when a value is not positive. Fewer than 3 base runs decide nothing."""
     if not base or not candidate or any((values <= 0).any() or not len(values) for values in (*base, *candidate)):
         return None
     means = np.array([np.log(values).mean() for values in base])

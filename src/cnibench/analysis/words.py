@@ -119,7 +119,8 @@ def _sure(analysis: Analysis, shown: Sequence[Group]) -> str:
     blocks = sorted({pair.n for pair in pairs})
     text = (
         f"How sure: of {len(pairs)} pairs, {apart} were told apart, {count['no-difference-found']} not, "
-        f"{count['inconclusive']} inconclusive ({_range(blocks)} paired blocks; exact signed-rank test of log ratios, Holm's correction, level {analysis.level:.3g})."
+        f"{count['inconclusive']} inconclusive ({_range(blocks)} paired blocks; exact signed-rank test of log ratios, Holm's correction, "
+        f"level {analysis.level:.3g})."
     )
     if reach:
         text += f" Differences of {100 * max(reach):.2g} % or more would have been found with a power of {POWER:.0%} in every pair."

@@ -66,6 +66,13 @@ def read(data: bytes) -> Recording:
     """The recording in ``data``, the content of a perf.data file. Raises MeasureError when it is none, is cut off or lacks a field."""
     if len(data) < 16 or data[:8] != _MAGIC:
         raise MeasureError("not a perf.data file", _REMEDY)
+    try:
+        return _read(data)
+    except (struct.error, OverflowError):
+        raise MeasureError("perf.data is garbled", _REMEDY) from None
+
+
+def _read(data: bytes) -> Recording:
     header = struct.unpack_from("<Q", data, 8)[0]
     if header == 16:
         attrs = [data[at : at + size] for at, kind, _, size in _walk(data, 16, len(data)) if kind == _HEADER_ATTR]
@@ -140,6 +147,8 @@ def _samples(data: bytes, begin: int, end: int, attrs: list[_Attr]) -> Recording
         if kind == _SAMPLE:
             values = unpack(data, at + 8)
             chain = data[at + fixed : at + fixed + 8 * values[depth_at]]
+            if fixed + 8 * values[depth_at] > size:
+                raise MeasureError("perf.data is garbled", _REMEDY)
             number = known.setdefault(chain, len(known))
             rows.append((values[time_at], values[pid_at], values[cpu_at] if cpu_at >= 0 else 0, values[period_at], number))
         elif kind == _COMM:

@@ -1,0 +1,138 @@
+"""Measure the tool against itself: what it finds where there is nothing to find."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cnibench.cli._options import cluster_options, extra_of
+from cnibench.cli._output import json_option, print_json, print_table
+from cnibench.errors import CnibenchError, UsageError
+
+if TYPE_CHECKING:
+    from cnibench.analysis.calibration import Calibration, Floor
+
+
+@click.command("calibrate")
+@click.option("--cni", multiple=True, metavar="NAME", help="One profile, or two that must tie.  [default: veth-baseline]")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=20, show_default=True, help="A/A comparisons of 6 blocks each, a place.")
+@click.option("--cluster", metavar="KIND", help="Where the Pods run.  [default: lab]")
+@click.option("--workload", multiple=True, metavar="LIST", help="What is driven.  [default: tcp-stream,tcp-rr]")
+@click.option("--placement", multiple=True, metavar="LIST", help="intra, inter.  [default: intra]")
+@click.option("--cpus", default="shared", show_default=True, metavar="LIST", help="Pinnings to try: split, shared, none.")
+@click.option("--duration", default="1s", show_default=True, metavar="LIST", help="Durations of a window to try.")
+@click.option("--warmup", default="200ms", show_default=True, metavar="TIME", help="Before each window.")
+@click.option("--resolution", default="2%", show_default=True, metavar="PERCENT", help="The smallest difference that matters to you.")
+@click.option("--seed", type=int, metavar="N", help="Of the order of the cells.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are made.")
+@cluster_options
+@json_option
+def command(
+    cni: tuple[str, ...],
+    rounds: int,
+    cluster: str | None,
+    workload: tuple[str, ...],
+    placement: tuple[str, ...],
+    cpus: str,
+    duration: str,
+    warmup: str,
+    resolution: str,
+    seed: int | None,
+    out: Path,
+    as_json: bool,
+    **values: object,
+) -> int:
+    """Measure the tool against itself: what it finds where there is nothing to find.
+
+    One profile runs under two names (or two profiles that must tie), through the same path as 'cnibench run'. Shown are the rate of false
+    alarms with its interval, the noise floor of each workload and pinning, and the blocks, duration and pinning for a resolution.
+    """
+    from cnibench.analysis.calibration import ROUND, calibration
+    from cnibench.cli._carry_out import carry_out
+    from cnibench.cli._request import plan_of, prepare
+    from cnibench.store import RunReader
+    from cnibench.units import fraction
+
+    wished = fraction(resolution)
+    if not 0 < wished < 1:
+        raise UsageError(f"--resolution must be between 0 and 100 %, not {resolution}", "write --resolution 2%")
+    labels = _labels(cni)
+    paths, status = [], 0
+    for mode, window in product(_list(cpus), _list(duration)):
+        asked = {
+            "cni": labels, "cluster": cluster, "workload": workload, "placement": placement or ("intra",), "cpus": mode,
+            "duration": window, "warmup": warmup, "blocks": str(ROUND * rounds), "seed": seed, "no_perf": True,
+        }  # fmt: skip
+        request = prepare(plan_of(asked), name=f"calibrate-{mode}-{window}", extra=extra_of(values))
+        path = (out / request.manifest.id).absolute()
+        ended = carry_out(request, path, resume=False)
+        if ended not in (0, 1):
+            return ended
+        status = max(status, ended)
+        paths.append(path)
+    found = calibration([RunReader(path) for path in paths], wished)
+    if as_json:
+        print_json({"schema": 1, **_document(found), "runs": [str(path) for path in paths]})
+    else:
+        _show(found)
+    return status
+
+
+def _labels(cni: tuple[str, ...]) -> tuple[str, ...]:
+    """Two labels: of one profile, or of the two named."""
+    from cnibench.profile import choose
+
+    given = cni or ("veth-baseline",)
+    names = list(choose(given))
+    if len(names) == 1:
+        name = _list(given[0])[0].partition("=")[2] or _list(given[0])[0]
+        return (f"{names[0]}.a={name}", f"{names[0]}.b={name}")
+    if len(names) != 2:
+        raise UsageError(f"--cni names {len(names)} profiles", "name one, or two that must tie")
+    return given
+
+
+def _list(text: str) -> list[str]:
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    if not found:
+        raise UsageError(f"'{text}' names nothing", "'cnibench calibrate --help' says what each option takes")
+    return found
+
+
+def _document(found: Calibration) -> dict[str, object]:
+    import dataclasses
+
+    return dataclasses.asdict(found)
+
+
+def _show(found: Calibration) -> None:
+    if not found.floors or found.rate is None:
+        raise CnibenchError("nothing was measured", "'cnibench runs show last' says what failed")
+    heads = ("workload", "placement", "CPUs", "window", "metric", "n", "noise", "a / b", "false alarms", "blocks of 2", "blocks of 10")
+    rows = [
+        (one.workload, one.placement, one.cpus, f"{one.duration:g} s", one.metric, str(one.n), f"{one.noise:.2%}", _ratio(one),
+         f"{one.alarms} of {one.rounds}", _count(one.blocks), _count(one.blocks_ten))
+        for one in found.floors
+    ]  # fmt: skip
+    print_table(heads, rows)
+    click.echo(
+        f"false alarms: {found.alarms} of {found.comparisons} comparisons = {found.rate:.1%} "
+        f"(95 % interval {found.low:.1%} to {found.high:.1%}); by construction {found.expected:.1%}, promised at most 5 %"
+    )
+    click.echo(f"blocks: to find a difference of {100 * found.resolution:.3g} % with a power of 80 % in a run of 2 or of 10 profiles")
+    for one in found.floors:
+        if one.dependence_p is not None and one.dependence_p <= 0.05 / len(found.floors):
+            click.echo(f"{one.workload} {one.placement} {one.cpus}: neighbouring blocks depend on each other (p={one.dependence_p:.2g})")
+    for line in found.recommended:
+        click.echo(f"recommended: {line}")
+
+
+def _ratio(one: Floor) -> str:
+    return f"{one.ratio:.4f}" + ("" if one.low is None or one.high is None else f" [{one.low:.4f}, {one.high:.4f}]")
+
+
+def _count(blocks: int | None) -> str:
+    return "too many" if blocks is None else str(blocks)

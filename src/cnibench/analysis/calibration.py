@@ -1,0 +1,141 @@
+"""What the tool finds where there is nothing to find: false alarms, the noise floor, and what a wished resolution costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cnibench.analysis.build import Context, contexts_of
+from cnibench.analysis.model import Where
+from cnibench.analysis.words import place_of, primary
+from cnibench.errors import UsageError
+from cnibench.stats import ALPHA, Array, signed_rank
+from cnibench.stats_checks import dependence
+from cnibench.stats_plan import least_blocks, planned_blocks
+from cnibench.store import RunReader
+
+ROUND = least_blocks(1, ALPHA)  # blocks of one A/A comparison: the least that can raise an alarm at all
+
+
+@dataclass(frozen=True)
+class Floor:
+    """One place with one pinning and duration. ``noise`` is the standard deviation of the log of one label's value between blocks, what
+    the blocks have in common taken out; ``alarms`` of ``rounds`` comparisons of 6 blocks each called a difference; ``ratio`` is the two
+    labels' over all blocks, with its interval; ``dependence_p`` is of neighbouring blocks. ``blocks`` gives each resolution's cost for a
+    run of two profiles, ``blocks_ten`` for one of ten."""
+
+    workload: str
+    placement: str
+    cpus: str
+    metric: str
+    duration: float
+    warmup: float
+    n: int
+    noise: float
+    rounds: int
+    alarms: int
+    ratio: float
+    low: float | None
+    high: float | None
+    dependence_p: float | None
+    blocks: int | None
+    blocks_ten: int | None
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """``rate`` = alarms / comparisons with its exact 95 % interval (C. J. Clopper and E. S. Pearson, Biometrika 26, 1934)."""
+
+    floors: list[Floor]
+    comparisons: int
+    alarms: int
+    rate: float | None
+    low: float
+    high: float
+    expected: float
+    resolution: float
+    recommended: list[str]
+
+
+def calibration(readers: Sequence[RunReader], resolution: float) -> Calibration:
+    """What A/A runs, each of two labels that must tie, say about the tool. Raises UsageError when a run has other than two labels."""
+    floors = []
+    for reader in readers:
+        if len(reader.plan.profiles) != 2:
+            raise UsageError(f"{reader.id} has {len(reader.plan.profiles)} labels", "an A/A run has two that must tie")
+        floors += _floors(reader, resolution)
+    comparisons, alarms = sum(floor.rounds for floor in floors), sum(floor.alarms for floor in floors)
+    low, high = _clopper_pearson(alarms, comparisons)
+    rate = alarms / comparisons if comparisons else None
+    return Calibration(floors, comparisons, alarms, rate, low, high, 2 / 2**ROUND, resolution, _recommended(floors, resolution))
+
+
+def _floors(reader: RunReader, resolution: float) -> list[Floor]:
+    contexts = [context for context in contexts_of(reader) if len(context.members) == 2 and not context.where["reading"]]
+    places: dict[tuple[object, ...], list[str]] = {}
+    for context in contexts:
+        places.setdefault(place_of(Where(**context.where)), []).append(context.where["metric"])
+    main = [c for c in contexts if c.where["metric"] == primary(places[place_of(Where(**c.where))])]
+    found = [_floor(reader, context, resolution) for context in main]
+    return [floor for floor in found if floor is not None]
+
+
+def _floor(reader: RunReader, context: Context, resolution: float) -> Floor | None:
+    one, other = context.members.values()
+    both = sorted(block for block in one.values.keys() & other.values.keys() if one.values[block] > 0 and other.values[block] > 0)
+    if len(both) < 2:
+        return None
+    ratios: Array = np.log([one.values[block] for block in both]) - np.log([other.values[block] for block in both])
+    rounds = len(ratios) // ROUND
+    alarms = int((signed_rank(ratios[: rounds * ROUND].reshape(rounds, ROUND), interval=False).p <= ALPHA).sum()) if rounds else 0
+    whole = signed_rank(ratios)
+    noise = float(ratios.std(ddof=1)) / math.sqrt(2)
+    lag = float(dependence(ratios)[1][0])
+    duration, warmup, where = reader.plan.duration, reader.plan.warmup, context.where
+    two, ten = _blocks(1, noise, resolution), _blocks(45, noise, resolution)
+    low, high = float(whole.low[0]), float(whole.high[0])
+    return Floor(
+        workload=where["workload"], placement=where["placement"], cpus=where["cpus"], metric=where["metric"], duration=duration,
+        warmup=warmup, n=len(both), noise=noise, rounds=rounds, alarms=alarms, ratio=math.exp(float(whole.centre[0])),
+        low=None if math.isnan(low) else math.exp(low), high=None if math.isnan(high) else math.exp(high),
+        dependence_p=None if math.isnan(lag) else lag, blocks=two, blocks_ten=ten,
+        seconds=None if two is None else two * 2 * (duration + warmup),
+    )  # fmt: skip
+
+
+def _blocks(pairs: int, noise: float, resolution: float) -> int | None:
+    try:
+        return planned_blocks(pairs, noise, resolution)
+    except UsageError:
+        return None
+
+
+def _clopper_pearson(found: int, of: int, alpha: float = ALPHA) -> tuple[float, float]:
+    from scipy.special import betaincinv
+
+    low = 0.0 if found == 0 else float(betaincinv(found, of - found + 1, alpha / 2))
+    high = 1.0 if found == of else float(betaincinv(found + 1, of - found, 1 - alpha / 2))
+    return low, high
+
+
+def _recommended(floors: Sequence[Floor], resolution: float) -> list[str]:
+    """For each place the pinning and duration that reach the resolution in the least time."""
+    places: dict[tuple[str, str], list[Floor]] = {}
+    for floor in floors:
+        places.setdefault((floor.workload, floor.placement), []).append(floor)
+    found = []
+    for (workload, placement), choices in places.items():
+        usable = [floor for floor in choices if floor.seconds is not None]
+        if not usable:
+            found.append(f"{workload} {placement}: too noisy to find {100 * resolution:.3g} %; make the windows longer")
+            continue
+        best = min(usable, key=lambda floor: floor.seconds or 0.0)
+        found.append(
+            f"{workload} {placement}: --cpus {best.cpus} --duration {best.duration:g}s --blocks {best.blocks} "
+            f"finds {100 * resolution:.3g} % between two profiles ({best.blocks_ten} blocks among ten)"
+        )
+    return found

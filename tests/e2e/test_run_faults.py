@@ -1,0 +1,222 @@
+"""``cnibench run`` as typed, and what may happen to it: Ctrl-C, kill -9, a full or read-only disk, no root and no user namespaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cnibench.store import RunReader
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "errors"
+PROGRAM = [sys.executable, "-c", "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"]
+SHORT = ["--workload", "tcp-rr", "--no-perf", "--duration", "300ms", "--warmup", "0s"]
+LIMIT = 120.0
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def tmpfs(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False)
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    """In a process group of its own, as a shell starts it."""
+    return subprocess.Popen([*PROGRAM, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0)
+
+
+def until(what: Callable[[], Any]) -> Any:
+    limit = time.monotonic() + LIMIT
+    while not (found := what()):
+        assert time.monotonic() < limit, "it did not happen in time"
+        time.sleep(0.05)
+    return found
+
+
+def the_run(folder: Path) -> Path:
+    (path,) = (path for path in folder.iterdir() if (path / "plan.json").exists())
+    return path
+
+
+def finished(folder: Path) -> int:
+    """How many samples the only run below ``folder`` has finished."""
+    if not folder.exists() or not (found := [path for path in folder.iterdir() if (path / "plan.json").exists()]):
+        return 0
+    return len(RunReader(found[0]).done())
+
+
+def host() -> str:
+    """What a run must not leave anything in: devices, namespaces, mounts, rules and our processes."""
+    parts = [["ip", "-br", "link"], ["ip", "netns"], ["iptables-save"], ["findmnt", "-rn", "-o", "TARGET,FSTYPE"]]
+    said = [subprocess.run(part, capture_output=True, text=True, check=True).stdout for part in parts]
+    rules = "".join(line for line in said[2].splitlines(keepends=True) if not line.startswith(("#", ":")))
+    return "\n".join([said[0], said[1], rules, said[3], str(Path("/run/cnibench").exists())])
+
+
+def descendants(pid: int) -> set[int]:
+    """All processes below ``pid``."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parents.setdefault(int((entry / "stat").read_text().rpartition(")")[2].split()[1]), []).append(int(entry.name))
+        except (OSError, IndexError):
+            continue
+    found, rest = set[int](), [pid]
+    while rest:
+        rest += (children := [child for child in parents.get(rest.pop(), []) if child not in found])
+        found.update(children)
+    return found
+
+
+def running(pids: set[int]) -> bool:
+    for pid in pids:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X"):
+                return True
+        except (OSError, IndexError):
+            continue
+    return False
+
+
+def test_ctrl_c_then_kill_9_then_resume_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    before = host()
+    runs = tmp_path / "runs"
+    first = start("run", "--cni", "veth-baseline", "--blocks", "8", "--out", str(runs), *SHORT)
+    until(lambda: finished(runs) >= 2)
+    first.send_signal(signal.SIGINT)
+    _, said = first.communicate(timeout=LIMIT)
+    assert first.returncode == 130, said
+    assert "--resume" in said
+    assert "Traceback" not in said
+    path = the_run(runs)
+    kept = RunReader(path).done()
+    assert len(kept) >= 2
+
+    second = start("run", "--resume", str(path))
+    until(lambda: finished(runs) > len(kept) and second.poll() is None)
+    below = descendants(second.pid)
+    assert below
+    second.kill()
+    second.communicate(timeout=LIMIT)
+    until(lambda: not running(below))
+    assert host() == before
+    assert RunReader(path).done() > kept
+    kept = RunReader(path).done()
+
+    third = run("run", "--resume", str(path))
+    assert third.returncode == 0, third.stderr
+    reader = RunReader(path)
+    assert reader.finished
+    assert kept < reader.done()
+    keys = [(item.cell, item.block) for item in reader.samples() if item.metric == "transaction_rate"]
+    assert len(keys) == len(set(keys)) == 2 * 8
+    assert [item.status for item in reader.samples() if item.status != "ok"] == []
+    assert (path / "report.md").read_text()
+    assert host() == before
+
+
+def test_kill_9_of_a_server_is_a_recorded_failure(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    process = start(
+        "run", "--cni", "veth-baseline", "--blocks", "2", "--placement", "intra", "--out", str(runs), *SHORT[:-4],
+        "--duration", "3s", "--warmup", "0s",
+    )  # fmt: skip
+
+    def servers() -> list[int]:
+        """The listening netserver and the one that serves the connection."""
+        found = [pid for pid in descendants(process.pid) if _argv(pid)[:1] == ["netserver"]]
+        return found if len(found) >= 2 else []
+
+    for pid in until(servers):
+        os.kill(pid, signal.SIGKILL)
+    _, said = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1, said
+    status = {item.block: item.status for item in RunReader(the_run(runs)).samples()}
+    assert sorted(status.values())[1] == "ok", [item.reason for item in RunReader(the_run(runs)).samples()]
+    assert sorted(status.values())[0] in ("failed", "timeout")
+
+
+def _argv(pid: int) -> list[str]:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
+    return [Path(words[0]).name, *words[1:]]
+
+
+def test_a_full_disk_ends_the_run_and_it_goes_on_when_there_is_room(tmpfs: Path) -> None:
+    ballast = tmpfs / "ballast"
+    left = os.statvfs(tmpfs)
+    ballast.write_bytes(bytes(left.f_bavail * left.f_frsize - 300_000))
+    done = run("run", "--cni", "veth-baseline", "--blocks", "8", "--out", str(tmpfs), *SHORT)
+    assert done.returncode == 1, done.stderr
+    assert "the disk is full" in done.stderr
+    assert "--resume" in done.stderr
+    path = the_run(tmpfs)
+    kept = RunReader(path).done()
+    assert 0 < len(kept) < 16
+    assert not [item for item in RunReader(path).samples() if item.status != "ok"]
+    ballast.unlink()
+    again = run("run", "--resume", str(path))
+    assert again.returncode == 0, again.stderr
+    assert RunReader(path).done() > kept
+    assert len(RunReader(path).done()) == 16
+
+
+def test_a_read_only_run_is_shown_and_not_resumed(tmpfs: Path) -> None:
+    process = start("run", "--cni", "veth-baseline", "--blocks", "50", "--out", str(tmpfs), *SHORT)
+    until(lambda: finished(tmpfs) >= 1)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=LIMIT)
+    path = the_run(tmpfs)
+    subprocess.run(["mount", "-o", "remount,ro", tmpfs], check=True)
+    shown = run("runs", "show", str(path), "--json")
+    assert shown.returncode == 0
+    assert json.loads(shown.stdout)["state"] == "cells missing"
+    refused = run("run", "--resume", str(path))
+    assert refused.returncode == 2
+    assert refused.stderr.replace(str(path), "RUN") == (GOLDEN / "read-only-run.txt").read_text()
+
+
+def test_no_root_and_no_user_namespaces_is_told_before_anything_starts() -> None:
+    """A user namespace of ours forbids further ones (user.max_user_namespaces is kept per user namespace); in it, we are not root."""
+    program = f"""
+import ctypes, os, sys
+ctypes.CDLL(None).unshare(0x10000000)  # CLONE_NEWUSER
+print(flush=True)
+sys.stdin.readline()
+open("/proc/sys/user/max_user_namespaces", "w").write("0")
+os.execv({PROGRAM[0]!r}, {[*PROGRAM, "run", "--cni", "veth-baseline", "--out", "/tmp/never-made"]!r})
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    for name in ("uid_map", "gid_map"):
+        Path(f"/proc/{process.pid}/{name}").write_text("1000 0 1")  # root out there, an ordinary user in here
+    _, said = process.communicate("\n", timeout=LIMIT)
+    status = process.returncode
+    assert status == 3, said
+    assert said == (GOLDEN / "no-root.txt").read_text()
+    assert not Path("/tmp/never-made").exists()

@@ -1,0 +1,171 @@
+"""The bridged and routed datapaths: each is built, proven, carries real traffic in both placements, and a lie is caught."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cnibench.cell import Attestation
+from cnibench.clusters.lab import features, kernel, links, probe
+from cnibench.clusters.lab.places import LabPod
+from cnibench.clusters.lab.stand import Stand
+from cnibench.errors import ClusterError
+from cnibench.profile import Profile, builtin
+
+Make = Callable[..., Stand]
+
+RUNNABLE = (
+    "bridge-static", "flannel", "flannel-off", "flannel-host-gw", "kube-router",
+    "calico-wp-xsub", "calico-np-xsub", "calico-bare-xsub", "calico-wp-vxlan", "calico-np-vxlan",
+)  # fmt: skip
+IPIP = ("calico-wp-ipip", "calico-np-ipip", "calico-bare-ipip", "kube-router-ipip")
+
+
+def failed(found: list[Attestation]) -> set[str]:
+    return {item.check for item in found if not item.passed}
+
+
+def with_options(name: str, **options: object) -> Profile:
+    plain = builtin()[name]
+    assert plain.datapath is not None
+    return plain.model_copy(update={"datapath": plain.datapath.model_copy(update={"options": {**plain.datapath.options, **options}})})
+
+
+def transactions(client: LabPod, server: LabPod, target: str) -> float:
+    """Transactions per second of a short netperf TCP_RR."""
+    flag = "-6" if ":" in target else "-4"
+    with server.spawn(["netserver", "-D", flag, "-L", target]):
+        deadline = time.monotonic() + 10
+        while ":3241 " not in server.read_text("/proc/net/tcp") + server.read_text("/proc/net/tcp6"):  # port 12865
+            assert time.monotonic() < deadline
+        argv = ["netperf", flag, "-H", target, "-t", "TCP_RR", "-l", "-100", "--", "-o", "THROUGHPUT"]
+        return float(client.run(argv, timeout=30).stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_profile_is_built_proven_and_carries_traffic(make_stand: Make, name: str) -> None:
+    stand = make_stand(name, ip=(4, 6))
+    found = stand.attest()
+    assert not [item for item in found if not item.passed]
+    assert {item.ip for item in found} == {4, 6}
+    for placement in ("intra", "inter"):
+        client, server = stand.pair(placement)  # type: ignore[arg-type]
+        for family in (4, 6):
+            assert transactions(client, server, server.addresses[family]) > 1
+    assert stand.alive() == ""
+
+
+@pytest.mark.parametrize("name", IPIP)
+def test_ip_in_ip_is_proven_where_the_kernel_has_it_and_refused_where_not(make_stand: Make, name: str) -> None:
+    if kernel.found()["ipip"]:
+        assert not failed(make_stand(name).attest())
+    else:
+        with pytest.raises(ClusterError):
+            make_stand(name)
+
+
+@pytest.mark.parametrize("name", ["flannel", "calico-wp-xsub", "kube-router"])
+def test_rules_load_through_legacy_iptables_too(make_stand: Make, name: str) -> None:
+    stand = make_stand(with_options(name, iptables="legacy"), ip=(4, 6))
+    assert not failed(stand.attest())
+    assert "KUBE-FORWARD" in stand.a.run(["iptables-legacy-save"], timeout=10).stdout
+    assert "KUBE-FORWARD" not in stand.a.run(["iptables-nft-save"], timeout=10).stdout
+
+
+def test_flannel_makes_what_its_source_says(make_stand: Make) -> None:
+    stand = make_stand("flannel")
+    a = stand.a
+    device = a.run(["ip", "-d", "link", "show", "flannel.1"], timeout=10).stdout
+    assert "vxlan id 1 local 192.168.100.1 dev eth0" in device
+    assert "dstport 8472 nolearning" in device
+    assert "inet 10.244.0.0/32" in a.run(["ip", "address", "show", "flannel.1"], timeout=10).stdout
+    assert "10.244.1.0/24 via 10.244.1.0 dev flannel.1" in a.run(["ip", "route"], timeout=10).stdout
+    assert "onlink" in a.run(["ip", "route", "show", "10.244.1.0/24"], timeout=10).stdout
+    assert "PERMANENT" in a.run(["ip", "neigh", "show", "dev", "flannel.1"], timeout=10).stdout
+    assert "dst 192.168.100.2 self permanent" in a.run(["bridge", "fdb", "show", "dev", "flannel.1"], timeout=10).stdout
+    assert "hairpin on" in a.run(["bridge", "-d", "link", "show", "dev", "veth0"], timeout=10).stdout
+    assert "promiscuity 0" in a.run(["ip", "-d", "link", "show", "cni0"], timeout=10).stdout
+
+
+def test_calico_makes_what_its_source_says(make_stand: Make) -> None:
+    stand = make_stand("calico-np-vxlan")
+    client, _ = stand.pair("intra")
+    a = stand.a
+    inside = client.run(["ip", "route"], timeout=10).stdout
+    assert "default via 169.254.1.1 dev eth0" in inside
+    assert "169.254.1.1 dev eth0 proto static scope link" in inside
+    assert f"{client.addresses[4]}/32" in client.run(["ip", "address", "show", "eth0"], timeout=10).stdout
+    host = a.run(["ip", "link", "show", client.host_end], timeout=10).stdout
+    assert "ee:ee:ee:ee:ee:ee" in host
+    assert a.read_text(f"/proc/sys/net/ipv4/conf/{client.host_end}/proxy_arp").strip() == "1"
+    routes = a.run(["ip", "route"], timeout=10).stdout
+    assert f"{client.addresses[4]} dev {client.host_end}" in routes
+    assert "10.244.1.0/24 via 10.244.1.1 dev vxlan.calico proto 80 onlink" in routes
+    assert "blackhole 10.244.0.0/24 proto 80" in routes
+    assert "vxlan id 4096" in a.run(["ip", "-d", "link", "show", "vxlan.calico"], timeout=10).stdout
+    assert "proto bird" in make_stand("calico-np-xsub").a.run(["ip", "route"], timeout=10).stdout
+
+
+def test_a_route_beside_the_tunnel_is_caught(make_stand: Make) -> None:
+    stand = make_stand("flannel")
+    for here, there in ((stand.a, stand.b), (stand.b, stand.a)):
+        links.unroute(here.ns, there.subnets[4])
+        links.route(here.ns, there.subnets[4], via=there.addresses[4], dev=here.wire)
+    assert {"encapsulation", "tunnel-device"} <= failed(stand.attest())
+
+
+def test_a_tunnel_where_none_is_claimed_is_caught(make_stand: Make) -> None:
+    flannel = with_options("flannel")
+    assert flannel.datapath is not None
+    lie = flannel.model_copy(update={"datapath": flannel.datapath.model_copy(update={"encapsulation": "none"})})
+    assert "encapsulation" in failed(make_stand(lie).attest())
+
+
+def test_flannel_off_with_its_offload_on_is_caught(make_stand: Make) -> None:
+    stand = make_stand("flannel-off", wire_offload="vxlan")
+    assert not failed(stand.attest())
+    on = {"tx-udp_tnl-segmentation": True, "tx-udp_tnl-csum-segmentation": True}
+    features.write(stand.a.ns, stand.a.wire, on)
+    assert {"wire-features-a", "offload-inter"} <= failed(stand.attest())
+
+
+def test_flushed_policies_are_caught(make_stand: Make) -> None:
+    stand = make_stand("calico-wp-xsub")
+    assert not failed(stand.attest())
+    for node in stand.nodes():
+        node.run(["iptables-nft", "-F", "cali-to-wl-dispatch"], timeout=10)
+    assert {"denied-intra", "denied-inter", "denied-port"} <= failed(stand.attest())
+
+
+def test_a_policy_that_denies_what_it_should_allow_is_caught(make_stand: Make) -> None:
+    stand = make_stand("calico-wp-vxlan")
+    for node in stand.nodes():
+        node.run(["ipset", "flush", next(item.name for item in stand.datapath.sets(node, 4) if "s:" in item.name)], timeout=10)  # type: ignore[attr-defined]
+    assert {"reach-intra", "reach-inter"} <= failed(stand.attest())
+
+
+@pytest.mark.parametrize("name", ["calico-wp-xsub", "kube-router", "flannel"])
+def test_many_pods_at_once_talk_and_go_again(make_stand: Make, name: str) -> None:
+    stand = make_stand(name)
+    near, far = stand.add_pods(stand.a, 12), stand.add_pods(stand.b, 12)
+    for one, other in ((near[0], near[-1]), (near[-1], far[-1]), (far[0], stand.pair("intra")[0])):
+        assert probe.stream(one.ns, other.ns, other.addresses[4], 4, 1000) == ""
+    before = stand.a.run(["iptables-nft-save"], timeout=10).stdout
+    stand.datapath.disconnect(near[3])
+    after = stand.a.run(["iptables-nft-save"], timeout=10).stdout
+    if name == "flannel":
+        assert before.count("\n-A ") == after.count("\n-A ")  # no rule names a Pod
+    else:
+        assert before.count("\n:") - after.count("\n:") >= 1
+        assert near[3].host_end not in after
+    assert not failed(stand.attest())
+
+
+def test_profiles_stand_side_by_side(make_stand: Make) -> None:
+    stands = [make_stand(name) for name in ("flannel", "calico-wp-vxlan", "kube-router")]
+    for stand in stands:
+        assert not failed(stand.attest())
+    stands[0].remove()
+    assert not failed(stands[1].attest())

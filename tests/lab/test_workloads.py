@@ -1,0 +1,183 @@
+"""Every workload through the real veth-baseline profile: its metrics, both families, both placements."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from cnibench.cell import Cell
+from cnibench.clusters.lab.stand import Stand
+from cnibench.errors import CnibenchError, MeasureError
+from cnibench.metrics import METRICS
+from cnibench.registry import provider, providers
+from cnibench.sampling import measure
+from cnibench.situation import Findings, Situation
+from cnibench.workloads._load import pods, sent
+from cnibench.workloads.tcp_crr import count
+
+MakeStand = Callable[..., Stand]
+LATENCIES = {"latency_mean", "latency_p50", "latency_p90", "latency_p99"}
+METRICS_OF = {
+    "tcp-stream": {"throughput"},
+    "udp-stream": {"throughput", "loss"},
+    "tcp-rr": {"transaction_rate", *LATENCIES},
+    "tcp-crr": {"transaction_rate", *LATENCIES},
+    "iperf3-tcp": {"throughput"},
+    "iperf3-udp": {"throughput", "loss"},
+    "tcp-stream-series": {"throughput"},
+    "http": {"request_rate", "throughput", "failed_requests", *LATENCIES},
+    "tcp-rr-under-load": {"transaction_rate", *LATENCIES},
+    "tcp-stream-under-load": {"throughput"},
+}
+SMALL: dict[str, dict[str, Any]] = {
+    "http": {"payload": 20_000, "concurrency": 4},
+    "iperf3-tcp": {"streams": 2, "bidirectional": True},
+    "iperf3-udp": {"rate": "2M"},
+    "tcp-stream-series": {"interval": 0.2},
+    "tcp-rr-under-load": {"connections": 5, "pods": 2, "rate": "1M"},
+    "tcp-stream-under-load": {"connections": 2, "rate": "1M"},
+}
+
+
+def situation(
+    stand: Stand,
+    workload: str,
+    raw: Path,
+    *,
+    placement: Literal["intra", "inter"] = "inter",
+    ip: int = 4,
+    duration: float = 1.0,
+    warmup: float = 0.0,
+    cpu: int | None = None,
+    **params: Any,
+) -> Situation:
+    checked = provider("workloads", workload).params(params)
+    cell = Cell(label=stand.label, profile=stand.label, placement=placement, workload=workload, params=checked, ip=ip)
+    client, server = stand.pair(placement)
+    raw.mkdir(parents=True, exist_ok=True)
+    return Situation(
+        cell=cell, block=0, standing=stand, client=client, server=server, duration=duration, warmup=warmup, raw=raw,
+        client_cpu=cpu, server_cpu=cpu,
+    )  # fmt: skip
+
+
+def values(found: Findings) -> dict[str, float]:
+    return {reading.metric: reading.value for reading in found.readings if not reading.params}
+
+
+def test_every_workload_is_known_here() -> None:
+    assert set(METRICS_OF) <= set(providers("workloads"))
+
+
+@pytest.mark.parametrize("ip", [4, 6])
+@pytest.mark.parametrize("workload", METRICS_OF)
+def test_gives_its_metrics(make_stand: MakeStand, tmp_path: Path, workload: str, ip: int) -> None:
+    stand = make_stand("veth-baseline", ip=(4, 6))
+    placement: Literal["intra", "inter"] = "inter" if ip == 4 else "intra"
+    s = situation(stand, workload, tmp_path, placement=placement, ip=ip, **SMALL.get(workload, {}))
+    found = measure(s, provider("workloads", workload), []).findings
+    figures = values(found)
+    assert set(figures) == METRICS_OF[workload]
+    assert provider("workloads", workload).primary in figures
+    assert all(name in METRICS for name in figures)
+    assert all(value > 0 for name, value in figures.items() if name not in ("loss", "failed_requests"))
+    assert 0 <= figures.get("loss", 0) <= 1
+    if figures.keys() >= LATENCIES:
+        assert figures["latency_p50"] <= figures["latency_p90"] <= figures["latency_p99"] < 1
+    commands = json.loads((tmp_path / "commands.json").read_text())
+    assert "client" in commands
+    assert "warmup" not in commands
+
+
+def test_warm_up_and_pinning_are_on_record(make_stand: MakeStand, tmp_path: Path) -> None:
+    stand = make_stand("veth-baseline")
+    for workload in ("tcp-rr", "iperf3-tcp", "http"):
+        s = situation(stand, workload, tmp_path / workload, warmup=1.0, cpu=0, **({"payload": 1000} if workload == "http" else {}))
+        measure(s, provider("workloads", workload), [])
+        commands = json.loads((s.raw / "commands.json").read_text())
+        assert {"server", "warmup", "client"} <= commands.keys()
+        assert all(command[:3] == ["taskset", "-c", "0"] for command in commands.values())
+
+
+def test_http_counts_requests_and_cleans_up(make_stand: MakeStand, tmp_path: Path) -> None:
+    stand = make_stand("veth-baseline")
+    before = set(Path("/run/cnibench").glob("cnibench-http.*"))
+    s = situation(stand, "http", tmp_path, requests=200, payload=5000, concurrency=10, keepalive=True)
+    found = measure(s, provider("workloads", "http"), []).findings
+    (record,) = [record for name, record in found.records if name == "tools"]
+    assert record["values"]["complete"] == 200
+    assert values(found)["failed_requests"] == 0
+    (cdf,) = [record for name, record in found.records if name == "cdf"]
+    assert len(cdf["values"]) == len(cdf["shares"]) == 101
+    assert cdf["values"] == sorted(cdf["values"])
+    assert set(Path("/run/cnibench").glob("cnibench-http.*")) == before
+
+
+def test_tcp_crr_starts_without_time_wait_and_refuses_too_few_ports(make_stand: MakeStand, tmp_path: Path) -> None:
+    stand = make_stand("veth-baseline")
+    s = situation(stand, "tcp-crr", tmp_path / "crr", placement="intra")
+    measure(s, provider("workloads", "tcp-crr"), [])
+    assert count(s.client).time_wait < 10
+    assert count(s.server).time_wait < 10
+    s.client.run(["sysctl", "-w", "net.ipv4.ip_local_port_range=50000 50099"], timeout=5)
+    with pytest.raises(MeasureError, match="free ports of 100 "):
+        measure(situation(stand, "tcp-crr", tmp_path / "few", placement="intra"), provider("workloads", "tcp-crr"), [])
+
+
+@pytest.mark.parametrize("workload", ["tcp-stream", "tcp-rr", "iperf3-tcp", "http"])
+def test_a_server_that_dies_is_a_failure_with_its_reason(make_stand: MakeStand, tmp_path: Path, workload: str) -> None:
+    stand = make_stand("veth-baseline")
+    s = situation(stand, workload, tmp_path, duration=5.0, **({"payload": 1000} if workload == "http" else {}))
+    tested = provider("workloads", workload)
+    pid = s.server.run(["sh", "-c", "readlink /proc/self/ns/net"], timeout=5).stdout.strip()
+    with pytest.raises(CnibenchError) as caught, tested.serve(s), tested.start(s) as client:  # noqa: PT012
+        _wait_for_traffic(s)
+        _kill_in(pid, {"netserver", "iperf3", "nginx"})
+        client.wait(20)
+        tested.findings(s)
+    assert len(caught.value.message) > 20
+    assert "defect" not in caught.value.message
+
+
+def test_background_connections_that_die_fail_the_cell(make_stand: MakeStand, tmp_path: Path) -> None:
+    stand = make_stand("veth-baseline")
+    tested = provider("workloads", "tcp-rr-under-load")
+    first = situation(stand, "tcp-rr-under-load", tmp_path / "1", placement="intra", connections=4, pods=2, rate="1M")
+    found = measure(first, tested, []).findings
+    (load,) = [record for name, record in found.records if name == "background"]
+    assert load["connections"] == 4
+    assert load["pairs"] == 2
+    assert load["achieved"] > 0
+    number = len(list(stand.pods()))
+    s = situation(stand, "tcp-rr-under-load", tmp_path / "2", placement="intra", connections=4, pods=2, rate="1M")
+    with pytest.raises(MeasureError, match="background load broke"), tested.serve(s), tested.start(s) as client:  # noqa: PT012
+        victim = pods(stand, s.server.node, "server", 2)[-1].run(["readlink", "/proc/self/ns/net"], timeout=5).stdout.strip()
+        _kill_in(victim, {"iperf3"})
+        client.wait(20)
+        tested.findings(s)
+    assert len(list(stand.pods())) == number  # the same Pods served both
+
+
+def _wait_for_traffic(s: Situation) -> None:
+    end = time.monotonic() + 10
+    before = sent(s.client.read_text("/proc/net/dev"), s.client.interface)
+    while sent(s.client.read_text("/proc/net/dev"), s.client.interface) < before + 20_000:
+        assert time.monotonic() < end, "the client sends nothing"
+        time.sleep(0.02)
+
+
+def _kill_in(namespace: str, names: set[str]) -> None:
+    """Kills the programs of those names in one network namespace."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "comm").read_text().strip() in names and os.readlink(process / "ns/net") == namespace:
+                os.kill(int(process.name), signal.SIGKILL)
+        except OSError:
+            continue

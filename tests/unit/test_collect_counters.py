@@ -1,0 +1,97 @@
+"""Counters of the kernel: the real files of Linux 6.18, and what is said when a counter falls."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnibench.collector import Collector
+from cnibench.collectors import _counters, lengths, perf
+from cnibench.errors import CnibenchError, MeasureError
+from cnibench.registry import providers
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "proc"
+OURS = {"packets", "retransmits", "cpu", "sizes", "lengths", "perf"}
+
+
+def test_the_collectors_are_found_and_only_sampling_ones_stay_out_of_speed_windows() -> None:
+    found = providers("collectors")
+    assert found.keys() >= OURS
+    assert all(isinstance(found[name], Collector) and found[name].title for name in OURS)
+    assert {name for name in OURS if "speed" not in found[name].windows} == {"perf", "lengths"}
+    # The packet sockets of lengths are closed before perf begins: collectors are entered in this order.
+    order = list(found)
+    assert order.index("lengths") < order.index("perf")
+
+
+def test_real_files_of_proc() -> None:
+    four = _counters.snmp((GOLDEN / "snmp").read_text())
+    assert four.keys() >= {"Tcp.OutSegs", "Tcp.InSegs", "Tcp.RetransSegs", "Udp.OutDatagrams", "Udp.InDatagrams", "Ip.FragCreates"}
+    assert four["Tcp.MaxConn"] == -1
+    assert _counters.snmp6((GOLDEN / "snmp6").read_text()).keys() >= {"Udp6OutDatagrams", "Udp6InDatagrams"}
+    assert _counters.devices((GOLDEN / "netdev").read_text())["lo"]["tx_packets"] == 2
+    assert _counters.devices((GOLDEN / "netdev").read_text())["lo"]["rx_bytes"] == 168
+    assert _counters.cpu((GOLDEN / "stat").read_text()).keys() >= {"user", "nice", "system", "irq", "softirq", "steal"}
+
+
+def test_a_counter_that_falls_or_is_missing_is_a_failed_measurement() -> None:
+    assert _counters.grown({"a": 3}, {"a": 10}, "a", "pod") == 7
+    with pytest.raises(MeasureError, match="fell from 4294967295 to 12"):
+        _counters.grown({"a": 2**32 - 1}, {"a": 12}, "a", "pod")
+    with pytest.raises(MeasureError, match="pod has no counter b"):
+        _counters.grown({"a": 3}, {"a": 10}, "b", "pod")
+    with pytest.raises(MeasureError):
+        _counters.snmp("Tcp: a b\nTcp: 1\n")
+    with pytest.raises(MeasureError):
+        _counters.cpu("intr 1 2\n")
+    with pytest.raises(MeasureError, match="empty"):
+        _counters.seconds(5, 5)
+
+
+@given(st.dictionaries(st.integers(1, 70_000).map(str), st.integers(1, 1000), min_size=1))
+def test_histograms_keep_every_packet_in_the_least_power_of_two(counts: dict[str, int]) -> None:
+    found = lengths.histogram(counts)
+    assert sum(found.values()) == sum(counts.values())
+    for bound, number in found.items():
+        low = int(bound) // 2
+        assert number == sum(count for length, count in counts.items() if low < int(length) <= int(bound) or int(length) == int(bound) == 1)
+
+
+def test_the_sampler_of_lengths_is_parsed_or_refused() -> None:
+    assert lengths.parse('{"sent": {"66": 2, "65226": 5}, "received": {}}') == [
+        {"direction": "sent", "packets": 7, "histogram": {"128": 2, "65536": 5}}
+    ]
+    for text in ("", "[]", "null", '{"sent": 3}', '{"sent": {"x": 1}}'):
+        with pytest.raises(CnibenchError):
+            lengths.parse(text)
+
+
+def test_the_frequency_is_the_median_of_the_processors() -> None:
+    assert perf.hertz("cpu MHz\t\t: 2596.134\nmodel name: x\ncpu MHz : 2596.134\ncpu MHz : 1200.0\n") == 2596.134e6
+    with pytest.raises(MeasureError, match="no PMU"):
+        perf.hertz("processor : 0\nBogoMIPS : 100.00\n")
+
+
+def test_a_kernel_that_hides_itself_is_found_before_anything_starts(tmp_path: Path) -> None:
+    symbols, paranoid = tmp_path / "kallsyms", tmp_path / "paranoid"
+    symbols.write_text("0000000000000000 A fixed_percpu_data\nffffffff81000000 T _text\n")
+    paranoid.write_text("-1\n")
+    assert perf.hidden(symbols, paranoid) == ""
+    symbols.write_text("0000000000000000 A fixed_percpu_data\n0000000000000000 T _text\n")
+    assert "kptr_restrict" in perf.hidden(symbols, paranoid)
+    symbols.write_text("")
+    assert perf.hidden(symbols, paranoid)
+    assert perf.hidden(tmp_path / "none", paranoid)
+
+
+def test_collectors_do_not_load_numpy_before_they_measure() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys; import cnibench.collectors.perf; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+    assert importlib.import_module("cnibench.collectors.perf").PROVIDER.name == "perf"

@@ -1,0 +1,141 @@
+"""perf.data and symbols against perf script's own output on the same recordings (golden: real ones of Linux 6.18 and perf 6.1)."""
+
+from __future__ import annotations
+
+import lzma
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cnibench.cpp import perfdata, stacks, symbols
+from cnibench.errors import CnibenchError, MeasureError, MissingError
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "perf"
+FORMS = ("file", "pipe")
+_HEAD = re.compile(r"^.*?\s(-?\d+)/(-?\d+)\s+\[(\d+)\]\s+(\d+)\.(\d+):\s+(\d+):?\s*$")
+
+
+def golden(name: str) -> bytes:
+    return lzma.decompress((GOLDEN / f"{name}.xz").read_bytes())
+
+
+def perf_script(form: str) -> list[tuple[int, int, int, int, list[tuple[int, str]]]]:
+    """(time in us, cpu, pid, period, [(address, symbol)]) of each sample as perf script shows it."""
+    found: list[tuple[int, int, int, int, list[tuple[int, str]]]] = []
+    for line in golden(f"{form}.script").decode().splitlines():
+        head = _HEAD.match(line)
+        if head:
+            pid, _, cpu, seconds, fraction, period = head.groups()
+            found.append((int(seconds) * 1_000_000 + int(fraction), int(cpu), int(pid), int(period), []))
+        elif line.strip():
+            address, name = line.split()
+            found[-1][4].append((int(address, 16), name))
+    return sorted(found, key=lambda sample: sample[:4])
+
+
+def addresses(chain: bytes) -> list[int]:
+    """Without perf's markers of context."""
+    return [address for address in np.frombuffer(chain, dtype=np.uint64).tolist() if address < 2**64 - 4095]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_sample_is_the_one_that_perf_script_shows(form: str) -> None:
+    recording = perfdata.read(golden(f"{form}.data"))
+    columns = (recording.time // 1000, recording.cpu, recording.pid, recording.period, recording.chain)
+    ours = sorted(zip(*(column.tolist() for column in columns), strict=True))
+    theirs = perf_script(form)
+    assert recording.clock  # this machine has no PMU: perf fell back to cpu-clock
+    assert [sample[:4] for sample in ours] == [sample[:4] for sample in theirs]
+    for sample, shown in zip(ours, theirs, strict=True):
+        assert addresses(recording.chains[sample[4]]) == [address for address, _ in shown[4]]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_symbols_are_those_of_perf_script(form: str) -> None:
+    table = symbols.from_kallsyms(golden("kallsyms"))
+    shown = {address: name for *_, frames in perf_script(form) for address, name in frames if address >= 2**63}
+    # __pfx_ names the padding before a function; what lies there is the end of the function before, and we say so.
+    at = np.array(sorted(address for address, name in shown.items() if not name.startswith("__pfx_")), dtype=np.uint64)
+    assert table.names(at) == [shown[address] for address in at.tolist()]
+    assert len(at) > 100
+
+
+def test_a_caller_is_named_by_its_call_and_not_by_what_lies_behind_it() -> None:
+    """The function after a call that never returns is another one: start_kernel's caller, in every idle stack."""
+    table = symbols.Symbols(
+        [(0xFFFF_FFFF_8100_0000, 0xFFFF_FFFF_8100_0010, "first"), (0xFFFF_FFFF_8100_0010, 0xFFFF_FFFF_8100_0020, "second")]
+    )
+    chain = np.array([0xFFFF_FFFF_8100_0010, 0xFFFF_FFFF_8100_0010], dtype=np.uint64).tobytes()
+    recording = one_sample(chain)
+    [stack] = stacks.named(recording, table, 1e9, None, lambda name: True)
+    assert stack.frames == ("second", "first")
+
+
+def one_sample(chain: bytes, *, clock: bool = True, period: int = 1_000_000) -> perfdata.Recording:
+    one = np.array([1], dtype=np.uint64)
+    return perfdata.Recording(
+        clock, one, one.astype(np.int32), one.astype(np.uint32), one * np.uint64(period), np.array([0], dtype=np.int64), [chain]
+    )
+
+
+@pytest.mark.parametrize(("clock", "cycles"), [(True, 2_500_000.0), (False, 1_000_000.0)])
+def test_a_clock_is_turned_into_cycles_and_cycles_are_left_as_counted(clock: bool, cycles: float) -> None:
+    [stack] = stacks.named(one_sample(b"", clock=clock), symbols.Symbols([]), 2.5e9, None, lambda name: True)
+    assert (stack.cycles, stack.samples) == (cycles, 1)
+
+
+def test_the_window_cuts_samples_and_nothing_else() -> None:
+    recording = perfdata.read(golden("file.data"))
+    middle = int(np.median(recording.time))
+    first, second = recording.between(0, middle), recording.between(middle, 2**63)
+    assert len(first.time) + len(second.time) == len(recording.time)
+    assert first.time.max() < middle <= second.time.min()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    form=st.sampled_from(FORMS),
+    cut=st.integers(0, 100_000),
+    flips=st.lists(st.tuples(st.integers(0, 100_000), st.integers(0, 255)), max_size=4),
+)
+def test_a_file_cut_off_or_garbled_is_an_error_of_ours_or_is_read(form: str, cut: int, flips: list[tuple[int, int]]) -> None:
+    data = bytearray(golden(f"{form}.data")[:cut])
+    for at, value in flips:
+        if at < len(data):
+            data[at] = value
+    try:
+        recording = perfdata.read(bytes(data))
+        stacks.named(recording, symbols.from_kallsyms(golden("kallsyms")), 1e9, None, lambda name: False)
+    except CnibenchError as error:
+        assert error.message
+        assert error.remedy
+
+
+def test_what_is_no_recording_is_said() -> None:
+    for data in (b"", b"PERFILE2", b"x" * 200):
+        with pytest.raises(MeasureError):
+            perfdata.read(data)
+
+
+def test_hidden_kernel_symbols_are_a_clear_error() -> None:
+    with pytest.raises(MissingError, match="hides"):
+        symbols.from_kallsyms(b"0000000000000000 T _text\n0000000000000000 t run\n")
+
+
+def test_code_that_was_loaded_meanwhile_is_named_within_its_length() -> None:
+    base = 0xFFFF_FFFF_C000_0000
+    table = symbols.from_kallsyms(b"ffffffff81000000 T _text\n", [(base, 0x40, "bpf_prog_0123_from_container")])
+    at = np.array([base, base + 0x3F, base + 0x40, 0xFFFF_FFFF_8100_0001], dtype=np.uint64)
+    assert table.names(at) == ["bpf_prog_0123_from_container"] * 2 + [symbols.UNKNOWN, "_text"]
+
+
+def test_symbols_that_were_kept_name_the_same_addresses() -> None:
+    recording = perfdata.read(golden("file.data"))
+    table = symbols.from_kallsyms(golden("kallsyms"))
+    at = stacks.addresses(recording.chains)
+    assert symbols.Symbols(table.covering(at)).names(at) == table.names(at)
+    assert symbols.UNKNOWN not in table.names(at)
