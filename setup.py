@@ -16,7 +16,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
-FOLDER = Path(__file__).parent / "clusters" / "lab" / "bpf"
+FOLDER = Path(__file__).parent / "src" / "cnibench" / "clusters" / "lab" / "bpf"  # the same in a checkout and in an sdist
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers")
 
 
@@ -35,7 +35,7 @@ def clang() -> str | None:
 
 
 def compile_programs(folder: Path = FOLDER) -> list[Path]:
-    """The objects of all programs in ``folder``, made where they are missing or old. Ends with a message when there is no clang for that."""
+    """The objects of all programs in ``folder``, made where missing or old. Ends with a message when there is no clang for that."""
     objects = []
     for source in sorted(folder.glob("*.c")):
         target = source.with_suffix(".o")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -142,13 +142,11 @@ def profile_problems(plan: Plan) -> list[Problem]:
     return [problem for item in asked.values() for problem in cluster.check(item)]
 
 
-def prepare(
-    plan: Plan, *, name: str = "", extra: Mapping[str, Any] | None = None, checks: bool = True, other_kernel: bool = False
-) -> Request:
+def prepare(plan: Plan, *, name: str = "", extra: Mapping[str, Any] | None = None, other_kernel: bool = False) -> Request:
     """Checks everything that the plan needs. Raises UsageError, InputError, MissingError; nothing has been started then.
 
-    Profiles that this machine cannot run are left out and recorded, unless none is left. ``checks`` is off for --dry-run of a plan for
-    another machine; ``other_kernel``: what the running kernel lacks does not matter, it is measured on another.
+    Profiles that this machine cannot run are left out and recorded, unless none is left. ``other_kernel``: what the running kernel lacks
+    does not matter, it is measured on another.
     """
     plan = plan.seeded()
     asked = profile.choose(["*" if item == "all" else item for item in plan.cni])
@@ -156,6 +154,8 @@ def prepare(
         if label and label not in asked:
             raise UsageError(f"--set {label}:... names no profile of this run", f"the labels are: {', '.join(asked)}")
     kind: type[Cluster] = provider("clusters", plan.cluster)
+    if beyond := [path for path in plan.path if path not in kind.paths]:
+        raise UsageError(f"--cluster {plan.cluster} has no path {', '.join(beyond)}", f"it has: {', '.join(kind.paths)}")
     options = Options(
         mtu=plan.mtu, wire_offload=plan.wire_offload, wire_rate=plan.wire_rate, ip=plan.ip, settings=plan.settings,
         keep=bool((extra or {}).get("keep")), extra=dict(extra or {}),
@@ -164,12 +164,9 @@ def prepare(
     workloads: dict[str, Workload] = providers("workloads")
     cells(plan, workloads, asked)  # wrong names and parameters are told before anything that this machine lacks
     used = {work.name: workloads[work.name] for work in plan.workload}
-    found = _Found(dict(asked))
-    collectors, notes = list[Collector](providers("collectors").values()), list[str]()
-    if checks:
-        _machine(cluster, [tool for workload in used.values() for tool in workload.tools])
-        found = _profiles(cluster, asked, other_kernel)
-        collectors, plan, notes = _collectors(cluster, collectors, plan)
+    _machine(cluster, [tool for workload in used.values() for tool in workload.tools])
+    found = _profiles(cluster, asked, other_kernel)
+    collectors, plan, notes = _collectors(cluster, list(providers("collectors").values()), plan)
     planned, left_out = cells(plan, workloads, found.runnable)
     if not planned:
         raise UsageError("nothing is left to measure", "; ".join([*left_out, *notes]) or "name a profile and a workload")
@@ -190,7 +187,7 @@ def _request(
         blocks=blocks, duration=plan.duration, warmup=plan.warmup, cluster=plan.cluster, cells=planned,
         profiles={label: item.model_dump(mode="json", by_alias=True) for label, item in found.runnable.items()},
         unsupported=found.unsupported, notes=[*notes, *warnings], target_ci=plan.target_ci, max_blocks=plan.max_blocks,
-        plan=plan.model_dump(mode="json", by_alias=True),
+        plan=plan.model_dump(mode="json", by_alias=True), extra=dict(options.extra),
     )  # fmt: skip
     return Request(manifest, found.runnable, workloads, collectors, kind, options, warnings)
 
@@ -208,7 +205,9 @@ def _machine(cluster: Cluster, tools: Sequence[str]) -> None:
 def _profiles(cluster: Cluster, asked: Mapping[str, Profile], other_kernel: bool = False) -> _Found:
     found = _Found()
     for label, item in asked.items():
-        problems = [one for one in cluster.check(item) if not (other_kernel and one.kind == "kernel")]
+        families = tuple(ip for ip in cluster.options.ip if ip in item.features.ip)  # the others are left out of its cells
+        alone = type(cluster)(replace(cluster.options, ip=families)) if families else cluster
+        problems = [one for one in alone.check(item) if not (other_kernel and one.kind == "kernel")]
         if not problems:
             found.runnable[label] = item
         found.unsupported += [Unsupported(label=label, profile=item.name, lacks=one.lacks, remedy=one.remedy) for one in problems]
@@ -243,7 +242,7 @@ def again(manifest: Manifest) -> Request:
     kind: type[Cluster] = provider("clusters", plan.cluster)
     options = Options(
         mtu=plan.mtu, wire_offload=plan.wire_offload, wire_rate=plan.wire_rate, ip=plan.ip, settings=plan.settings,
-        extra={"testbed": "vm"} if inside() else {},
+        keep=bool(manifest.extra.get("keep")), extra=manifest.extra | ({"testbed": "vm"} if inside() else {}),
     )  # fmt: skip
     cluster = kind(options)
     known: dict[str, Workload] = providers("workloads")

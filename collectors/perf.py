@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from cnibench.cpp.stacks import Stack
 
 FREQUENCY = 999  # Hz: beside the 1000 Hz of timers, so that samples do not march in step with them
-_BEGIN, _END = 15.0, 20.0  # s: limits of perf's start (it reads /proc of every process) and of its end
+_BEGIN, _END = 20.0, 20.0  # s: limits of perf's start (it reads /proc of every process) and of its end
 _KEEP = 64 << 20  # bytes: a larger perf.data is not kept; its folded stacks always are
+_LONGEST = 30.0  # s: perf ends by itself so long after twice the duration, whatever becomes of us
 _READY = "sampling"
 # No build ids and no thread that asks for eBPF programs (their names are in kallsyms): with them perf takes up to a second to end.
 _LEAN = ("-B", "-N", "--no-bpf-event")
@@ -40,7 +41,7 @@ _LEAN = ("-B", "-N", "--no-bpf-event")
 
 @dataclass
 class _Machine:
-    """One kernel that perf samples; ``offset`` in ns is its CLOCK_MONOTONIC minus ours."""
+    """One kernel that perf samples; ``offset`` in ns is its CLOCK_MONOTONIC minus ours, ``namespaces`` are the cell's network ones."""
 
     name: str
     node: Node
@@ -48,6 +49,7 @@ class _Machine:
     process: Process
     data: Path
     log: Path
+    namespaces: frozenset[int]
     offset: int = 0
 
 
@@ -65,25 +67,38 @@ class Perf(Collector):
             return "perf is not installed (Debian: apt-get install linux-perf; Ubuntu: linux-tools-generic)"
         return hidden(Path("/proc/kallsyms"), Path("/proc/sys/kernel/perf_event_paranoid"))
 
+    def __init__(self) -> None:
+        self._machines: dict[Path, list[_Machine]] = {}
+
     @contextmanager
-    def observe(self, s: Situation, into: Findings) -> Iterator[None]:
-        """Adds a ``cpp`` record (attribution.record) and the readings cycles_per_packet and, of its device's bytes, cycles_per_byte."""
-        kind = _counters.transport(s)
+    def prepare(self, s: Situation) -> Iterator[None]:
+        """perf samples from before the client starts until it has ended; observe takes its window out of that."""
         with ExitStack() as running:
             machines = [running.enter_context(_sampling(s, group)) for group in _counters.kernels(s).values()]
             for machine in machines:
                 _await(machine)
-            own = [_own(s, machine) for machine in machines]
-            first, bytes_first = _counters.traffic(s.client, kind, s.cell.ip), _bytes(s)
-            start = _counters.clock()
-            yield
-            last, bytes_last = _counters.traffic(s.client, kind, s.cell.ip), _bytes(s)
-            end = _counters.clock()
-            for machine, known in zip(machines, own, strict=True):
-                known |= _own(s, machine)
-                machine.process.interrupt()
-            for machine in machines:
-                _finish(machine)
+            self._machines[s.raw] = machines
+            try:
+                yield
+            finally:
+                del self._machines[s.raw]
+
+    @contextmanager
+    def observe(self, s: Situation, into: Findings) -> Iterator[None]:
+        """Adds a ``cpp`` record (attribution.record) and the readings cycles_per_packet and, of its device's bytes, cycles_per_byte."""
+        kind = _counters.transport(s)
+        machines = self._machines[s.raw]
+        own = [_own(machine) for machine in machines]
+        first, bytes_first = _counters.traffic(s.client, kind, s.cell.ip), _bytes(s)
+        start = _counters.clock()
+        yield
+        last, bytes_last = _counters.traffic(s.client, kind, s.cell.ip), _bytes(s)
+        end = _counters.clock()
+        for machine, known in zip(machines, own, strict=True):
+            known |= _own(machine)
+            machine.process.interrupt()
+        for machine in machines:
+            _finish(machine)
         _counters.seconds(start, end)
         packets = _counters.grown(first, last, "sent", s.client.name)
         self._evaluate(s, into, machines, own, (start, end), packets, bytes_last - bytes_first)
@@ -144,7 +159,7 @@ def _sampling(s: Situation, group: Sequence[int]) -> Iterator[_Machine]:
     local = node.read_text("/proc/sys/kernel/random/boot_id").strip() == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     data, log = s.raw / f"perf.{name}.data", s.raw / f"perf.{name}.err"
     # Written to stdout, so that a remote node's comes here; perf starts its command once it samples, and the command says so.
-    limit = f"echo {_READY} >&2; exec sleep {s.duration + _BEGIN:.0f}"
+    limit = f"echo {_READY} >&2; exec sleep {2 * s.duration + _LONGEST:.0f}"
     argv = [
         "perf",
         "record",
@@ -166,7 +181,7 @@ def _sampling(s: Situation, group: Sequence[int]) -> Iterator[_Machine]:
     ]
     process = programs.spawn(argv, stdout=data, stderr=log) if local else node.spawn(argv, stdout=data, stderr=log)
     with process:
-        yield _Machine(name, node, local, process, data, log)
+        yield _Machine(name, node, local, process, data, log, _namespaces(s))
 
 
 def _await(machine: _Machine) -> None:
@@ -192,18 +207,30 @@ def _failed(machine: _Machine) -> MeasureError:
     return MeasureError(f"perf does not sample {machine.name}: {' | '.join(said[:3]) or 'no message'}", "'cnibench doctor' checks perf")
 
 
-def _own(s: Situation, machine: _Machine) -> set[int]:
-    """Processes of the cell on this machine: those in the network namespaces of its two Pods.
+def _namespaces(s: Situation) -> frozenset[int]:
+    """Network namespaces (inodes) whose processes are the cell's: those of its two Pods.
 
-    In the lab also those in the nodes' namespaces, where nothing runs but the daemons of the datapath. On a cluster the node's
+    In the lab also those of the nodes, where nothing runs but the daemons of the datapath. On a cluster the node's
     namespace holds everything, so the user space of a CNI's daemons is not counted there; their work in softirqs is.
     """
     places = [s.client, s.server, *(s.standing.nodes() if s.standing.fidelity != "cni" else ())]
-    mine = {place.run(["stat", "-L", "-c", "%i", "/proc/self/ns/net"], timeout=10).stdout.strip() for place in places}
-    command = ["sh", "-c", "exec stat -L -c '%n %i' /proc/[0-9]*/ns/net 2>/dev/null"]
-    run = programs.run(command, timeout=10, check=False) if machine.local else machine.node.run(command, timeout=30, check=False)
-    pairs = (line.split() for line in run.stdout.splitlines())
-    return {int(path.split("/")[2]) for path, inode in pairs if inode in mine}
+    return frozenset(int(place.run(["stat", "-L", "-c", "%i", "/proc/self/ns/net"], timeout=_BEGIN).stdout) for place in places)
+
+
+def _own(machine: _Machine) -> set[int]:
+    """Processes of the cell on this machine now."""
+    if not machine.local:
+        command = ["sh", "-c", "exec stat -L -c '%n %i' /proc/[0-9]*/ns/net 2>/dev/null"]
+        pairs = (line.split() for line in machine.node.run(command, timeout=_BEGIN, check=False).stdout.splitlines())
+        return {int(path.split("/")[2]) for path, inode in pairs if int(inode) in machine.namespaces}
+    found = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.stat(path / "ns" / "net").st_ino in machine.namespaces:
+                found.add(int(path.name))
+        except OSError:  # it has ended
+            continue
+    return found
 
 
 def _bytes(s: Situation) -> int:
@@ -227,11 +254,12 @@ def _stacks(machine: _Machine, own: set[int], window: tuple[int, int]) -> tuple[
     recording = perfdata.read(content).between(window[0] + machine.offset, window[1] + machine.offset)
     if not len(recording.time):
         raise MeasureError(f"perf took no sample of {machine.name} in the window", "use a longer --duration; 'cnibench doctor' checks perf")
-    table = symbols.from_kallsyms(machine.node.read_text("/proc/kallsyms").encode(), recording.ksymbols)
+    used = stacks.addresses(recording.chains)
+    table = symbols.from_kallsyms(machine.node.read_text("/proc/kallsyms").encode(), used, recording.ksymbols)
     frequency = hertz(machine.node.read_text("/proc/cpuinfo")) if recording.clock else 0.0
     found = stacks.named(recording, table, frequency, own, taxonomy.load().is_network)
-    used = table.covering(stacks.addresses(recording.chains))
-    machine.data.with_suffix(".symbols").write_text("".join(f"{start:x} {end:x} {name}\n" for start, end, name in used))
+    kept = table.covering(used)
+    machine.data.with_suffix(".symbols").write_text("".join(f"{start:x} {end:x} {name}\n" for start, end, name in kept))
     facts = {
         "start": window[0] + machine.offset,
         "end": window[1] + machine.offset,

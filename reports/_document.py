@@ -41,7 +41,7 @@ class Document:
 
 def document(analysis: Analysis, *, whole: bool) -> Document:
     """``whole``: with every attestation and fact of the environment, as a file has room for; else as much as a terminal bears."""
-    sections = [_place(analysis, group) for group in primary_groups(analysis)]
+    sections = [_place(analysis, group, whole) for group in primary_groups(analysis)]
     sections += _cycles(analysis)
     sections += _attested(analysis, whole)
     sections += _failed(analysis)
@@ -79,7 +79,7 @@ def against(analysis: Analysis, group: Group) -> tuple[str, dict[str, Pair]]:
     return base, found
 
 
-def _place(analysis: Analysis, group: Group) -> Section:
+def _place(analysis: Analysis, group: Group, whole: bool) -> Section:
     place = place_of(group)
     here = [result for result in analysis.results if place_of(result) == place]
     main = [result for result in here if result.metric == group.metric and not result.reading]
@@ -97,7 +97,7 @@ def _place(analysis: Analysis, group: Group) -> Section:
     where = f"testbed {group.testbed}, wire {group.wire}"
     lines = ["; ".join(filter(None, (where, _offload(group), _fidelity(main), f"CPUs {group.cpus}", params)))]
     lines.append(f"{'more' if group.better == 'higher' else 'less'} is better; profiles that share a letter were not told apart")
-    return Section(title, [Table(heads, rows), *_others(here, group, main)], lines)
+    return Section(title, [Table(heads, rows), *_others(here, group, main, whole)], lines)
 
 
 def _offload(group: Group) -> str:
@@ -129,13 +129,16 @@ def _title(metric: str) -> str:
     return METRICS[metric].title if metric in METRICS else metric
 
 
-def _others(here: Sequence[Result], group: Group, main: Sequence[Result]) -> list[Table]:
-    """The medians of the place's other metrics, one column each."""
+def _others(here: Sequence[Result], group: Group, main: Sequence[Result], whole: bool) -> list[Table]:
+    """The medians of the place's other metrics, one column each; but for ``whole`` only what all labels have in common (a tunnel device,
+    say, has another name in each profile)."""
     columns: dict[tuple[str, str], list[Result]] = {}
     for result in here:
         if result.metric != group.metric or result.reading:
             reading = " ".join(f"{key}={_value(value)}" for key, value in result.reading.items())
             columns.setdefault((result.metric, reading), []).append(result)
+    if not whole:
+        columns = {key: results for key, results in columns.items() if not key[1] or len(results) == len(main)}
     if not columns:
         return []
     heads, cells = ["medians"], []

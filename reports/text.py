@@ -12,6 +12,8 @@ from cnibench.reports._document import Section, Table, document
 from cnibench.reports._escape import plain
 
 _WIDTH = 100
+_HEAD = 22  # a heading up to so long stays in one line
+_GAP = 2  # blanks between columns
 
 
 class TextReport:
@@ -56,40 +58,41 @@ def _print(write: object, section: Section, width: int) -> None:
             write(_rich(part))
 
 
+def _wide(table: Table, column: int) -> int:
+    """The width of a column of numbers: a long heading wraps between its words, the rows do not."""
+    head = plain(table.heads[column])
+    words = max((len(word) for word in head.split()), default=0)
+    return max([words, min(len(head), _HEAD), *(len(plain(row[column])) for row in table.rows)])
+
+
 def _rich(table: Table) -> object:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=True)
+    shown = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=True)
     for number, head in enumerate(table.heads):
         right = table.numbers and number > 0
-        shown.add_column(Text(plain(head)), justify="right" if right else "left", overflow="fold", no_wrap=False)
+        width = _wide(table, number) if table.numbers else None
+        shown.add_column(Text(plain(head)), justify="right" if right else "left", overflow="fold", width=width)
     for row in table.rows:
         shown.add_row(*(Text(plain(cell)) for cell in row))
     return shown
 
 
 def _parts(table: Table, width: int) -> Sequence[Table]:
-    """A table of numbers that is wider than the terminal in several, each with the names; other tables wrap in their cells.
-
-    A heading may wrap between its words, so a column is as wide as its widest number or its longest word.
-    """
+    """A table of numbers that is wider than the terminal in several, each with the names; other tables wrap in their cells."""
     if not table.numbers or not table.rows:
         return [table]
-
-    def wide(column: int) -> int:
-        words = max((len(word) for word in plain(table.heads[column]).split()), default=0)
-        return max([words, *(len(plain(row[column])) for row in table.rows)]) + 2
-
-    room = width - wide(0)
+    room = width - _wide(table, 0)
     lots: list[list[int]] = [[]]
     used = 0
     for column in range(1, len(table.heads)):
-        if lots[-1] and used + wide(column) > room + 2:
+        wide = _GAP + _wide(table, column)
+        if lots[-1] and used + wide > room:
             lots.append([])
             used = 0
         lots[-1].append(column)
-        used += wide(column)
+        used += wide
     return [
         Table([table.heads[0], *(table.heads[i] for i in lot)], [[row[0], *(row[i] for i in lot)] for row in table.rows], True)
         for lot in lots

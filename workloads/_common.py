@@ -20,6 +20,7 @@ from cnibench.exec import Process
 from cnibench.situation import Situation
 
 LISTEN_LIMIT = 10.0  # s: a server that does not listen by then will not
+_FREE_LIMIT = 3.0  # s
 _LISTENING, _ESTABLISHED = "0A", "01"  # include/net/tcp_states.h
 
 
@@ -69,6 +70,15 @@ def _count(pod: Place, port: int, state: str, ip: int) -> int:
     return sockets(pod.read_text("/proc/net/tcp6" if ip == 6 else "/proc/net/tcp"), port, state)
 
 
+def wait_free(pod: Pod, port: int, ip: int, limit: float = _FREE_LIMIT) -> None:
+    """Until nobody listens on that port in the Pod: the server before may be dying still. Raises MeasureError after ``limit`` seconds."""
+    end = time.monotonic() + limit
+    while _count(pod, port, _LISTENING, ip):
+        if time.monotonic() > end:
+            raise MeasureError(f"the TCP port {port} is in use in {pod.name}", "end the program that listens there")
+        time.sleep(0.005)
+
+
 def wait_listening(pod: Pod, port: int, ip: int, server: Process, errors: Path, limit: float = LISTEN_LIMIT) -> None:
     """Until ``server`` listens on that TCP port in its Pod. Raises MeasureError when it ended, LimitError after ``limit`` seconds."""
     end = time.monotonic() + limit
@@ -93,6 +103,7 @@ def serving(s: Situation, argv: Sequence[str], port: int, name: str = "server") 
     """
     command = s.on_server(argv)
     note(s.raw, name, command)
+    wait_free(s.server, port, s.cell.ip)
     out, err = s.raw / f"{name}.stdout", s.raw / f"{name}.stderr"
     with s.server.spawn(command, stdout=out, stderr=err) as server:
         wait_listening(s.server, port, s.cell.ip, server, err)

@@ -79,6 +79,7 @@ class Running:
         ip = self._s.cell.ip
         listening = []
         for number, pod in enumerate(self.servers):
+            _common.wait_free(pod, self._port(number), ip)
             argv = ["iperf3", f"-{ip}", "-s", "-B", pod.addresses[ip], "-p", str(self._port(number))]
             listening.append((number, pod, *self._spawn(stack, pod, argv, f"server{number}")))
         for number, pod, process, errors in listening:

@@ -101,7 +101,7 @@ def parse(text: str, errors: str = "") -> Report:
         rate=_field(text, r"Requests per second:"),
         mean=_field(text, r"Time per request:") * 1e-3,
         received=_field(text, r"Total transferred:"),
-        latencies=_percentiles(text),
+        latencies=_percentiles(text, complete),
     )
 
 
@@ -112,7 +112,8 @@ def _field(text: str, title: str, default: str | None = None) -> float:
     return _common.figure(match[1] if match else default, f"ab's {title}")
 
 
-def _percentiles(text: str) -> tuple[float, ...]:
+def _percentiles(text: str, complete: int) -> tuple[float, ...]:
+    """ab takes the request number 0.5 + complete x share, which for few requests is beyond its last one: that is the last one then."""
     _, head, table = text.partition("Percentage served,Time in ms\n")
     if not head:
         return ()
@@ -122,10 +123,11 @@ def _percentiles(text: str) -> tuple[float, ...]:
         raise MeasureError(f"ab's percentiles cannot be read: {error}") from None
     if any(len(row) != 2 for row in rows) or [row[0] for row in rows] != [str(share) for share in range(len(rows))] or len(rows) > 101:
         raise MeasureError("ab's percentiles are not those of 0, 1, ... 100 %")
-    values = tuple(_common.figure(row[1], "a percentile of ab") * 1e-3 for row in rows)
-    if list(values) != sorted(values):
+    values = [_common.figure(row[1], "a percentile of ab") * 1e-3 for row in rows]
+    values = [values[-1] if int(0.5 + complete * share / 100) >= complete else value for share, value in enumerate(values)]
+    if values != sorted(values):
         raise MeasureError("ab's percentiles do not rise")
-    return values
+    return tuple(values)
 
 
 class Http(Workload):

@@ -7,10 +7,11 @@ in a profile's ``datapath.model``. Nothing needs undoing that goes with its name
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import yaml
 from pydantic import ValidationError
 
 from cnibench.cell import Attestation
@@ -96,8 +97,8 @@ def builders() -> dict[str, type[Datapath]]:
     return providers("clusters.lab.datapaths")
 
 
-def builder_of(profile: Profile) -> tuple[type[Datapath], Strict]:
-    """The builder of a profile's datapath and its checked options. Raises InputError."""
+def builder_of(profile: Profile, settings: Mapping[str, str] | None = None) -> tuple[type[Datapath], Strict]:
+    """The builder of a profile's datapath and its checked options, ``settings`` (``--set KEY=VALUE``) over them. Raises InputError."""
     if profile.datapath is None:
         raise InputError(f"{profile.name} has no datapath model for the lab", "use --cluster kind or existing for it")
     found = builders().get(profile.datapath.model)
@@ -106,6 +107,9 @@ def builder_of(profile: Profile) -> tuple[type[Datapath], Strict]:
             f"{profile.name}: datapath.model: there is no '{profile.datapath.model}'", f"there are: {', '.join(sorted(builders()))}"
         )
     try:
-        return found, found.Options.model_validate(profile.datapath.options)
+        changed = {key: yaml.safe_load(value) for key, value in (settings or {}).items()}
+        return found, found.Options.model_validate({**profile.datapath.options, **changed})
+    except yaml.YAMLError:
+        raise InputError(f"{profile.name}: a value of --set cannot be read", "write a plain number, word, true or false") from None
     except ValidationError as error:
         raise explain(f"{profile.name}: datapath.options", error) from None

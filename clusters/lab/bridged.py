@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import ClassVar
 
-from cnibench.clusters.lab import links
+from cnibench.clusters.lab import links, netlink
 from cnibench.clusters.lab.filtered import Filtered
 from cnibench.clusters.lab.places import LabNode, LabPod
 
 _EVERYTHING = {4: "default", 6: "default6"}
 _LINK_LOCAL = "fe80::1/64"
+_SETLINK, _AF_BRIDGE = 19, 7
+_PROTINFO, _MODE = 12 | 0x8000, 4  # nested
 
 
 class Bridged(Filtered):
@@ -47,7 +50,7 @@ class Bridged(Filtered):
         )
         links.set_link(node.ns, pod.host_end, master=links.index(node.ns, self.bridge))
         if self.hairpin:
-            node.ns.ipr.brport("set", index=links.index(node.ns, pod.host_end), mode=1)
+            _reflect(node, pod.host_end)
         yield "link"
         for family, address in pod.addresses.items():
             length = node.subnets[family].partition("/")[2]
@@ -63,3 +66,11 @@ class Bridged(Filtered):
     def disconnect(self, pod: LabPod) -> None:
         if self.pod_rules:
             self.left(pod)
+
+
+def _reflect(node: LabNode, port: str) -> None:
+    """Turns on a bridge port's hairpin mode: frames may leave it through the port that they came by (IFLA_BRPORT_MODE in IFLA_PROTINFO)."""
+    head = struct.pack("=BxHiII", _AF_BRIDGE, 0, links.index(node.ns, port), 0, 0)
+    netlink.ask(
+        node.ns, f"hairpin of {port}", _SETLINK, netlink.CHANGE, head + netlink.attribute(_PROTINFO, netlink.attribute(_MODE, b"\1"))
+    )

@@ -14,7 +14,7 @@ from cnibench.clusters.lab import features, kernel, tree, wire
 from cnibench.clusters.lab.base import builder_of
 from cnibench.clusters.lab.stand import Stand
 from cnibench.errors import ClusterError, CnibenchError
-from cnibench.profile import Profile
+from cnibench.profile import Datapath, Profile
 
 _TOOLS = {
     "nsenter": "util-linux",
@@ -65,7 +65,8 @@ class LabCluster(Cluster):
         """Raises InputError when its datapath's options are wrong."""
         if profile.datapath is None:
             return [Problem(profile.name, "a datapath model for the lab", "use --cluster kind or --cluster existing for it")]
-        builder, _ = builder_of(profile)
+        settings = self.options.settings
+        builder, _ = builder_of(profile, {**settings.get("", {}), **settings.get(profile.name, {})})
         problems = []
         for need in dict.fromkeys((*builder.needs, *profile.datapath.needs)):
             if need not in kernel.FEATURES:
@@ -75,8 +76,7 @@ class LabCluster(Cluster):
         for family in self.options.ip:
             if family not in profile.features.ip:
                 problems.append(Problem(profile.name, f"IPv{family} in this mode", f"leave it out, or --ip {profile.features.ip[0]}"))
-            elif self.options.mtu - profile.datapath.overhead < _SMALLEST[family]:
-                smallest = _SMALLEST[family] + profile.datapath.overhead
+            elif self.options.mtu < (smallest := _SMALLEST[family] + _overhead(profile.datapath, family)):
                 problems.append(Problem(profile.name, f"an MTU that IPv{family} allows", f"--mtu {smallest} or more"))
         return problems
 
@@ -126,6 +126,10 @@ class LabCluster(Cluster):
             except CnibenchError:
                 if error[0] is None:
                     raise
+
+
+def _overhead(datapath: Datapath, family: int) -> int:
+    return datapath.overhead + (datapath.overhead_ipv6 if family == 6 else 0)
 
 
 def _cpu_model() -> str:

@@ -159,7 +159,7 @@ class NodeMaps:
         return found
 
     def expire(self, now: float | None = None) -> int:
-        """Removes connections whose lifetime has passed at ``now`` (CLOCK_MONOTONIC seconds), as the agent does from time to time; how many."""
+        """Removes connections whose lifetime ended before ``now`` (CLOCK_MONOTONIC seconds), as the agent does at intervals; how many."""
         moment = time.monotonic() if now is None else now
         gone = 0
         for name in _CT.values():

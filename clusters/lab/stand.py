@@ -23,7 +23,7 @@ class Stand(Standing):
 
     def __init__(self, label: str, profile: Profile, options: Options, number: int) -> None:
         """Builds all of it. Raises ClusterError; nothing stays then."""
-        builder, given = builder_of(profile)
+        builder, given = builder_of(profile, {**options.settings.get("", {}), **options.settings.get(label, {})})
         assert profile.datapath is not None
         self.label = label
         self.profile = profile

@@ -16,7 +16,7 @@ import select
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from cnibench.errors import CnibenchError, MissingError
@@ -65,13 +65,9 @@ def carry(main: Callable[[], int]) -> int:
         _in_child(lambda: _middle(main, watch, failed), failed)
     os.close(watch)
     os.close(failed)
-    previous = {number: signal.signal(number, lambda got, _frame: _pass_on(middle, got)) for number in _PASSED_ON}
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
-        status = _status(os.waitpid(middle, 0)[1])
+        status = _attend(middle, before)
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
         os.close(alive)
     with os.fdopen(report, encoding="utf-8") as file:
         message, _, remedy = file.read().partition("\0")
@@ -89,42 +85,53 @@ def _middle(main: Callable[[], int], watch: int, failed: int) -> int:
         _in_child(lambda: _init(main, watch, failed), failed)
     os.close(watch)
     os.close(failed)
-    return _wait_passing_on(init)
+    return _attend(init, ())
 
 
 def _init(main: Callable[[], int], watch: int, failed: int) -> int:
     _die_with_parent()
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     _furnish()
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     child = os.fork()
     if child == 0:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for end in (woken, wake, watch, failed):
+        for end in (watch, failed):
             os.close(end)
         _in_child(lambda: _main(main))
     os.close(failed)
-    for number in _PASSED_ON:
-        signal.signal(number, lambda got, _frame: _pass_on(child, got))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
-    while True:
-        ready, _, _ = select.select([woken, watch], [], [])
-        if watch in ready:
-            return 128 + signal.SIGKILL
-        os.read(woken, 4096)
+    return _attend(child, (), watch)
+
+
+def _attend(child: int, mask: Iterable[int], watch: int | None = None) -> int:
+    """Waits for ``child`` and passes signals on to it; its status. Reaps every other child on the way, and gives up when ``watch`` ends.
+
+    Called with the signals blocked; ``mask`` is what is blocked from here on. Each signal also writes a byte to a pipe that is waited
+    on (signal.set_wakeup_fd): one that comes just before a wait begins is not slept over, as it would be with a plain waitpid.
+    """
+    woken, wake = os.pipe()
+    os.set_blocking(wake, False)
+    heard = [number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]  # nohup's hang-up stays ignored
+    previous = {number: signal.signal(number, lambda got, _frame: _pass_on(child, got)) for number in heard}
+    previous[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    descriptor = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    try:
         while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == child:
-                return _status(status)
-            if pid == 0:
-                break
+            while True:  # first a look: the child may have ended before the handler was there
+                pid, status = os.waitpid(child if watch is None else -1, os.WNOHANG)
+                if pid == child:
+                    return _status(status)
+                if pid == 0:
+                    break
+            ready = select.select([woken, watch] if watch is not None else [woken], [], [])[0]
+            if watch in ready:
+                return 128 + signal.SIGKILL
+            os.read(woken, 4096)
+    finally:
+        signal.set_wakeup_fd(descriptor)
+        for number, handler in previous.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+        os.close(woken)
+        os.close(wake)
 
 
 def _main(main: Callable[[], int]) -> int:
@@ -132,7 +139,8 @@ def _main(main: Callable[[], int]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_DFL)
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
     return main()
 
@@ -160,13 +168,6 @@ def _in_child(work: Callable[[], int], failed: int | None = None) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)
-
-
-def _wait_passing_on(child: int) -> int:
-    for number in _PASSED_ON:
-        signal.signal(number, lambda got, _frame: _pass_on(child, got))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
-    return _status(os.waitpid(child, 0)[1])
 
 
 def _pass_on(child: int, number: int) -> None:

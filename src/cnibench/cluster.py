@@ -124,13 +124,14 @@ class Cluster(abc.ABC):
 
     kind: ClassVar[str]
     simultaneous: ClassVar[bool] = False  # can several profiles stand side by side, so that blocks interleave them?
+    paths: ClassVar[tuple[str, ...]] = ("pod",)  # how a client can reach its server here (Cell.path)
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
     @classmethod
     def carry(cls, main: Callable[[], int]) -> int:
-        """Runs the rest of a command where this kind of cluster works, and returns its exit status; the lab makes a tree of namespaces for it."""
+        """Runs the rest of a command where this kind of cluster works (the lab: in a tree of namespaces); returns its exit status."""
         return main()
 
     @property

@@ -6,7 +6,7 @@ Each collector is one file in collectors/ whose ``PROVIDER`` is an instance of a
 from __future__ import annotations
 
 import abc
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
 from cnibench.cell import Window
@@ -25,6 +25,10 @@ class Collector(abc.ABC):
     def missing(self, cluster: Cluster) -> str:
         """Why it cannot work here ('' when it can); the run goes on without it and says so."""
         return ""
+
+    def prepare(self, s: Situation) -> AbstractContextManager[None]:
+        """Entered before the client starts and left after it ended: what takes time to start, so that the window is left whole."""
+        return nullcontext()
 
     @abc.abstractmethod
     def observe(self, s: Situation, into: Findings) -> AbstractContextManager[None]:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import IO
 
 from cnibench.errors import ClusterError, LimitError, MissingError
+from cnibench.vm import patience
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -58,9 +59,9 @@ class Process:
         return self._popen.poll()
 
     def wait(self, timeout: float) -> int:
-        """Exit status. Raises LimitError after ``timeout`` seconds; the program is then killed."""
+        """Exit status. Raises LimitError after ``timeout`` seconds (more under emulation); the program is then killed."""
         try:
-            return self._popen.wait(timeout)
+            return self._popen.wait(timeout * patience())
         except subprocess.TimeoutExpired:
             self.kill()
             raise LimitError(f"{self.argv[0]} did not end within {timeout:.0f} s") from None
@@ -141,7 +142,7 @@ def run(
         raise _no_program(argv[0]) from None
     with Process(argv, popen):
         try:
-            out, err = popen.communicate(None if input is None else input.encode(), timeout)
+            out, err = popen.communicate(None if input is None else input.encode(), timeout * patience())
         except subprocess.TimeoutExpired:
             raise LimitError(f"{shlex.join(argv)} did not end within {timeout:.0f} s") from None
     done = Done(tuple(argv), popen.returncode, out.decode(errors="replace"), err.decode(errors="replace"), time.monotonic() - start)

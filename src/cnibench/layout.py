@@ -72,6 +72,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     target_ci: float = 0.0
     max_blocks: int = 30
     plan: Record = {}
+    extra: Record = {}  # options that only this kind of cluster knows (Options.extra)
 
     def cell(self, identity: str) -> Cell | None:
         """The cell of that id."""

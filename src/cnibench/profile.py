@@ -126,8 +126,21 @@ def explain(path: Path | str, error: ValidationError) -> InputError:
     lines = []
     for item in error.errors(include_url=False)[:5]:
         where = ".".join(str(part) for part in item["loc"]) or "(whole file)"
-        lines.append(f"{where}: {item['msg']}")
+        lines.append(f"{where}: {_expected(item)}")
     return InputError(f"{path}: " + "; ".join(lines), "the JSON Schema beside the profiles (schema.json) says what each key takes")
+
+
+def _expected(item: Mapping[str, Any]) -> str:
+    """What was expected, in words that no version of pydantic changes."""
+    limits = item.get("ctx", {})
+    for kind, words in (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than")):
+        if kind in limits:
+            return f"expected {words} {limits[kind]:g}, got {item['input']}"
+    if item["type"] == "extra_forbidden":
+        return "there is no such key"
+    if item["type"] == "missing":
+        return "is missing"
+    return str(item["msg"]).removeprefix("Value error, ")
 
 
 def read_profile(path: Path) -> Profile:

@@ -79,19 +79,21 @@ def measure(s: Situation, workload: Workload, collectors: Sequence[Collector]) -
     Raises MeasureError (LimitError when the client does not end) and ClusterError; whatever was started is gone then, too.
     """
     margin = min(_MARGIN, s.duration / 10)
-    window = s.duration - 2 * margin
     expected = max(workload.seconds(s.cell.params, s.duration, s.warmup) - s.warmup, s.duration)
     found = Findings()
     with workload.serve(s):
         if s.warmup > 0:
             workload.warm_up(s)
-        start, began = now(), time.monotonic()
-        with workload.start(s) as client:
+        with ExitStack() as prepared:
+            for collector in collectors:
+                prepared.enter_context(collector.prepare(s))
+            start, began = now(), time.monotonic()
+            client = prepared.enter_context(workload.start(s))
             _watch(client, margin)
             with ExitStack() as readers:
                 for collector in collectors:
                     readers.enter_context(collector.observe(s, found))
-                _watch(client, window)
+                _watch(client, s.duration - margin - (time.monotonic() - began))  # before the client ends, however long they took to begin
             status = client.wait(max(0.0, expected * 1.5 + _GRACE - (time.monotonic() - began)))
             end = now()
             argv = client.argv
@@ -104,7 +106,7 @@ def measure(s: Situation, workload: Workload, collectors: Sequence[Collector]) -
 
 def _watch(client: Process, seconds: float) -> None:
     """Sleeps that long, or until the client ends. Nothing is polled, so that nothing disturbs the window."""
-    if client.poll() is not None:
+    if seconds <= 0 or client.poll() is not None:
         return
     descriptor = os.pidfd_open(client.pid)
     try:

@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 ALPHA = 0.05
 _EXACT = 200  # blocks up to which the null distribution is counted out; the normal approximation is right to 1e-4 beyond
 _WALSH = 400  # values up to which all Walsh averages are listed; beyond, they are counted
-_AT_ONCE = 4_000_000  # Walsh averages held in memory at a time
+_AT_ONCE = 1_000_000  # Walsh averages held in memory at a time
 
 
 @lru_cache(maxsize=256)
@@ -143,32 +143,47 @@ def _invert(rows: Array, k: int) -> tuple[Array, Array, Array]:
     if n > _WALSH:
         for i, row in enumerate(rows):
             values = np.sort(row)
-            centre[i] = (_walsh(values, (pairs + 1) // 2) + _walsh(values, pairs // 2 + 1)) / 2
+            centre[i] = _walsh(values, (pairs + 1) // 2)
             if k:
                 low[i], high[i] = _walsh(values, k), _walsh(values, pairs + 1 - k)
         return centre, low, high
-    first, second = np.triu_indices(n)
+    wanted = sorted({(pairs - 1) // 2, pairs // 2, *((k - 1, pairs - k) if k else ())})
     step = max(1, _AT_ONCE // pairs)
     for start in range(0, count, step):
         part = rows[start : start + step]
-        averages = np.sort((part[:, first] + part[:, second]) / 2, axis=1)
-        centre[start : start + step] = (averages[:, (pairs - 1) // 2] + averages[:, pairs // 2]) / 2
+        sums = np.empty((len(part), pairs))
+        at = 0
+        for i in range(n):
+            np.add(part[:, i : i + 1], part[:, i:], out=sums[:, at : at + n - i])
+            at += n - i
+        sums.partition(wanted, axis=1)
+        here = slice(start, start + step)
+        centre[here] = (sums[:, (pairs - 1) // 2] + sums[:, pairs // 2]) / 4
         if k:
-            low[start : start + step], high[start : start + step] = averages[:, k - 1], averages[:, pairs - k]
+            low[here], high[here] = sums[:, k - 1] / 2, sums[:, pairs - k] / 2
     return centre, low, high
 
 
 def _walsh(values: Array, rank: int) -> float:
-    """The ``rank``-th smallest Walsh average of sorted ``values``, by bisection on their number below a point (to 1e-12 of the range)."""
+    """The ``rank``-th smallest Walsh average of sorted ``values``, exact to one rank of the very many that there are.
+
+    Found by regula falsi (the Illinois variant) on their number up to a point, which is almost a straight line there.
+    """
+    pairs = len(values) * (len(values) + 1) / 2
     low, high = float(values[0]), float(values[-1])
-    for _ in range(44):
-        middle = (low + high) / 2
-        ordered = np.searchsorted(values, 2 * middle - values, side="right").sum()
-        alone = np.searchsorted(values, middle, side="right")
-        if (int(ordered) + int(alone)) // 2 >= rank:
-            high = middle
+    below, above = 1.0 - rank, pairs - rank
+    for _ in range(60):
+        if above <= 0.5 or high - low <= 1e-12 * max(abs(low), abs(high)):
+            break
+        middle = low + (high - low) * min(0.99, max(0.01, below / (below - above)))
+        twice = int(np.searchsorted(values, 2 * middle - values, side="right").sum())
+        found = (twice + int(np.searchsorted(values, middle, side="right"))) / 2 - rank
+        if found >= 0:
+            high, above, below = middle, found, below / 2
         else:
-            low = middle
+            low, below, above = middle, found, above / 2
+        if -1 <= found <= 1:
+            return middle
     return high
 
 

@@ -1,8 +1,8 @@
 """When a run may end by itself (``--target-ci``) without the errors of peeking.
 
-The rule: the run is looked at after set numbers of blocks, fixed before it starts, and at no other time. At each of the K looks, and in
-the report, every test and interval is made at alpha / K, K being 4. By Bonferroni's inequality all statements together then keep the level alpha
-whatever the reason for which a look ended the run; it is the group sequential design of S. J. Pocock (Biometrika 64, 1977) with the
+The rule: the run is looked at after set numbers of blocks, fixed before it starts, and at no other time. At each of at most 4 looks,
+and in the report, every test and interval is made at alpha / 4. By Bonferroni's inequality all statements together then keep the level
+alpha whatever the reason for which a look ended the run; it is the group sequential design of S. J. Pocock (Biometrika 64, 1977) with the
 conservative constant, which needs no assumption on how the looks depend on each other. The run ends at the first look at which the
 interval of every comparison, at that level over their number, is no wider than asked for.
 """

@@ -101,7 +101,7 @@ def running(pids: set[int]) -> bool:
 def test_ctrl_c_then_kill_9_then_resume_loses_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     before = host()
     runs = tmp_path / "runs"
-    first = start("run", "--cni", "veth-baseline", "--blocks", "8", "--out", str(runs), *SHORT)
+    first = start("run", "--cni", "veth-baseline", "--blocks", "5", "--out", str(runs), *SHORT)
     until(lambda: finished(runs) >= 2)
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=LIMIT)
@@ -129,7 +129,7 @@ def test_ctrl_c_then_kill_9_then_resume_loses_nothing_and_leaves_nothing(tmp_pat
     assert reader.finished
     assert kept < reader.done()
     keys = [(item.cell, item.block) for item in reader.samples() if item.metric == "transaction_rate"]
-    assert len(keys) == len(set(keys)) == 2 * 8
+    assert len(keys) == len(set(keys)) == 2 * 5
     assert [item.status for item in reader.samples() if item.status != "ok"] == []
     assert (path / "report.md").read_text()
     assert host() == before
@@ -168,19 +168,19 @@ def test_a_full_disk_ends_the_run_and_it_goes_on_when_there_is_room(tmpfs: Path)
     ballast = tmpfs / "ballast"
     left = os.statvfs(tmpfs)
     ballast.write_bytes(bytes(left.f_bavail * left.f_frsize - 300_000))
-    done = run("run", "--cni", "veth-baseline", "--blocks", "8", "--out", str(tmpfs), *SHORT)
+    done = run("run", "--cni", "veth-baseline", "--blocks", "6", "--out", str(tmpfs), *SHORT)
     assert done.returncode == 1, done.stderr
     assert "the disk is full" in done.stderr
     assert "--resume" in done.stderr
     path = the_run(tmpfs)
     kept = RunReader(path).done()
-    assert 0 < len(kept) < 16
+    assert 0 < len(kept) < 12
     assert not [item for item in RunReader(path).samples() if item.status != "ok"]
     ballast.unlink()
     again = run("run", "--resume", str(path))
     assert again.returncode == 0, again.stderr
     assert RunReader(path).done() > kept
-    assert len(RunReader(path).done()) == 16
+    assert len(RunReader(path).done()) == 12
 
 
 def test_a_read_only_run_is_shown_and_not_resumed(tmpfs: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cnibench.analysis import Analysis, analyse
+from cnibench.analysis.calibration import calibration
 from cnibench.errors import CnibenchError, InputError, UsageError
 from cnibench.layout import Unsupported
 from cnibench.reports.json_ import PROVIDER as JSON
@@ -274,3 +275,22 @@ def test_unusable_cpp_records_are_left_out_and_told(tmp_path: Path) -> None:
     analysis = analyse([RunReader(reader.path)])
     assert any("no usable total" in note for note in analysis.notes)
     assert len(analysis.cpp) == 4
+
+
+def test_calibration_finds_the_noise_and_few_false_alarms(tmp_path: Path) -> None:
+    quiet = synthetic(tmp_path, {"x.a": 1.0, "x.b": 1.0}, blocks=240, noise=0.004, name="quiet", seed=1, workloads=["tcp-rr"], cpp=False)
+    loud = synthetic(tmp_path, {"x.a": 1.0, "x.b": 1.0}, blocks=240, noise=0.03, name="loud", seed=2, workloads=["tcp-rr"], cpp=False)
+    found = calibration([quiet, loud], 0.02)
+    assert [floor.noise for floor in found.floors] == [pytest.approx(noise, rel=0.2) for noise in (0.004, 0.004, 0.03, 0.03)]
+    assert found.comparisons == 160
+    assert found.low <= found.expected <= found.high
+    few, many = found.floors[0], found.floors[2]
+    assert few.blocks == 6
+    assert many.blocks is not None
+    assert 30 < many.blocks < 80
+    assert all(line.startswith("tcp-rr") for line in found.recommended)
+    assert len(found.recommended) == 2
+    with pytest.raises(UsageError, match="two that must tie"):
+        calibration([synthetic(tmp_path, {"x": 1.0}, name="one", blocks=6)], 0.02)
+    none = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, name="none", blocks=1, fail=[("a", 0), ("b", 0)])
+    assert calibration([none], 0.02).rate is None

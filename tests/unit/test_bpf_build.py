@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 import struct
 from pathlib import Path
 from types import ModuleType
@@ -32,16 +31,21 @@ def hook() -> ModuleType:
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    for path in (*_SOURCES.glob("*.c"), *_SOURCES.glob("*.h")):
-        shutil.copy(path, tmp_path)
+    """A folder with one small program and a header."""
+    (tmp_path / "small.h").write_text("#define ANSWER 42\n")
+    (tmp_path / "small.c").write_text(
+        '#include <linux/bpf.h>\n#include "small.h"\n'
+        "int small(struct __sk_buff *skb) { return skb->len + ANSWER; }\n"
+        'char _sources[] __attribute__((section("sources"), used)) = SOURCES;\n'
+    )
     return tmp_path
 
 
 def test_objects_are_made_once_and_again_when_a_source_changes(hook: ModuleType, sources: Path) -> None:
     made = {path.name: path.stat().st_mtime_ns for path in hook.compile_programs(sources)}
-    assert "cilium.o" in made
+    assert list(made) == ["small.o"]
     assert {path.name: path.stat().st_mtime_ns for path in hook.compile_programs(sources)} == made
-    with (sources / "helpers.h").open("a") as header:
+    with (sources / "small.h").open("a") as header:
         header.write("\n/* changed */\n")
     again = {path.name: path.stat().st_mtime_ns for path in hook.compile_programs(sources)}
     assert all(again[name] != made[name] for name in made)
@@ -66,7 +70,8 @@ def test_a_program_that_does_not_compile_is_named(hook: ModuleType, sources: Pat
     assert not (sources / "wrong.o").exists()
 
 
-def test_the_object_has_the_maps_that_the_python_side_writes() -> None:
+def test_the_object_has_the_maps_that_the_python_side_writes(hook: ModuleType) -> None:
+    hook.compile_programs()
     found = ebpf_object.read_object("cilium")
     assert set(found.programs) == {"cil_from_container", "cil_lxc_policy", "cil_from_overlay", "cil_from_netdev", "cil_from_host"}
     sizes = {name: (item.key_size, item.value_size) for name, item in found.maps.items()}
@@ -92,12 +97,14 @@ def test_a_policy_key_wildcards_what_is_left_out(identity: int, egress: bool, pr
     assert prefix == 64 if port else prefix == (48 if proto else 40)
 
 
-def test_a_broken_object_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_object_is_an_error_of_ours(hook: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook.compile_programs()
     whole = (_SOURCES / "cilium.o").read_bytes()
     monkeypatch.setattr(ebpf_object, "FOLDER", tmp_path)
-    with pytest.raises(MissingError, match="install clang"):
+    with pytest.raises(MissingError, match=r"cilium\.o is not there") as missing:
         ebpf_object.read_object("cilium")
-    for length in (0, 4, 20, 63, 64, 1000, len(whole) // 2, len(whole) - 1):
+    assert "apt-get install clang" in missing.value.remedy
+    for length in (0, 4, 20, 63, 64, 1000, len(whole) // 2, len(whole) - 64):
         (tmp_path / "cilium.o").write_bytes(whole[:length])
         with pytest.raises(CnibenchError):
             ebpf_object.read_object("cilium")

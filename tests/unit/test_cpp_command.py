@@ -96,19 +96,18 @@ def test_what_is_not_there_is_said(run: RunReader, tmp_path: Path) -> None:
         cpp(str(run.path), "--diff", "flannel", "calico<&>", "--flamegraph", str(tmp_path / "x.svg"))
     with pytest.raises(UsageError, match="No such file"):
         cpp(str(run.path), "--cni", "flannel", "--placement", "intra", "--flamegraph", str(tmp_path / "no" / "x.svg"))
-    next(run.path.glob("raw/*/*/stacks.folded")).unlink()
-    with pytest.raises(InputError, match="raw folder"):
-        for label in ("flannel", "calico<&>"):
-            for placement in ("intra", "inter"):
-                cpp(str(run.path), "--cni", label, "--placement", placement, "--flamegraph", str(tmp_path / "x.svg"))
+    for path in run.path.glob("raw/*/*/stacks.folded"):
+        path.unlink()
+    with pytest.raises(InputError, match=r"stacks\.folded"):
+        cpp(str(run.path), "--cni", "flannel", "--placement", "intra", "--flamegraph", str(tmp_path / "x.svg"))
     with pytest.raises(InputError, match="no cycles per packet"):
         cpp(str(synthetic(tmp_path, {"a": 1.0}, blocks=1, cpp=False, name="speed").path))
 
 
 def test_a_garbled_record_is_named() -> None:
+    record = {"label": "a", "profile": "a", "components": {}, "functions": {}, "cycles": 1.0, "block": 0, "cell": "c"}
+    where = {"placement": "intra", "path": "pod", "workload": "w", "params": {}, "ip": 4, "mtu": 1500, "cpus": "shared", "pair": 0}
     with pytest.raises(InputError, match="total"):
-        record = {"label": "a", "profile": "a", "components": {}, "functions": {}, "cycles": 1.0, "block": 0, "cell": "c"}
-        where = {"placement": "intra", "path": "pod", "workload": "w", "params": {}, "ip": 4, "mtu": 1500, "cpus": "shared", "pair": 0}
         summary.groups([{**record, **where}])
 
 

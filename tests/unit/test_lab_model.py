@@ -42,6 +42,8 @@ def test_a_wrong_option_or_model_is_explained() -> None:
     plain = builtin()["veth-baseline"]
     with pytest.raises(InputError, match=r"datapath.options: colour"):
         builder_of(plain.model_copy(update={"datapath": Datapath(model="veth", options={"colour": 1})}))
+    with pytest.raises(InputError, match=r"datapath.options: colour"):
+        LabCluster(Options(settings={plain.name: {"colour": "red"}})).check(plain)
     with pytest.raises(InputError, match="there is no 'vethh'") as caught:
         builder_of(plain.model_copy(update={"datapath": Datapath(model="vethh")}))
     assert "veth" in caught.value.remedy

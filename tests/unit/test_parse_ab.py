@@ -45,6 +45,11 @@ def test_nothing_but_failures_is_no_result(name: str) -> None:
         http._complete(http.parse(*golden(name)), 50, 0)
 
 
+def test_the_high_percentiles_of_few_requests_are_the_longest() -> None:
+    report = http.parse(*golden("not_found"))
+    assert report.latencies[99] == report.latencies[100] == pytest.approx(0.004485)
+
+
 def test_failed_requests_are_counted() -> None:
     report = http.parse(*golden("server_gone"))
     assert 0 < report.failed < report.complete

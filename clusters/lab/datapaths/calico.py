@@ -1,10 +1,10 @@
 """``calico``: routed veth pairs with proxy ARP, Felix's rules, and between the nodes BGP routes, VXLAN or IP-in-IP.
 
-Follows projectcalico/calico cni-plugin/pkg/dataplane/linux/dataplane_linux.go (one /32 per Pod, gateway 169.254.1.1, the node's end has
-the MAC ee:ee:ee:ee:ee:ee), felix/dataplane/linux/endpoint_mgr.go (sysctls of the node's end), vxlan_mgr.go and vxlanfdb (vxlan.calico,
-VNI 4096, port 4789, routes of protocol 80), ipip_mgr.go (tunl0), confd's BIRD templates (routes of protocol bird, 12, and a blackhole
-for the node's own block), felix/rules for the filters. The address block of a node is a /24 here, where Calico's default is /26: one
-route per node either way.
+Follows projectcalico/calico v3.32.1 cni-plugin/pkg/dataplane/linux/dataplane_linux.go (one /32 per Pod, gateway 169.254.1.1, the MAC
+ee:ee:ee:ee:ee:ee at the node's end), felix/dataplane/linux/endpoint_mgr.go (sysctls of the node's end), vxlan_mgr.go and vxlanfdb
+(vxlan.calico, VNI 4096, port 4789, routes of protocol 80), ipip_mgr.go (tunl0), confd's BIRD templates (routes of protocol bird, 12,
+and a blackhole for the node's own block), felix/rules for the filters. The address block of a node is a /24 here, where Calico's
+default is /26: one route per node either way.
 """
 
 from __future__ import annotations

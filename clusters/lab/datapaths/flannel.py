@@ -1,6 +1,6 @@
 """``flannel``: the bridge cni0 on each node, and between the nodes VXLAN or plain routes.
 
-Follows flannel v0.28 pkg/backend/vxlan (vxlan.go, device.go, vxlan_network.go: one on-link route, one permanent neighbour and one
+Follows flannel v0.28.9 pkg/backend/vxlan (vxlan.go, device.go, vxlan_network.go: one on-link route, one permanent neighbour and one
 forwarding entry for each other node, no learning), pkg/backend/hostgw/hostgw.go, pkg/trafficmngr/iptables, and the CNI configuration in
 Documentation/kube-flannel.yml (bridge with hairpin mode, host the gateway). With IPv6 the device is flannel-v6.1 over the IPv6 underlay.
 """

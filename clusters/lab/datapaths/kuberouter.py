@@ -1,6 +1,6 @@
 """``kube-router``: the bridge kube-bridge on each node, and between the nodes BGP routes or an IP-in-IP device per peer.
 
-Follows cloudnativelabs/kube-router v2.11 daemonset/kubeadm-kuberouter.yaml (bridge plugin, host the gateway),
+Follows cloudnativelabs/kube-router v2.11.1 daemonset/kubeadm-kuberouter.yaml (bridge plugin, host the gateway),
 pkg/controllers/routing/network_routes_controller.go (injectRoute: protocol zebra, 17), pkg/tunnels/linux_tunnels.go (tun-HASH with the
 nodes' addresses, a route to the peer in table 77) and pkg/routes/pbr.go (a rule for the node's Pod subnet to table 77).
 """

@@ -1,6 +1,6 @@
 """Felix's chains and IP sets on one node: static ones, dispatch to workloads, endpoints, profiles, policies.
 
-Follows projectcalico/calico felix/rules: static.go, dispatch.go, endpoints.go, policy.go, nat.go, rule_defs.go, with Felix's
+Follows projectcalico/calico v3.32.1 felix/rules: static.go, dispatch.go, endpoints.go, policy.go, nat.go, rule_defs.go, with Felix's
 defaults (felix/config/config_params.go) and the manifest's DefaultEndpointToHostAction ACCEPT; flow logs are off, there are
 no host endpoints, and chains that nothing jumps to (the fail-safe ports) are not written, as Felix itself leaves them out.
 
@@ -163,8 +163,6 @@ def _nat(node: Node) -> Iterable[Line]:
     device = {"vxlan": "vxlan.calico" if node.family == 4 else "vxlan-v6.calico", "ipip": "tunl0"}.get(node.encapsulation, "")
     if node.tunnels(node.encapsulation) and device:
         to_tunnel = f"--out-interface {device} -m addrtype ! --src-type LOCAL --limit-iface-out -m addrtype --src-type LOCAL"
-        if node.encapsulation == "vxlan":
-            post.append(Rule(f"--jump MASQUERADE --to-ports {VXLAN_PORT + 1}-65535 --random-fully", f"-p 17 {to_tunnel}"))
         post.append(Rule(masquerade, to_tunnel))
     yield from chain_lines("nat", "cali-POSTROUTING", post)
     pools, outside = set_name(node.family, "masq-ipam-pools"), set_name(node.family, "network-ip-pools")

@@ -1,6 +1,6 @@
 """How Felix, Calico's agent, writes a chain: its options' long forms and the hash comment of every rule.
 
-Follows projectcalico/calico felix/iptables/renderer.go, felix/generictables/rules.go (RuleHashes) and
+Follows projectcalico/calico v3.32.1 felix/iptables/renderer.go, felix/generictables/rules.go (RuleHashes) and
 libcalico-go/lib/hash/unique_id.go. The hashes are those of a real node for the same rules, which the tests check against
 upstream's own dump felix/fv/cali-iptables-dump.txt.
 """

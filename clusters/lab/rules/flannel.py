@@ -1,6 +1,6 @@
 """flanneld's chains FLANNEL-POSTRTG and FLANNEL-FWD.
 
-Follows flannel v0.28 pkg/trafficmngr/iptables/iptables.go (masqRules, masqIP6Rules, forwardRules): both jumps are appended,
+Follows flannel v0.28.9 pkg/trafficmngr/iptables/iptables.go (masqRules, masqIP6Rules, forwardRules): both jumps are appended,
 so kube-proxy's, which are put at the head, come first.
 """
 

@@ -1,6 +1,6 @@
 """kube-router's firewall: KUBE-ROUTER-INPUT/FORWARD/OUTPUT, a KUBE-POD-FW- chain for each Pod, the KUBE-NWPLCY- chains.
 
-Follows cloudnativelabs/kube-router v2.11 pkg/controllers/netpol/npc_iptables.go (ensureTopLevelChains, ensureCommonPolicyChain,
+Follows cloudnativelabs/kube-router v2.11.1 pkg/controllers/netpol/npc_iptables.go (ensureTopLevelChains, ensureCommonPolicyChain,
 ensureDefaultNetworkPolicyChain, ensureTailChainPosition, ensureExplicitAccept), pod.go (syncPodFirewallChains,
 setupPodNetpolRules), routing/network_routes_controller.go (enableForwarding) and routing/pod_egress.go; as deployed by
 daemonset/kubeadm-kuberouter.yaml: router and firewall, services left to kube-proxy, no NetworkPolicy objects.

@@ -66,7 +66,8 @@ def calibration(readers: Sequence[RunReader], resolution: float) -> Calibration:
     floors = []
     for reader in readers:
         if len(reader.plan.profiles) != 2:
-            raise UsageError(f"{reader.id} has {len(reader.plan.profiles)} labels", "an A/A run has two that must tie")
+            told = f"{reader.id}: an A/A run has two labels that must tie, this one has {len(reader.plan.profiles)}"
+            raise UsageError(told, "make one with 'cnibench calibrate'")
         floors += _floors(reader, resolution)
     comparisons, alarms = sum(floor.rounds for floor in floors), sum(floor.alarms for floor in floors)
     low, high = _clopper_pearson(alarms, comparisons)

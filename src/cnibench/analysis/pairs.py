@@ -66,19 +66,26 @@ def compare(contexts: Sequence[Context], level: float) -> tuple[list[Pair], list
 
 
 def _tests(number: int, context: Context) -> list[_Test]:
+    """The pairs of one context, from one table of labels x blocks (NaN where a block lacks a label)."""
     names = list(context.members)
-    blocks = {name: set(context.members[name].values) for name in names}
+    place = {block: i for i, block in enumerate(sorted({block for member in context.members.values() for block in member.values}))}
+    table = np.full((len(names), len(place)), np.nan)
+    for row, name in zip(table, names, strict=True):
+        values = context.members[name].values
+        row[[place[block] for block in values]] = list(values.values())
+    there = ~np.isnan(table)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(table)
     family = len(names) * (len(names) - 1) // 2
     found = []
-    for a, b in combinations(names, 2):
-        both = sorted(blocks[a] & blocks[b])
-        one = np.array([context.members[a].values[block] for block in both])
-        other = np.array([context.members[b].values[block] for block in both])
-        logs = bool((one > 0).all() and (other > 0).all())
-        row = np.log(one) - np.log(other) if logs else one - other
+    for i, j in combinations(range(len(names)), 2):
+        both = there[i] & there[j]
+        one, other = table[i][both], table[j][both]
+        positive = bool((one > 0).all() and (other > 0).all())
+        row = logs[i][both] - logs[j][both] if positive else one - other
         # Rounding is no difference: 1e-12 of the values is far below what any of the tools prints.
-        row[np.abs(row) <= 1e-12 * (1.0 if logs else np.maximum(np.abs(one), np.abs(other)))] = 0.0
-        found.append(_Test(number, a, b, row, logs, family))
+        row[np.abs(row) <= 1e-12 * (1.0 if positive else np.maximum(np.abs(one), np.abs(other)))] = 0.0
+        found.append(_Test(number, names[i], names[j], row, positive, family))
     return found
 
 

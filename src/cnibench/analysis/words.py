@@ -118,15 +118,20 @@ def _sure(analysis: Analysis, shown: Sequence[Group]) -> str:
     reach = [pair.detectable for pair in pairs if pair.detectable is not None]
     blocks = sorted({pair.n for pair in pairs})
     text = (
-        f"How sure: of {len(pairs)} pairs, {apart} were told apart, {count['no-difference-found']} not, "
+        f"How sure: of {len(pairs)} pair{'s' * (len(pairs) != 1)}, {apart} {'was' if apart == 1 else 'were'} told apart, "
+        f"{count['no-difference-found']} not, "
         f"{count['inconclusive']} inconclusive ({_range(blocks)} paired blocks; exact signed-rank test of log ratios, Holm's correction, "
         f"level {analysis.level:.3g})."
     )
     if reach:
-        text += f" Differences of {100 * max(reach):.2g} % or more would have been found with a power of {POWER:.0%} in every pair."
+        text += f" Differences of {_percent(max(reach))} or more would have been found with a power of {POWER:.0%} in every pair."
     if count["inconclusive"]:
         text += f" At least {max(pair.blocks_needed for pair in pairs)} blocks are needed to decide."
     return text
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.2g} %" if fraction < 1 else f"{100 * fraction:.0f} %"
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cnibench import exec as programs
 from cnibench.errors import MissingError
-from cnibench.vm.kernel import Kernel, first_modules, module_bytes
+from cnibench.vm.kernel import FIRST_MODULES, Kernel, modules
 
 SHARE = "trans=virtio,version=9p2000.L,access=client,msize=512000"  # options of both 9p mounts
 ROOT_TAG, RUN_TAG = "cnibench.root", "cnibench.run"  # 9p mount tags: the host's root, the run directory
@@ -24,21 +24,26 @@ ROOT_TAG, RUN_TAG = "cnibench.root", "cnibench.run"  # 9p mount tags: the host's
 _PROGRAMS = {
     "sh": ("sh", "dash"),
     "mount": ("mount", "mount"),
-    "insmod": ("kmod", "kmod"),
+    "modprobe": ("kmod", "kmod"),
+    "chroot": ("chroot", "coreutils"),
     "mkdir": ("mkdir", "coreutils"),
-    "switch_root": ("switch_root", "util-linux"),
 }
 
 _INIT = """#!/bin/sh
 export PATH=/bin
 stuck() {{ echo "cnibench: the guest cannot start: $1" >/dev/console; exit 1; }}
-mount -t devtmpfs dev /dev
-{modules}
+mount -t devtmpfs -o mode=755 dev /dev
+mount -t proc proc /proc
+modprobe -a {modules} || stuck "a module does not load"
 mount -t 9p -o ro,cache=loose,{share} {root} /lower || stuck "the host's root does not mount"
 mount -t tmpfs -o mode=755,size=60% spare /spare || stuck "no tmpfs"
 mkdir /spare/upper /spare/work
 mount -t overlay -o lowerdir=/lower,upperdir=/spare/upper,workdir=/spare/work root /new || stuck "the overlay does not mount"
-exec switch_root /new {agent}
+mount -n --bind /{library} /new/{library} || stuck "the modules do not mount"
+mount -n --move /dev /new/dev || stuck "/dev does not move"
+cd /new
+mount -n --move . / || stuck "the root does not move"
+exec chroot . {agent} </dev/console >/dev/console 2>&1
 """
 
 
@@ -48,7 +53,7 @@ def build(kernel: Kernel, agent: Sequence[str]) -> bytes:
     Raises MissingError naming the package of a program that the host lacks.
     """
     files: dict[str, tuple[int, bytes]] = {}
-    folders = {"bin", "dev", "lower", "spare", "new", "modules"}
+    folders = {"bin", "dev", "proc", "lower", "spare", "new"}
     for program, package in missing_programs():
         raise MissingError(f"the VM's first stage needs the program '{program}'", f"apt-get install {package}")
     for name, (program, _) in _PROGRAMS.items():
@@ -57,12 +62,12 @@ def build(kernel: Kernel, agent: Sequence[str]) -> bytes:
         files[f"bin/{name}"] = (0o755, Path(found).read_bytes())
         for library in _libraries(found):
             files[library.lstrip("/")] = (0o755, Path(library).read_bytes())
-    loads = []
-    for file in first_modules(kernel):
-        name = file.name.partition(".ko")[0] + ".ko"
-        files[f"modules/{name}"] = (0o644, module_bytes(file))
-        loads.append(f"insmod /modules/{name} || stuck 'the module {name} does not load'")
-    files["init"] = (0o755, _INIT.format(modules="\n".join(loads), root=ROOT_TAG, share=SHARE, agent=shlex.join(agent)).encode())
+    library = f"lib/modules/{kernel.release}"
+    indexes = [file.relative_to(kernel.modules) for file in sorted(kernel.modules.glob("modules.*"))]
+    for file in (*indexes, *modules(kernel)):
+        files[f"{library}/{file}"] = (0o644, (kernel.modules / file).read_bytes())
+    script = _INIT.format(modules=" ".join(FIRST_MODULES), root=ROOT_TAG, share=SHARE, library=library, agent=shlex.join(agent))
+    files["init"] = (0o755, script.encode())
     for path in files:
         folders.update(str(parent) for parent in Path(path).parents if str(parent) != ".")
     return b"".join(_archive(sorted(folders), files.items()))

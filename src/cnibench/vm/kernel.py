@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import platform
 import re
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +15,10 @@ INSTALL = "apt-get install linux-image-amd64"
 
 # What the guest needs before it sees the host's root: PCI and serial port of virtio, the 9p file system, the overlay.
 FIRST_MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
+_FOLDERS = ("kernel/net/", "kernel/drivers/net/", "kernel/crypto/", "kernel/arch/x86/crypto/", "updates/", "extra/")
+_HARDWARE = "can ethernet hamradio ieee802154 mdio phy usb wan wireless wwan"  # and what serves neither Pods nor CNIs
+_FOREIGN = "9p atm batman-adv bluetooth can ceph dccp ieee802154 mac80211 nfc rds rxrpc smc sunrpc tipc wireless"
+_NOT = tuple([f"kernel/drivers/net/{kind}/" for kind in _HARDWARE.split()] + [f"kernel/net/{kind}/" for kind in _FOREIGN.split()])
 
 
 @dataclass(frozen=True)
@@ -76,40 +77,28 @@ def newest(boot: Path = BOOT, modules: Path = MODULES) -> Kernel:
     raise MissingError(f"no usable kernel image in {boot}: {reasons[0].message}", reasons[0].remedy)
 
 
-def first_modules(kernel: Kernel) -> list[Path]:
-    """The module files for the first stage in the order in which they must be loaded; what is built in is left out.
+def modules(kernel: Kernel) -> list[Path]:
+    """The module files that the guest gets, relative to ``kernel.modules``: those of networks and what they depend on.
 
-    Raises MissingError naming a module that this kernel has in no form.
+    Not all 4000: they come into the guest's memory, and perf looks at each one whenever it starts.
+    Raises MissingError naming a module for the start that this kernel has in no form.
     """
-    depends: dict[str, tuple[str, list[str]]] = {}
+    depends: dict[str, list[str]] = {}
     for line in (kernel.modules / "modules.dep").read_text().splitlines():
-        file, _, rest = line.partition(":")
-        depends[_name(file)] = (file, rest.split())
+        file, _, needs = line.partition(":")
+        depends[file] = needs.split()
+    by_name = {_name(file): file for file in depends}
     builtin = kernel.modules / "modules.builtin"
     built_in = {_name(line) for line in builtin.read_text().splitlines()} if builtin.exists() else set()
-    order: dict[str, None] = {}
+    wanted = {file for file in depends if file.startswith(_FOLDERS) and not file.startswith(_NOT)}
     for name in FIRST_MODULES:
-        if name in depends:
-            file, needs = depends[name]
-            order.update(dict.fromkeys([*reversed(needs), file]))  # modules.dep lists the deepest need last
+        if name in by_name:
+            wanted.add(by_name[name])
         elif name not in built_in:
             raise MissingError(f"the kernel {kernel.release} has no module {name}", f"use a distribution's stock kernel: {INSTALL}")
-    return [kernel.modules / file for file in order]
-
-
-def module_bytes(file: Path) -> bytes:
-    """A module as the kernel's loader takes it, decompressed. Raises MissingError when it cannot be."""
-    data = file.read_bytes()
-    if file.suffix == ".xz":
-        return lzma.decompress(data)
-    if file.suffix == ".gz":
-        return gzip.decompress(data)
-    if file.suffix == ".zst":
-        try:
-            return subprocess.run(["zstd", "-dc"], input=data, stdout=subprocess.PIPE, check=True, timeout=60).stdout
-        except (OSError, subprocess.SubprocessError):
-            raise MissingError(f"{file} cannot be decompressed", "apt-get install zstd") from None
-    return data
+    for file in list(wanted):
+        wanted.update(depends[file])  # modules.dep lists what is needed indirectly as well
+    return sorted(Path(file) for file in wanted)
 
 
 def _name(file: str) -> str:

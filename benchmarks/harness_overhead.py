@@ -1,0 +1,109 @@
+"""Does the harness slow down what it measures? Its throughput and transaction rate against bare netperf, as ratios.
+
+Both run in the same namespaces, with the same pinning, on one profile of the lab, in turn and in seeded random order, so that what
+disturbs one disturbs the other. The bare side is netperf by nsenter alone, started and awaited by subprocess. Then the wall time of
+all harness samples over the sum of (warm-up + duration).
+
+    python benchmarks/harness_overhead.py [--rounds 10] [--duration 5] [--warmup 1] [--cpus shared]
+
+Needs root and a profile that this kernel can run. Prints each ratio with its conditions; the exit status is always 0: the reader judges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import statistics
+import subprocess
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from cnibench.cell import Cell
+from cnibench.cluster import Options
+from cnibench.clusters.lab import tree
+from cnibench.clusters.lab.stand import Stand
+from cnibench.collector import Collector
+from cnibench.profile import builtin
+from cnibench.registry import provider, providers
+from cnibench.sampling import choose_cpus, cores, measure
+from cnibench.situation import Situation
+from cnibench.workloads import _netperf
+
+
+def bare(s: Situation) -> float:
+    """netperf and netserver without any of cnibench around the client."""
+    workload = provider("workloads", s.cell.workload)
+    with workload.serve(s):
+        done = subprocess.run(
+            s.client.ns.enter(s.on_client(workload.command(s, s.duration))),  # type: ignore[attr-defined]
+            capture_output=True, text=True, timeout=s.duration + 30, check=True,
+        )  # fmt: skip
+    values = _netperf.parse(done.stdout, done.stderr, (*_netperf._ALWAYS, *workload.selectors), s.duration)
+    return next(r.value for r in workload.interpret(values).readings if r.metric in ("throughput", "transaction_rate"))
+
+
+def harness(s: Situation, collectors: list[Collector]) -> float:
+    """The same sample through the harness."""
+    found = measure(s, provider("workloads", s.cell.workload), collectors).findings
+    return next(r.value for r in found.readings if r.metric in ("throughput", "transaction_rate") and not r.params)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--duration", type=int, default=5)
+    parser.add_argument("--warmup", type=int, default=1)
+    parser.add_argument("--cpus", choices=("shared", "split", "none"), default="shared")
+    parser.add_argument("--profile", default="veth-baseline")
+    asked = parser.parse_args()
+    speed = [c for c in providers("collectors").values() if "speed" in c.windows]
+    cpp = [c for c in providers("collectors").values() if "cpp" in c.windows]
+    print(
+        f"{asked.profile}, inter, cpus {asked.cpus}, {asked.rounds} rounds of {asked.duration} s, kernel {platform.release()}, "
+        f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}"
+    )
+    order = random.Random(1)
+    wall = expected = 0.0
+    with tree.entered(), tempfile.TemporaryDirectory() as folder:
+        stand = Stand(asked.profile, builtin()[asked.profile], Options(), 1)
+        try:
+            cpus = choose_cpus(asked.cpus, sorted(os.sched_getaffinity(0)), cores())
+            client, server = stand.pair("inter")
+            for name in ("tcp-stream", "tcp-rr"):
+                params = provider("workloads", name).params({})
+                cell = Cell(label="x", profile=asked.profile, placement="inter", workload=name, params=params, cpus=asked.cpus)
+                base = Situation(
+                    cell=cell, block=0, standing=stand, client=client, server=server, duration=asked.duration, warmup=0,
+                    raw=Path(folder), client_cpu=cpus[0], server_cpu=cpus[1],
+                )  # fmt: skip
+                ratios: dict[str, list[float]] = {"no perf": [], "perf": []}
+                for number in range(asked.rounds):
+                    found: dict[str, float] = {}
+                    for side in order.sample(["bare", "no perf", "perf"], 3):
+                        raw = Path(folder) / f"{name}-{number}-{side}"
+                        raw.mkdir()
+                        s = replace(base, raw=raw, warmup=0 if side == "bare" else asked.warmup)
+                        began = time.monotonic()
+                        if side == "bare":
+                            found[side] = bare(s)
+                            continue
+                        found[side] = harness(s, speed if side == "no perf" else cpp)
+                        wall += time.monotonic() - began
+                        expected += asked.warmup + asked.duration
+                    for side, values in ratios.items():
+                        values.append(found[side] / found["bare"])
+                for side, values in ratios.items():
+                    low, _, high = statistics.quantiles(values, n=4)
+                    middle = statistics.median(values)
+                    print(f"{name:10}  harness / bare netperf, {side:7}  median {middle:.4f}  quartiles {low:.4f} to {high:.4f}")
+        finally:
+            stand.remove()
+    print(f"wall time of the harness samples / (warm-up + duration): {wall / expected:.4f}")
+
+
+if __name__ == "__main__":
+    main()

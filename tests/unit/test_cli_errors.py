@@ -1,0 +1,152 @@
+"""What the user reads when something is wrong: each message is a golden file, and each exit status that of INTERFACE."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cnibench.cell import SCHEMA, Cell
+from cnibench.cli import _packages
+from cnibench.cli._guard import guarded
+from cnibench.cli.main import group
+from cnibench.layout import Manifest
+from cnibench.sampling import Ground, failure
+from cnibench.store import RunWriter
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "errors"
+PROFILE = "cni-profiles/veth-baseline.yaml"
+
+
+def call(*arguments: str) -> int:
+    return guarded(lambda: group.main(list(arguments), prog_name="cnibench", standalone_mode=False))
+
+
+def text(name: str, content: str) -> str:
+    Path(name).write_text(content)
+    return f"./{name}"
+
+
+def plan(content: str) -> list[str]:
+    return ["run", "--dry-run", "--cni", "veth-baseline", "--plan", text("plan.yaml", content)]
+
+
+def a_run() -> Path:
+    one = Cell(label="flannel", profile="flannel", placement="inter", workload="tcp-rr")
+    manifest = Manifest(
+        id="r", name="", created="2026-01-01T00:00:00.000000Z", command=["cnibench", "run"], tool_version="0.1.0", seed=1, blocks=2,
+        duration=1.0, warmup=0.0, cluster="lab", cells=[one], profiles={"flannel": {}},
+    )  # fmt: skip
+    with RunWriter.create(Path("r"), manifest) as writer:
+        for block in range(2):
+            writer.finish(one, block, failure(one, block, Ground("lab", "veth", "all", "baseline"), "failed", "gone", manifest.created))
+    return Path("r")
+
+
+def newer_run() -> list[str]:
+    file = a_run() / "plan.json"
+    file.write_bytes(msgspec.json.encode({**msgspec.json.decode(file.read_bytes()), "schema": SCHEMA + 1}))
+    return ["runs", "show", "r"]
+
+
+def cut_off_run() -> list[str]:
+    file = a_run() / "samples.jsonl"
+    os.truncate(file, file.stat().st_size - 10)
+    return ["runs", "show", "r"]
+
+
+def without_netperf() -> list[str]:
+    """A PATH with everything that the lab needs, except netperf."""
+    Path("bin").mkdir()
+    for tool in ("nsenter", "taskset", "iptables-restore", "ip6tables-restore", "ipset", "ip", "perf"):
+        found = shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+        if found:
+            Path("bin", tool).symlink_to(found)
+    os.environ["PATH"] = str(Path("bin").absolute())
+    return ["run", "--cni", "veth-baseline", "--kernel", "host"]
+
+
+CASES: dict[str, tuple[int, Callable[[], list[str]]]] = {
+    "unknown-command": (2, lambda: ["rnu"]),
+    "unknown-profile": (2, lambda: ["run", "--cni", "flanel"]),
+    "unknown-workload": (2, lambda: ["run", "--cni", "veth-baseline", "--workload", "tcp-rrr"]),
+    "unknown-parameter": (2, lambda: ["run", "--cni", "veth-baseline", "--workload", "tcp-rr:size=3"]),
+    "unknown-run": (2, lambda: ["run", "--resume", "nothing"]),
+    "no-profile": (2, lambda: ["run"]),
+    "label-twice": (2, lambda: ["run", "--cni", "a=flannel,a=veth-baseline"]),
+    "label-unknown": (2, lambda: ["run", "--cni", "veth-baseline", "--set", "b:x=1"]),
+    "impossible-duration": (2, lambda: ["run", "--cni", "veth-baseline", "--duration", "0s"]),
+    "no-duration": (2, lambda: ["run", "--cni", "veth-baseline", "--duration", "soon"]),
+    "day-long-duration": (2, lambda: ["run", "--cni", "veth-baseline", "--warmup", "1000h"]),
+    "wrong-blocks": (2, lambda: ["run", "--cni", "veth-baseline", "--blocks", "many"]),
+    "wrong-choice": (2, lambda: ["run", "--cni", "veth-baseline", "--ip", "5"]),
+    "resume-with-options": (2, lambda: ["run", "--resume", str(a_run()), "--blocks", "3"]),
+    "broken-yaml": (2, lambda: plan("cni: [flannel\nduration: 3s\n")),
+    "extra-key": (2, lambda: plan("durtion: 3s\n")),
+    "alias": (2, lambda: plan("a: &a [x, x]\nb: [*a, *a]\n")),
+    "key-twice": (2, lambda: plan("seed: 1\nseed: 2\n")),
+    "not-text": (2, lambda: (Path("p.yaml").write_bytes(b"\xff\xfe\x00"), ["run", "--plan", "p.yaml"])[1]),
+    "no-plan": (2, lambda: ["run", "--plan", "nowhere.yaml"]),
+    "profile-extra-key": (2, lambda: ["run", "--cni", text("x.yaml", (Path(__file__).parents[2] / PROFILE).read_text() + "speed: 3\n")]),
+    "newer-run": (2, newer_run),
+    "cut-off-line": (0, cut_off_run),
+    "not-a-run": (2, lambda: (Path("empty").mkdir(), ["runs", "show", "empty"])[1]),
+    "missing-tool": (3, without_netperf),
+}
+
+
+def nearest_one(said: str) -> str:
+    """The first of the nearest names only: adding a profile, a workload or a command changes the others."""
+    return re.sub(r"(nearest(?: keys)?: [^,\n]+).*", r"\1", said)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_message_and_exit_status(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setattr(_packages, "_system", lambda: ("debian",))
+    status, arguments = CASES[name]
+    got = call(*arguments())
+    said = nearest_one(capsys.readouterr().err.replace(str(tmp_path), "DIR"))
+    assert said == (GOLDEN / f"{name}.txt").read_text()
+    assert got == status
+    assert "Traceback" not in said
+    if status:
+        assert said.startswith("error: ")
+        assert "\n  remedy: " in said
+    assert not Path("runs").exists()
+
+
+def test_every_golden_message_belongs_to_a_test() -> None:
+    elsewhere = {"no-root", "read-only-run"}  # tests/e2e/test_run_faults.py
+    assert {file.stem for file in GOLDEN.glob("*.txt")} == set(CASES) | elsewhere
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("CNIBENCH_DEBUG", "1")
+    assert call("run", "--cni", "flanel") == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_defect_is_told_as_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("CNIBENCH_DEBUG", raising=False)
+
+    def slip() -> None:
+        raise ZeroDivisionError("by zero")
+
+    assert guarded(slip) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: a defect of cnibench: ZeroDivisionError: by zero\n  remedy: ")
+
+
+def test_ctrl_c_is_130(capsys: pytest.CaptureFixture[str]) -> None:
+    def pressed() -> None:
+        raise KeyboardInterrupt
+
+    assert guarded(pressed) == 130
+    assert capsys.readouterr().err == "error: interrupted\n"

@@ -1,0 +1,133 @@
+"""The choice of the VM's kernel, its modules, the archive of the first stage and the frames on the port."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies
+
+from cnibench.errors import InputError, MissingError, UsageError
+from cnibench.vm import frames, initramfs, kernel, machine, patience
+
+
+def image(path: Path, release: str) -> Path:
+    """The header of a bzImage that names this release, as far as Documentation/arch/x86/boot.rst defines it."""
+    head = bytearray(0x1000)
+    head[0x202:0x206] = b"HdrS"
+    struct.pack_into("<H", head, 0x20E, 0x400)
+    text = f"{release} (builder@host) #1 SMP\0".encode()
+    head[0x600 : 0x600 + len(text)] = text
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(head)
+    return path
+
+
+def modules(folder: Path, release: str, listed: str = "") -> Path:
+    (folder / release).mkdir(parents=True)
+    (folder / release / "modules.dep").write_text(listed)
+    return folder
+
+
+def test_the_newest_kernel_with_its_modules_is_taken(tmp_path: Path) -> None:
+    for release in ("6.1.0-9-amd64", "6.1.0-56-amd64", "6.10.1-amd64", "6.12.0-amd64"):
+        image(tmp_path / "boot" / f"vmlinuz-{release}", release)
+    for release in ("6.1.0-9-amd64", "6.1.0-56-amd64", "6.10.1-amd64"):  # none for 6.12: removed, say
+        modules(tmp_path / "modules", release)
+    found = kernel.newest(tmp_path / "boot", tmp_path / "modules")
+    assert found == kernel.Kernel(tmp_path / "boot/vmlinuz-6.10.1-amd64", "6.10.1-amd64", tmp_path / "modules/6.10.1-amd64")
+
+
+def test_what_is_no_kernel_is_told(tmp_path: Path) -> None:
+    with pytest.raises(MissingError) as none:
+        kernel.newest(tmp_path, tmp_path)
+    assert "linux-image-amd64" in none.value.remedy
+    (tmp_path / "vmlinuz-text").write_text("not a kernel")
+    with pytest.raises(InputError, match="bzImage"):
+        kernel.given(tmp_path / "vmlinuz-text")
+    with pytest.raises(MissingError, match="No such file"):
+        kernel.given(tmp_path / "absent")
+    with pytest.raises(MissingError, match="no modules"):
+        kernel.given(image(tmp_path / "vmlinuz-1", "1.0"), tmp_path)
+
+
+def test_modules_bring_what_they_depend_on_and_no_foreign_hardware(tmp_path: Path) -> None:
+    listed = """kernel/net/9p/9pnet.ko.xz:
+kernel/fs/9p/9p.ko.xz: kernel/net/9p/9pnet.ko.xz kernel/fs/netfs/netfs.ko.xz
+kernel/fs/netfs/netfs.ko.xz:
+kernel/net/9p/9pnet_virtio.ko.xz: kernel/net/9p/9pnet.ko.xz
+kernel/drivers/char/virtio_console.ko.xz:
+kernel/fs/overlayfs/overlay.ko.xz:
+kernel/net/ipv4/ipip.ko.xz: kernel/net/ipv4/tunnel4.ko.xz
+kernel/net/ipv4/tunnel4.ko.xz:
+kernel/drivers/net/ethernet/intel/e1000.ko.xz:
+kernel/drivers/gpu/drm/drm.ko.xz:
+"""
+    folder = modules(tmp_path, "6.12", listed) / "6.12"
+    some = kernel.Kernel(tmp_path / "vmlinuz", "6.12", folder)
+    with pytest.raises(MissingError, match="virtio_pci"):
+        kernel.modules(some)
+    (folder / "modules.builtin").write_text("kernel/drivers/virtio/virtio-pci.ko\n")
+    assert {file.name.partition(".")[0] for file in kernel.modules(some)} == {
+        "9p", "9pnet", "9pnet_virtio", "netfs", "virtio_console", "overlay", "ipip", "tunnel4",
+    }  # fmt: skip
+
+
+def test_cpio_reads_the_archive(tmp_path: Path) -> None:
+    names = ["kernel/" + name for name in ("virtio_pci.ko", "virtio_console.ko", "9pnet_virtio.ko", "9p.ko", "overlay.ko")]
+    folder = modules(tmp_path, "6.12", "".join(f"{name}:\n" for name in names)) / "6.12"
+    (folder / "kernel").mkdir()
+    for name in names:
+        (folder / name).write_bytes(name.encode())
+    archive = initramfs.build(kernel.Kernel(tmp_path / "vmlinuz", "6.12", folder), ["/bin/echo", "two words"])
+    into = tmp_path / "unpacked"
+    into.mkdir()
+    done = subprocess.run(
+        ["cpio", "-id", "--no-absolute-filenames", "--nonmatching", "dev/console"], input=archive, cwd=into, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (into / "lib/modules/6.12/kernel/9p.ko").read_bytes() == b"kernel/9p.ko"
+    assert (into / "lib/modules/6.12/modules.dep").exists()
+    assert "exec chroot . /bin/echo 'two words'" in (into / "init").read_text()
+    assert subprocess.run(["sh", "-n", into / "init"]).returncode == 0
+    for program in ("sh", "mount", "mkdir", "modprobe", "chroot"):
+        assert (into / "bin" / program).stat().st_mode & 0o111
+
+
+kinds = strategies.sampled_from([frames.OUT, frames.ERR, frames.BEAT, frames.EXIT, frames.JOB])
+
+
+@given(strategies.lists(strategies.tuples(kinds, strategies.binary(max_size=300))), strategies.integers(1, 40))
+def test_frames_survive_any_cutting(sent: list[tuple[bytes, bytes]], size: int) -> None:
+    stream = b"".join(frames.pack(kind, payload) for kind, payload in sent)
+    reader = frames.Reader()
+    got = [frame for start in range(0, len(stream), size) for frame in reader.feed(stream[start : start + size])]
+    assert got == sent
+
+
+def test_what_is_no_frame_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a frame"):
+        list(frames.Reader().feed(b"Kernel panic"))
+    with pytest.raises(ValueError, match="not a frame"):
+        list(frames.Reader().feed(frames.OUT + b"\xff\xff\xff\xff"))
+    with pytest.raises(ValueError, match="at most"):
+        frames.pack(frames.OUT, bytes(frames.LARGEST + 1))
+
+
+def test_the_memory_of_the_guest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CNIBENCH_VM_MEMORY", "4096")
+    assert machine.Size.usual() == machine.Size(cpus=2, memory=4096)
+    monkeypatch.setenv("CNIBENCH_VM_MEMORY", "4G")
+    with pytest.raises(UsageError, match="expected a number of MiB"):
+        machine.Size.usual()
+
+
+def test_limits_stretch_under_emulation_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CNIBENCH_VM", raising=False)
+    assert patience() == 1
+    monkeypatch.setenv("CNIBENCH_VM", "kvm")
+    assert patience() == 1
+    monkeypatch.setenv("CNIBENCH_VM", "tcg")
+    assert patience() > 1

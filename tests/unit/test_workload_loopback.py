@@ -1,0 +1,111 @@
+"""The workloads' machinery on this machine's own loopback: real tools, no privileges."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cnibench import exec as programs
+from cnibench.cell import Cell
+from cnibench.cluster import Node, Pod, Standing
+from cnibench.errors import ClusterError, LimitError, MeasureError
+from cnibench.registry import provider
+from cnibench.sampling import measure
+from cnibench.situation import Situation
+from cnibench.workloads import _common
+
+
+class Loopback(Node, Pod):
+    """This machine as a Pod without a device of its own."""
+
+    name = "loopback"
+    addresses = {4: "127.0.0.1", 6: "::1"}
+    interface = ""
+
+    def __init__(self) -> None:
+        self.node = self
+
+    def spawn(self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None) -> programs.Process:
+        return programs.spawn(argv, stdout=stdout, stderr=stderr)
+
+    def run(self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True) -> programs.Done:
+        return programs.run(argv, timeout=timeout, input=input, check=check)
+
+    def read_text(self, path: str) -> str:
+        try:
+            return Path(path).read_text()
+        except OSError as error:
+            raise ClusterError(str(error)) from None
+
+
+def situation(workload: str, raw: Path, pair: int, warmup: float = 0.0, ip: int = 4, **params: Any) -> Situation:
+    """``pair`` sets the ports apart from those of other tests that run now."""
+    here = Loopback()
+    cell = Cell(
+        label="here", profile="here", placement="intra", workload=workload, ip=ip, pair=pair,
+        params=provider("workloads", workload).params(params),
+    )  # fmt: skip
+    standing = cast(Standing, SimpleNamespace())
+    return Situation(
+        cell=cell, block=0, standing=standing, client=here, server=here, duration=0.5, warmup=warmup, raw=raw, client_cpu=None,
+        server_cpu=None,
+    )  # fmt: skip
+
+
+def test_netperf_from_end_to_end(tmp_path: Path) -> None:
+    s = situation("tcp-rr", tmp_path, 701)
+    found = {reading.metric: reading.value for reading in measure(s, provider("workloads", "tcp-rr"), []).findings.readings}
+    assert found["transaction_rate"] > 0
+    command = json.loads((tmp_path / "commands.json").read_text())["client"]
+    assert command[command.index("-l") + 1] == "1"  # half a second is not 0, which would be for ever
+
+
+def test_a_port_that_is_taken_is_a_failure_with_its_reason(tmp_path: Path) -> None:
+    tested = provider("workloads", "http")
+    one, two = situation("http", tmp_path / "1", 703, payload=1000), situation("http", tmp_path / "2", 703, payload=1000)
+    one.raw.mkdir()
+    two.raw.mkdir()
+    with tested.serve(one), pytest.raises(MeasureError, match="in use"), tested.serve(two):
+        pass
+
+
+def test_a_warm_up_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(MeasureError, match=r"warm-up failed: .*netserver"):
+        provider("workloads", "tcp-rr").warm_up(situation("tcp-rr", tmp_path, 704, warmup=1))
+
+
+def test_no_warm_up_is_none(tmp_path: Path) -> None:
+    for name in ("tcp-rr", "iperf3-tcp", "http"):
+        provider("workloads", name).warm_up(situation(name, tmp_path, 705))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_server_that_never_listens_reaches_the_limit(tmp_path: Path) -> None:
+    here = Loopback()
+    with here.spawn(["sleep", "30"]) as server, pytest.raises(LimitError, match="did not listen"):
+        _common.wait_listening(here, 1, 4, server, tmp_path / "none", limit=0.1)
+
+
+def test_a_server_that_ends_at_once_is_a_failure(tmp_path: Path) -> None:
+    here = Loopback()
+    err = tmp_path / "err"
+    with (
+        here.spawn(["sh", "-c", "echo no such device >&2; exit 3"], stderr=err) as server,
+        pytest.raises(MeasureError, match="no such device"),
+    ):
+        _common.wait_listening(here, 1, 4, server, err)
+
+
+def test_a_server_that_fails_meanwhile_fails_the_cell(tmp_path: Path) -> None:
+    s = situation("iperf3-tcp", tmp_path, 706)
+    with (  # noqa: PT012
+        pytest.raises(MeasureError, match="during the measurement"),
+        _common.serving(s, ["iperf3", "-s", "-B", "127.0.0.1", "-p", "5990"], 5990) as server,
+    ):
+        server.interrupt()
+        server.wait(10)
