@@ -26,6 +26,7 @@ from cnibench.collectors import _counters
 from cnibench.errors import MeasureError
 from cnibench.exec import Process
 from cnibench.situation import Findings, Situation
+from cnibench.vm import patience
 
 if TYPE_CHECKING:
     from cnibench.cpp.stacks import Stack
@@ -185,7 +186,7 @@ def _sampling(s: Situation, group: Sequence[int]) -> Iterator[_Machine]:
 
 
 def _await(machine: _Machine) -> None:
-    limit = time.monotonic() + _BEGIN
+    limit = time.monotonic() + _BEGIN * patience()
     while _READY not in machine.log.read_text(errors="replace"):
         if machine.process.poll() is not None or time.monotonic() > limit:
             raise _failed(machine)

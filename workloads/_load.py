@@ -35,6 +35,10 @@ class Load:
     pairs: int
     rate: float
 
+    def block(self) -> int:
+        """Bytes of one send: iperf3's 128 KiB, smaller where that would be fewer than 50 sends a second, which is bursts, not a rate."""
+        return max(1024, min(128 << 10, int(self.rate / 8 / 50))) if self.rate else 128 << 10
+
     def streams(self) -> list[int]:
         """How many connections each pair has; they differ by one at most."""
         each, more = divmod(self.connections, self.pairs)
@@ -88,7 +92,7 @@ class Running:
         for number, (pod, server, streams) in enumerate(zip(self.clients, self.servers, self.load.streams(), strict=True)):
             argv = [
                 "iperf3", f"-{ip}", "-c", server.addresses[ip], "-p", str(self._port(number)), "-t", str(seconds), "-i", "0",
-                "-b", f"{self.load.rate:.0f}", "-P", str(streams),
+                "-b", f"{self.load.rate:.0f}", "-l", str(self.load.block()), "-P", str(streams),
             ]  # fmt: skip
             self._spawn(stack, pod, argv, f"client{number}")
         self._connected()

@@ -82,6 +82,10 @@ def test_connections_are_spread_evenly(connections: int, pods: int) -> None:
     assert max(streams) - min(streams) <= 1
 
 
+def test_a_slow_connection_sends_small_blocks() -> None:
+    assert [_load.Load(1, 1, rate).block() for rate in (0, 50e6, 10e6, 1e6, 1)] == [131072, 125000, 25000, 2500, 1024]
+
+
 def test_pairs_of_the_load_are_those_of_qi2021() -> None:
     assert [_load.most_pairs(n, "intra", 0) for n in (1, 49, 1500)] == [1, 49, 49]
     assert [_load.most_pairs(n, "inter", 0) for n in (1, 400)] == [1, 99]

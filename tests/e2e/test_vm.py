@@ -1,0 +1,146 @@
+"""A run in the VM, as typed: IP-in-IP on a stock kernel, and every way to end one with nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cnibench.errors import LimitError
+from cnibench.vm.accel import Accelerator
+from cnibench.vm.carry import Limits, carry
+from cnibench.vm.kernel import newest
+
+CNIBENCH = str(Path(sys.executable).parent / "cnibench")
+LONG = 1500  # s: the machine of the tests may emulate the guest and be loaded as well
+
+pytestmark = pytest.mark.timeout(LONG + 60)
+
+
+def virtual_machines(run_dir: Path) -> list[int]:
+    """The qemu processes of this run: their command lines name its directory."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if words.startswith(b"qemu-system") and str(run_dir).encode() in words:
+            found.append(int(entry.name))
+    return found
+
+
+def wait_for(condition: Callable[[], object], words: str, seconds: float = LONG) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, words
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts ``cnibench run`` in a VM, with its output in files; killed after the test."""
+    running: list[subprocess.Popen[str]] = []
+
+    def run(*options: str) -> subprocess.Popen[str]:
+        argv = [CNIBENCH, "run", "--cni", "calico-wp-ipip", "--kernel", "vm", "--blocks", "1", "--placement", "inter", "--warmup", "0s"]
+        argv += ["--no-perf", "--out", str(tmp_path / "runs"), *options]
+        with (tmp_path / "stdout").open("w") as out, (tmp_path / "stderr").open("w") as err:
+            running.append(subprocess.Popen(argv, stdout=out, stderr=err, stdin=subprocess.DEVNULL, text=True, cwd=tmp_path))
+        return running[-1]
+
+    yield run
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def run_directory(tmp_path: Path) -> Path:
+    (found,) = (tmp_path / "runs").iterdir()
+    return found
+
+
+def test_ipip_is_attested_and_measured_on_the_stock_kernel(tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]) -> None:
+    before = set(os.listdir("/tmp"))
+    process = begin("--duration", "1s", "--workload", "tcp-rr")
+    status = process.wait(LONG)
+    said = (tmp_path / "stderr").read_text()
+    assert status == 0, said
+    assert "[1/1] block 1/1 calico-wp-ipip inter tcp-rr" in said  # its progress was seen from outside
+    assert "calico-wp-ipip" in (tmp_path / "stdout").read_text()  # the report
+    run = run_directory(tmp_path)
+    facts = json.loads((run / "env.json").read_text())
+    assert (facts["testbed"], facts["kernel"], facts["cpus"]) == ("vm", newest().release, 2)
+    assert facts["accelerator"] in ("kvm", "tcg")
+    assert facts["accelerator"] == "kvm" or "absolute figures mean nothing" in said
+    checks = {item["check"]: item for item in map(json.loads, (run / "attestations.jsonl").read_text().splitlines())}
+    assert checks["encapsulation"]["passed"]
+    assert "ipip" in checks["encapsulation"]["observed"]
+    assert checks["tunnel-device"]["passed"]
+    samples = [json.loads(line) for line in (run / "samples.jsonl").read_text().splitlines()]
+    (rate,) = [item["value"] for item in samples if item["metric"] == "transaction_rate" and not item["params"].get("node")]
+    assert rate > 0
+    assert {item["testbed"] for item in samples} == {"vm"}
+    assert "Linux version" in (run / "vm" / "console.log").read_text(errors="replace")
+    assert not virtual_machines(run)
+    assert not [name for name in set(os.listdir("/tmp")) - before if "cnibench" in name]
+
+
+def test_ctrl_c_goes_in_and_the_run_can_be_resumed(tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]) -> None:
+    process = begin("--duration", "900s", "--workload", "tcp-rr")
+    wait_for(lambda: process.poll() is not None or "samples, about" in (tmp_path / "stderr").read_text(), "the guest never measured")
+    run = run_directory(tmp_path)
+    assert virtual_machines(run)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(LONG) == 130, (tmp_path / "stderr").read_text()
+    assert "--resume" in (tmp_path / "stderr").read_text()
+    assert "run-interrupted" in (run / "events.jsonl").read_text()  # by the guest's cnibench itself
+    assert not virtual_machines(run)
+
+
+def test_nothing_outlives_kill_9(tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]) -> None:
+    process = begin("--duration", "900s", "--workload", "tcp-rr")
+    wait_for(
+        lambda: process.poll() is not None or ((tmp_path / "runs").exists() and virtual_machines(tmp_path / "runs")), "no VM was started"
+    )
+    process.kill()
+    process.wait()
+    wait_for(lambda: not virtual_machines(tmp_path / "runs"), "qemu outlives cnibench", 60)
+
+
+def test_a_vm_that_never_comes_up_is_given_up_and_its_log_kept(tmp_path: Path) -> None:
+    with pytest.raises(LimitError, match="not up within 5 s") as told:
+        carry(
+            ["/bin/true"],
+            tmp_path,
+            newest(),
+            Accelerator("tcg"),
+            limits=Limits(up=5),
+            append="initcall_debug rdinit=/absent root=/dev/absent rootwait",
+        )
+    assert str(tmp_path / "vm" / "console.log") in told.value.remedy
+    assert not virtual_machines(tmp_path)
+
+
+def test_the_hosts_files_cannot_be_changed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    script = f"""
+        echo changed > {tmp_path}/beside && echo kept > {run}/inside && cat {tmp_path}/beside && rm -r {tmp_path}/precious
+        ip link add type ipip && modprobe -a vxlan geneve openvswitch wireguard ila ip_set xt_set macvlan tun && echo loaded
+        exit 7
+    """
+    (tmp_path / "precious").write_text("still here")
+    assert carry(["sh", "-c", script], run, newest(), Accelerator("tcg"), limits=Limits(up=LONG)) == 7
+    out, err = capfd.readouterr()
+    assert out.split() == ["changed", "loaded"], err
+    assert (run / "inside").read_text() == "kept\n"
+    assert (tmp_path / "precious").read_text() == "still here"
+    assert not (tmp_path / "beside").exists()
