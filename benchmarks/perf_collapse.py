@@ -27,7 +27,7 @@ from pathlib import Path
 from cnibench.cpp import attribution, perfdata, stacks, symbols, taxonomy
 recording = perfdata.read(Path(sys.argv[1]).read_bytes())
 names = taxonomy.load()
-table = symbols.from_kallsyms(Path("/proc/kallsyms").read_bytes(), stacks.addresses(recording.chains), recording.ksymbols)
+table = symbols.Kallsyms(Path("/proc/kallsyms").read_bytes(), recording.ksymbols)
 found = stacks.named(recording, table, 1e9, None, names.is_network)
 Path(sys.argv[2]).write_text(stacks.fold(found))
 print(attribution.record(attribution.attribute(found, names), 1, clock=recording.clock, version=names.version)["samples"])

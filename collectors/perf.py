@@ -253,13 +253,12 @@ def _stacks(machine: _Machine, own: set[int], window: tuple[int, int]) -> tuple[
 
     content = machine.data.read_bytes()
     recording = perfdata.read(content).between(window[0] + machine.offset, window[1] + machine.offset)
-    if not len(recording.time):
+    if not recording.samples:
         raise MeasureError(f"perf took no sample of {machine.name} in the window", "use a longer --duration; 'cnibench doctor' checks perf")
-    used = stacks.addresses(recording.chains)
-    table = symbols.from_kallsyms(machine.node.read_text("/proc/kallsyms").encode(), used, recording.ksymbols)
+    table = symbols.Kallsyms(machine.node.read_text("/proc/kallsyms").encode(), recording.ksymbols)
     frequency = hertz(machine.node.read_text("/proc/cpuinfo")) if recording.clock else 0.0
     found = stacks.named(recording, table, frequency, own, taxonomy.load().is_network)
-    kept = table.covering(used)
+    kept = sorted(table.used)
     machine.data.with_suffix(".symbols").write_text("".join(f"{start:x} {end:x} {name}\n" for start, end, name in kept))
     facts = {
         "start": window[0] + machine.offset,

@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnibench.collector import Collector
@@ -52,6 +52,7 @@ def test_a_counter_that_falls_or_is_missing_is_a_failed_measurement() -> None:
         _counters.seconds(5, 5)
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.integers(1, 70_000).map(str), st.integers(1, 1000), min_size=1))
 def test_histograms_keep_every_packet_in_the_least_power_of_two(counts: dict[str, int]) -> None:
     found = lengths.histogram(counts)

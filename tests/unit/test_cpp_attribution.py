@@ -5,10 +5,10 @@ from __future__ import annotations
 import lzma
 import math
 from pathlib import Path
+from struct import pack
 
-import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnibench.cpp import attribution, perfdata, stacks, symbols, taxonomy
@@ -68,6 +68,7 @@ STACKS = st.lists(
 )
 
 
+@settings(max_examples=40, deadline=None)
 @given(STACKS)
 def test_components_and_what_is_unclassified_add_up(found: list[Stack]) -> None:
     result = attribution.attribute(found, taxonomy.load())
@@ -82,6 +83,7 @@ def test_components_and_what_is_unclassified_add_up(found: list[Stack]) -> None:
         assert line["cycles"] >= line["idle_cycles"] + line["foreign_cycles"]
 
 
+@settings(max_examples=40, deadline=None)
 @given(STACKS)
 def test_folded_stacks_come_back_as_they_were(found: list[Stack]) -> None:
     assert sorted(stacks.unfold(stacks.fold(found)), key=repr) == sorted(found, key=repr)
@@ -105,9 +107,8 @@ def whose(*frames: str, own: bool = False) -> tuple[str, tuple[str, ...]]:
     """Through the reading of a real recording's form: one sample of process 7."""
     table = symbols.Symbols([(0xFFFF_FFFF_8100_0000 + 16 * n, 0xFFFF_FFFF_8100_0010 + 16 * n, name) for n, name in enumerate(frames)])
     kernel = [0xFFFF_FFFF_8100_0008 + 16 * n for n, name in enumerate(frames) if name != stacks.USER]
-    chain = np.array(kernel + ([0x5555] if stacks.USER in frames else []), dtype=np.uint64).tobytes()
-    one = np.ones(1, dtype=np.uint64)
-    recording = perfdata.Recording(True, one, np.array([7], np.int32), one.astype(np.uint32), one, np.zeros(1, np.int64), [chain], {9: 7})
+    addresses = kernel + ([0x5555] if stacks.USER in frames else [])
+    recording = perfdata.Recording(True, [(1, 7, 0, 1, 0)], [pack(f"<{len(addresses)}Q", *addresses)])
     [stack] = stacks.named(recording, table, 1e9, {7} if own else {9}, taxonomy.load().is_network)
     return stack.whose, stack.frames
 
@@ -130,9 +131,9 @@ def test_whose_work_a_stack_is() -> None:
 
 def test_children_that_were_forked_meanwhile_belong_to_their_parents() -> None:
     recording = perfdata.read(golden("file.data"))
-    table = symbols.from_kallsyms(golden("kallsyms"), stacks.addresses(recording.chains))
+    table = symbols.Kallsyms(golden("kallsyms"))
     network = taxonomy.load().is_network
-    pids = set(recording.pid.tolist()) - {0}
+    pids = {sample[1] for sample in recording.samples} - {0}
     assert pids
     everyone = attribution.attribute(stacks.named(recording, table, 1e9, pids, network), taxonomy.load())
     nobody = attribution.attribute(stacks.named(recording, table, 1e9, set(), network), taxonomy.load())
@@ -145,7 +146,7 @@ def test_children_that_were_forked_meanwhile_belong_to_their_parents() -> None:
 
 def test_a_real_recording_is_classified() -> None:
     recording = perfdata.read(golden("file.data"))
-    table = symbols.from_kallsyms(golden("kallsyms"), stacks.addresses(recording.chains))
+    table = symbols.Kallsyms(golden("kallsyms"))
     found = attribution.attribute(stacks.named(recording, table, 1e9, {3, 4, 5}, taxonomy.load().is_network), taxonomy.load())
     assert found.unclassified < 0.05 * found.total
     assert found.components["veth"] > 0

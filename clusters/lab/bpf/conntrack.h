@@ -106,7 +106,8 @@ inline_always int ct_create(struct __sk_buff *skb, void *map, const void *forwar
 	}
 	if (bpf_map_update_elem(map, forward, &entry, BPF_ANY))
 		return DROP_CT_CREATE_FAILED;
-	if (related && bpf_map_update_elem(map, related, &entry, BPF_ANY))
+	/* a flag, not a null pointer: kernel 6.1's verifier loses track of a pointer that may be either */
+	if (t->proto != IPPROTO_ICMP && t->proto != IPPROTO_ICMPV6 && bpf_map_update_elem(map, related, &entry, BPF_ANY))
 		return DROP_CT_CREATE_FAILED;
 	return 0;
 }
@@ -118,7 +119,7 @@ inline_always int ct_create4(struct __sk_buff *skb, const struct tuple4 *forward
 	related.sport = related.dport = 0;
 	related.proto = IPPROTO_ICMP;
 	related.flags |= TUPLE_RELATED;
-	return ct_create(skb, &cilium_ct4_global, forward, t->proto == IPPROTO_ICMP ? NULL : &related, t, direction, identity);
+	return ct_create(skb, &cilium_ct4_global, forward, &related, t, direction, identity);
 }
 
 inline_always int ct_create6(struct __sk_buff *skb, const struct tuple6 *forward, const struct transport *t, __u8 direction, __u32 identity)
@@ -128,5 +129,5 @@ inline_always int ct_create6(struct __sk_buff *skb, const struct tuple6 *forward
 	related.sport = related.dport = 0;
 	related.proto = IPPROTO_ICMPV6;
 	related.flags |= TUPLE_RELATED;
-	return ct_create(skb, &cilium_ct6_global, forward, t->proto == IPPROTO_ICMPV6 ? NULL : &related, t, direction, identity);
+	return ct_create(skb, &cilium_ct6_global, forward, &related, t, direction, identity);
 }

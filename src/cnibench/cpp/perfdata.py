@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass, field, replace
 
 from cnibench.errors import MeasureError
 
@@ -23,7 +20,7 @@ _LOST, _COMM, _FORK, _SAMPLE, _LOST_SAMPLES, _KSYMBOL, _HEADER_ATTR, _COMPRESSED
 
 # PERF_SAMPLE_*: bit, format; in the order in which they stand in a sample, up to the call chain.
 _FIELDS = (
-    ("identifier", 1 << 16, "Q"), ("ip", 1 << 0, "Q"), ("tid", 1 << 1, "II"), ("time", 1 << 2, "Q"), ("addr", 1 << 3, "Q"),
+    ("identifier", 1 << 16, "Q"), ("ip", 1 << 0, "Q"), ("tid", 1 << 1, "ii"), ("time", 1 << 2, "Q"), ("addr", 1 << 3, "Q"),
     ("id", 1 << 6, "Q"), ("stream", 1 << 9, "Q"), ("cpu", 1 << 7, "II"), ("period", 1 << 8, "Q"),
 )  # fmt: skip
 _READ, _CALLCHAIN = 1 << 4, 1 << 5
@@ -32,21 +29,20 @@ _SOFTWARE, _CPU_CLOCK, _TASK_CLOCK, _DUMMY = 1, 0, 1, 9
 _REMEDY = "record with perf record -a -g; the raw file is kept beside the sample"
 
 
+# (time in ns, pid, cpu, period, chain): the period is in cycles, or in ns where the event is a clock; chain is an index of ``chains``.
+Sample = tuple[int, int, int, int, int]
+
+
 @dataclass
 class Recording:
-    """Samples as parallel arrays: ``time`` (ns), ``pid``, ``cpu``, ``period`` (cycles, or ns where ``clock``), ``chain`` (index).
+    """``chains`` are the distinct call chains, leaf first, raw: u64 addresses with perf's context markers between them.
 
-    ``chains`` are the distinct call chains, leaf first, raw: u64 addresses with perf's context markers between them. ``clock`` is
-    true when the event was a clock (cpu-clock) and no cycles were counted. ``parents`` maps a process forked meanwhile to its parent,
-    ``comms`` a process to its name, ``ksymbols`` are (address, length, name) of code the kernel loaded (eBPF programs).
+    ``clock`` is true when the event was a clock (cpu-clock) and no cycles were counted. ``parents`` maps a process forked meanwhile
+    to its parent, ``comms`` a process to its name, ``ksymbols`` are (address, length, name) of code the kernel loaded (eBPF programs).
     """
 
     clock: bool
-    time: NDArray[np.uint64]
-    pid: NDArray[np.int32]
-    cpu: NDArray[np.uint32]
-    period: NDArray[np.uint64]
-    chain: NDArray[np.int64]
+    samples: list[Sample]
     chains: list[bytes]
     parents: dict[int, int] = field(default_factory=dict)
     comms: dict[int, str] = field(default_factory=dict)
@@ -55,11 +51,7 @@ class Recording:
 
     def between(self, start: int, end: int) -> Recording:
         """The samples of start <= time < end (ns of the recording's clock)."""
-        keep = (self.time >= start) & (self.time < end)
-        return Recording(
-            self.clock, self.time[keep], self.pid[keep], self.cpu[keep], self.period[keep], self.chain[keep],
-            self.chains, self.parents, self.comms, self.ksymbols, self.lost,
-        )  # fmt: skip
+        return replace(self, samples=[sample for sample in self.samples if start <= sample[0] < end])
 
 
 def read(data: bytes) -> Recording:
@@ -137,7 +129,7 @@ def _samples(data: bytes, begin: int, end: int, attrs: list[_Attr]) -> Recording
     clock = all(attr.kind == _SOFTWARE and attr.config in (_CPU_CLOCK, _TASK_CLOCK) for attr in counted)
     pid_at, time_at, cpu_at, period_at, depth_at = (index.get(name, -1) for name in ("tid", "time", "cpu", "period", "chain"))
     fixed, unpack = 8 + layout.size, layout.unpack_from
-    rows: list[tuple[int, int, int, int, int]] = []
+    rows: list[Sample] = []
     known: dict[bytes, int] = {}
     parents: dict[int, int] = {}
     comms: dict[int, str] = {}
@@ -168,11 +160,7 @@ def _samples(data: bytes, begin: int, end: int, attrs: list[_Attr]) -> Recording
             lost += struct.unpack_from("<Q", data, at + 8)[0]
         elif kind == _COMPRESSED:
             raise MeasureError("perf.data is compressed by perf", "record without -z")
-    table = np.array(rows, dtype=np.uint64).reshape(-1, 5)
-    return Recording(
-        clock, table[:, 0].copy(), table[:, 1].astype(np.uint32).view(np.int32), table[:, 2].astype(np.uint32), table[:, 3].copy(),
-        table[:, 4].astype(np.int64), list(known), parents, comms, ksymbols, lost,
-    )  # fmt: skip
+    return Recording(clock, rows, list(known), parents, comms, ksymbols, lost)
 
 
 def _text(data: bytes) -> str:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import cache
+from struct import unpack
 from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
 
 from cnibench.cpp.perfdata import Recording
 from cnibench.cpp.symbols import Symbols, base_name
@@ -21,8 +20,8 @@ from cnibench.errors import InputError
 Whose = Literal["cell", "kernel", "foreign"]
 USER = "[user]"
 
-_CONTEXT = np.uint64(2**64 - 4095)  # PERF_CONTEXT_MAX: markers are above it
-_KERNEL_HALF = np.uint64(1 << 63)
+_CONTEXT = 2**64 - 4095  # PERF_CONTEXT_MAX: markers are above it
+_KERNEL_HALF = 1 << 63
 _IRQ_ENTRIES = (
     "asm_common_interrupt",
     "asm_sysvec_",
@@ -56,54 +55,30 @@ def named(recording: Recording, symbols: Symbols, hertz: float, own: Collection[
     """
     mine = None if own is None else _with_children(own, recording.parents)
     scale = hertz / 1e9 if recording.clock else 1.0
-    frames = _frames(recording.chains, symbols)
-    keys = recording.chain * 2 + (1 if mine is None else np.isin(recording.pid, list(mine)).astype(np.int64))
-    distinct, inverse = np.unique(keys, return_inverse=True)
-    cycles = np.bincount(inverse, weights=recording.period.astype(np.float64), minlength=len(distinct)) * scale
-    counts = np.bincount(inverse, minlength=len(distinct))
+    spent: dict[tuple[int, bool], tuple[int, int]] = {}
+    for _, pid, _, period, chain in recording.samples:
+        key = (chain, mine is None or pid in mine)
+        amount, count = spent.get(key, (0, 0))
+        spent[key] = (amount + period, count + 1)
+    name = cache(lambda address: base_name(symbols.name(address)))
     total: dict[tuple[Whose, tuple[str, ...]], tuple[float, int]] = {}
-    for key, amount, count in zip(distinct.tolist(), cycles.tolist(), counts.tolist(), strict=True):
-        whose, shown = _whose(frames[key >> 1], bool(key & 1), network)
-        before = total.get((whose, shown), (0.0, 0))
-        total[whose, shown] = (before[0] + amount, before[1] + count)
+    for (chain, ours), (amount, count) in spent.items():
+        key_of_stack = _whose(_frames(recording.chains[chain], name), ours, network)
+        before = total.get(key_of_stack, (0.0, 0))
+        total[key_of_stack] = (before[0] + amount * scale, before[1] + count)
     return [Stack(whose, shown, amount, count) for (whose, shown), (amount, count) in total.items()]
 
 
-def addresses(chains: Iterable[bytes]) -> NDArray[np.uint64]:
-    """Every kernel address of the chains as it is looked up (see _lookup)."""
-    found = [_lookup(np.frombuffer(chain, dtype=np.uint64)) for chain in chains]
-    flat = np.concatenate([part for part, _ in found]) if found else np.zeros(0, dtype=np.uint64)
-    return np.unique(flat)
-
-
-def _lookup(chain: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], bool]:
-    """The chain's kernel addresses and whether it goes on in user space.
-
-    Callers are looked up one byte before their return address: it lies behind the call, in the next function when the
-    callee never returns.
-    """
-    real = chain[chain < _CONTEXT]
-    kernel = real[real >= _KERNEL_HALF].copy()
-    if len(kernel) and real[0] >= _KERNEL_HALF:
-        kernel[1:] -= np.uint64(1)
-    return kernel, len(kernel) < len(real)
-
-
-def _frames(chains: list[bytes], symbols: Symbols) -> list[tuple[str, ...]]:
-    parts = [_lookup(np.frombuffer(chain, dtype=np.uint64)) for chain in chains]
-    flat = np.concatenate([part for part, _ in parts]) if parts else np.zeros(0, dtype=np.uint64)
-    distinct, inverse = np.unique(flat, return_inverse=True)
-    names = [base_name(name) for name in symbols.names(distinct)]
-    of = inverse.tolist()
-    found, at = [], 0
-    for part, user in parts:
-        end = at + len(part)
-        stack = [names[index] for index in of[at:end]]
-        if user or not stack:
-            stack.append(USER)
-        found.append(tuple(stack))
-        at = end
-    return found
+def _frames(chain: bytes, name: Callable[[int], str]) -> tuple[str, ...]:
+    """Leaf first. Callers are looked up one byte before their return address: it lies behind the call, in the next function when the
+    callee never returns."""
+    real = [address for address in unpack(f"<{len(chain) // 8}Q", chain) if address < _CONTEXT]
+    kernel = [address for address in real if address >= _KERNEL_HALF]
+    if not kernel:
+        return (USER,)
+    inner = real[0] >= _KERNEL_HALF
+    frames = [name(address - 1 if depth or not inner else address) for depth, address in enumerate(kernel)]
+    return (*frames, USER) if len(kernel) < len(real) else tuple(frames)
 
 
 def _with_children(own: Collection[int], parents: dict[int, int]) -> set[int]:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
-
-import numpy as np
-from numpy.typing import NDArray
 
 from cnibench.errors import MissingError
 
@@ -25,52 +22,54 @@ def base_name(name: str) -> str:
 
 
 class Symbols:
-    """Sorted, non-overlapping [start, end) ranges of kernel text, and their names."""
+    """Names of addresses in [start, end) ranges."""
 
-    def __init__(self, ranges: Sequence[tuple[int, int, str]]) -> None:
-        ordered = sorted(ranges)
-        self._starts = np.array([start for start, _, _ in ordered], dtype=np.uint64)
-        self._ends = np.array([end for _, end, _ in ordered], dtype=np.uint64)
-        self._names = [name for _, _, name in ordered]
+    def __init__(self, ranges: Iterable[tuple[int, int, str]]) -> None:
+        self._ranges = sorted(ranges)
+        self._starts = [start for start, _, _ in self._ranges]
 
-    def names(self, addresses: NDArray[np.uint64]) -> list[str]:
-        """The function around each address, ``[unknown]`` where there is none."""
-        if not len(self._starts):
-            return [UNKNOWN] * len(addresses)
-        at = np.searchsorted(self._starts, addresses, side="right") - 1
-        inside = (at >= 0) & (addresses < self._ends[at])
-        names = self._names
-        return [names[index] if ok else UNKNOWN for index, ok in zip(at.tolist(), inside.tolist(), strict=True)]
+    def name(self, address: int) -> str:
+        """The function around an address, ``[unknown]`` where there is none."""
+        found = self.find(address)
+        return UNKNOWN if found is None else found[2]
 
-    def covering(self, addresses: NDArray[np.uint64]) -> list[tuple[int, int, str]]:
-        """The ranges that these addresses fall into: enough to name them again without the machine."""
-        if not len(self._starts):
-            return []
-        at = np.searchsorted(self._starts, addresses, side="right") - 1
-        used = np.unique(at[(at >= 0) & (addresses < self._ends[at])])
-        return [(int(self._starts[index]), int(self._ends[index]), self._names[index]) for index in used]
+    def find(self, address: int) -> tuple[int, int, str] | None:
+        """(start, end, name) of it."""
+        at = bisect_right(self._starts, address) - 1
+        return self._ranges[at] if at >= 0 and address < self._ranges[at][1] else None
 
 
-def from_kallsyms(text: bytes, addresses: NDArray[np.uint64], loaded: Iterable[tuple[int, int, str]] = ()) -> Symbols:
-    """The symbols around ``addresses``. ``text`` is /proc/kallsyms, ``loaded`` perf's (address, length, name).
+class Kallsyms(Symbols):
+    """Names from ``text``, /proc/kallsyms, and perf's ``loaded`` (address, length, name). ``used`` are the ranges asked for so far.
 
     Raises MissingError when the kernel hides the addresses.
     """
-    lines = _text_lines(text)
-    if not lines or lines[-1].startswith(b"0" * _DIGITS):
-        raise MissingError("the kernel hides its symbols' addresses", "as root: sysctl -w kernel.kptr_restrict=0")
-    found = {start: (start, start + length, name) for start, length, name in loaded if length}
-    own = sorted(found)
-    for address in addresses.tolist():
+
+    def __init__(self, text: bytes, loaded: Iterable[tuple[int, int, str]] = ()) -> None:
+        super().__init__((start, start + length, name) for start, length, name in loaded if length)
+        self._lines = _text_lines(text)
+        if not self._lines or self._lines[-1].startswith(b"0" * _DIGITS):
+            raise MissingError("the kernel hides its symbols' addresses", "as root: sysctl -w kernel.kptr_restrict=0")
+        self.used: set[tuple[int, int, str]] = set()
+
+    def find(self, address: int) -> tuple[int, int, str] | None:
+        """(start, end, name); a function ends where the next one begins."""
+        found = super().find(address) or self._look_up(address)
+        if found is not None:
+            self.used.add(found)
+        return found
+
+    def _look_up(self, address: int) -> tuple[int, int, str] | None:
+        lines = self._lines
         at = bisect_right(lines, b"%016x~" % address)  # '~' sorts behind whatever follows an address
         if at == 0:
-            continue
+            return None
         start = int(lines[at - 1][:_DIGITS], 16)
-        if start not in found:
-            end = min(int(lines[at][:_DIGITS], 16) if at < len(lines) else start + _LARGEST, start + _LARGEST)
-            later = bisect_right(own, start)
-            found[start] = (start, min(end, own[later]) if later < len(own) else end, _best(lines, at))
-    return Symbols(list(found.values()))
+        end = min(int(lines[at][:_DIGITS], 16) if at < len(lines) else start + _LARGEST, start + _LARGEST)
+        later = bisect_right(self._starts, start - 1)
+        if later < len(self._starts):  # code that kallsyms no longer has
+            end = min(end, self._starts[later]) if self._starts[later] > start else min(end, self._ranges[later][1])
+        return (start, end, _best(lines, at)) if address < end else None
 
 
 @lru_cache(maxsize=2)
