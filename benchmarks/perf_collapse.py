@@ -80,9 +80,8 @@ def main() -> int:
     mine, other = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratios = sorted(a / b for a, b in pairs)
     version = subprocess.run(["perf", "--version"], check=True, capture_output=True, text=True, timeout=10).stdout.strip()
-    print(
-        f"perf.data to cycles per packet / perf script | inferno-collapse-perf: {mine / other:.3f} (rounds: {ratios[0]:.3f} to {ratios[-1]:.3f})"
-    )
+    spread = f"rounds: {ratios[0]:.3f} to {ratios[-1]:.3f}"
+    print(f"perf.data to cycles per packet / perf script | inferno-collapse-perf: {mine / other:.3f} ({spread})")
     print(f"  {mine:.2f} s against {other:.2f} s, medians of {len(pairs)} interleaved rounds; {samples} samples, {size / 1e6:.1f} MB")
     print(
         f"  Linux {platform.release()}, {version}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}"

@@ -65,12 +65,13 @@ def finished(folder: Path) -> int:
     return len(RunReader(found[0]).done())
 
 
-def host() -> str:
+def host() -> set[str]:
     """What a run must not leave anything in: devices, namespaces, mounts, rules and our processes."""
     parts = [["ip", "-br", "link"], ["ip", "netns"], ["iptables-save"], ["findmnt", "-rn", "-o", "TARGET,FSTYPE"]]
     said = [subprocess.run(part, capture_output=True, text=True, check=True).stdout for part in parts]
     rules = "".join(line for line in said[2].splitlines(keepends=True) if not line.startswith(("#", ":")))
-    return "\n".join([said[0], said[1], rules, said[3], str(Path("/run/cnibench").exists())])
+    here = "/run/cnibench" if Path("/run/cnibench").exists() else ""
+    return {line.strip() for line in "\n".join([said[0], said[1], rules, said[3], here]).splitlines()}
 
 
 def descendants(pid: int) -> set[int]:
@@ -119,7 +120,7 @@ def test_ctrl_c_then_kill_9_then_resume_loses_nothing_and_leaves_nothing(tmp_pat
     second.kill()
     second.communicate(timeout=LIMIT)
     until(lambda: not running(below))
-    assert host() == before
+    until(lambda: host() <= before)  # nothing new; what others on this machine remove meanwhile is theirs
     assert RunReader(path).done() > kept
     kept = RunReader(path).done()
 
@@ -132,7 +133,7 @@ def test_ctrl_c_then_kill_9_then_resume_loses_nothing_and_leaves_nothing(tmp_pat
     assert len(keys) == len(set(keys)) == 2 * 5
     assert [item.status for item in reader.samples() if item.status != "ok"] == []
     assert (path / "report.md").read_text()
-    assert host() == before
+    until(lambda: host() <= before)  # nothing new; what others on this machine remove meanwhile is theirs
 
 
 def test_kill_9_of_a_server_is_a_recorded_failure(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from cnibench.situation import Findings, Situation
 
 MakeStand = Callable[..., Stand]
 Placement = Literal["intra", "inter"]
+_ATTEMPTS = 8
 OURS = ("cpu", "lengths", "packets", "perf", "retransmits", "sizes")
 
 
@@ -66,14 +67,20 @@ def adds_up(cpp: dict[str, Any]) -> None:
 def test_cycles_go_to_the_components_of_the_datapath(
     make_stand: MakeStand, tmp_path: Path, profile: str, placement: Placement, costs: set[str], free: set[str]
 ) -> None:
-    found = observed(make_stand(profile), "tcp-stream", tmp_path, placement=placement, window="cpp", seconds=3.0)
-    cpp = line(found, "cpp")
-    adds_up(cpp)
-    assert {name for name in costs if cpp["components"].get(name, 0.0) > 0} == costs
-    assert not {name for name in free if cpp["components"].get(name, 0.0) > 0}
-    assert value(found, "cycles_per_packet") == cpp["total"]
-    assert 0 < value(found, "cycles_per_byte") < cpp["total"]
-    self_made(tmp_path, cpp)
+    stand, seen = make_stand(profile), set[str]()
+    for attempt in range(_ATTEMPTS):  # on a machine that others keep busy few samples are ours: until the rarest component was sampled
+        raw = tmp_path / str(attempt)
+        found = observed(stand, "tcp-stream", raw, placement=placement, window="cpp")
+        cpp = line(found, "cpp")
+        adds_up(cpp)
+        assert value(found, "cycles_per_packet") == cpp["total"]
+        assert 0 < value(found, "cycles_per_byte") < cpp["total"]
+        self_made(raw, cpp)
+        seen |= {name for name, cycles in cpp["components"].items() if cycles > 0}
+        if costs <= seen:
+            break
+    assert costs <= seen
+    assert not free & seen
 
 
 def self_made(raw: Path, cpp: dict[str, Any]) -> None:

@@ -49,8 +49,10 @@ def _maps(stand: Stand, node: str = "a") -> NodeMaps:
 
 
 @contextlib.contextmanager
-def _connected(client: LabPod, server: LabPod, family: int, port: int) -> Iterator[tuple[socket.socket, socket.socket] | None]:
-    """An open TCP connection to ``port``: (client's end, server's end), or None when it is not made within half a second."""
+def _connected(
+    client: LabPod, server: LabPod, family: int, port: int, limit: float = _LIMIT
+) -> Iterator[tuple[socket.socket, socket.socket] | None]:
+    """An open TCP connection to ``port``: (client's end, server's end), or None when it is not made within ``limit`` seconds."""
     with contextlib.ExitStack() as stack:
         with server.ns.inside():
             listener = stack.enter_context(socket.socket(_AF[family], socket.SOCK_STREAM))
@@ -61,7 +63,7 @@ def _connected(client: LabPod, server: LabPod, family: int, port: int) -> Iterat
         listener.listen(1)
         near.setblocking(False)
         near.connect_ex((server.addresses[family], port))
-        if not select.select([listener], [], [], 0.5)[0]:
+        if not select.select([listener], [], [], limit)[0]:
             yield None
             return
         far = stack.enter_context(listener.accept()[0])
@@ -132,9 +134,9 @@ def test_nodes_and_pods_reach_each_other(make_stand: Make, name: str) -> None:
     stand = make_stand(name, ip=(4, 6))
     near, far = stand.pair("inter")
     for family in (4, 6):
-        assert probe.stream(stand.a.ns, near.ns, near.addresses[family], family, 100000) == ""
-        assert probe.stream(stand.a.ns, far.ns, far.addresses[family], family, 100000) == ""
-        assert probe.stream(near.ns, stand.a.ns, stand.a.addresses[family], family, 100000) == ""
+        assert probe.stream(stand.a.ns, near.ns, near.addresses[family], family, 100000, limit=_LIMIT) == ""
+        assert probe.stream(stand.a.ns, far.ns, far.addresses[family], family, 100000, limit=_LIMIT) == ""
+        assert probe.stream(near.ns, stand.a.ns, stand.a.addresses[family], family, 100000, limit=_LIMIT) == ""
 
 
 def test_replies_pass_by_the_connection_table_until_their_entry_has_expired(make_stand: Make) -> None:
@@ -174,20 +176,24 @@ def test_a_policy_of_5000_entries_decides_by_the_most_specific_entry(make_stand:
     others = [Rule(identity=100000 + number, proto=_TCP, port=1 + number % 60000) for number in range(5000)]
     identity = 0x4E01  # of the benchmark's Pods
 
-    def through(*rules: Rule) -> bool:
+    def through(*rules: Rule, limit: float = _LIMIT) -> bool:
         _maps(stand).policy(0, (*others, ALLOW_ALL[1], *rules))
-        with _connected(client, server, 4, _PORT) as ends:
+        with _connected(client, server, 4, _PORT, limit) as ends:
             return ends is not None
+
+    def denied(*rules: Rule) -> bool:
+        before = _maps(stand).dropped()
+        return not through(*rules, limit=0.3) and _maps(stand).dropped() != before
 
     matching = Rule(identity=identity, proto=_TCP, port=_PORT)
     assert through(matching)
     assert _maps(stand).policy_hits(0, matching) > 0
-    assert not through()  # no entry matches
+    assert denied()  # no entry matches
     assert through(Rule(proto=_TCP, port=_PORT))  # any identity
     assert through(Rule(identity=identity, proto=_TCP))  # any port
-    assert not through(Rule(identity=identity, proto=17))
-    assert not through(Rule(identity=identity, proto=_TCP, port=_PORT, deny=True), Rule())
-    assert not through(Rule(identity=identity), Rule(proto=_TCP, port=_PORT, deny=True))
+    assert denied(Rule(identity=identity, proto=17))
+    assert denied(Rule(identity=identity, proto=_TCP, port=_PORT, deny=True), Rule())
+    assert denied(Rule(identity=identity), Rule(proto=_TCP, port=_PORT, deny=True))
     assert through(Rule(identity=identity, deny=False), Rule(proto=_TCP, port=_PORT + 1, deny=True))
 
 
@@ -206,7 +212,7 @@ def test_a_source_address_that_is_not_the_pods_is_dropped(make_stand: Make) -> N
 def test_a_disconnected_pod_is_forgotten(make_stand: Make) -> None:
     stand = make_stand("cilium", ip=(4,))
     client, server = stand.pair("intra")
-    assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000) == ""
+    assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000, limit=_LIMIT) == ""
     stand.datapath.disconnect(server)
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000, limit=0.3) != ""
 
