@@ -1,6 +1,7 @@
-"""Compiles the eBPF programs of clusters/lab/bpf when cnibench is built (wheel, sdist, editable); objects are shipped, users need no clang.
+"""Compiles the programs of clusters/lab when cnibench is built (wheel, sdist, editable): bpf/*.c with clang for eBPF, programs/*.c with cc.
 
-Objects are not in git. Each one carries the digest of the sources that it was made from: one that is up to date needs no compiler.
+What is made is shipped, so that users need no compiler, and is not in git. Each one carries the digest of the sources that it was made
+from: one that is up to date needs no compiler.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
-FOLDER = Path(__file__).parent / "src" / "cnibench" / "clusters" / "lab" / "bpf"  # the same in a checkout and in an sdist
+_LAB = Path(__file__).parent / "src" / "cnibench" / "clusters" / "lab"  # the same in a checkout and in an sdist
+FOLDER, NATIVE = _LAB / "bpf", _LAB / "programs"
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers")
 
 
@@ -62,15 +64,39 @@ def compile_programs(folder: Path = FOLDER) -> list[Path]:
     return objects
 
 
+def compile_native(folder: Path = NATIVE) -> list[Path]:
+    """The programs of user space in ``folder``, made where missing or old, static: any distribution runs them. Ends with a message without cc."""
+    programs = []
+    for source in sorted(folder.glob("*.c")):
+        target = source.with_suffix(".elf")
+        programs.append(target)
+        wanted = digest(source)
+        if target.exists() and wanted.encode() in target.read_bytes():
+            continue
+        compiler = next((found for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and (found := shutil.which(name))), None)
+        if compiler is None:
+            raise SystemExit(f"cnibench: {target.name} must be compiled from {source.name}, and there is no cc: apt-get install gcc libc6-dev")
+        made = target.with_suffix(f".{os.getpid()}.tmp")
+        argv = [compiler, "-O2", "-static", "-std=gnu11", *WARNINGS, f'-DSOURCES="{wanted}"', str(source), "-o", str(made)]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            made.unlink(missing_ok=True)
+            raise SystemExit(f"cnibench: {source.name} does not compile (is libc6-dev installed?):\n{done.stderr}")
+        made.replace(target)
+    return programs
+
+
 class BuildPy(build_py):
     def run(self) -> None:
         compile_programs()
+        compile_native()
         super().run()
 
 
 class Sdist(sdist):
     def run(self) -> None:
         compile_programs()
+        compile_native()
         super().run()
 
 

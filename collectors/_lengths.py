@@ -2,8 +2,9 @@
 
     _lengths.py DEVICE SECONDS SHARE
 
-It runs where the device is and imports nothing but the standard library. A classic BPF program takes one packet in SHARE at random
-(the extension SKF_AD_RANDOM) and cuts it to nothing, so that next to nothing is copied; the true length of the super-packet comes in
+It begins at SIGINT, runs where the device is and imports nothing but the standard library. A classic BPF program takes one packet
+in SHARE at random (the extension SKF_AD_RANDOM) and cuts it to nothing, so that next to nothing is copied;
+the true length of the super-packet comes in
 PACKET_AUXDATA (struct tpacket_auxdata, include/uapi/linux/if_packet.h).
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import signal
 import socket
 import struct
 import sys
@@ -33,6 +35,9 @@ def sampler(device: str, share: int) -> socket.socket:
 
 def main() -> None:
     device, seconds, share = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    print("ready", file=sys.stderr, flush=True)
+    signal.sigwait({signal.SIGINT})  # nothing touches the device before this
     found: dict[str, dict[int, int]] = {"sent": {}, "received": {}}
     sock = sampler(device, share)
     end = time.monotonic() + seconds

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from cnibench.cluster import Cluster
 from cnibench.collector import Collector
 from cnibench.collectors.sizes import path
 from cnibench.errors import CnibenchError, MeasureError
+from cnibench.exec import Process
 from cnibench.situation import Findings, Situation
 
 _PROGRAM = Path(__file__).parent / "_lengths.py"
 _SECONDS = 0.2
 _SHARE = 16  # one packet in so many is taken
-_LIMIT = 10.0
+_LIMIT = 20.0  # s: for a sampler to start, and to end
 
 
 class Lengths(Collector):
@@ -34,26 +36,49 @@ class Lengths(Collector):
         """It runs a program of ours where the devices are; a cluster's nodes have no Python for it."""
         return "" if cluster.testbed in ("lab", "vm") else "histograms of packet sizes need Python on the nodes; means are reported"
 
+    def __init__(self) -> None:
+        self._started: dict[Path, list[Process]] = {}
+
+    @contextmanager
+    def prepare(self, s: Situation) -> Iterator[None]:
+        """Starts the samplers, which then wait: an interpreter's start is no part of the window."""
+        argv = [sys.executable, "-I", "-S", "-c", _PROGRAM.read_text()]
+        with ExitStack() as running:
+            for at, place, device in path(s):
+                process = place.spawn([*argv, device, str(_SECONDS), str(_SHARE)], stdout=_file(s, at, "json"), stderr=_file(s, at, "err"))
+                self._started.setdefault(s.raw, []).append(running.enter_context(process))
+            try:
+                limit = time.monotonic() + _LIMIT
+                for (at, _, device), process in zip(path(s), self._started.get(s.raw, []), strict=True):
+                    while not _file(s, at, "err").read_text().startswith("ready"):
+                        if process.poll() is not None or time.monotonic() > limit:
+                            raise _unreadable(s, at, device)
+                        time.sleep(0.01)
+                yield
+            finally:
+                self._started.pop(s.raw, None)
+
     @contextmanager
     def observe(self, s: Situation, into: Findings) -> Iterator[None]:
         """Adds one ``sizes`` record a device and direction: {device, node, at, direction, histogram{upper bound: count}, packets}."""
-        points = path(s)
-        argv = [sys.executable, "-I", "-S", "-c", _PROGRAM.read_text()]
-        files = [(s.raw / f"lengths.{at}.json", s.raw / f"lengths.{at}.err") for at, _, _ in points]
-        started = []
-        try:
-            for (_, place, device), (out, err) in zip(points, files, strict=True):
-                started.append(place.spawn([*argv, device, str(_SECONDS), str(_SHARE)], stdout=out, stderr=err))
-            for process, (at, _, device), (_, err) in zip(started, points, files, strict=True):
-                if process.wait(_LIMIT) != 0:
-                    said = err.read_text(errors="replace").strip().splitlines()[-1:]
-                    raise MeasureError(f"the sizes of packets at {at} ({device}) could not be read: {''.join(said)}", "needs CAP_NET_RAW")
-        finally:
-            for process in started:
-                process.kill()
-        for (at, place, device), (out, _) in zip(points, files, strict=True):
-            into.records += [("sizes", {"device": device, "node": place.name, "at": at, **line}) for line in parse(out.read_text())]
+        points, started = path(s), self._started.get(s.raw, [])
+        for process in started:
+            process.interrupt()
+        for process, (at, place, device) in zip(started, points, strict=True):
+            if process.wait(_LIMIT) != 0:
+                raise _unreadable(s, at, device)
+            lines = parse(_file(s, at, "json").read_text())
+            into.records += [("sizes", {"device": device, "node": place.name, "at": at, **line}) for line in lines]
         yield
+
+
+def _file(s: Situation, at: str, kind: str) -> Path:
+    return s.raw / f"lengths.{at}.{kind}"
+
+
+def _unreadable(s: Situation, at: str, device: str) -> MeasureError:
+    said = _file(s, at, "err").read_text(errors="replace").strip().splitlines()[-1:]
+    return MeasureError(f"the sizes of packets at {at} ({device}) could not be read: {''.join(said)}", "it needs CAP_NET_RAW")
 
 
 def parse(text: str) -> list[dict[str, Any]]:

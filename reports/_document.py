@@ -12,6 +12,7 @@ from cnibench.analysis.words import conditions, describe, place_of, primary_grou
 from cnibench.metrics import METRICS
 from cnibench.reports._numbers import Scale, p_value
 
+_ASIDE = ("packets",)  # metrics of little use at a glance: files have them, the terminal does not
 _SMALL = 0.01  # a component below this share of every total is added to the others
 
 
@@ -138,7 +139,7 @@ def _others(here: Sequence[Result], group: Group, main: Sequence[Result], whole:
             reading = " ".join(f"{key}={_value(value)}" for key, value in result.reading.items())
             columns.setdefault((result.metric, reading), []).append(result)
     if not whole:
-        columns = {key: results for key, results in columns.items() if not key[1] or len(results) == len(main)}
+        columns = {key: found for key, found in columns.items() if key[0] not in _ASIDE and (not key[1] or len(found) == len(main))}
     if not columns:
         return []
     heads, cells = ["medians"], []
@@ -233,7 +234,7 @@ def _flat(facts: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]
     for key, value in facts.items():
         if isinstance(value, Mapping):
             found += _flat(value, f"{prefix}{key}.")
-        elif key != "schema" and value not in ("", None, []):
+        elif key not in ("schema", "tool_version") and value not in ("", None, []):
             found.append((f"{prefix}{key}", _value(value)))
     return found
 

@@ -101,7 +101,6 @@ class LabCluster(Cluster):
     def environment(self) -> dict[str, Any]:
         facts: dict[str, Any] = {
             "kernel": platform.release(),
-            "machine": platform.machine(),
             "cpu_model": _cpu_model(),
             "cpus": len(os.sched_getaffinity(0)),
             "namespaces": tree.kind(),

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from cnibench.errors import ClusterError, MissingError
 
-MAP_HASH, MAP_ARRAY, MAP_PROG_ARRAY, MAP_PERCPU_HASH, MAP_PERCPU_ARRAY, MAP_ARRAY_OF_MAPS = 1, 2, 3, 5, 6, 12
+MAP_ARRAY, MAP_PERCPU_HASH, MAP_PERCPU_ARRAY, MAP_ARRAY_OF_MAPS = 2, 5, 6, 12
 F_NO_PREALLOC, F_RDONLY_PROG = 1, 1 << 7
 _PROG_TYPE_SCHED_CLS = 3
 _MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _MAP_DELETE, _MAP_NEXT_KEY, _PROG_LOAD = range(6)
-_MAP_GET_NEXT_ID, _MAP_GET_FD_BY_ID, _OBJ_GET_INFO_BY_FD, _MAP_FREEZE = 12, 14, 15, 22
+_MAP_GET_NEXT_ID, _OBJ_GET_INFO_BY_FD, _MAP_FREEZE = 12, 15, 22
 _NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "loongarch64": 280, "ppc64le": 361, "s390x": 351, "armv7l": 386}
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -17,7 +17,10 @@ SCHEMA = 1
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One profile, placement, path, workload with its parameters and pinning. ``window`` is ``speed`` (no perf) or ``cpp`` (with perf)."""
+    """One profile, placement, path, workload with its parameters and pinning. ``window`` is ``speed`` (no perf) or ``cpp`` (with perf).
+
+    ``duration`` (s) and ``blocks`` are this cell's own where its plan gives it others than the run's; they are no part of its identity.
+    """
 
     label: str
     profile: str
@@ -30,6 +33,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     mtu: int = 1500
     cpus: str = "shared"
     pair: int = 0
+    duration: float | None = None
+    blocks: int | None = None
 
     @property
     def id(self) -> str:

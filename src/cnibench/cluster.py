@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from cnibench.cell import Attestation, Placement
+from cnibench.conditions import Conditions
+from cnibench.errors import UnsupportedError
 from cnibench.exec import Done, Process
 from cnibench.profile import Profile
 
@@ -75,6 +78,16 @@ class Options:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Started:
+    """A Pod that was made: its steps (name, seconds) in their order, ``ready`` and ``network`` (the CNI's part) in s since it was asked for."""
+
+    pod: Pod
+    steps: Sequence[tuple[str, float]]
+    ready: float
+    network: float
+
+
 class Standing(abc.ABC):
     """One profile, installed: its Pods, its proof, its removal."""
 
@@ -117,6 +130,28 @@ class Standing(abc.ABC):
     def alive(self) -> str:
         """'' while everything that the datapath needs runs, else what died (a user-space daemon, a node)."""
         return ""
+
+    def under(self, asked: Conditions, client: Pod, server: Pod) -> AbstractContextManager[list[dict[str, Any]]]:
+        """The cell's conditions for the block: made, proven by reading back (one record each is given), removed at its end.
+
+        Raises UnsupportedError for what does not exist here, ClusterError when they do not become what was asked.
+        """
+        raise UnsupportedError(f"{self.label}: no policies or features can be set as a cell's condition on this kind of cluster")
+
+    def deny(self, port: int | None) -> None:
+        """From now on UDP to that port of every Pod is denied; None: no longer. Raises UnsupportedError, ClusterError."""
+        raise UnsupportedError(f"{self.label}: no policy can be made on this kind of cluster")
+
+    def start_pods(self, node: Node, count: int, at_once: bool) -> list[Started]:
+        """More Pods, timed: all at once, or the next when the one before is ready. They go with ``remove_pods``. Raises ClusterError."""
+        raise UnsupportedError(f"{self.label}: the steps of a Pod's start cannot be timed on this kind of cluster")
+
+    def remove_pods(self, pods: Sequence[Pod]) -> None:
+        """Removes Pods of ``start_pods``, with all that the CNI made for them. Raises ClusterError."""
+
+    def processes(self) -> Mapping[str, int] | None:
+        """Name to process number of the CNI's own processes, seen from where we run; None where they cannot be told."""
+        return None
 
 
 class Cluster(abc.ABC):

@@ -50,7 +50,7 @@ def machine(tools: Iterable[str] = ()) -> dict[str, Any]:
         "smt": _read("/sys/devices/system/cpu/smt/active").strip() == "1",
         "turbo": turbo(),
         "clocksource": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource").strip(),
-        "tsc_hz": tsc_hz(),
+        "tsc_hz": tsc_hz() or "not told",
         "load": list(os.getloadavg()),
         "steal": steal(_read("/proc/stat")),
         "privileged": os.geteuid() == 0,

@@ -44,6 +44,10 @@ class LimitError(MeasureError):
     """A wait reached its limit; recorded with status ``timeout``."""
 
 
+class UnsupportedError(MeasureError):
+    """What this cell asks for does not exist here (an L7 rule in the lab, say); recorded with status ``unsupported``."""
+
+
 class ClusterError(CnibenchError):
     """A cluster, node or Pod did not do what it was asked."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import shlex
 import signal
 import subprocess
@@ -57,6 +58,18 @@ class Process:
     def poll(self) -> int | None:
         """Exit status, or None while it runs."""
         return self._popen.poll()
+
+    def watch(self, seconds: float) -> None:
+        """Sleeps that long, or until it ends. Nothing is polled, so that nothing disturbs a window."""
+        if seconds <= 0 or self.poll() is not None:
+            return
+        descriptor = os.pidfd_open(self.pid)
+        try:
+            waiter = select.poll()
+            waiter.register(descriptor, select.POLLIN)
+            waiter.poll(seconds * 1000)
+        finally:
+            os.close(descriptor)
 
     def wait(self, timeout: float) -> int:
         """Exit status. Raises LimitError after ``timeout`` seconds (more under emulation); the program is then killed."""

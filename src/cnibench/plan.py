@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
-from cnibench import schedule
+from cnibench import conditions, schedule
 from cnibench.cell import Cell, Placement, Window
 from cnibench.errors import CnibenchError, InputError, UsageError
 from cnibench.profile import Profile, Strict, explain, read_yaml
@@ -48,11 +48,27 @@ Fraction = Annotated[float, BeforeValidator(_in_fraction)]
 
 
 class Work(Strict):
-    """One workload with its parameters. Each list in ``sweep`` is gone through; several lists give all combinations."""
+    """One workload with its parameters. Each list in ``sweep`` is gone through; several lists give all combinations.
+
+    Parameters with a dot are conditions (see conditions.py). ``placement``, ``windows``, ``duration`` and ``blocks`` are this workload's
+    own, where given, instead of the plan's.
+    """
 
     name: str
     params: dict[str, JsonValue] = {}
     sweep: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = {}
+    placement: Annotated[tuple[Placement, ...], Field(min_length=1)] | None = None
+    windows: Annotated[tuple[Window, ...], Field(min_length=1)] | None = None
+    duration: Annotated[Seconds, Field(ge=0.2, le=LONGEST)] | None = None
+    blocks: Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_words(cls, data: Any) -> Any:
+        """A single value where a list is meant."""
+        if not isinstance(data, dict):
+            return data
+        return {key: [value] if key in ("placement", "windows") and isinstance(value, str) else value for key, value in data.items()}
 
     def combinations(self) -> Iterator[dict[str, Any]]:
         """The parameters of each cell, in the order of the lists."""
@@ -115,8 +131,12 @@ class Plan(Strict):
         return self if self.seed is not None else self.model_copy(update={"seed": random.SystemRandom().randrange(2**31)})
 
     def number_of_blocks(self, profiles: int) -> int:
-        """``blocks``, or what the number of profiles asks for."""
-        return schedule.blocks_needed(profiles) if self.blocks == "auto" else self.blocks
+        """``blocks``, or what the number of profiles asks for; a workload that asks for more of its own counts."""
+        return max(self._blocks(work, profiles) for work in self.workload)
+
+    def _blocks(self, work: Work, profiles: int) -> int:
+        blocks = self.blocks if work.blocks is None else work.blocks
+        return schedule.blocks_needed(profiles) if blocks == "auto" else blocks
 
 
 def read_plan(path: Path) -> Plan:
@@ -154,29 +174,33 @@ def cells(plan: Plan, workloads: Mapping[str, Workload], profiles: Mapping[str, 
     ``profiles`` maps labels to profiles. Raises UsageError for unknown workloads and parameters.
     """
     works = list(_works(plan.workload, workloads))
-    total = len(profiles) * len(plan.placement) * len(plan.path) * len(plan.ip) * plan.pairs * len(works) * len(plan.windows)
+    most = sum(len(work.placement or plan.placement) * len(work.windows or plan.windows) for work, _ in works)
+    total = len(profiles) * len(plan.path) * len(plan.ip) * plan.pairs * most
     if total > MOST:
         raise UsageError(f"the plan has {total} cells", f"at most {MOST}; sweep fewer values")
     found, notes = [], []
     for label, profile in profiles.items():
         families = [ip for ip in plan.ip if ip in profile.features.ip]
         notes += [f"{label}: no IPv{ip}, the profile does not support it" for ip in plan.ip if ip not in families]
-        for (name, params), placement, path, ip, window, pair in itertools.product(
-            works, plan.placement, plan.path, families, plan.windows, range(plan.pairs)
-        ):
-            if window == "cpp" and not workloads[name].cpp:
-                continue
-            found.append(
-                Cell(
-                    label=label, profile=profile.name, placement=placement, workload=name, params=params, window=window,
-                    path=path, ip=ip, mtu=plan.mtu, cpus=plan.cpus, pair=pair,
-                )
-            )  # fmt: skip
+        for work, params in works:
+            blocks = None if work.blocks is None else plan._blocks(work, len(profiles))
+            for placement, path, ip, window, pair in itertools.product(
+                work.placement or plan.placement, plan.path, families, [w for w in plan.windows if w in (work.windows or plan.windows)],
+                range(plan.pairs),
+            ):  # fmt: skip
+                if window == "cpp" and not workloads[work.name].cpp:
+                    continue
+                found.append(
+                    Cell(
+                        label=label, profile=profile.name, placement=placement, workload=work.name, params=params, window=window,
+                        path=path, ip=ip, mtu=plan.mtu, cpus=plan.cpus, pair=pair, duration=work.duration, blocks=blocks,
+                    )
+                )  # fmt: skip
     unique = {cell.id: cell for cell in found}
     return list(unique.values()), notes
 
 
-def _works(asked: Sequence[Work], workloads: Mapping[str, Workload]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _works(asked: Sequence[Work], workloads: Mapping[str, Workload]) -> Iterator[tuple[Work, dict[str, Any]]]:
     for work in asked:
         if work.name not in workloads:
             near = difflib.get_close_matches(work.name, workloads, n=3, cutoff=0.4)
@@ -186,18 +210,25 @@ def _works(asked: Sequence[Work], workloads: Mapping[str, Workload]) -> Iterator
             raise UsageError(f"the sweep of '{work.name}' has {many} combinations", f"at most {MOST}; sweep fewer values")
         for given in work.combinations():
             try:
-                yield work.name, workloads[work.name].params(given)
+                own, around = conditions.split(given)
+                yield work, {**workloads[work.name].params(own), **around}
             except ValidationError as error:
                 said = explain(f"workload {work.name}", error)
-                known = ", ".join(workloads[work.name].Params.model_fields) or "none"
-                raise UsageError(said.message, f"its parameters are: {known}") from None
+                known = conditions.NAMES if conditions.wrong(error) else tuple(workloads[work.name].Params.model_fields)
+                what = "the conditions of a cell" if conditions.wrong(error) else "its parameters"
+                raise UsageError(said.message, f"{what} are: {', '.join(known) or 'none'}") from None
 
 
 def expected_seconds(plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float, warmup: float) -> float:
     """Time of one block in seconds, without making and attesting the profiles."""
-    return sum(workloads[cell.workload].seconds(cell.params, duration, warmup) for cell in plan_cells)
+    return sum(workloads[cell.workload].seconds(cell.params, cell.duration or duration, warmup) for cell in plan_cells)
 
 
 def expected_bytes(plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float) -> float:
     """A rough upper bound of the bytes that one block sends."""
-    return sum(workloads[cell.workload].bytes(cell.params, duration) for cell in plan_cells)
+    return sum(workloads[cell.workload].bytes(cell.params, cell.duration or duration) for cell in plan_cells)
+
+
+def passes(plan_cells: Iterable[Cell], blocks: int) -> list[Cell]:
+    """Each cell as often as it is measured, in ``blocks`` blocks or in its own number."""
+    return [cell for cell in plan_cells for _ in range(min(cell.blocks or blocks, blocks))]

@@ -16,7 +16,7 @@ from typing import Any
 from cnibench.cell import Attestation, Cell, Status
 from cnibench.cluster import Cluster, Standing
 from cnibench.collector import Collector
-from cnibench.errors import ClusterError, CnibenchError, Interrupted, LimitError, MeasureError
+from cnibench.errors import ClusterError, CnibenchError, Interrupted, LimitError, MeasureError, UnsupportedError
 from cnibench.layout import now
 from cnibench.profile import Profile
 from cnibench.progress import Progress, Silent
@@ -120,7 +120,8 @@ class Runner:
         manifest = self.writer.manifest
         failed = 0
         for block in range(self._most_blocks()):
-            cells = order(manifest.cells, block, manifest.seed, together=not self.cluster.simultaneous)
+            here = [cell for cell in manifest.cells if _due(cell, block)]
+            cells = order(here, block, manifest.seed, together=not self.cluster.simultaneous)
             missing = [cell for cell in cells if (cell.id, block) not in self.done]
             if missing:
                 failed += carry_out(block, missing)
@@ -137,7 +138,8 @@ class Runner:
 
     def _missing(self) -> list[tuple[Cell, int]]:
         manifest = self.writer.manifest
-        return [(cell, block) for block in range(self._most_blocks()) for cell in manifest.cells if (cell.id, block) not in self.done]
+        blocks = range(self._most_blocks())
+        return [(cell, block) for block in blocks for cell in manifest.cells if _due(cell, block) and (cell.id, block) not in self.done]
 
     def _announce(self) -> None:
         missing = self._missing()
@@ -145,7 +147,7 @@ class Runner:
 
     def _expected(self, cell: Cell) -> float:
         manifest = self.writer.manifest
-        return self.workloads[cell.workload].seconds(cell.params, manifest.duration, manifest.warmup)
+        return self.workloads[cell.workload].seconds(cell.params, cell.duration or manifest.duration, manifest.warmup)
 
     def _describe(self) -> None:
         facts = self.cluster.environment()
@@ -219,6 +221,8 @@ class Runner:
                 raise
             except LimitError as error:
                 status, reason = "timeout", error.message
+            except UnsupportedError as error:
+                status, reason = "unsupported", error.message
             except CnibenchError as error:
                 reason = error.message
         self.writer.room()  # what failed because the disk is full has not failed: it is missing, and resuming does it
@@ -228,6 +232,8 @@ class Runner:
         return 1
 
     def _reading(self, cell: Cell) -> list[Collector]:
+        if not self.workloads[cell.workload].collected:
+            return []
         return [collector for collector in self.collectors if cell.window in collector.windows]
 
     def _situation(self, standing: Standing, cell: Cell, block: int, raw: Path) -> Situation:
@@ -235,8 +241,8 @@ class Runner:
         client, server = standing.pair(cell.placement, cell.pair)
         manifest = self.writer.manifest
         return Situation(
-            cell=cell, block=block, standing=standing, client=client, server=server, duration=manifest.duration, warmup=manifest.warmup,
-            raw=raw, client_cpu=self.cpus[0], server_cpu=self.cpus[1],
+            cell=cell, block=block, standing=standing, client=client, server=server,
+            duration=cell.duration or manifest.duration, warmup=manifest.warmup, raw=raw, client_cpu=self.cpus[0], server_cpu=self.cpus[1],
         )  # fmt: skip
 
     @contextmanager
@@ -270,6 +276,11 @@ def _recorded(raw: Path, writer: RunWriter) -> Iterator[None]:
     except Exception as error:
         (raw / "defect.txt").write_text(traceback.format_exc(), encoding="utf-8")
         raise MeasureError(f"a defect of cnibench: {type(error).__name__}: {error}", f"report {raw / 'defect.txt'}") from None
+
+
+def _due(cell: Cell, block: int) -> bool:
+    """Is the cell measured in that block? One with a number of blocks of its own is in the first ones."""
+    return cell.blocks is None or block < cell.blocks
 
 
 def _refuted(found: Sequence[Attestation]) -> str:

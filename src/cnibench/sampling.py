@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import os
-import select
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 
 import msgspec
 
+from cnibench import conditions
 from cnibench.cell import Cell, Reading, Sample, Status
 from cnibench.collector import Collector
 from cnibench.errors import MeasureError, MissingError
-from cnibench.exec import Process
 from cnibench.layout import now
 from cnibench.metrics import metric
 from cnibench.situation import Findings, Situation
 from cnibench.workload import Workload
 
 _MARGIN = 0.5  # s: what the window leaves out at each end, where client and server start and stop
-_GRACE = 10.0  # s: how much longer than expected a client may take before it is ended
+_GRACE = 20.0  # seconds beyond its time that a client may take to end: a loaded machine is slow to, a dead peer never does
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,8 @@ def measure(s: Situation, workload: Workload, collectors: Sequence[Collector]) -
     margin = min(_MARGIN, s.duration / 10)
     expected = max(workload.seconds(s.cell.params, s.duration, s.warmup) - s.warmup, s.duration)
     found = Findings()
-    with workload.serve(s):
+    asked = conditions.of(s.cell.params)
+    with s.standing.under(asked, s.client, s.server) if asked else nullcontext([]) as seen, workload.serve(s):
         if s.warmup > 0:
             workload.warm_up(s)
         with ExitStack() as prepared:
@@ -89,32 +89,20 @@ def measure(s: Situation, workload: Workload, collectors: Sequence[Collector]) -
                 prepared.enter_context(collector.prepare(s))
             start, began = now(), time.monotonic()
             client = prepared.enter_context(workload.start(s))
-            _watch(client, margin)
+            client.watch(margin)
             with ExitStack() as readers:
                 for collector in collectors:
                     readers.enter_context(collector.observe(s, found))
-                _watch(client, s.duration - margin - (time.monotonic() - began))  # before the client ends, however long they took to begin
+                client.watch(s.duration - margin - (time.monotonic() - began))  # before the client ends, however long they took to begin
             status = client.wait(max(0.0, expected * 1.5 + _GRACE - (time.monotonic() - began)))
             end = now()
             argv = client.argv
         _note(s, argv, status, start, end)
         driven = workload.findings(s)
+    found.records += [("conditions", record) for record in seen]
     if status != 0:
         raise MeasureError(f"{argv[0]} ended with {status}", f"its output is in {s.raw}")
     return Measured(Findings([*driven.readings, *found.readings], [*driven.records, *found.records]), start, end)
-
-
-def _watch(client: Process, seconds: float) -> None:
-    """Sleeps that long, or until the client ends. Nothing is polled, so that nothing disturbs the window."""
-    if seconds <= 0 or client.poll() is not None:
-        return
-    descriptor = os.pidfd_open(client.pid)
-    try:
-        waiter = select.poll()
-        waiter.register(descriptor, select.POLLIN)
-        waiter.poll(seconds * 1000)
-    finally:
-        os.close(descriptor)
 
 
 def _note(s: Situation, argv: Sequence[str], status: int, start: str, end: str) -> None:

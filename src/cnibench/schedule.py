@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterable
 
 from cnibench.cell import Cell
+from cnibench.stats_plan import least_blocks
 
 ALPHA = 0.05
-ALONE = 5  # blocks where there is no pair to tell apart: enough for an interval of the median
-FEWEST = 6  # blocks where there is a pair: 2/2^6 = 0.031 is the first floor below 0.05
+ALONE = 6  # blocks where there is no pair to tell apart: the fewest that give a 95 % interval of the median
 
 
 def floor(blocks: int) -> float:
@@ -27,10 +27,7 @@ def blocks_needed(profiles: int, alpha: float = ALPHA) -> int:
     family = pairs(profiles)
     if family == 0:
         return ALONE
-    blocks = FEWEST
-    while floor(blocks) * family > alpha:
-        blocks += 1
-    return blocks
+    return least_blocks(family, alpha)
 
 
 def warning(blocks: int, profiles: int, alpha: float = ALPHA) -> str:

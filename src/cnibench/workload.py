@@ -25,6 +25,8 @@ class Workload(abc.ABC):
     primary: ClassVar[str]  # the metric by which profiles are compared first
     cpp: ClassVar[bool] = True  # does cycles per packet make sense for it?
     transport: ClassVar[str] = "tcp"  # what the packets collector counts: tcp or udp
+    collected: ClassVar[bool] = True  # do collectors read while it runs? not where it has no window of a steady load
+    counts: ClassVar[tuple[str, ...]] = ()  # parameters that say how often something is done: what --scale shrinks beside durations
 
     def params(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """``given`` over the defaults, checked. Raises pydantic.ValidationError."""

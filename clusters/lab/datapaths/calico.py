@@ -20,8 +20,8 @@ from cnibench.clusters.lab.rules import calico
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part
 from cnibench.errors import ClusterError
 
-_HOST_MAC = "ee:ee:ee:ee:ee:ee"
-_GATEWAYS = {4: "169.254.1.1", 6: "fe80::ecee:eeff:feee:eeee"}
+HOST_MAC = "ee:ee:ee:ee:ee:ee"
+GATEWAYS = {4: "169.254.1.1", 6: "fe80::ecee:eeff:feee:eeee"}
 _EVERYTHING = {4: "default", 6: "default6"}
 _BIRD, _FELIX = 12, 80  # RTPROT_BIRD; DefaultRouteProto of dataplanedefs.go
 _LINK_SCOPE = 253
@@ -103,8 +103,8 @@ class Calico(Filtered):
         node = pod.node
         pod.host_end = calico.interface_name(NAMESPACE, f"{self.stand.number}-{pod.name}")
         own = links.mac(2, node.number, pod.number)
-        links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=_HOST_MAC, peer_mac=own, up=False)
-        node.ns.sysctl(_host_settings(pod.host_end))
+        links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=HOST_MAC, peer_mac=own, up=False)
+        node.ns.sysctl(host_settings(pod.host_end))
         for ns, device in ((node.ns, pod.host_end), (pod.ns, pod.interface)):
             links.set_link(ns, device, state="up")
         yield "link"
@@ -113,10 +113,10 @@ class Calico(Filtered):
         yield "address"
         for family, address in pod.addresses.items():
             if family == 4:
-                links.route(pod.ns, f"{_GATEWAYS[4]}/32", dev=pod.interface, scope=_LINK_SCOPE)
+                links.route(pod.ns, f"{GATEWAYS[4]}/32", dev=pod.interface, scope=_LINK_SCOPE)
             else:
-                links.address(node.ns, pod.host_end, f"{_GATEWAYS[6]}/64")
-            links.route(pod.ns, _EVERYTHING[family], via=_GATEWAYS[family], dev=pod.interface, onlink=family == 6)
+                links.address(node.ns, pod.host_end, f"{GATEWAYS[6]}/64")
+            links.route(pod.ns, _EVERYTHING[family], via=GATEWAYS[family], dev=pod.interface, onlink=family == 6)
             links.route(node.ns, f"{address}/{32 if family == 4 else 128}", dev=pod.host_end, scope=_LINK_SCOPE if family == 4 else 0)
         yield "routes"
         if self.options.felix:
@@ -171,7 +171,7 @@ def _fallback_device(node: LabNode) -> None:
         links.add(node.ns, _IPIP, "ipip", up=False)
 
 
-def _host_settings(device: str) -> dict[str, object]:
+def host_settings(device: str) -> dict[str, object]:
     return {
         f"net/ipv4/conf/{device}/route_localnet": 1,
         f"net/ipv4/neigh/{device}/proxy_delay": 0,

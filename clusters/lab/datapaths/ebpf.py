@@ -28,7 +28,7 @@ _ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
 _HOST_BITS = {4: 32, 6: 128}
 _VXLAN_PORT, _GENEVE_PORT = 8472, 6081  # the chart's tunnelPort
 _IDENTITY = {"bench": 0x4E01, "stranger": 0x4E02}  # identities of labels begin at 256
-_POLICY = 0  # all Pods share one
+POLICY = 0  # all Pods share one
 _TRIES = 3
 _PROBE = 64 * 1024  # bytes
 
@@ -65,7 +65,7 @@ class Ebpf(Filtered):
             entries = dict.fromkeys(("cilium_ct4_global", "cilium_ct6_global"), self.options.conntrack_entries)
             tunnel = links.index(here.ns, self.tunnel) if self.tunnel else 0
             maps = self.maps[here.name] = NodeMaps(tunnel, host_routing=self.options.host_routing == "ebpf", entries=entries)
-            maps.policy(_POLICY, self._policy())
+            maps.policy(POLICY, self._policy())
             self._neighbourhood(maps, here, there)
             self._routes(here, there)
             self._attach(here, "cilium_host", "cil_from_host", "egress")
@@ -112,24 +112,38 @@ class Ebpf(Filtered):
 
     def connect(self, pod: LabPod) -> Iterator[str]:
         node, number = pod.node, pod.number + 1
-        pod.host_end = f"lxc{pod.node.number}{number:08x}"
-        node_mac, mac = links.mac(1, node.number, pod.number), links.mac(2, node.number, pod.number)
-        index, _ = links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=node_mac, peer_mac=mac)
+        pod.host_end = self.host_end(pod)
+        index, mac, node_mac = self._pair(pod)
         yield "link"
-        for family, address in pod.addresses.items():
-            links.address(pod.ns, pod.interface, f"{address}/{_HOST_BITS[family]}")
-            links.neighbour(pod.ns, pod.interface, node.gateways[family], node_mac)
-            links.route(pod.ns, _EVERYTHING[family], via=node.gateways[family], dev=pod.interface, onlink=True)
+        self._configure(pod, node_mac)
         yield "address"
         identity = _IDENTITY[pod.role]
         for other in self.stand.nodes():
             over = node.addresses[4] if self.tunnel and other is not node else ""
             for family, address in pod.addresses.items():
                 self.maps[other.name].identity(f"{address}/{_HOST_BITS[family]}", identity, over)
-        self.maps[node.name].endpoint(number, pod.addresses, identity, index, mac, node_mac, _POLICY)
+        self.maps[node.name].endpoint(number, pod.addresses, identity, index, mac, node_mac, POLICY)
         yield "routes"
         self._attach(node, pod.host_end, "cil_from_container", "ingress", number)
         yield "policy"
+
+    def host_end(self, pod: LabPod) -> str:
+        """The name of the node's end of a Pod's veth pair."""
+        return f"lxc{pod.node.number}{pod.number + 1:08x}"
+
+    def _pair(self, pod: LabPod) -> tuple[int, str, str]:
+        """Makes the veth pair: the index of the node's end, the MAC of the Pod's, the MAC of the node's."""
+        node = pod.node
+        node_mac, mac = links.mac(1, node.number, pod.number), links.mac(2, node.number, pod.number)
+        index, _ = links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=node_mac, peer_mac=mac)
+        return index, mac, node_mac
+
+    def _configure(self, pod: LabPod, node_mac: str) -> None:
+        """The Pod's addresses and its way out."""
+        for family, address in pod.addresses.items():
+            links.address(pod.ns, pod.interface, f"{address}/{_HOST_BITS[family]}")
+            links.neighbour(pod.ns, pod.interface, pod.node.gateways[family], node_mac)
+            links.route(pod.ns, _EVERYTHING[family], via=pod.node.gateways[family], dev=pod.interface, onlink=True)
 
     def _policy(self) -> tuple[Rule, ...]:
         """Enforced: in from the benchmark's Pods and from nodes, out everywhere. Else what an endpoint without policy has."""

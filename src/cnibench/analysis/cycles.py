@@ -57,4 +57,7 @@ def _row(records: Sequence[Record], environment: int, fidelity: Mapping[str, str
         components={name: math.fsum(record["components"].get(name, 0.0) for record in records) / n for name in names},
         unclassified=math.fsum(record["unclassified"] for record in records) / n, n=n, environment=environment,
         fidelity=fidelity.get(first["label"], ""),
+        blocks=[int(record["block"]) for record in records if "block" in record],
+        by_block={name: [float(record["components"].get(name, 0.0)) for record in records] for name in names}
+        | {"total": [float(record["total"]) for record in records]},
     )  # fmt: skip

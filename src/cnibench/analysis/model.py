@@ -97,7 +97,10 @@ class Group(Where, frozen=True, kw_only=True):
 
 
 class Cpp(msgspec.Struct, frozen=True, kw_only=True):
-    """Cycles per packet, the mean over ``n`` blocks; ``components`` and ``unclassified`` add up to ``total``, idle is apart."""
+    """Cycles per packet, the mean over ``n`` blocks; ``components`` and ``unclassified`` add up to ``total``, idle is apart.
+
+    ``by_block`` has for each component, and for ``total``, one value for each of ``blocks``.
+    """
 
     profile: str
     label: str
@@ -116,6 +119,8 @@ class Cpp(msgspec.Struct, frozen=True, kw_only=True):
     n: int
     fidelity: str = ""
     environment: int = 0
+    blocks: list[int] = []
+    by_block: dict[str, list[float]] = {}
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

@@ -166,7 +166,7 @@ def _reap(child: int) -> int | None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the kernel's ctrl-alt-del
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # which the kernel takes as "ignored" for PID 1, and the command inherits as it should be
     try:
         main()
     except BaseException:

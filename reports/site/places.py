@@ -1,0 +1,153 @@
+"""One place (workload, placement, parameters): its verdict in words, its table, its charts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cnibench.analysis.comparable import fact
+from cnibench.analysis.model import Analysis, Cpp, Group, Pair, Result
+from cnibench.analysis.words import describe, place_of
+from cnibench.metrics import METRICS
+from cnibench.reports._document import Section
+from cnibench.reports._numbers import Scale
+from cnibench.units import human
+
+_BULK = 64 * 1024  # bytes: a response from this size on is as much throughput as latency
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One label in a place's ranking. ``relative`` is 1 for the best median and less for the others, whichever way is better."""
+
+    label: str
+    result: Result
+    shown: str
+    interval: str
+    letters: str
+    relative: float
+    standing: str
+    cycles: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a place says to somebody who has to choose: ``kind`` is decided, tie, inconclusive, none (no recommendation) or alone."""
+
+    kind: str
+    labels: list[str]
+    text: str
+
+
+@dataclass(frozen=True)
+class Place:
+    group: Group
+    section: Section
+    title: str
+    metric: str
+    badges: list[str]
+    rows: list[Standing]
+    answer: Answer
+    cycles: list[Cpp] = field(default_factory=list)
+
+    @property
+    def params(self) -> str:
+        return ", ".join(f"{key} {value}" for key, value in self.group.params.items())
+
+    @property
+    def scale(self) -> Scale:
+        return Scale.of([row.result.median for row in self.rows], self.group.unit)
+
+
+def place(analysis: Analysis, group: Group, section: Section) -> Place:
+    """Everything about the place of a primary group; ``section`` is the same place in the report."""
+    key = place_of(group)
+    results = [r for r in analysis.results if r.metric == group.metric and not r.reading and place_of(r) == key]
+    results.sort(key=lambda r: r.median, reverse=group.better == "higher")
+    pairs = [p for p in analysis.pairs if p.metric == group.metric and not p.reading and place_of(p) == key]
+    cycles = [row for row in analysis.cpp if _same(row, group)]
+    cost = {row.label: f"{row.total:.0f}" + (" (estimated)" if row.cycles_source == "estimated" else "") for row in cycles}
+    answer = _answer(analysis, group, results, pairs)
+    rows = [_standing(result, results[0], group, pairs, answer, cost.get(result.label, "")) for result in results]
+    metric = METRICS[group.metric].title if group.metric in METRICS else group.metric
+    return Place(group, section, describe(group), metric, badges(analysis, group, results), rows, answer, cycles)
+
+
+def badges(analysis: Analysis, group: Group, results: Sequence[Result]) -> list[str]:
+    """What stands beside every figure: where it was measured, and how near that is to a real CNI on a real network."""
+    found = [f"testbed {group.testbed}", f"wire {group.wire}" + (f", offload {group.wire_offload}" if group.wire_offload else "")]
+    kinds = {result.fidelity for result in results} - {"baseline"}
+    found += [{"datapath-model": "model of the datapath, not the CNI itself", "cni": "real CNI"}.get(kind, kind) for kind in sorted(kinds)]
+    if any(row.cycles_source == "estimated" for row in analysis.cpp if _same(row, group)):
+        found.append("cycles estimated")
+    if emulated(analysis):
+        found.append("CPU emulated: absolute figures mean nothing")
+    return found
+
+
+def emulated(analysis: Analysis) -> bool:
+    """Was any of it measured on an emulated processor?"""
+    return any(str(fact(environment, "accelerator") or "") == "tcg" for environment in analysis.environments)
+
+
+def _same(row: Cpp, group: Group) -> bool:
+    """Does that row of cycles stand in the group's place? Its ``params`` are the cell's own."""
+    return (row.workload, row.placement, row.path, row.ip, row.mtu, row.cpus, row.environment, json.dumps(row.params, sort_keys=True)) == (
+        group.workload, group.placement, group.path, group.ip, group.mtu, group.cpus, group.environment,
+        json.dumps(group.params, sort_keys=True),
+    )  # fmt: skip
+
+
+def _standing(result: Result, best: Result, group: Group, pairs: Sequence[Pair], answer: Answer, cycles: str) -> Standing:
+    low, high = result.ci_low, result.ci_high
+    interval = "no interval: too few blocks" if low is None or high is None else f"{human(low, group.unit)} to {human(high, group.unit)}"
+    ratio = (
+        (result.median / best.median if group.better == "higher" else best.median / result.median) if result.median and best.median else 1.0
+    )
+    if result.fidelity == "baseline":
+        standing = "baseline, no CNI"
+    elif answer.kind in ("inconclusive", "alone"):
+        standing = "not decided"
+    else:
+        standing = "in the leading group" if result.label in answer.labels else "behind it"
+    return Standing(
+        result.label, result, human(result.median, group.unit), interval, group.letters.get(result.label, ""), min(1.0, max(0.0, ratio)),
+        standing, cycles,
+    )  # fmt: skip
+
+
+def _answer(analysis: Analysis, group: Group, results: Sequence[Result], pairs: Sequence[Pair]) -> Answer:
+    """Who leads among the CNIs (a baseline is none), by the verdicts of the pairs with the best of them."""
+    candidates = [result for result in results if result.fidelity != "baseline"]
+    if not candidates:
+        return Answer("alone", [], "Only baselines were measured here, no CNI.")
+    best = candidates[0]
+    verdicts = {(p.b if p.a == best.label else p.a): p.verdict for p in pairs if best.label in (p.a, p.b)}
+    others = [result.label for result in candidates[1:]]
+    leading = [best.label, *(label for label in others if verdicts.get(label) not in ("a-better", "b-better"))]
+    if not others:
+        return Answer("alone", [best.label], f"{best.label} was the only CNI measured here: there was nothing to compare it with.")
+    if all(verdicts.get(label, "inconclusive") == "inconclusive" for label in others):
+        needed = max((p.blocks_needed for p in pairs), default=0)
+        return Answer("inconclusive", leading, f"Inconclusive: {best.n} blocks cannot tell them apart; {needed} could.")
+    if reason := _no_advice(analysis, group):
+        return Answer("none", leading, reason)
+    if len(leading) == 1:
+        return Answer("decided", leading, f"{best.label}, told apart from all others.")
+    if len(leading) == len(candidates):
+        return Answer("tie", leading, "Any of them: no difference was found.")
+    return Answer("decided", leading, f"{', '.join(leading)}: not told apart from each other, the others are behind.")
+
+
+def _no_advice(analysis: Analysis, group: Group) -> str:
+    payload = group.params.get("payload")
+    bulk = group.metric == "throughput" or (group.workload == "http" and isinstance(payload, int) and payload >= _BULK)
+    if group.placement == "inter" and bulk and group.wire != "nic":
+        return (
+            f"No recommendation: the wire between the nodes is {group.wire}, not a network card. It passes packets larger than any NIC would, "
+            "so throughput between nodes says nothing about your network."
+        )
+    if emulated(analysis):
+        return "No recommendation: the processor was emulated, which changes what things cost."
+    return ""

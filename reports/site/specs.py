@@ -1,0 +1,115 @@
+"""Vega-Lite specifications of the charts: pure functions from rows to a specification, the data inside.
+
+Colours are those of Okabe and Ito (2008), which people with any common colour blindness tell apart; black, which a dark page swallows, is
+grey here. Beyond seven profiles lines differ by their dashes as well. A field named ``profile`` is what the page's filter works on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Spec = dict[str, Any]
+Row = Mapping[str, Any]
+
+BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW, GREY = (
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#999999",
+)  # fmt: skip
+_LINES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, GREY)
+_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+_ROW = 30  # pixels a bar
+STANDINGS = ("in the leading group", "behind it", "baseline, no CNI", "not decided")
+
+
+def ranking(rows: Sequence[Row], axis: str) -> Spec:
+    """Bars of ``median`` in the order of the rows, with ``low`` to ``high`` as a line over them; ``standing`` is one of STANDINGS."""
+    order = [row["profile"] for row in rows]
+    y = {"field": "profile", "type": "nominal", "sort": order, "title": None}
+    tip = [_tip("profile"), _tip("shown", axis), _tip("interval", "interval"), _tip("standing", "standing"), _tip("group", "group")]
+    bars = {
+        "mark": {"type": "bar", "height": {"band": 0.72}},
+        "encoding": {
+            "y": y, "x": {"field": "median", "type": "quantitative", "title": axis, "scale": {"zero": True}, "stack": None},
+            "color": _color("standing", STANDINGS, (BLUE, SKY, GREY, YELLOW), [row["standing"] for row in rows]), "tooltip": tip,
+        },
+    }  # fmt: skip
+    interval = {
+        "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
+        "mark": {"type": "rule", "style": "interval"},
+        "encoding": {"y": y, "x": {"field": "low", "type": "quantitative"}, "x2": {"field": "high"}},
+    }
+    return _chart(rows, {"layer": [bars, interval], "height": _height(order)})
+
+
+def stacked(rows: Sequence[Row], parts: Sequence[str], axis: str, colors: Sequence[str] = ()) -> Spec:
+    """One bar a ``profile`` out of ``value`` of each ``part``, in the order of ``parts``."""
+    order = list(dict.fromkeys(row["profile"] for row in rows))
+    shades = list(colors) or [(*_LINES[:6], YELLOW, GREY)[i % 8] for i in range(len(parts))]
+    encoding = {
+        "y": {"field": "profile", "type": "nominal", "sort": order, "title": None},
+        "x": {"field": "value", "type": "quantitative", "title": axis, "stack": "zero"},
+        "color": _color("part", parts, shades, parts),
+        "order": {"field": "rank", "type": "quantitative"},
+        "tooltip": [_tip("profile"), _tip("part"), _tip("shown", axis)],
+    }
+    rank = {part: i for i, part in enumerate(parts)}
+    ranked = [{**row, "rank": rank[row["part"]]} for row in rows]
+    return _chart(
+        ranked, {"mark": {"type": "bar", "style": "part", "height": {"band": 0.72}}, "encoding": encoding, "height": _height(order)}
+    )
+
+
+def lines(
+    rows: Sequence[Row],
+    labels: Sequence[str],
+    x: str,
+    y: str,
+    *,
+    log: bool = False,
+    time: bool = False,
+    points: bool = True,
+    zero: bool = True,
+) -> Spec:
+    """A line a ``profile`` through ``x`` and ``y``, with a band from ``low`` to ``high`` where rows have one; ``labels`` fix the colours."""
+    here = [label for label in labels if any(row["profile"] == label for row in rows)]
+    place = {label: i for i, label in enumerate(labels)}
+    shades = [_LINES[place[label] % len(_LINES)] for label in here]
+    dashes = [_DASHES[place[label] // len(_LINES) % len(_DASHES)] for label in here]
+    across: Spec = {"field": "x", "type": "temporal" if time else "quantitative", "title": x}
+    if log:
+        across["scale"] = {"type": "log"}
+    up = {"type": "quantitative", "title": y, "scale": {"zero": zero}}
+    color = _color("profile", here, shades, here)
+    band = {
+        "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
+        "mark": {"type": "area", "opacity": 0.2},
+        "encoding": {"x": across, "y": {"field": "low", **up}, "y2": {"field": "high"}, "color": color},
+    }
+    line = {
+        "mark": {"type": "line", "point": points, "strokeWidth": 2},
+        "encoding": {
+            "x": across, "y": {"field": "y", **up}, "color": color, "detail": {"field": "line", "type": "nominal"},
+            "strokeDash": {"field": "profile", "type": "nominal", "scale": {"domain": here, "range": dashes}, "legend": None},
+            "tooltip": [_tip("profile"), _tip("shown_x", x), _tip("shown", y)],
+        },
+    }  # fmt: skip
+    return _chart(rows, {"layer": [band, line], "height": 300})
+
+
+def _chart(rows: Sequence[Row], rest: Spec) -> Spec:
+    values = [{key: value for key, value in row.items() if value is not None} for row in rows]
+    return {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}, "data": {"values": values}, **rest}
+
+
+def _height(names: Sequence[str]) -> int:
+    return max(2, len(names)) * _ROW
+
+
+def _tip(field: str, title: str = "") -> Spec:
+    return {"field": field, "type": "nominal", "title": title or field}
+
+
+def _color(field: str, domain: Sequence[str], shades: Sequence[str], present: Sequence[str]) -> Spec:
+    kept = [(name, shade) for name, shade in zip(domain, shades, strict=True) if name in present]
+    scale = {"domain": [name for name, _ in kept], "range": [shade for _, shade in kept]}
+    return {"field": field, "type": "nominal", "title": None, "scale": scale, "legend": {"orient": "bottom", "columns": 3}}

@@ -1,0 +1,1 @@
+"""Jinja templates, the style sheet and the script of the pages."""
