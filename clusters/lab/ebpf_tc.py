@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from cnibench.clusters.lab import links
 from cnibench.clusters.lab.netns import Namespace
 from cnibench.errors import ClusterError
@@ -19,7 +21,11 @@ def attach(ns: Namespace, device: str, hook: str, name: str, program: int, numbe
     index = links.index(ns, device)
     words = {"classid": number} if number else {}
     try:
-        ns.ipr.tc("add", "clsact", index)
+        try:
+            ns.ipr.tc("add", "clsact", index)
+        except NetlinkError as error:  # another hook of this device has a program already
+            if error.code != errno.EEXIST:
+                raise
         ns.ipr.tc("add-filter", "bpf", index, 1, fd=program, name=name, parent=_PARENT[hook], direct_action=True, prio=1, **words)
     except NetlinkError as error:
         said = error.args[1] if len(error.args) > 1 else error
