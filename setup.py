@@ -65,7 +65,7 @@ def compile_programs(folder: Path = FOLDER) -> list[Path]:
 
 
 def compile_native(folder: Path = NATIVE) -> list[Path]:
-    """The programs of user space in ``folder``, made where missing or old, static: any distribution runs them. Ends with a message without cc."""
+    """The programs of user space in ``folder``, made where missing or old, static so that any distribution runs them."""
     programs = []
     for source in sorted(folder.glob("*.c")):
         target = source.with_suffix(".elf")
@@ -73,9 +73,13 @@ def compile_native(folder: Path = NATIVE) -> list[Path]:
         wanted = digest(source)
         if target.exists() and wanted.encode() in target.read_bytes():
             continue
-        compiler = next((found for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and (found := shutil.which(name))), None)
+        compiler = next(
+            (found for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and (found := shutil.which(name))), None
+        )
         if compiler is None:
-            raise SystemExit(f"cnibench: {target.name} must be compiled from {source.name}, and there is no cc: apt-get install gcc libc6-dev")
+            raise SystemExit(
+                f"cnibench: {target.name} must be compiled from {source.name}, and there is no cc: apt-get install gcc libc6-dev"
+            )
         made = target.with_suffix(f".{os.getpid()}.tmp")
         argv = [compiler, "-O2", "-static", "-std=gnu11", *WARNINGS, f'-DSOURCES="{wanted}"', str(source), "-o", str(made)]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=120)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -17,7 +16,8 @@ from cnibench.cluster import Cluster, Options, Problem
 from cnibench.collector import Collector
 from cnibench.errors import MissingError, UsageError
 from cnibench.layout import Manifest, Unsupported, new_id, now
-from cnibench.plan import Plan, build_plan, cells, read_plan
+from cnibench.plan import Plan, build_plan, cells
+from cnibench.plans import named, scaled
 from cnibench.profile import Profile
 from cnibench.registry import provider, providers
 from cnibench.vm import inside
@@ -47,7 +47,7 @@ class _Found:
 
 def plan_of(values: Mapping[str, Any]) -> Plan:
     """The plan that the command line asks for: its options over the plan file's keys. Raises UsageError, InputError."""
-    base = _named_plan(values["plan"]) if values.get("plan") else None
+    base = named(values["plan"]) if values.get("plan") else None
     options: dict[str, Any] = {}
     for key in (
         "cluster",
@@ -81,18 +81,6 @@ def plan_of(values: Mapping[str, Any]) -> Plan:
     if values.get("settings"):
         options["settings"] = _settings(values["settings"], base)
     return build_plan(options, base)
-
-
-def _named_plan(name: str) -> Plan:
-    """A plan file, or one of the studies that cnibench ships beside its profiles."""
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml") or "/" in name or path.is_file():
-        return read_plan(path)
-    folder = profile.FOLDER / "plans"
-    known = sorted(file.stem for file in folder.glob("*.yaml"))
-    if name in known:
-        return read_plan(folder / f"{name}.yaml")
-    raise UsageError(f"there is no plan '{name}'", f"give a YAML file, or one of: {', '.join(known) or '(none are shipped)'}")
 
 
 def _list(given: Sequence[str] | None) -> list[str]:
@@ -135,6 +123,12 @@ def _settings(given: Sequence[str], base: Plan | None) -> dict[str, dict[str, st
     return found
 
 
+def at_scale(plan: Plan, factor: float) -> tuple[Plan, list[str]]:
+    """``--scale``: the shorter plan, and in words what it gave up. Raises UsageError."""
+    asked = profile.choose(["*" if item == "all" else item for item in plan.cni])
+    return scaled(plan, factor, len(asked), providers("workloads"))
+
+
 def profile_problems(plan: Plan) -> list[Problem]:
     """What the profiles of the plan lack on this machine."""
     cluster: Cluster = provider("clusters", plan.cluster)(Options(mtu=plan.mtu, ip=plan.ip))
@@ -142,7 +136,9 @@ def profile_problems(plan: Plan) -> list[Problem]:
     return [problem for item in asked.values() for problem in cluster.check(item)]
 
 
-def prepare(plan: Plan, *, name: str = "", extra: Mapping[str, Any] | None = None, other_kernel: bool = False) -> Request:
+def prepare(
+    plan: Plan, *, name: str = "", extra: Mapping[str, Any] | None = None, other_kernel: bool = False, notes: Sequence[str] = ()
+) -> Request:
     """Checks everything that the plan needs. Raises UsageError, InputError, MissingError; nothing has been started then.
 
     Profiles that this machine cannot run are left out and recorded, unless none is left. ``other_kernel``: what the running kernel lacks
@@ -166,11 +162,11 @@ def prepare(plan: Plan, *, name: str = "", extra: Mapping[str, Any] | None = Non
     used = {work.name: workloads[work.name] for work in plan.workload}
     _machine(cluster, [tool for workload in used.values() for tool in workload.tools])
     found = _profiles(cluster, asked, other_kernel)
-    collectors, plan, notes = _collectors(cluster, list(providers("collectors").values()), plan)
+    collectors, plan, without = _collectors(cluster, list(providers("collectors").values()), plan)
     planned, left_out = cells(plan, workloads, found.runnable)
     if not planned:
-        raise UsageError("nothing is left to measure", "; ".join([*left_out, *notes]) or "name a profile and a workload")
-    return _request(plan, name, kind, options, found, planned, used, collectors, [*notes, *left_out])
+        raise UsageError("nothing is left to measure", "; ".join([*left_out, *without]) or "name a profile and a workload")
+    return _request(plan, name, kind, options, found, planned, used, collectors, [*notes, *without, *left_out])
 
 
 def _request(

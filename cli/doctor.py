@@ -47,7 +47,7 @@ def examine(kinds: tuple[str, ...], cni: tuple[str, ...]) -> dict[str, Any]:
         cluster = kind(Options())
         missing += [{"for": name, "lacks": one.lacks, "remedy": one.remedy} for one in cluster.missing()]
         for label, item in (named or builtin()).items():
-            problems = cluster.check(item)
+            problems = kind(Options(ip=item.features.ip)).check(item)
             where = "ok" if not problems else "vm" if all(one.kind == "kernel" for one in problems) else "no"
             told = {"lacks": "; ".join(one.lacks for one in problems), "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems))}
             profiles.append({"cluster": name, "profile": label, "runs": where, **told})

@@ -25,10 +25,15 @@ def command(ctx: click.Context, as_json: bool) -> None:
     known = builtin()
     here = runs_here(known.values())
     if as_json:
-        print_json({"schema": 1, "profiles": [_document(item, here[item.name]) for item in known.values()]})
+        documents = [_document(item, here[item.name]) for item in known.values()]
+        print_json({"schema": 1, "profiles": documents, "systems": systems(known.values(), here)})
         return
     heads = ("profile", "network", "mode", "encapsulation", "policy", "encryption", "IP", "MTU", "lab", "kubernetes")
     print_table(heads, [_row(item, here[item.name]) for item in known.values()])
+    click.echo("\nThe systems of the studies, and where the lab has them here")
+    rows = [[item["study"], item["system"], item["profile"], item["lab"]] for item in systems(known.values(), here)]
+    print_table(("study", "system", "profile", "lab"), rows)
+    click.echo()
     for name, where in here.items():
         if where["reason"]:
             click.echo(f"{name}: {where['reason']}; {where['remedy']}")
@@ -58,14 +63,23 @@ def runs_here(profiles: Iterable[Profile]) -> dict[str, dict[str, str]]:
     from cnibench.registry import provider
 
     kind: type[Cluster] = provider("clusters", "lab")
-    cluster = kind(Options())
     found = {}
     for item in profiles:
-        problems = cluster.check(item)
+        problems = kind(Options(ip=item.features.ip)).check(item)
         lab = "host" if not problems else "vm" if all(one.kind == "kernel" for one in problems) else "no"
         reason = "; ".join(one.lacks for one in problems)
         found[item.name] = {"lab": lab, "reason": reason, "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems))}
     return found
+
+
+def systems(profiles: Iterable[Profile], here: Mapping[str, Mapping[str, str]]) -> list[dict[str, str]]:
+    """Every system of the studies: study, its name there, the profile that stands for it, and where that runs (lab, reason, remedy)."""
+    found = [
+        {"study": study, "system": name, "profile": item.name, **here[item.name]}
+        for item in profiles
+        for study, name in item.studies.items()
+    ]
+    return sorted(found, key=lambda item: (item["study"], item["system"].lower()))
 
 
 def _policy(item: Profile) -> str:

@@ -46,6 +46,7 @@ from cnibench.vm import inside
 @click.option("--set", "settings", multiple=True, metavar="[LABEL:]KEY=VALUE", help="A setting of a profile.")
 @click.option("--seed", type=int, metavar="N", help="Of the order of the cells.")
 @click.option("--plan", metavar="FILE|STUDY", help="A plan file, or the name of a shipped study; other options override its keys.")
+@click.option("--scale", type=float, metavar="S", help="Windows, repeats and request counts times S, as far as verdicts allow.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are made.")
 @click.option("--name", "title", metavar="LABEL", help="A name for this run.")
 @click.option("--keep", is_flag=True, help="Leave what was installed where it is (clusters only).")
@@ -68,16 +69,22 @@ def command(out: Path, resume: str | None, dry_run: bool, as_json: bool, **value
     if not values["cni"] and not values["plan"]:
         raise UsageError("no profile was named", "name one with --cni NAME; 'cnibench profiles' lists them")
     from cnibench.cli import _kernel
-    from cnibench.cli._request import plan_of, prepare, profile_problems
+    from cnibench.cli._request import at_scale, plan_of, prepare, profile_problems
 
-    plan = plan_of(values)
+    plan, given_up = plan_of(values), list[str]()
+    if values["scale"] is not None:
+        plan, given_up = at_scale(plan, values["scale"])
     vm = _kernel.decide(values["kernel"] or "auto", plan.cluster, lambda: profile_problems(plan))
     if vm is not None:
         plan = vm.shortened(plan, values)
-    request = prepare(plan, name=values["title"] or "", extra=extra_of(values), other_kernel=vm is not None)
+    request = prepare(plan, name=values["title"] or "", extra=extra_of(values), other_kernel=vm is not None, notes=given_up)
     if dry_run:
         _show(request, as_json)
         return 0
+    for line in given_up:
+        click.echo(line, err=True)
+    if values["plan"]:
+        _expect(request)
     for warning in (
         *request.warnings,
         *(f"{one.label} is not measured: {one.lacks}; {one.remedy}" for one in request.manifest.unsupported),
@@ -118,29 +125,45 @@ def _report(path: Path, status: int, as_json: bool) -> int:
     return 1 if any(sample.status != "ok" for sample in RunReader(path).samples()) else status
 
 
+def _expect(request: Any) -> None:
+    """The time that a plan takes, before it starts."""
+    from cnibench.plan import expected_seconds, passes
+
+    manifest = request.manifest
+    all_of_them = passes(manifest.cells, manifest.blocks)
+    whole = expected_seconds(all_of_them, request.workloads, manifest.duration, manifest.warmup)
+    click.echo(f"{len(all_of_them)} samples, about {duration(whole)}, and the time to install and attest the profiles", err=True)
+
+
+def _blocks(manifest: Any) -> str:
+    """How many blocks: ``7``, or ``2 to 7`` where cells have numbers of their own."""
+    numbers = {min(cell.blocks or manifest.blocks, manifest.blocks) for cell in manifest.cells}
+    return f"{min(numbers)} to {max(numbers)}" if len(numbers) > 1 else str(manifest.blocks)
+
+
 def _show(request: Any, as_json: bool) -> None:
     """What --dry-run prints; ``request`` is a _request.Request."""
-    from cnibench.plan import expected_bytes, expected_seconds
+    from cnibench.plan import expected_bytes, expected_seconds, passes
     from cnibench.progress import words
 
     manifest = request.manifest
-    each = expected_seconds(manifest.cells, request.workloads, manifest.duration, manifest.warmup)
-    volume = expected_bytes(manifest.cells, request.workloads, manifest.duration)
+    all_of_them = passes(manifest.cells, manifest.blocks)
+    whole = expected_seconds(all_of_them, request.workloads, manifest.duration, manifest.warmup)
+    volume = expected_bytes(all_of_them, request.workloads, manifest.duration)
     if as_json:
         print_json(
             {
                 "schema": 1, "cells": [{"id": cell.id, **_fields(cell)} for cell in manifest.cells], "blocks": manifest.blocks,
-                "samples": len(manifest.cells) * manifest.blocks, "seconds": each * manifest.blocks, "bytes": volume * manifest.blocks,
+                "samples": len(all_of_them), "seconds": whole, "bytes": volume,
                 "seed": manifest.seed, "unsupported": manifest.unsupported, "notes": manifest.notes,
             }
         )  # fmt: skip
         return
     print_table(("cell", "CPUs", "MTU"), [(words(cell), cell.cpus, str(cell.mtu)) for cell in manifest.cells])
-    samples = len(manifest.cells) * manifest.blocks
     most = f" (up to {manifest.max_blocks} blocks, until ±{manifest.target_ci:.1%})" if manifest.target_ci else ""
-    click.echo(f"{len(manifest.cells)} cells x {manifest.blocks} blocks{most} = {samples} samples, seed {manifest.seed}")
-    click.echo(f"time: about {duration(each * manifest.blocks)}, and that to install and attest the profiles")
-    click.echo(f"traffic: at most about {human(volume * manifest.blocks, 'B')}" if volume else "traffic: little")
+    click.echo(f"{len(manifest.cells)} cells x {_blocks(manifest)} blocks{most} = {len(all_of_them)} samples, seed {manifest.seed}")
+    click.echo(f"time: about {duration(whole)}, and that to install and attest the profiles")
+    click.echo(f"traffic: at most about {human(volume, 'B')}" if volume else "traffic: little")
     for one in manifest.unsupported:
         click.echo(f"not measured: {one.label}: {one.lacks}; {one.remedy}")
     for note in manifest.notes:

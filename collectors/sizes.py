@@ -44,8 +44,8 @@ def path(s: Situation) -> list[tuple[str, Place, str]]:
         found.append(("pod", s.client, s.client.interface))
     if s.cell.placement == "inter":
         node = s.client.node
-        if s.standing.tunnel():
-            found.append(("tunnel", node, s.standing.tunnel()))
+        if tunnel := s.standing.tunnel_on(node, s.cell.ip):
+            found.append(("tunnel", node, tunnel))
         wire = s.standing.underlay().get(node.name)
         if wire:
             found.append(("wire", node, wire))

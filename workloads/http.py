@@ -136,6 +136,7 @@ class Http(Workload):
     tools = ("nginx", "ab")
     Params = Params
     primary = "request_rate"
+    counts = ("requests",)
 
     def seconds(self, params: Mapping[str, Any], duration: float, warmup: float) -> float:
         """A fixed number of requests takes what it takes; this reckons with 1 Gbit/s and 1 ms a request."""

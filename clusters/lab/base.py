@@ -15,7 +15,8 @@ import yaml
 from pydantic import ValidationError
 
 from cnibench.cell import Attestation
-from cnibench.errors import InputError
+from cnibench.conditions import Policies
+from cnibench.errors import InputError, UnsupportedError
 from cnibench.profile import Profile, Strict, explain
 from cnibench.registry import providers
 
@@ -38,6 +39,7 @@ class Datapath(abc.ABC):
     name: ClassVar[str]  # of the model
     Options: ClassVar[type[Strict]] = NoOptions
     needs: ClassVar[tuple[str, ...]] = ()  # keys of kernel.FEATURES that this model needs, whatever the profile
+    programs: ClassVar[Mapping[str, str]] = {}  # what the model runs on the nodes, by name or path: the Debian package that has it
     sandbox: ClassVar[bool] = True  # False: Pods are the nodes' own namespaces
 
     def __init__(self, stand: Stand, options: Any) -> None:
@@ -75,9 +77,34 @@ class Datapath(abc.ABC):
     def remove(self) -> None:  # noqa: B027
         """Undoes what does not go with the nodes' namespaces: processes, pinned maps."""
 
+    def settle(self) -> None:  # noqa: B027
+        """Called between cells: forgets the connections that the datapath itself keeps (tables of eBPF programs)."""
+
     def alive(self) -> str:
         """'' while every process that the datapath needs runs, else which one died."""
         return ""
+
+    def policies(self, asked: Policies | None) -> float:
+        """Puts these policy entries beside the profile's own on both nodes, in place of earlier ones (None: none); the seconds it took.
+
+        Raises UnsupportedError, ClusterError.
+        """
+        if asked is None:
+            return 0.0
+        raise UnsupportedError(f"{self.stand.label}: its datapath has no packet filter to put policies in")
+
+    def policies_found(self) -> Mapping[str, int]:
+        """Entries of ``policies`` that the kernel has, read back: place (node, or node and family) to their number."""
+        return {}
+
+    def policies_expected(self, asked: Policies | None) -> int:
+        """What ``policies_found`` says in each place when all of ``asked`` is there."""
+        return 0
+
+    def deny(self, port: int | None) -> None:
+        """Denies UDP to that port of every Pod from now on; None: no longer. Raises UnsupportedError, ClusterError."""
+        if port is not None:
+            raise UnsupportedError(f"{self.stand.label}: its datapath has no packet filter to put a policy in")
 
     def underlay_features(self, node: LabNode) -> dict[str, bool]:
         """Offload features (kernel names) that this profile itself sets on the node's device on the wire, after the wire's own model."""

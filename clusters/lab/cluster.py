@@ -64,7 +64,8 @@ class LabCluster(Cluster):
     def check(self, profile: Profile) -> list[Problem]:
         """Raises InputError when its datapath's options are wrong."""
         if profile.datapath is None:
-            return [Problem(profile.name, "a datapath model for the lab", "use --cluster kind or --cluster existing for it")]
+            remedy = "use --cluster kind or --cluster existing for it" if profile.kubernetes else "choose another profile"
+            return [Problem(profile.name, profile.reason or "a datapath model for the lab", remedy)]
         settings = self.options.settings
         builder, _ = builder_of(profile, {**settings.get("", {}), **settings.get(profile.name, {})})
         problems = []
@@ -73,6 +74,9 @@ class LabCluster(Cluster):
                 raise ClusterError(f"{profile.name}: datapath.needs: '{need}' is not known", f"there are: {', '.join(kernel.FEATURES)}")
             if not kernel.found().get(need, False):
                 problems.append(self._lacks(profile.name, kernel.FEATURES[need]))
+        for program, package in builder.programs.items():
+            if shutil.which(program) is None:
+                problems.append(Problem(profile.name, f"the program {Path(program).name}", f"sudo apt-get install {package}"))
         for family in self.options.ip:
             if family not in profile.features.ip:
                 problems.append(Problem(profile.name, f"IPv{family} in this mode", f"leave it out, or --ip {profile.features.ip[0]}"))

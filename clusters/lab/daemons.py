@@ -30,7 +30,9 @@ def program(name: str) -> str:
     try:
         head = source.open("rb").read(20)
     except OSError:
-        raise MissingError(f"the compiled program {source.name} is not there", "install gcc and libc6-dev and install cnibench again") from None
+        raise MissingError(
+            f"the compiled program {source.name} is not there", "install gcc and libc6-dev and install cnibench again"
+        ) from None
     wanted = _EM.get(os.uname().machine)
     if len(head) < 20 or (wanted and struct.unpack_from("<H" if head[5] == 1 else ">H", head, 18)[0] != wanted):
         raise MissingError(f"{source.name} is made for another kind of machine", "install gcc and install cnibench from its sources")
@@ -85,7 +87,7 @@ class Daemons:
                 raise ClusterError(f"{what}: {died}", remedy)
             if time.monotonic() > deadline:
                 said = "".join(f"; {name}{words}" for name in self._running if (words := self.last_words(name)))
-                raise ClusterError(f"{what}: not within {limit:.0f} s{said}", remedy)
+                raise ClusterError(f"{what}: not within {limit:g} s{said}", remedy)
             time.sleep(_STEP)
 
     def stop(self) -> None:

@@ -118,6 +118,10 @@ class NodeMaps:
             self._policies[number].close()
         self._policies[number] = fresh
 
+    def policy_size(self, number: int) -> int:
+        """Entries that the kernel has in that policy."""
+        return sum(1 for _ in self._policies[number].keys())  # noqa: SIM118 - not a dict
+
     def policy_hits(self, number: int, rule: Rule) -> int:
         """Packets that this entry of a policy decided."""
         raw = self._policies[number].lookup(rule.key())

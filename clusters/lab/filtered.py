@@ -7,14 +7,16 @@ made in one ``batch`` are loaded once.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from cnibench.clusters.lab.base import Datapath
 from cnibench.clusters.lab.places import LabNode, LabPod
-from cnibench.clusters.lab.rules import kubeproxy
+from cnibench.clusters.lab.rules import entries, kubeproxy
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part, Pod, ipset_text, save_text
 from cnibench.clusters.lab.stand import Stand
+from cnibench.conditions import Policies
 from cnibench.profile import Strict
 
 CLUSTER_CIDRS = {4: "10.244.0.0/16", 6: "fd00:10:244::/56"}
@@ -42,6 +44,8 @@ class Filtered(Datapath):
         self._members: dict[int, list[LabPod]] = {0: [], 1: []}
         self._batches = 0
         self._stale: set[int] = set()
+        self._asked: Policies | None = None
+        self._denied: int | None = None
 
     def parts(self, node: LabNode, family: int) -> Sequence[Part]:
         """What each program writes on a node, in the order in which they start."""
@@ -63,7 +67,33 @@ class Filtered(Datapath):
 
     def text(self, node: LabNode, family: int) -> str:
         """What iptables-restore (4) or ip6tables-restore (6) reads for this node now."""
-        return save_text(self.parts(node, family))
+        verdict = "ACCEPT" if self.stand.claim.policy == "none" else "RETURN"
+        return save_text((*self.parts(node, family), entries.rules(family, self._asked, self._denied, verdict)))
+
+    def policies(self, asked: Policies | None) -> float:
+        self._asked = asked
+        return self._load_all()
+
+    def policies_found(self) -> Mapping[str, int]:
+        found = {}
+        for node in self.stand.nodes():
+            for family in self.stand.families:
+                program = f"{'iptables' if family == 4 else 'ip6tables'}-{self.options.iptables}-save"
+                found[f"{node.name}, IPv{family}"] = entries.found(node.ns.run([program, "-t", "filter"], timeout=_LIMIT).stdout)
+        return found
+
+    def policies_expected(self, asked: Policies | None) -> int:
+        return entries.expected(asked)
+
+    def deny(self, port: int | None) -> None:
+        self._denied = port
+        self._load_all()
+
+    def _load_all(self) -> float:
+        start = time.monotonic()
+        for node in self.stand.nodes():
+            self.load(node)
+        return time.monotonic() - start
 
     def load(self, node: LabNode) -> None:
         """Loads sets and rules of all families. Raises ClusterError with what the tool said."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import count
+from typing import Any
 
 from cnibench.cell import Attestation, Placement
-from cnibench.cluster import Fidelity, Node, Options, Pod, Standing
-from cnibench.clusters.lab import features, sysctls, wire
+from cnibench.cluster import Fidelity, Node, Options, Pod, Standing, Started
+from cnibench.clusters.lab import features, leftovers, links, probe, sysctls, wire
 from cnibench.clusters.lab.base import builder_of
 from cnibench.clusters.lab.netns import Namespace
 from cnibench.clusters.lab.places import LabNode, LabPod, Role
-from cnibench.errors import ClusterError, CnibenchError
+from cnibench.conditions import Conditions
+from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
 from cnibench.profile import Profile
 
 _MOST_PODS = 250  # of one node: its subnet is a /24
@@ -35,6 +39,7 @@ class Stand(Standing):
         self.wire_mtu = options.mtu
         self.mtu = options.mtu - self.claim.overhead - (self.claim.overhead_ipv6 if 6 in self.families else 0)
         self.settings: dict[str, dict[str, str]] = {}
+        self.broken = ""  # why nothing can be measured here any more
         self.steps: dict[str, list[tuple[str, float]]] = {}  # Pod name -> (step, seconds) of its making
         self._namespaces: list[Namespace] = []
         self._pods: dict[int, list[LabPod]] = {0: [], 1: []}
@@ -73,14 +78,16 @@ class Stand(Standing):
         pods = self._pods[node.number]
         if len(pods) >= _MOST_PODS:
             raise ClusterError(f"node {node.name} has no address left for another Pod", f"at most {_MOST_PODS} Pods stand on one node")
-        name = f"{node.name}{len(pods)}"
+        taken = {pod.number for pod in pods}
+        number = next(number for number in count() if number not in taken)
+        name = f"{node.name}{number}"
         start = time.monotonic()
         if self.datapath.sandbox:
             ns = self._namespace(name)
             self.settings.setdefault("pod", ns.sysctl(sysctls.pod()))
-            pod = LabPod(name, ns, node, len(pods), role, self.families)
+            pod = LabPod(name, ns, node, number, role, self.families)
         else:
-            pod = LabPod(name, node.ns, node, len(pods), role, self.families, interface="")
+            pod = LabPod(name, node.ns, node, number, role, self.families, interface="")
         steps = self.steps[name] = [("sandbox", time.monotonic() - start)]
         pods.append(pod)
         start = time.monotonic()
@@ -126,7 +133,86 @@ class Stand(Standing):
         return self.datapath.tunnel
 
     def alive(self) -> str:
-        return self.datapath.alive()
+        return self.broken or self.datapath.alive()
+
+    def tunnel_on(self, node: Node, family: int) -> str:
+        assert isinstance(node, LabNode)
+        return self.datapath.tunnel_on(node, family)
+
+    def settle(self) -> None:
+        """Removes what the last cell left in the kernel; refuses a stand that is other than it was. Raises ClusterError."""
+        if self.broken:
+            raise ClusterError(self.broken)
+        for ns in self._namespaces:
+            leftovers.drain(ns)
+        self.datapath.settle()
+
+    def under(self, asked: Conditions, client: Pod, server: Pod) -> AbstractContextManager[list[dict[str, Any]]]:
+        from cnibench.clusters.lab.conditions import under
+
+        assert isinstance(client, LabPod)
+        assert isinstance(server, LabPod)
+        return under(self, asked, client, server)
+
+    def deny(self, port: int | None) -> None:
+        self.datapath.deny(port)
+
+    def start_pods(self, node: Node, count: int, at_once: bool) -> list[Started]:
+        """Pods through the same steps as all; ``first-packet`` is a TCP connection from the node's first Pod, its last step."""
+        assert isinstance(node, LabNode)
+        if not self.datapath.sandbox:
+            raise UnsupportedError(f"{self.label}: its Pods are the node itself, nothing is made for one")
+        before = set(self._pods[node.number])
+        try:
+            return self._start_at_once(node, count) if at_once else [self._start_one(node) for _ in range(count)]
+        except BaseException:
+            with contextlib.suppress(CnibenchError):
+                self.remove_pods([pod for pod in self._pods[node.number] if pod not in before])
+            raise
+
+    def _start_one(self, node: LabNode) -> Started:
+        asked = time.monotonic()
+        return self._started(self._pod(node, "bench"), asked)
+
+    def _start_at_once(self, node: LabNode, count: int) -> list[Started]:
+        """What a daemon writes for all of them together, at the end of the batch, each of them has waited for."""
+        asked = time.monotonic()
+        with self.datapath.batch():
+            made = [self._pod(node, "bench") for _ in range(count)]
+            last = time.monotonic()
+        shared = time.monotonic() - last
+        for pod in made:
+            self.steps[pod.name].append(("rules-of-all", shared))
+        return [self._started(pod, asked) for pod in made]
+
+    def _started(self, pod: LabPod, asked: float) -> Started:
+        self._first_packet(self._bench(pod.node)[0], pod)
+        ready = time.monotonic() - asked
+        steps = tuple(self.steps[pod.name])
+        return Started(pod, steps, ready, sum(seconds for step, seconds in steps if step not in ("sandbox", "first-packet")))
+
+    def _first_packet(self, known: LabPod, pod: LabPod) -> None:
+        start = time.monotonic()
+        for family, address in pod.addresses.items():
+            if failure := probe.stream(known.ns, pod.ns, address, family, 1):
+                raise ClusterError(f"{self.label}: the new Pod {pod.name} is not reached over IPv{family}: {failure}")
+        self.steps[pod.name].append(("first-packet", time.monotonic() - start))
+
+    def remove_pods(self, pods: Sequence[Pod]) -> None:
+        with self.datapath.batch():
+            for pod in pods:
+                assert isinstance(pod, LabPod)
+                self.datapath.disconnect(pod)
+                self._pods[pod.node.number].remove(pod)
+                self.steps.pop(pod.name, None)
+                links.delete(pod.node.ns, pod.host_end)  # at once: what goes with a namespace goes some time later
+                self._namespaces.remove(pod.ns)
+                pod.ns.remove()
+
+    def processes(self) -> Mapping[str, int]:
+        """The daemons of the model; most models are kernel objects alone."""
+        daemons = getattr(self.datapath, "daemons", None)
+        return daemons.pids() if daemons is not None else {}
 
     def attestation(self, check: str, expected: str, observed: str, passed: bool, ip: int = 4) -> Attestation:
         """One check of this stand."""

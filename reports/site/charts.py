@@ -68,7 +68,7 @@ def library() -> str:
     """Vega, Vega-Lite and vega-embed as one script that needs nothing else, wrapped so that it adds only ``vegaEmbed`` and its kin."""
     import vl_convert
 
-    return f"(function(){{{vl_convert.javascript_bundle()}}})();\n"
+    return f"(function(){{{vl_convert.javascript_bundle(None)}}})();\n"
 
 
 def script_json(value: Any) -> str:

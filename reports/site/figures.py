@@ -45,14 +45,15 @@ def ranking(place: Place) -> Chart:
     return Chart(f"{place.title}: {axis}", about, specs.ranking(rows, axis), Table(heads, table), notes)
 
 
-def cycles(place: Place) -> Chart | None:
+def cycles(material: Material, place: Place) -> Chart | None:
     """Cycles per packet by component, stacked, the cheapest first."""
     if not place.cycles:
         return None
     found = sorted(place.cycles, key=lambda row: row.total)
     names = dict.fromkeys(name for row in found for name in row.components)
-    largest = sorted(names, key=lambda name: -max(row.components.get(name, 0.0) for row in found))
-    shown, rest = largest[:_PARTS], largest[_PARTS:]
+    common = material.components[:_PARTS]
+    largest = sorted(names, key=lambda name: (name not in common, common.index(name) if name in common else 0))
+    shown, rest = [name for name in largest if name in common], [name for name in largest if name not in common]
     rows = []
     for row in found:
         values = {name: row.components.get(name, 0.0) for name in shown}
@@ -71,7 +72,8 @@ def cycles(place: Place) -> Chart | None:
     if estimated:
         notes.append("cycles: estimated from the CPU clock, this machine gives no cycle counter")
     parts = [*shown, *([OTHERS] if rest else []), UNCLASSIFIED]
-    shades = [*(specs.BLUE, specs.ORANGE, specs.GREEN, specs.VERMILION, specs.SKY, specs.PINK)[: len(shown)]]
+    colors = (specs.BLUE, specs.ORANGE, specs.GREEN, specs.VERMILION, specs.SKY, specs.PINK)
+    shades = [colors[common.index(name)] for name in shown]
     shades += [*([specs.YELLOW] if rest else []), specs.GREY]
     spec = specs.stacked(rows, parts, axis, shades)
     return Chart(f"{place.title}: {axis} by component", about, spec, Table(heads, table), tuple(notes))
@@ -89,22 +91,27 @@ def latency(material: Material, place: Place) -> Chart | None:
         shares = curves[0][0]
         values = [statistics.median(curve[1][i] for curve in curves) for i in range(len(shares))]
         thin = max(1, len(shares) // _MOST)
-        for i in range(0, len(shares), thin):
-            rows.append(
-                {
-                    "profile": label, "line": label, "x": values[i] * 1e6, "y": shares[i], "shown": f"{100 * shares[i]:.0f} %",
-                    "shown_x": human(values[i], "s"),
-                }
-            )  # fmt: skip
+        rows += [
+            {"profile": label, "line": label, "x": 1e6 * x, "y": y, "shown": f"{100 * y:.0f} %", "shown_x": human(x, "s")}
+            for y, x in list(zip(shares, values, strict=True))[::thin]
+        ]
         table.append([label, str(len(curves)), *(human(_quantile(shares, values, q), "s") for q in (0.5, 0.9, 0.99, 1.0))])
     if not rows:
         return None
     low, high = (pick(row["x"] for row in rows if row["x"] > 0) if any(row["x"] > 0 for row in rows) else 0.0 for pick in (min, max))
     log = low > 0 and high / low > 20 and all(row["x"] > 0 for row in rows)
     title = f"{place.title}: distribution of latency"
-    spec = specs.lines(rows, material.analysis.labels, "latency, us" + (" (log scale)" if log else ""), "share of requests", log=log, points=False)
+    spec = specs.lines(
+        rows, material.analysis.labels, "latency, us" + (" (log scale)" if log else ""), "share of requests", log=log, points=False
+    )
     about = f"{title}: share of requests answered within a time, a line a profile. Further left is better."
-    return Chart(title, about, spec, Table(["profile", "blocks", "p50", "p90", "p99", "largest"], table), ("further left is better; median over the blocks at each share",))
+    return Chart(
+        title,
+        about,
+        spec,
+        Table(["profile", "blocks", "p50", "p90", "p99", "largest"], table),
+        ("further left is better; median over the blocks at each share",),
+    )
 
 
 def percentiles(material: Material, place: Place) -> Chart | None:
@@ -118,12 +125,15 @@ def percentiles(material: Material, place: Place) -> Chart | None:
     parts = [name.removeprefix("latency_") for name in wanted]
     rows = [
         {
-            "profile": r.label, "line": r.label, "x": 100 * wanted[r.metric], "y": r.median / scale.factor, "low": _by(r.ci_low, scale.factor),
-            "high": _by(r.ci_high, scale.factor), "shown": human(r.median, "s"), "shown_x": r.metric.removeprefix("latency_"),
+            "profile": r.label, "line": r.label, "x": 100 * wanted[r.metric], "y": r.median / scale.factor,
+            "low": _by(r.ci_low, scale.factor), "high": _by(r.ci_high, scale.factor), "shown": human(r.median, "s"),
+            "shown_x": r.metric.removeprefix("latency_"),
         }
         for r in found
     ]  # fmt: skip
-    by_label = {label: {r.metric: human(r.median, "s") for r in found if r.label == label} for label in dict.fromkeys(r.label for r in found)}
+    by_label = {
+        label: {r.metric: human(r.median, "s") for r in found if r.label == label} for label in dict.fromkeys(r.label for r in found)
+    }
     table = [[label, *(values.get(name, "-") for name in wanted)] for label, values in by_label.items()]
     title = f"{place.title}: latency percentiles"
     about = f"{title}, a line a profile, with intervals of the median over the blocks. Lower is better."
@@ -157,7 +167,13 @@ def series(material: Material, place: Place) -> Chart | None:
     title = f"{place.title}: over the time of a sample"
     about = f"{title}: a line a profile, the median over the blocks, the band from the least to the most of them."
     spec = specs.lines(rows, material.analysis.labels, "time, s", f"{place.metric}{scale.heading()}", points=False)
-    return Chart(title, about, spec, Table(["profile", "blocks", "least", "median", "most"], table), ("line: median over the blocks; band: all blocks",))
+    return Chart(
+        title,
+        about,
+        spec,
+        Table(["profile", "blocks", "least", "median", "most"], table),
+        ("line: median over the blocks; band: all blocks",),
+    )
 
 
 def sweeps(material: Material, places: Sequence[Place]) -> list[Chart]:
@@ -169,7 +185,9 @@ def sweeps(material: Material, places: Sequence[Place]) -> list[Chart]:
                 continue
             rest = place_of(place.group)
             others = {key: item for key, item in place.group.params.items() if key != name}
-            key = json.dumps([name, [item for i, item in enumerate(rest) if i != 7], others, place.group.metric], sort_keys=True, default=str)
+            key = json.dumps(
+                [name, [item for i, item in enumerate(rest) if i != 7], others, place.group.metric], sort_keys=True, default=str
+            )
             found.setdefault(key, (name, {}))[1][float(value)] = place
     return [_sweep(material, name, dict(sorted(at.items()))) for name, at in found.values() if len(at) >= 3]
 
@@ -186,7 +204,9 @@ def _sweep(material: Material, name: str, at: dict[float, Place]) -> Chart:
     title = f"{first.group.workload} {'on one node' if first.group.placement == 'intra' else 'between nodes'}: {first.metric} over {name}"
     labels = [label for label in material.analysis.labels if any(key[0] == label for key in cells)]
     table = [[label, *(cells.get((label, value), "-") for value in at)] for label in labels]
-    spec = specs.lines(rows, material.analysis.labels, f"{name}{' (log scale)' if log else ''}", f"{first.metric}{scale.heading()}", log=log)
+    spec = specs.lines(
+        rows, material.analysis.labels, f"{name}{' (log scale)' if log else ''}", f"{first.metric}{scale.heading()}", log=log
+    )
     about = f"{title}: a line a profile, with the interval of the median as a band."
     return Chart(title, about, spec, Table([name, *(f"{value:g}" for value in at)], table), ("band: interval of the median",))
 
@@ -198,10 +218,10 @@ def trends(material: Material) -> list[Chart]:
     for run in material.runs:
         shown = {(place_of(group), group.metric): describe(group) for group in primary_groups(run.alone)}
         for result in run.alone.results:
-            key = (place_of(result), result.metric)
-            if key in shown and not result.reading:
-                key = (run.number, *key)
-                words[key] = shown[key[1], key[2]] + (f" (environment {run.number + 1})" if run.number else "")
+            where = (place_of(result), result.metric)
+            if where in shown and not result.reading:
+                key = (run.number, *where)
+                words[key] = shown[where] + (f" (environment {run.number + 1})" if run.number else "")
                 lots.setdefault(key, []).append((run.alone.run.started, run.id, result))
     return [_trend(material, words[key], found) for key, found in lots.items() if len({run for _, run, _ in found}) > 1]
 
@@ -211,13 +231,21 @@ def _trend(material: Material, words: str, found: Sequence[tuple[str, str, Resul
     scale = Scale.of([result.median for _, _, result in found], first.unit)
     metric = METRICS[first.metric].title if first.metric in METRICS else first.metric
     rows = [_point(result, result.label, result.label, started, f"{started} ({run})", scale) for started, run, result in found]
-    table = [[result.label, run, started, human(result.median, result.unit), _interval(result), str(result.n)] for started, run, result in found]
+    table = [
+        [result.label, run, started, human(result.median, result.unit), _interval(result), str(result.n)] for started, run, result in found
+    ]
     table.sort(key=lambda row: (row[0], row[2]))
     title = f"{words}: {metric} over the runs"
     params = ", ".join(f"{key} {value}" for key, value in first.params.items())
     spec = specs.lines(rows, material.analysis.labels, "start of the run", f"{metric}{scale.heading()}", time=True)
     notes = (f"{params + '; ' if params else ''}band: interval of the median within a run; it does not hold what differs from run to run",)
-    return Chart(title, f"{title}: a line a profile, with intervals.", spec, Table(["profile", "run", "started", "median", "interval", "blocks"], table, False), notes)
+    return Chart(
+        title,
+        f"{title}: a line a profile, with intervals.",
+        spec,
+        Table(["profile", "run", "started", "median", "interval", "blocks"], table, False),
+        notes,
+    )
 
 
 def pods(material: Material, place: Place) -> Chart | None:
@@ -235,11 +263,26 @@ def pods(material: Material, place: Place) -> Chart | None:
         return None
     scale = Scale.of([sum(steps.values()) for steps in means.values()], "s")
     for label, steps in sorted(means.items(), key=lambda item: sum(item[1].values())):
-        rows += [{"profile": label, "part": name, "value": value / scale.factor, "shown": human(value, "s")} for name, value in steps.items()]
-        table.append([label, str(len(lots[label])), human(sum(steps.values()), "s"), *(human(steps[name], "s") if name in steps else "-" for name in names)])
+        rows += [
+            {"profile": label, "part": name, "value": value / scale.factor, "shown": human(value, "s")} for name, value in steps.items()
+        ]
+        table.append(
+            [
+                label,
+                str(len(lots[label])),
+                human(sum(steps.values()), "s"),
+                *(human(steps[name], "s") if name in steps else "-" for name in names),
+            ]
+        )
     title = f"{place.title}: steps of a Pod's start"
     spec = specs.stacked(rows, names, f"time, {scale.unit}")
-    return Chart(title, f"{title}, a bar a profile.", spec, Table(["profile", "Pods", "sum", *names], table), ("mean over the Pods; shorter is better",))
+    return Chart(
+        title,
+        f"{title}, a bar a profile.",
+        spec,
+        Table(["profile", "Pods", "sum", *names], table),
+        ("mean over the Pods; shorter is better",),
+    )
 
 
 def _point(result: Result, label: str, line: str, x: Any, shown_x: str, scale: Scale) -> dict[str, Any]:

@@ -46,6 +46,21 @@ class Material:
     several: bool
     readers: list[RunReader] = field(default_factory=list)
 
+    @property
+    def baselines(self) -> frozenset[str]:
+        """Labels of what is no CNI but a yardstick: bare veths, the node's own network."""
+        found = {result.label for result in self.analysis.results if result.fidelity == "baseline"}
+        return frozenset(found | {label for label, profile in self.profiles.items() if profile.get("cni") == "none"})
+
+    @property
+    def components(self) -> list[str]:
+        """Components of all cycles, the largest share of a packet anywhere first: each has one colour on the whole site."""
+        largest: dict[str, float] = {}
+        for row in self.analysis.cpp:
+            for name, value in row.components.items():
+                largest[name] = max(largest.get(name, 0.0), value / row.total if row.total else 0.0)
+        return sorted(largest, key=lambda name: -largest[name])
+
     def of(self, name: str, where: Where) -> list[Record]:
         """The records of that file that belong to a place."""
         key = _place(
@@ -89,7 +104,10 @@ def _records(reader: RunReader, name: str, number: int, names: Pseudonyms) -> li
     for record in reader.records(name):
         cleaned = names.walk(record)
         try:
-            place = _place(*(cleaned[key] for key in ("workload", "placement", "path", "params", "ip", "mtu", "cpus", "pair")), number)
+            place = _place(
+                cleaned["workload"], cleaned["placement"], cleaned["path"], cleaned["params"], cleaned["ip"], cleaned["mtu"], cleaned["cpus"],
+                cleaned["pair"], number,
+            )  # fmt: skip
         except (KeyError, TypeError):
             reader.warnings.append(f"{reader.path / name}.jsonl: a record without its coordinates is left out")
             continue

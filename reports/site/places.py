@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from cnibench.reports._document import Section
 from cnibench.reports._numbers import Scale
 from cnibench.units import human
 
+_FINE = 0.1  # a difference below this does not make one choose
 _BULK = 64 * 1024  # bytes: a response from this size on is as much throughput as latency
 
 
@@ -33,7 +35,9 @@ class Standing:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a place says to somebody who has to choose: ``kind`` is decided, tie, inconclusive, none (no recommendation) or alone."""
+    """What a place says to somebody who has to choose.
+
+    ``kind`` is decided, tie, open (no difference found, but a large one could be there), inconclusive (too few blocks), none (no recommendation) or alone."""
 
     kind: str
     labels: list[str]
@@ -60,16 +64,16 @@ class Place:
         return Scale.of([row.result.median for row in self.rows], self.group.unit)
 
 
-def place(analysis: Analysis, group: Group, section: Section) -> Place:
-    """Everything about the place of a primary group; ``section`` is the same place in the report."""
+def place(analysis: Analysis, group: Group, section: Section, baselines: frozenset[str]) -> Place:
+    """Everything about the place of a primary group; ``section`` is the same place in the report, ``baselines`` are labels of no CNI."""
     key = place_of(group)
     results = [r for r in analysis.results if r.metric == group.metric and not r.reading and place_of(r) == key]
     results.sort(key=lambda r: r.median, reverse=group.better == "higher")
     pairs = [p for p in analysis.pairs if p.metric == group.metric and not p.reading and place_of(p) == key]
     cycles = [row for row in analysis.cpp if _same(row, group)]
-    cost = {row.label: f"{row.total:.0f}" + (" (estimated)" if row.cycles_source == "estimated" else "") for row in cycles}
-    answer = _answer(analysis, group, results, pairs)
-    rows = [_standing(result, results[0], group, pairs, answer, cost.get(result.label, "")) for result in results]
+    cost = {row.label: human(row.total, "1") + (" (estimated)" if row.cycles_source == "estimated" else "") for row in cycles}
+    answer = _answer(analysis, group, [result for result in results if result.label not in baselines], pairs)
+    rows = [_standing(result, results[0], group, baselines, answer, cost.get(result.label, "")) for result in results]
     metric = METRICS[group.metric].title if group.metric in METRICS else group.metric
     return Place(group, section, describe(group), metric, badges(analysis, group, results), rows, answer, cycles)
 
@@ -99,15 +103,15 @@ def _same(row: Cpp, group: Group) -> bool:
     )  # fmt: skip
 
 
-def _standing(result: Result, best: Result, group: Group, pairs: Sequence[Pair], answer: Answer, cycles: str) -> Standing:
+def _standing(result: Result, best: Result, group: Group, baselines: frozenset[str], answer: Answer, cycles: str) -> Standing:
     low, high = result.ci_low, result.ci_high
     interval = "no interval: too few blocks" if low is None or high is None else f"{human(low, group.unit)} to {human(high, group.unit)}"
     ratio = (
         (result.median / best.median if group.better == "higher" else best.median / result.median) if result.median and best.median else 1.0
     )
-    if result.fidelity == "baseline":
+    if result.label in baselines:
         standing = "baseline, no CNI"
-    elif answer.kind in ("inconclusive", "alone"):
+    elif answer.kind in ("inconclusive", "alone", "open"):
         standing = "not decided"
     else:
         standing = "in the leading group" if result.label in answer.labels else "behind it"
@@ -117,9 +121,8 @@ def _standing(result: Result, best: Result, group: Group, pairs: Sequence[Pair],
     )  # fmt: skip
 
 
-def _answer(analysis: Analysis, group: Group, results: Sequence[Result], pairs: Sequence[Pair]) -> Answer:
-    """Who leads among the CNIs (a baseline is none), by the verdicts of the pairs with the best of them."""
-    candidates = [result for result in results if result.fidelity != "baseline"]
+def _answer(analysis: Analysis, group: Group, candidates: Sequence[Result], pairs: Sequence[Pair]) -> Answer:
+    """Who leads among the CNIs, by the verdicts of the pairs with the best of them."""
     if not candidates:
         return Answer("alone", [], "Only baselines were measured here, no CNI.")
     best = candidates[0]
@@ -135,9 +138,21 @@ def _answer(analysis: Analysis, group: Group, results: Sequence[Result], pairs: 
         return Answer("none", leading, reason)
     if len(leading) == 1:
         return Answer("decided", leading, f"{best.label}, told apart from all others.")
-    if len(leading) == len(candidates):
-        return Answer("tie", leading, "Any of them: no difference was found.")
-    return Answer("decided", leading, f"{', '.join(leading)}: not told apart from each other, the others are behind.")
+    reach = _reach(leading, pairs)
+    if len(leading) < len(candidates):
+        return Answer("decided", leading, f"{', '.join(leading)}: not told apart from each other{reach[1]}; the others are behind.")
+    if reach[0] <= _FINE:
+        return Answer("tie", leading, f"Any of them: no difference was found{reach[1]}.")
+    return Answer("open", leading, f"Open: none was told apart{reach[1]}. More blocks or a quieter machine would tell.")
+
+
+def _reach(leading: Sequence[str], pairs: Sequence[Pair]) -> tuple[float, str]:
+    """The difference that would have been found in every pair of these (a fraction), and words for it."""
+    found = [pair.detectable for pair in pairs if pair.a in leading and pair.b in leading]
+    known = [value for value in found if value is not None]
+    if not known or len(known) < len(found):
+        return math.inf, ""
+    return max(known), f" (one of {human(100 * max(known), '1')} % or more would have been seen)"
 
 
 def _no_advice(analysis: Analysis, group: Group) -> str:
@@ -145,8 +160,8 @@ def _no_advice(analysis: Analysis, group: Group) -> str:
     bulk = group.metric == "throughput" or (group.workload == "http" and isinstance(payload, int) and payload >= _BULK)
     if group.placement == "inter" and bulk and group.wire != "nic":
         return (
-            f"No recommendation: the wire between the nodes is {group.wire}, not a network card. It passes packets larger than any NIC would, "
-            "so throughput between nodes says nothing about your network."
+            f"No recommendation: the wire between the nodes is {group.wire}, not a network card. It passes packets larger than any NIC "
+            "would, so throughput between nodes says nothing about your network."
         )
     if emulated(analysis):
         return "No recommendation: the processor was emulated, which changes what things cost."

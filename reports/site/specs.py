@@ -70,7 +70,7 @@ def lines(
     points: bool = True,
     zero: bool = True,
 ) -> Spec:
-    """A line a ``profile`` through ``x`` and ``y``, with a band from ``low`` to ``high`` where rows have one; ``labels`` fix the colours."""
+    """A line a ``profile`` through ``x`` and ``y``, a band from ``low`` to ``high`` where rows have one; ``labels`` fix colours."""
     here = [label for label in labels if any(row["profile"] == label for row in rows)]
     place = {label: i for i, label in enumerate(labels)}
     shades = [_LINES[place[label] % len(_LINES)] for label in here]

@@ -80,7 +80,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Started:
-    """A Pod that was made: its steps (name, seconds) in their order, ``ready`` and ``network`` (the CNI's part) in s since it was asked for."""
+    """A Pod that was made: its steps (name, seconds); ``ready`` in s since it was asked for, ``network`` the CNI's part of that."""
 
     pod: Pod
     steps: Sequence[tuple[str, float]]
@@ -123,6 +123,10 @@ class Standing(abc.ABC):
         """The name of the tunnel device on the nodes, '' when there is none."""
         return ""
 
+    def tunnel_on(self, node: Node, family: int) -> str:
+        """The tunnel device that a node's Pod packets of one family (4, 6) leave through, '' when there is none."""
+        return self.tunnel()
+
     def settle(self) -> None:
         """Called before each cell, so that nothing carries over from the last one (TCP metrics, conntrack entries, TIME_WAIT)."""
         return None
@@ -148,6 +152,7 @@ class Standing(abc.ABC):
 
     def remove_pods(self, pods: Sequence[Pod]) -> None:
         """Removes Pods of ``start_pods``, with all that the CNI made for them. Raises ClusterError."""
+        return None
 
     def processes(self) -> Mapping[str, int] | None:
         """Name to process number of the CNI's own processes, seen from where we run; None where they cannot be told."""

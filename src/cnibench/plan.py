@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import itertools
 import math
 import random
@@ -51,12 +52,13 @@ class Work(Strict):
     """One workload with its parameters. Each list in ``sweep`` is gone through; several lists give all combinations.
 
     Parameters with a dot are conditions (see conditions.py). ``placement``, ``windows``, ``duration`` and ``blocks`` are this workload's
-    own, where given, instead of the plan's.
+    own, where given, instead of the plan's; ``only`` names labels (or patterns) that it is measured on; empty: all.
     """
 
     name: str
     params: dict[str, JsonValue] = {}
     sweep: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = {}
+    only: tuple[str, ...] = ()
     placement: Annotated[tuple[Placement, ...], Field(min_length=1)] | None = None
     windows: Annotated[tuple[Window, ...], Field(min_length=1)] | None = None
     duration: Annotated[Seconds, Field(ge=0.2, le=LONGEST)] | None = None
@@ -68,7 +70,7 @@ class Work(Strict):
         """A single value where a list is meant."""
         if not isinstance(data, dict):
             return data
-        return {key: [value] if key in ("placement", "windows") and isinstance(value, str) else value for key, value in data.items()}
+        return {key: [value] if key in ("placement", "windows", "only") and isinstance(value, str) else value for key, value in data.items()}
 
     def combinations(self) -> Iterator[dict[str, Any]]:
         """The parameters of each cell, in the order of the lists."""
@@ -183,6 +185,8 @@ def cells(plan: Plan, workloads: Mapping[str, Workload], profiles: Mapping[str, 
         families = [ip for ip in plan.ip if ip in profile.features.ip]
         notes += [f"{label}: no IPv{ip}, the profile does not support it" for ip in plan.ip if ip not in families]
         for work, params in works:
+            if work.only and not any(fnmatch.fnmatchcase(label, name) for name in work.only):
+                continue
             blocks = None if work.blocks is None else plan._blocks(work, len(profiles))
             for placement, path, ip, window, pair in itertools.product(
                 work.placement or plan.placement, plan.path, families, [w for w in plan.windows if w in (work.windows or plan.windows)],

@@ -77,6 +77,7 @@ class Profile(Strict):
     summary: str
     features: Features
     datapath: Datapath | None = Field(default=None, description="absent: this profile has no model in the lab")
+    reason: str = Field(default="", description="without a model in the lab: what there would have to be for one")
     kubernetes: dict[str, JsonValue] | None = Field(default=None, description="how the real CNI is installed; absent: not on Kubernetes")
     sources: tuple[Source, ...] = ()
     studies: dict[Literal["qi2021", "bruijn2017", "makowski2018"], str] = Field(default={}, description="the system's name in each study")

@@ -9,8 +9,10 @@ there, as in the chart's default: packets of the tunnel meet its rules and Ciliu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -22,6 +24,7 @@ from cnibench.clusters.lab.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import cilium
 from cnibench.clusters.lab.rules.ruleset import Part
 from cnibench.clusters.lab.stand import Stand
+from cnibench.conditions import Policies
 
 _EVERYTHING = {4: "default", 6: "default6"}
 _ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
@@ -31,6 +34,8 @@ _IDENTITY = {"bench": 0x4E01, "stranger": 0x4E02}  # identities of labels begin 
 POLICY = 0  # all Pods share one
 _TRIES = 3
 _PROBE = 64 * 1024  # bytes
+_TCP, _UDP = 6, 17
+_OTHERS = 0x10000  # identities that no Pod of ours has
 
 
 class EbpfOptions(FilterOptions):
@@ -48,7 +53,7 @@ class Ebpf(Filtered):
 
     name = "ebpf"
     Options = EbpfOptions
-    needs = ("tc-bpf", "iptables")
+    needs: ClassVar[tuple[str, ...]] = ("tc-bpf", "iptables")
 
     def __init__(self, stand: Stand, options: Any) -> None:
         super().__init__(stand, options)
@@ -151,8 +156,33 @@ class Ebpf(Filtered):
             return ALLOW_ALL
         return (*(Rule(identity=identity) for identity in (_IDENTITY["bench"], HOST, REMOTE_NODE)), Rule(egress=True))
 
+    def policies(self, asked: Policies | None) -> float:
+        self._asked = asked
+        return self._write_policies()
+
+    def policies_found(self) -> Mapping[str, int]:
+        own = len(self._policy())
+        return {name: maps.policy_size(POLICY) - own for name, maps in self.maps.items()}
+
+    def policies_expected(self, asked: Policies | None) -> int:
+        return len(_added(asked, None))
+
+    def deny(self, port: int | None) -> None:
+        self._denied = port
+        self._write_policies()
+
+    def _write_policies(self) -> float:
+        start = time.monotonic()
+        for maps in self.maps.values():
+            maps.policy(POLICY, (*self._policy(), *_added(self._asked, self._denied)))
+        return time.monotonic() - start
+
     def disconnect(self, pod: LabPod) -> None:
         self.maps[pod.node.name].forget_endpoint(pod.number + 1, pod.addresses)
+
+    def settle(self) -> None:
+        for maps in self.maps.values():
+            maps.expire(math.inf)
 
     def remove(self) -> None:
         for maps in self.maps.values():
@@ -214,6 +244,20 @@ class Ebpf(Filtered):
         text = node.ns.run([program, "-c", "-t", "filter"], timeout=20).stdout
         # the first rule is Cilium's jump, without a match: it counts all
         return next((int(line[1:].partition(":")[0]) for line in text.splitlines() if "] -A FORWARD " in line), 0)
+
+
+def _added(asked: Policies | None, denied: int | None) -> list[Rule]:
+    """Entries of a map, which has no order: those of other identities for what a packet passes, the peer's own for what it meets first.
+
+    Packets of the direction that a connection was opened in meet the policy each time, so nothing has to be bypassed.
+    """
+    rules = [] if denied is None else [Rule(proto=_UDP, port=denied, deny=True)]
+    if asked is not None:
+        rules += [Rule(identity=_IDENTITY["bench"], proto=_TCP, port=port) for port in range(1, asked.restrictions + 1)]
+        first = int(bool(asked.entries) and asked.setting == "top-of-chain")
+        rules += [Rule(identity=_IDENTITY["bench"], proto=_TCP)] * first
+        rules += [Rule(identity=_OTHERS + number, proto=_TCP, port=80) for number in range(asked.entries - first)]
+    return rules
 
 
 PROVIDER = Ebpf

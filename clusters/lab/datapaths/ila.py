@@ -3,7 +3,7 @@
 A container's address is the SIR prefix, which all of them share, and a 64-bit identifier of its own; between hosts the host's locator
 stands in place of the SIR prefix (draft-herbert-intarea-ila; makowski2018, section on ILA). ``ila`` uses the kernel's lightweight tunnel
 (net/ipv6/ila/ila_lwt.c) in the checksum mode that the study used, adj-transport: a route ``encap ila LOCATOR`` on the way out, one
-``encap ila SIR`` for the locator's address on the way in. ``ila-ebpf`` does the same in two programs at tc of the wire's device (bpf/ila.c),
+``encap ila SIR`` for the locator's address on the way in. ``ila-ebpf`` does the same in two programs at tc of the wire (bpf/ila.c),
 as the study's authors showed later. There is no control plane: the mappings are written here. Sources keep their SIR address.
 
 All containers share one space of identifiers: a second one with an address that is mapped already is refused.
@@ -155,7 +155,9 @@ class IlaEbpf(_Translated):
         after = [self.translated(node) for node in self.stand.nodes()]
         out, back = after[0][0] - before[0][0], after[1][1] - before[1][1]
         observed = f"{out} out of a, {back} into b"
-        found.append(self.stand.attestation("ebpf-translates", "the programs rewrite the probe's packets", observed, min(out, back) >= 4, 6))
+        found.append(
+            self.stand.attestation("ebpf-translates", "the programs rewrite the probe's packets", observed, min(out, back) >= 4, 6)
+        )
         return found
 
 

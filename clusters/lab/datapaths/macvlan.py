@@ -1,6 +1,6 @@
-"""``macvlan``: each Pod has a device of its own on the node's wire, all Pods of both nodes are one Ethernet. No rules, no bridge, no tunnel.
+"""``macvlan``: each Pod has a device of its own on the node's wire, all Pods are one Ethernet. No rules, no bridge, no tunnel.
 
-Follows the reference plugin ``macvlan`` in its default mode ``bridge`` (containernetworking/plugins v1.9.1 plugins/main/macvlan/macvlan.go):
+Follows the reference plugin ``macvlan`` in its mode ``bridge`` (containernetworking/plugins v1.9.1 plugins/main/macvlan/macvlan.go):
 Pods of a node reach each other inside the kernel, others over the wire; the node itself cannot reach its Pods by them.
 """
 

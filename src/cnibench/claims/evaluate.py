@@ -118,7 +118,7 @@ def _nothing(claim: Claim, analysis: Analysis) -> str:
         return f"not in this run: {', '.join(missing)}"
     works = " or ".join(claim.workload)
     params = "".join(f" {key}={value}" for key, value in claim.params.items())
-    sweep = f" with {claim.sweep.param} at {claim.sweep.start:g} and {claim.sweep.end:g}" if claim.sweep else ""
+    sweep = f" with {claim.sweep.param} at {claim.sweep.start} and {claim.sweep.end}" if claim.sweep else ""
     return f"this run has no {claim.metric} of {works}{params} {claim.placement}".rstrip() + sweep
 
 
@@ -139,17 +139,19 @@ def _say(study: Study, claim: Claim, outcome: Outcome, reason: str, place: Place
 
 def _published(claim: Claim) -> str:
     """What the study says, in a word: its own unit stays."""
+    unit = "" if claim.unit in ("", "1") else f" {claim.unit}"
     if claim.words:
         return claim.words
     if claim.published:
-        return ", ".join(f"{name} {value:g}" for name, value in claim.published.items()) + ("" if claim.unit == "1" else f" {claim.unit}")
+        return ", ".join(f"{name} {value:g}" for name, value in claim.published.items()) + unit
     if claim.ratio is not None:
         return f"x {claim.ratio:g}"
     if claim.between is not None:
-        return f"{claim.between[0]:.0%} to {claim.between[1]:.0%}"
-    if claim.kind == "absence":
-        return f"{claim.at_most:g}" if claim.at_most else "none"
-    words = {"equality": "alike", "order": "higher than", "stays": "no change", "rises": "rises", "falls": "falls"}
+        least, most = claim.between
+        return f"{least:.0%} to {most:.0%}" if claim.kind == "share" else f"{least:g} to {most:g}{unit}"
+    if claim.kind == "order":
+        return f"{', '.join(claim.higher)} > {', '.join(claim.lower)}"
+    words = {"equality": "alike", "absence": "none", "stays": "no change", "rises": "rises", "falls": "falls"}
     return words.get(claim.kind, words.get(claim.direction, ""))
 
 
@@ -163,7 +165,7 @@ def _figures(claim: Claim, place: Place | None, level: float) -> Iterator[Figure
     unit = "1" if claim.kind == "share" or not claim.metric else METRICS[claim.metric].unit
     lots = [("", place.series)] if place else [("", {})]
     if claim.sweep and place:
-        lots = [(f" at {claim.sweep.start:g}", place.series), (f" at {claim.sweep.end:g}", place.at_end)]
+        lots = [(f" at {claim.sweep.start}", place.series), (f" at {claim.sweep.end}", place.at_end)]
     for suffix, series in lots:
         for name in claim.named:
             said = base(claim.published[name], claim.unit) if name in claim.published else None

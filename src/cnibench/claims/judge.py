@@ -80,7 +80,10 @@ def judge(claim: Claim, place: Place, level: float) -> Vote:
 
 def _pairs(claim: Claim, place: Place, pairs: Sequence[tuple[str, str]], vote: Callable[[Estimate, float], str], level: float) -> Vote:
     """Every pair of profiles put to the same question."""
-    agree, against, undecided, missing = [], [], [], []
+    agree: list[tuple[str, int]] = []
+    against: list[tuple[str, int]] = []
+    undecided: list[tuple[str, int]] = []
+    missing: list[tuple[str, str]] = []
     for a, b in pairs:
         if a not in place.series or b not in place.series:
             missing.append((a, b))
@@ -90,7 +93,7 @@ def _pairs(claim: Claim, place: Place, pairs: Sequence[tuple[str, str]], vote: C
         text = f"{a} / {b} = {found.words()}" if found else f"{a} and {b} have no block in common"
         (agree if said == "agrees" else against if said == "contradicts" else undecided).append((text, found.n if found else 0))
     if against:
-        return "contradicts", _several(text for text, _ in against)
+        return "contradicts", f"{len(against)} of {len(pairs)} pairs say otherwise: {_several(text for text, _ in against)}"
     if undecided:
         fewest = min(n for _, n in undecided)
         few = (
@@ -161,7 +164,9 @@ def _each(
     names: Sequence[str], place: Place, vote: Callable[[str, float, float | None, float | None], str], claim: Claim, level: float
 ) -> Vote:
     """Every profile's median with its interval put to the same question."""
-    agree, against, undecided = [], [], []
+    agree: list[str] = []
+    against: list[str] = []
+    undecided: list[str] = []
     for name in names:
         if name not in place.series:
             continue
@@ -171,7 +176,7 @@ def _each(
         (agree if said == "agrees" else against if said == "contradicts" else undecided).append(text)
     missing = [name for name in names if name not in place.series]
     if against:
-        return "contradicts", _several(against)
+        return "contradicts", f"{len(against)} of {len(names)} figures say otherwise: {_several(against)}"
     if undecided or missing:
         parts = [f"undecided: {_several(undecided)}"] * bool(undecided) + [f"not measured: {', '.join(missing)}"] * bool(missing)
         return "open", f"{len(agree)} of {len(names)} as published; " + "; ".join(parts)
@@ -207,6 +212,12 @@ def _share(claim: Claim, place: Place, level: float) -> Vote:
     return _each(claim.profiles, place, lambda name, middle, low, high: _inside(low, high, least, most), claim, level)
 
 
+def _range(claim: Claim, place: Place, level: float) -> Vote:
+    assert claim.between is not None
+    least, most = (base(bound, claim.unit) for bound in claim.between)
+    return _each(claim.profiles, place, lambda name, middle, low, high: _inside(low, high, least, most), claim, level)
+
+
 def _inside(low: float | None, high: float | None, least: float, most: float) -> str:
     if low is None or high is None:
         return "open"
@@ -231,6 +242,6 @@ def _trend(claim: Claim, place: Place, level: float) -> Vote:
 
 
 _KINDS: dict[str, Callable[[Claim, Place, float], Vote]] = {
-    "order": _order, "ranking": _ranking, "ratio": _ratio, "value": _value, "equality": _equality, "absence": _absence, "share": _share,
-    "trend": _trend,
+    "order": _order, "ranking": _ranking, "ratio": _ratio, "value": _value, "range": _range, "equality": _equality, "absence": _absence,
+    "share": _share, "trend": _trend,
 }  # fmt: skip

@@ -13,6 +13,7 @@ from cnibench.metrics import METRICS
 
 Values = dict[int, float]  # block to value
 
+_POLICY = "policy."  # the conditions of a cell that say which policy entries are loaded (conditions.py)
 _ALIKE = ("placement", "path", "workload", "ip", "mtu", "cpus", "environment")
 
 
@@ -45,8 +46,7 @@ def places(analysis: Analysis, claim: Claim) -> list[Place]:
         ends = _ends(params, claim.sweep)
         if not ends or not _met(params, claim.params, row.reading if isinstance(row, Result) else {}):
             continue
-        if claim.sweep:
-            _drop(params, claim.sweep.param)
+        params = _comparable(params, claim)
         key = json.dumps([where, params], sort_keys=True, default=str)
         place = found.setdefault(key, Place({**where, "params": params}))
         profile = row.profile
@@ -100,39 +100,25 @@ def _ends(params: Mapping[str, Any], sweep: Sweep | None) -> list[str]:
     """``start`` where there is no sweep; else the end of it that these parameters are at, if any."""
     if sweep is None:
         return ["start"]
-    value = _get(params, sweep.param, 0)
-    if not isinstance(value, int | float):
-        return []
-    return [name for name, wanted in (("start", sweep.start), ("end", sweep.end)) if value == wanted]
+    return [name for name, wanted in (("start", sweep.start), ("end", sweep.end)) if _is(params, sweep.param, wanted)]
 
 
 def _met(params: Mapping[str, Any], asked: Mapping[str, Any], reading: Mapping[str, Any]) -> bool:
     """Has the claim's parameters; a reading that is only a part of the whole (one direction, one node) counts where it is asked for."""
-    if any(key not in asked for key in reading):
-        return False
-    return all(_get(params, key, 0 if value == 0 else None) == value for key, value in asked.items())
+    return all(key in asked for key in reading) and all(_is(params, key, value) for key, value in asked.items())
 
 
-def _get(params: Mapping[str, Any], path: str, absent: Any) -> Any:
-    if path in params:
-        return params[path]
-    value: Any = params
-    for step in path.split("."):
-        if not isinstance(value, Mapping) or step not in value:
-            return absent
-        value = value[step]
-    return value
+def _is(params: Mapping[str, Any], key: str, wanted: Any) -> bool:
+    return bool(params.get(key, 0 if wanted == 0 else None) == wanted)
 
 
-def _drop(params: dict[str, Any], path: str) -> None:
-    if path in params:
-        del params[path]
-        return
-    head, _, rest = path.partition(".")
-    if rest and isinstance(params.get(head), Mapping):
-        inner = dict(params[head])
-        _drop(inner, rest)
-        params[head] = inner
+def _comparable(params: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
+    """What two profiles must share: not the parameter that the claim sweeps, and not the setting of policies where there are none."""
+    swept = claim.sweep.param if claim.sweep else ""
+    kept = {key: value for key, value in params.items() if key != swept}
+    if swept.startswith(_POLICY) or params.get(f"{_POLICY}entries") or params.get(f"{_POLICY}restrictions"):
+        return kept
+    return {key: value for key, value in kept.items() if not key.startswith(_POLICY)}
 
 
 def complete(place: Place, analysis: Analysis) -> None:

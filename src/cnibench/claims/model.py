@@ -17,9 +17,9 @@ from cnibench.profile import Strict, explain, read_yaml
 
 FOLDER = Path(__file__).parents[1] / "reports" / "claims"
 
-Kind = Literal["order", "ranking", "ratio", "value", "equality", "absence", "share", "trend", "statement"]
+Kind = Literal["order", "ranking", "ratio", "value", "equality", "range", "absence", "share", "trend", "statement"]
 Names = tuple[str, ...]
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Bound = Annotated[float, Field(ge=0.0)]
 
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "order": ("higher", "lower"),
@@ -28,6 +28,7 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "value": ("published", "unit"),
     "equality": ("profiles",),
     "absence": ("profiles",),
+    "range": ("profiles", "between", "unit"),
     "share": ("profiles", "between"),
     "trend": ("profiles", "sweep", "direction"),
     "statement": ("untestable",),
@@ -47,11 +48,11 @@ class Preconditions(Strict):
 
 
 class Sweep(Strict):
-    """The two ends of a series: a parameter of the workload (a dot leads into a group) from one value to another."""
+    """The two ends of a series: a parameter of the workload from one value to another; a start of 0 is also met by an absent one."""
 
     param: str
-    start: float
-    end: float
+    start: int | float | str
+    end: int | float | str
 
 
 class Claim(Strict):
@@ -59,10 +60,10 @@ class Claim(Strict):
 
     ``order``: every profile of ``higher`` has a greater value than every one of ``lower``, whatever is better. ``ranking``: of any two
     ``published`` figures that are more than ``within`` apart, the greater belongs to the greater of ours. ``ratio``: each of ``higher``
-    over each of ``lower`` is ``ratio``. ``value``: ours is the published figure. ``equality``: the ``profiles`` do not differ.
-    ``absence``: their values are at most ``at_most``. ``share``: the components are that part of the total cycles. ``trend``: from one
-    end of the sweep to the other the value falls, rises (by ``ratio``, if given) or stays. ``statement``: nothing to measure.
-    Wherever figures are equal, they are so ``within`` that fraction.
+    over each of ``lower`` is ``ratio``. ``value``: ours is the published figure. ``range``: the values of
+    the ``profiles`` lie ``between`` two. ``equality``: they do not differ. ``absence``: they are at most ``at_most``. ``share``: the
+    components are ``between`` those parts of the total cycles. ``trend``: from one end of the sweep to the other the value falls, rises
+    (by ``ratio``, if given) or stays. ``statement``: nothing to measure. Wherever figures are equal, they are so ``within`` that fraction.
     """
 
     id: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
@@ -82,7 +83,7 @@ class Claim(Strict):
     ratio: float | None = Field(default=None, gt=0.0)
     within: float = Field(default=0.05, ge=0.0, lt=1.0)
     at_most: float = Field(default=0.0, ge=0.0)
-    between: tuple[Share, Share] | None = None
+    between: tuple[Bound, Bound] | None = None
     sweep: Sweep | None = None
     direction: Literal["", "rises", "falls", "stays"] = ""
     words: str = Field(default="", description="the published figure where it is a range or a word")
@@ -152,11 +153,7 @@ def studies() -> Mapping[str, Study]:
 
 
 def schema_text() -> str:
-    """The JSON Schema of a study's file, as reports/claims/schema.json holds it; ``python -m cnibench.claims.model`` writes that file."""
+    """The JSON Schema of a study's file, as reports/claims/schema.json holds it; ``python -m cnibench.claims`` writes that file."""
     schema = Study.model_json_schema()
     del schema["properties"]["name"]  # the file's stem
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2) + "\n"
-
-
-if __name__ == "__main__":
-    (FOLDER / "schema.json").write_text(schema_text())

@@ -1,0 +1,98 @@
+"""Conditions of a cell on a stand: policies through the profile's own datapath, features of the pair's veths and of the wire."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from cnibench.clusters.lab import features, links, wire
+from cnibench.clusters.lab.netns import Namespace
+from cnibench.clusters.lab.places import LabPod
+from cnibench.conditions import Conditions, Offload, Policies
+from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
+
+if TYPE_CHECKING:
+    from cnibench.clusters.lab.stand import Stand
+
+_TSO = ("tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation")
+
+
+@contextlib.contextmanager
+def under(stand: Stand, asked: Conditions, client: LabPod, server: LabPod) -> Iterator[list[dict[str, Any]]]:
+    """As Standing.under."""
+    records: list[dict[str, Any]] = []
+    with contextlib.ExitStack() as stack:
+        if asked.policy is not None:
+            records += stack.enter_context(_policies(stand, asked.policy))
+        if asked.offload is not None:
+            records += stack.enter_context(_offload(stand, asked.offload, client, server))
+        yield records
+
+
+@contextlib.contextmanager
+def _policies(stand: Stand, asked: Policies) -> Iterator[list[dict[str, Any]]]:
+    if asked.layer == "L7":
+        raise UnsupportedError(
+            f"{stand.label}: an HTTP rule is enforced by a proxy in user space, which the lab's model of a datapath does not have",
+            "measure it with a real CNI: --cluster kind or --cluster existing",
+        )
+    with _undone(stand, "policies", lambda: _set(stand, None)):
+        seconds = _set(stand, asked)
+        found = stand.datapath.policies_found()
+        yield [{"condition": "policy", **asked.model_dump(mode="json"), "found": found, "seconds": seconds}]
+
+
+def _set(stand: Stand, asked: Policies | None) -> float:
+    """Loads the entries and counts them on both nodes; the seconds that loading took."""
+    seconds = stand.datapath.policies(asked)
+    expected = stand.datapath.policies_expected(asked)
+    wrong = {place: count for place, count in stand.datapath.policies_found().items() if count != expected}
+    if wrong:
+        seen = ", ".join(f"{count} on {place}" for place, count in wrong.items())
+        raise ClusterError(f"{stand.label}: {expected} policy rules were asked for, there are {seen}")
+    return seconds
+
+
+@contextlib.contextmanager
+def _offload(stand: Stand, asked: Offload, client: LabPod, server: LabPod) -> Iterator[list[dict[str, Any]]]:
+    wanted: list[tuple[Namespace, str, dict[str, bool]]] = []
+    if asked.pods != "default":
+        if not client.interface:
+            raise UnsupportedError(f"{stand.label}: its Pods have no interface of their own")
+        tso = dict.fromkeys(_TSO, asked.pods == "tso-on")
+        for pod in (client, server):
+            wanted.append((pod.ns, pod.interface, tso))
+            with contextlib.suppress(ClusterError):  # not every datapath has a device on the node for each Pod
+                links.index(pod.node.ns, pod.host_end)
+                wanted.append((pod.node.ns, pod.host_end, tso))
+    if asked.wire != "default":
+        wanted += [(node.ns, node.wire, {**wire.bits(asked.wire), **stand.datapath.underlay_features(node)}) for node in stand.nodes()]
+    before: list[tuple[Namespace, str, dict[str, bool]]] = []
+
+    def restore() -> None:
+        for ns, device, old in reversed(before):
+            features.write(ns, device, old)
+
+    with _undone(stand, "features", restore):
+        records = []
+        for ns, device, on in wanted:
+            now = features.read(ns, device)
+            before.append((ns, device, {name: now[name] for name in on if name in now}))
+            features.write(ns, device, on)  # reads back, too
+            told = {name: now.get(name, False) for name in on}
+            records.append({"condition": "offload", "place": ns.name.partition("-")[2], "device": device, "now": on, "before": told})
+        yield records
+
+
+@contextlib.contextmanager
+def _undone(stand: Stand, what: str, undo: Any) -> Iterator[None]:
+    """``undo`` at the end, whatever happens; a stand on which that fails is not measured on any more."""
+    try:
+        yield
+    finally:
+        try:
+            undo()
+        except CnibenchError as error:
+            stand.broken = f"{what} of an earlier cell could not be taken back: {error.message}"
+            raise ClusterError(f"{stand.label}: {stand.broken}") from None

@@ -1,0 +1,156 @@
+"""Writes the site: into a new folder beside the wanted one, which takes its place when all of it is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cnibench.cell import SCHEMA
+from cnibench.errors import InputError, UsageError
+from cnibench.reading import RunReader
+from cnibench.registry import provider
+from cnibench.reports.site import flames
+from cnibench.reports.site.charts import Gallery, library, picture
+from cnibench.reports.site.material import Material, material
+from cnibench.reports.site.pages import FEATURES, Link, Pages, features, pages
+from cnibench.reports.site.verdicts import verdicts
+
+MARK = "cnibench-site.json"
+_HERE = Path(__file__).parent / "templates"
+_ASSETS = ("site.css", "site.js")
+
+
+def build(
+    readers: Sequence[RunReader], out: Path, *, raw: bool = False, allow_different: bool = False, baseline: str = ""
+) -> dict[str, Any]:
+    """The site of these runs in the folder ``out``; an older site there is replaced. Without ``raw`` names and addresses are replaced by
+    pseudonyms and raw data left out. Returns {schema, out, pages, charts, bytes}. Raises UsageError, InputError."""
+    _may_write(out)
+    found = material(readers, raw=raw, allow_different=allow_different, baseline=baseline)
+    draft = out.with_name(f".{out.name}.{os.getpid()}.new")
+    try:
+        draft.mkdir(parents=True)
+        written = _write(found, draft)
+        _take_place(draft, out)
+    except OSError as error:
+        raise InputError(
+            f"{error.filename or out}: {error.strerror}", "give --out a folder that can be written, on a disk with room"
+        ) from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    return {"schema": SCHEMA, "out": str(out), **written, "bytes": size}
+
+
+def _may_write(out: Path) -> None:
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        raise UsageError(f"{out}: is there and is no folder", "give --out another folder")
+    if out.is_dir() and any(out.iterdir()) and not (out / MARK).is_file():
+        raise UsageError(f"{out}: is there and is not a site that cnibench wrote", "give --out a new or empty folder")
+
+
+def _take_place(draft: Path, out: Path) -> None:
+    old = out.with_name(f".{out.name}.{os.getpid()}.old")
+    if out.exists():
+        out.rename(old)
+    draft.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write(found: Material, out: Path) -> dict[str, Any]:
+    shown = pages(found)
+    for name in _ASSETS:
+        shutil.copyfile(_HERE / name, out / name)
+    _data(found, out)
+    drawn, problems = flames.draw(found.readers, found.analysis.baseline, found.names, out)
+    files = _pages(shown, drawn, problems, out)
+    _pictures(shown.gallery, out)
+    (out / MARK).write_text(json.dumps({"schema": SCHEMA, "runs": [run.id for run in found.runs], "pages": files}, indent=1) + "\n")
+    return {"pages": files, "charts": len(shown.gallery.charts), "flames": len(drawn)}
+
+
+def _data(found: Material, out: Path) -> None:
+    (out / "data").mkdir()
+    for name, form in (("numbers.csv", "csv"), ("report.json", "json")):
+        (out / "data" / name).write_text(provider("reports", form).render(found.analysis), encoding="utf-8", newline="")
+    if found.raw:
+        for reader in found.readers:
+            shutil.copytree(reader.path, out / "raw" / reader.path.resolve().name, ignore=_no_links)
+
+
+def _no_links(folder: str, names: list[str]) -> set[str]:
+    """A link in a run directory that somebody sent must not publish what it points to."""
+    return {name for name in names if (Path(folder) / name).is_symlink()}
+
+
+def _pictures(gallery: Gallery, out: Path) -> None:
+    if not gallery.charts:
+        return
+    (out / "charts").mkdir()
+    (out / "vega.js").write_text(library(), encoding="utf-8")
+    for chart in gallery.charts.values():
+        (out / chart.file).write_text(picture(chart), encoding="utf-8")
+
+
+def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Path) -> list[str]:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def visible(value: Any) -> Any:
+        """The last gate before a page: whatever a template prints is text without control characters."""
+        return shown.material.names.text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    jinja = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, finalize=visible, trim_blocks=True, lstrip_blocks=True
+    )
+    claims = verdicts(shown.material)
+    nav = [Link("index.html", "Overview"), Link("features.html", "Features"), Link("method.html", "Method and data")]
+    nav += [Link("claims.html", "Published claims")] * bool(claims) + [Link("trend.html", "Over time")] * bool(shown.trends)
+    common = {"site": shown, "material": shown.material, "nav": nav, "flames": drawn, "problems": problems, "claims": claims}
+    written = []
+
+    def page(file: str, template: str, **more: Any) -> None:
+        text = jinja.get_template(template).render(**common, here=file, **more)
+        (out / file).write_text(text, encoding="utf-8", errors="replace")
+        written.append(file)
+
+    page("index.html", "index.html")
+    for workload in shown.workloads:
+        page(workload.link.file, "workload.html", page=workload, drawn=[one for one in drawn if one.workload == workload.name])
+    for profile in shown.profiles:
+        page(profile.link.file, "profile.html", page=profile, drawn=[one for one in drawn if one.label == profile.label])
+    page("features.html", "features.html", heads=FEATURES, rows=_features(shown))
+    page("method.html", "method.html", runs=_runs(shown), downloads=_downloads(shown.material, out))
+    if claims:
+        page("claims.html", "claims.html")
+    if shown.trends:
+        page("trend.html", "trend.html")
+    return written
+
+
+def _features(shown: Pages) -> list[tuple[Link, list[str]]]:
+    return [(page.link, [value for _, value in features(shown.material.profiles.get(page.label) or {})]) for page in shown.profiles]
+
+
+def _runs(shown: Pages) -> list[dict[str, Any]]:
+    titles = ("Attestations", "Failed and unsupported", "Notes", "Run and environment")
+    return [
+        {"run": run, "sections": [section for title in titles if (section := shown.section(title, number)) is not None]}
+        for number, run in enumerate(shown.material.runs)
+    ]
+
+
+def _downloads(found: Material, out: Path) -> list[tuple[str, str]]:
+    """(path, what it is) of the data beside the pages."""
+    rows = [
+        ("data/numbers.csv", "every figure with its interval and verdict, one a line"),
+        ("data/report.json", "the same and the value of each block"),
+    ]
+    if found.raw:
+        for folder in sorted((out / "raw").iterdir()):
+            rows += [(file.relative_to(out).as_posix(), f"of run {folder.name}") for file in sorted(folder.iterdir()) if file.is_file()]
+    return rows

@@ -1,0 +1,104 @@
+// Charts, drawn when they come into view and again when colours or filters change; filters; sorting. Nothing is loaded from anywhere.
+(function () {
+  "use strict";
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const form = document.getElementById("filters");
+  const drawn = new Map();
+
+  function theme() {
+    const text = dark.matches ? "#e8eaee" : "#1a1c20";
+    const line = dark.matches ? "#383d47" : "#d4d8df";
+    const narrow = window.innerWidth < 520;
+    return {
+      aria: false, background: null, font: "system-ui, sans-serif", view: { stroke: null },
+      axis: { labelColor: text, titleColor: text, gridColor: line, domainColor: line, tickColor: line, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: narrow ? 110 : 190 },
+      legend: { labelColor: text, titleColor: text, labelFontSize: 12, labelLimit: narrow ? 110 : 240, symbolLimit: 60, columns: narrow ? 2 : 3 },
+      style: { interval: { stroke: dark.matches ? "#ffffff" : "#1a1a1a", strokeWidth: 2.5 }, part: { stroke: dark.matches ? "#14161a" : "#ffffff", strokeWidth: 0.7 } }
+    };
+  }
+
+  function chosen() {
+    if (!form) return null;
+    const boxes = Array.from(form.elements.namedItem("profile") ? form.querySelectorAll("input[name=profile]") : []);
+    return boxes.every((box) => box.checked) ? null : new Set(boxes.filter((box) => box.checked).map((box) => box.value));
+  }
+
+  function draw(plot) {
+    const spec = JSON.parse(document.getElementById(plot.dataset.spec).textContent);
+    const profiles = chosen();
+    if (profiles) spec.data.values = spec.data.values.filter((row) => row.profile === undefined || profiles.has(row.profile));
+    if (typeof spec.height === "number" && (spec.layer ? spec.layer[0].mark.type === "bar" : true)) {
+      spec.height = 30 * Math.max(2, new Set(spec.data.values.map((row) => row.profile)).size);
+    }
+    const legend = theme().legend.columns;
+    JSON.stringify(spec, (key, value) => { if (key === "legend" && value) value.columns = legend; return value; });
+    const turn = (drawn.get(plot) || { turn: 0 }).turn + 1;
+    drawn.set(plot, { turn: turn });
+    const options = { mode: "vega-lite", actions: false, renderer: "svg", ast: true, defaultStyle: false, config: theme(), tooltip: { theme: dark.matches ? "dark" : "light" } };
+    return window.vegaEmbed(plot, spec, options).then((result) => {
+      const latest = drawn.get(plot);
+      if (latest.turn !== turn) { result.finalize(); return; }
+      latest.view = result;
+      plot.dataset.ready = "yes";
+    });
+  }
+
+  const watch = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (entry.isIntersecting) { watch.unobserve(entry.target); draw(entry.target); }
+    }
+  }, { rootMargin: "300px" });
+  if (window.vegaEmbed) document.querySelectorAll(".plot").forEach((plot) => watch.observe(plot));
+
+  function again() {
+    for (const [plot, state] of Array.from(drawn)) {
+      if (state.view) state.view.finalize();
+      delete plot.dataset.ready;
+      draw(plot);
+    }
+  }
+  dark.addEventListener("change", again);
+
+  function fit(element, name, value) { return !value || !(name in element.dataset) || element.dataset[name] === value; }
+
+  function filter(redraw) {
+    const placement = form.elements.namedItem("placement") ? form.elements.namedItem("placement").value : "";
+    const workload = form.elements.namedItem("workload") ? form.elements.namedItem("workload").value : "";
+    const profiles = chosen();
+    let shown = 0;
+    document.querySelectorAll("[data-placement], [data-workload]").forEach((element) => {
+      element.hidden = !(fit(element, "placement", placement) && fit(element, "workload", workload));
+      if (!element.hidden && (element.matches(".card") || element.matches("section"))) shown += 1;
+    });
+    document.querySelectorAll("tr[data-profile]").forEach((row) => {
+      row.hidden = Boolean(profiles) && known.has(row.dataset.profile) && !profiles.has(row.dataset.profile);
+    });
+    const matrix = document.getElementById("matrix");
+    const scale = form.elements.namedItem("scale");
+    if (matrix && scale) matrix.dataset.scale = scale.value;
+    document.getElementById("shown").textContent = shown + (shown === 1 ? " comparison" : " comparisons") + (profiles ? ", " + profiles.size + " profiles" : "") + " shown";
+    if (redraw) again();
+  }
+
+  const known = new Set();
+  if (form) {
+    form.querySelectorAll("input[name=profile]").forEach((box) => known.add(box.value));
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("change", (event) => filter(event.target.name === "profile"));
+    filter(chosen() !== null);
+  }
+
+  document.querySelectorAll("button.sort").forEach((button) => {
+    button.addEventListener("click", () => {
+      const head = button.closest("th");
+      const at = Array.from(head.parentNode.children).indexOf(head);
+      const body = head.closest("table").tBodies[0];
+      const value = (row) => Number(row.cells[at].dataset.value);
+      const down = head.getAttribute("aria-sort") !== "descending";
+      const rows = Array.from(body.rows).sort((a, b) => (down ? value(b) - value(a) : value(a) - value(b)));
+      head.parentNode.querySelectorAll("th").forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      rows.forEach((row) => body.appendChild(row));
+    });
+  });
+})();

@@ -1,0 +1,52 @@
+"""The verdicts on the published claims, study by study, as rows of text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cnibench.reports.site.material import Material
+from cnibench.units import human
+
+WORDS = {
+    "holds": "holds here", "does-not-hold": "does not hold here", "inconclusive": "inconclusive", "by-construction": "true by construction",
+    "not-testable-here": "not testable here", "not-measured": "not measured",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One claim: what was published, what was measured, and what follows."""
+
+    id: str
+    source: str
+    sentence: str
+    verdict: str
+    words: str
+    reason: str
+    published: str
+    figures: list[tuple[str, str, str]]
+    contradicts: str
+
+
+def verdicts(material: Material) -> dict[str, list[Verdict]]:
+    """Study to its verdicts, those with a verdict first; empty where nothing was measured at all."""
+    from cnibench.claims import evaluate
+
+    if not material.analysis.results:
+        return {}
+    found: dict[str, list[Verdict]] = {}
+    for one in evaluate(material.analysis):
+        figures = []
+        for figure in one.figures:
+            ours = "-" if figure.ours is None else human(figure.ours, figure.unit)
+            if figure.ci_low is not None and figure.ci_high is not None:
+                ours += f" ({human(figure.ci_low, figure.unit)} to {human(figure.ci_high, figure.unit)}, n={figure.n})"
+            figures.append((figure.what, "-" if figure.published is None else human(figure.published, figure.unit), ours))
+        found.setdefault(one.study, []).append(
+            Verdict(
+                one.id, one.source, one.sentence, one.verdict, WORDS.get(one.verdict, one.verdict), one.reason, one.published, figures,
+                ", ".join(one.contradicts),
+            )
+        )  # fmt: skip
+    order = list(WORDS)
+    return {study: sorted(rows, key=lambda row: order.index(row.verdict) if row.verdict in order else 99) for study, rows in found.items()}

@@ -1,0 +1,1 @@
+"""Results of other tools as runs: one file for each format."""

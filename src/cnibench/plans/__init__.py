@@ -1,0 +1,121 @@
+"""The plans that cnibench ships, how a plan is made shorter (``--scale``), and the JSON Schema of the plan file format.
+
+``python -m cnibench.plans`` writes schema.json beside the plans.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cnibench.errors import UsageError
+from cnibench.plan import Plan, Work, read_plan
+from cnibench.schedule import blocks_needed
+from cnibench.units import duration
+from cnibench.workload import Workload
+
+FOLDER = Path(__file__).parent
+SHORTEST = 1.0  # s: netperf, iperf3 and ab take whole seconds
+FEWEST = 100  # requests
+
+
+def names() -> list[str]:
+    """The plans that cnibench ships."""
+    return sorted(file.stem for file in FOLDER.glob("*.yaml"))
+
+
+def named(name: str) -> Plan:
+    """A plan by its name, or out of a file. Raises UsageError, InputError."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") or "/" in name or path.is_file():
+        return read_plan(path)
+    if name in names():
+        return read_plan(FOLDER / f"{name}.yaml")
+    raise UsageError(f"there is no plan '{name}'", f"give a YAML file, or one of: {', '.join(names())}")
+
+
+def scaled(plan: Plan, factor: float, profiles: int, workloads: Mapping[str, Workload]) -> tuple[Plan, list[str]]:
+    """The plan with durations, repeats and request counts times ``factor`` (0 < factor <= 1), and in words what that gave up.
+
+    No window becomes shorter than 1 s, no number of blocks smaller than what ``profiles`` of them take to be told apart, no request
+    count smaller than 100. Sweeps, sizes and numbers of Pods and connections stay. Raises UsageError.
+    """
+    if not 0 < factor <= 1:
+        raise UsageError(f"--scale takes a number above 0 and up to 1, not {factor:g}", "--scale 0.1 makes windows a tenth as long")
+    enough = blocks_needed(profiles)
+    told: dict[str, None] = {}
+
+    def window(seconds: float, what: str) -> float:
+        fresh = min(seconds, max(SHORTEST, round(seconds * factor, 1)))
+        if fresh != seconds:
+            told[f"{what} of {duration(fresh)} instead of {duration(seconds)}"] = None
+        return fresh
+
+    def repeats(blocks: Any) -> Any:
+        if not isinstance(blocks, int):
+            return blocks
+        fresh = max(math.ceil(blocks * factor), min(blocks, enough))
+        if fresh != blocks:
+            told[f"{fresh} repeats instead of {blocks}"] = None
+        return fresh
+
+    def count(name: str, value: Any) -> Any:
+        if not isinstance(value, int) or value <= FEWEST:
+            return value
+        fresh = max(FEWEST, round(value * factor))
+        told[f"{fresh} {name} instead of {value}"] = None
+        return fresh
+
+    def shorter(work: Work) -> Work:
+        counted = workloads[work.name].counts if work.name in workloads else ()
+        changes: dict[str, Any] = {
+            "params": {key: count(key, value) if key in counted else value for key, value in work.params.items()},
+            "sweep": {key: [count(key, value) for value in values] if key in counted else values for key, values in work.sweep.items()},
+        }
+        if work.duration is not None:
+            changes["duration"] = window(work.duration, "windows")
+        if work.blocks is not None:
+            changes["blocks"] = repeats(work.blocks)
+        return work.model_copy(update=changes)
+
+    made = plan.model_copy(
+        update={
+            "duration": window(plan.duration, "windows"),
+            "warmup": window(plan.warmup, "warm-ups"),
+            "blocks": repeats(plan.blocks),
+            "workload": tuple(shorter(work) for work in plan.workload),
+        }
+    )
+    return made, [f"--scale {factor:g} gave up: {'; '.join(told)}"] if told else []
+
+
+def schema_text() -> str:
+    """The JSON Schema of a plan file, as schema.json holds it."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps({**head, **_loosened(Plan.model_json_schema(by_alias=True))}, indent=2) + "\n"
+
+
+def _loosened(schema: dict[str, Any]) -> dict[str, Any]:
+    """What the reader takes beside the strict form: units in text, one value where a list is meant, a workload's bare name."""
+    plan, work = schema["properties"], schema["$defs"]["Work"]["properties"]
+    lists: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
+        (plan, ("cni", "placement", "path", "windows", "ip")),
+        (work, ("placement", "windows", "only")),
+    )
+    for place, key in ((plan, "duration"), (plan, "warmup"), (plan, "wire_rate"), (plan, "target_ci"), (work, "duration")):
+        place[key] = {"anyOf": [place[key], {"type": "string"}]}
+    for place, keys in lists:
+        for key in keys:
+            place[key] = {"anyOf": [place[key], {"type": ["string", "integer"]}]}
+    items = plan["workload"]["items"]
+    plan["workload"]["items"] = {"anyOf": [items, {"type": "string"}]}
+    plan["workload"] = {"anyOf": [plan["workload"], items, {"type": "string"}]}
+    return schema
+
+
+def main() -> None:
+    """Writes schema.json."""
+    (FOLDER / "schema.json").write_text(schema_text(), encoding="utf-8")

@@ -1,0 +1,5 @@
+"""``python -m cnibench.plans``: writes schema.json."""
+
+from cnibench.plans import main
+
+main()

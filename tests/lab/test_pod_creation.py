@@ -1,0 +1,91 @@
+"""Pods made and removed during a cell: their steps, their reachability, and nothing of them afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cnibench.cell import Cell
+from cnibench.clusters.lab import probe
+from cnibench.clusters.lab.places import LabPod
+from cnibench.clusters.lab.stand import Stand
+from cnibench.errors import CnibenchError, UnsupportedError
+from cnibench.registry import provider
+from cnibench.sampling import measure
+from cnibench.situation import Findings, Situation
+
+MakeStand = Callable[..., Stand]
+
+
+def create(stand: Stand, raw: Path, **params: Any) -> Findings:
+    work = provider("workloads", "pods")
+    cell = Cell(label=stand.label, profile=stand.label, placement="intra", workload="pods", params=work.params(params))
+    client, server = stand.pair("intra")
+    raw.mkdir(parents=True, exist_ok=True)
+    s = Situation(
+        cell=cell,
+        block=0,
+        standing=stand,
+        client=client,
+        server=server,
+        duration=1.0,
+        warmup=1.0,
+        raw=raw,
+        client_cpu=None,
+        server_cpu=None,
+    )
+    return measure(s, work, []).findings
+
+
+def devices(stand: Stand) -> set[str]:
+    return {line.partition(":")[0].strip() for line in stand.a.read_text("/proc/net/dev").splitlines()[2:]}
+
+
+@pytest.mark.parametrize("name", ["flannel", "calico-wp-xsub", "kube-router", "cilium-native", "veth-baseline"])
+def test_steps_of_pods_and_nothing_left(make_stand: MakeStand, tmp_path: Path, name: str) -> None:
+    stand = make_stand(name)
+    stand.pair("intra")
+    before, there = devices(stand), [pod.name for pod in stand.pods()]
+    for number, at_once in enumerate((False, True, True)):
+        found = create(stand, tmp_path / str(number), count=5, at_once=at_once)
+        figures = {reading.metric: reading.value for reading in found.readings if not reading.params}
+        assert 0 < figures["pod_network"] < figures["pod_ready"]
+        records = [record for kind, record in found.records if kind == "pods"]
+        assert len(records) == len({record["pod"] for record in records}) == 5
+        for record in records:
+            steps = [step["step"] for step in record["steps"]]
+            assert steps[0] == "sandbox"
+            assert steps[-1] == "first-packet"
+            assert "link" in steps
+            assert ("rules-of-all" in steps) == at_once
+            assert all(step["seconds"] >= 0 for step in record["steps"])
+        assert devices(stand) == before
+        assert [pod.name for pod in stand.pods()] == there
+    client, server = stand.pair("intra")
+    assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000) == ""
+
+
+def test_pods_that_cannot_be_made_are_removed(make_stand: MakeStand, tmp_path: Path) -> None:
+    stand = make_stand("calico-wp-xsub")
+    stand.pair("intra")
+    before, there = devices(stand), [pod.name for pod in stand.pods()]
+    # what a Pod's interface would be called is taken by another device: the third of five fails
+    taken = stand.start_pods(stand.a, 3, True)[2].pod
+    assert isinstance(taken, LabPod)
+    name = taken.host_end
+    stand.remove_pods([pod for pod in stand.pods() if pod.name not in there])
+    stand.a.run(["ip", "link", "add", name, "type", "bridge"], timeout=10)
+    with pytest.raises(CnibenchError):
+        create(stand, tmp_path, count=5, at_once=True)
+    assert [pod.name for pod in stand.pods()] == there
+    stand.a.run(["sh", "-c", f"ip link del {name} 2>/dev/null || true"], timeout=10)
+    assert devices(stand) == before
+    create(stand, tmp_path / "again", count=5, at_once=True)
+
+
+def test_pods_that_are_the_node_cannot_be_made(make_stand: MakeStand, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="are the node"):
+        create(make_stand("host"), tmp_path)

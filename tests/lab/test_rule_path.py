@@ -1,0 +1,101 @@
+"""The workload rule-path: hooks as Table III of qi2021 has them, rules as they are known beforehand, and nothing left on the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from cnibench.cell import Cell
+from cnibench.clusters.lab.stand import Stand
+from cnibench.errors import MissingError
+from cnibench.registry import provider
+from cnibench.sampling import measure
+from cnibench.situation import Situation
+
+Make = Callable[..., Stand]
+# Table III: hooks inside a node, hooks between nodes (both nodes added up)
+TABLE_III = {"flannel": (3, 10), "kube-router": (3, 6), "calico-wp-xsub": (3, 6), "cilium": (0, 4), "bridge-static": (3, 6)}
+
+# What the packet is compared with, by hand: FORWARD 1 to 4 and X 1 to 3 and FORWARD 5, 6; an established one: FORWARD 1.
+RULES = """*filter
+:FORWARD ACCEPT [0:0]
+:X - [0:0]
+-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT
+-A FORWARD -p tcp --dport 1 -j DROP
+-A FORWARD -p tcp --dport 2 -j DROP
+-A FORWARD -j X
+-A FORWARD -j MARK --set-mark 7
+-A FORWARD -p udp -j ACCEPT
+-A FORWARD -p tcp -j DROP
+-A FORWARD -j DROP
+-A X -p tcp -j DROP
+-A X -p tcp -j DROP
+-A X -j RETURN
+-A X -j DROP
+COMMIT
+"""
+OURS = (
+    "table inet own {\nchain c { type filter hook forward priority 10; meta mark 7 goto d;\nmeta mark 7 drop; }\nchain d { counter; }\n}\n"
+)
+
+
+def path(stand: Stand, raw: Path, placement: Literal["intra", "inter"], packet: str, ip: int = 4) -> dict[str, Any]:
+    workload = provider("workloads", "rule-path")
+    raw.mkdir(parents=True)
+    client, server = stand.pair(placement)
+    cell = Cell(
+        label=stand.label, profile=stand.label, placement=placement, workload="rule-path", params=workload.params({"packet": packet}), ip=ip
+    )
+    found = measure(
+        Situation(
+            cell=cell,
+            block=0,
+            standing=stand,
+            client=client,
+            server=server,
+            duration=1,
+            warmup=0,
+            raw=raw,
+            client_cpu=None,
+            server_cpu=None,
+        ),
+        workload,
+        [],
+    ).findings
+    (record,) = (record for name, record in found.records if name == "rulepath")
+    assert {reading.metric: reading.value for reading in found.readings} == {name: record[name] for name in ("hooks", "chains", "rules")}
+    for node in stand.nodes():
+        assert "cnibench_path" not in node.run(["nft", "list", "tables"], timeout=10).stdout
+    return record
+
+
+@pytest.mark.parametrize("name", TABLE_III)
+def test_hooks_are_those_of_the_study(make_stand: Make, name: str, tmp_path: Path) -> None:
+    stand = make_stand(name, ip=(4, 6))
+    for ip, packet in ((4, "first"), (4, "established"), (6, "first")):
+        found = [path(stand, tmp_path / f"{placement}{ip}{packet}", placement, packet, ip) for placement in ("intra", "inter")]
+        assert tuple(record["hooks"] for record in found) == TABLE_III[name]
+        assert all(record["matched"] <= record["rules"] for record in found)
+
+
+def test_known_rules_are_counted_one_by_one(make_stand: Make, tmp_path: Path) -> None:
+    stand = make_stand("veth-baseline")
+    stand.a.run(["iptables-nft-restore"], timeout=10, input=RULES)
+    stand.a.run(["nft", "-f", "-"], timeout=10, input=OURS)
+    first, established = (path(stand, tmp_path / packet, "intra", packet) for packet in ("first", "established"))
+    assert [first[name] for name in ("hooks", "chains", "rules", "matched")] == [3, 4, 9 + 2, 4 + 2]
+    # the connection's mark is the packet's own: an established one is accepted before it is set
+    assert [established[name] for name in ("hooks", "chains", "rules", "matched")] == [3, 2, 1 + 2, 1]
+    text = (tmp_path / "first" / "a.ruleset.txt").read_text()
+    assert "goto d" in text
+
+
+def test_rules_of_the_older_iptables_are_refused_and_not_overlooked(make_stand: Make, tmp_path: Path) -> None:
+    stand = make_stand("veth-baseline")
+    if stand.b.run(["iptables-legacy", "-A", "FORWARD", "-j", "ACCEPT"], timeout=10, check=False).returncode:
+        return  # a kernel without them cannot have any
+    with pytest.raises(MissingError, match="node b has iptables-legacy tables"):
+        path(stand, tmp_path / "raw", "intra", "first")

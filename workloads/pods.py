@@ -1,0 +1,82 @@
+"""Pod creation as in qi2021: Pods are made on one node, one at a time or all at once, each step of each timed, and removed again.
+
+In the lab a Pod's start is what a datapath's builder does for it: namespace, veth pair, addresses, routes, rules or map entries, until a
+TCP connection reaches it. There is no API server, no kubelet and no container runtime in it, so the totals are not those of a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pydantic import Field
+
+from cnibench.cluster import Started
+from cnibench.errors import MeasureError
+from cnibench.exec import Process
+from cnibench.profile import Strict
+from cnibench.situation import Findings, Situation
+from cnibench.task import Task
+from cnibench.workload import Workload
+
+_EACH = 0.05  # s: what a plan reckons with for one Pod
+
+
+class Params(Strict):
+    """``count`` Pods, ``at_once`` or each when the one before is ready."""
+
+    count: int = Field(default=1, ge=1, le=200)
+    at_once: bool = False
+
+
+class Pods(Workload):
+    name = "pods"
+    title = "Pod creation"
+    tools = ()
+    Params = Params
+    primary = "pod_network"
+    cpp = False
+    collected = False
+
+    def __init__(self) -> None:
+        self._made: list[Started] = []
+
+    def seconds(self, params: Mapping[str, Any], duration: float, warmup: float) -> float:
+        return float(params["count"]) * _EACH
+
+    @contextmanager
+    def serve(self, s: Situation) -> Iterator[None]:
+        """The Pods are gone when the block is left."""
+        self._made = []
+        try:
+            yield
+        finally:
+            s.standing.remove_pods([one.pod for one in self._made])
+
+    def warm_up(self, s: Situation) -> None:
+        """One Pod, so that what is done for the first one alone (an import, a module) is not measured."""
+        s.standing.remove_pods([one.pod for one in s.standing.start_pods(s.server.node, 1, False)])
+
+    def start(self, s: Situation) -> Process:
+        self._made = s.standing.start_pods(s.server.node, s.cell.params["count"], s.cell.params["at_once"])
+        return Task("start-pods")
+
+    def findings(self, s: Situation) -> Findings:
+        """Means over the Pods: ``pod_ready`` until the first packet is through, ``pod_network`` the CNI's part; the steps as records."""
+        if len(self._made) != s.cell.params["count"]:
+            raise MeasureError(f"{len(self._made)} of {s.cell.params['count']} Pods were made")
+        found = Findings()
+        found.add("pod_ready", sum(one.ready for one in self._made) / len(self._made))
+        found.add("pod_network", sum(one.network for one in self._made) / len(self._made))
+        if s.cell.params["at_once"]:
+            found.add("pod_ready", max(one.ready for one in self._made), of="last")
+        for number, one in enumerate(self._made):
+            steps = [{"step": step, "seconds": seconds} for step, seconds in one.steps]
+            found.records.append(
+                ("pods", {"number": number, "pod": one.pod.name, "ready": one.ready, "network": one.network, "steps": steps})
+            )
+        return found
+
+
+PROVIDER = Pods()

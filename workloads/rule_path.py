@@ -1,0 +1,171 @@
+"""The netfilter hooks, chains and rules that one packet traverses between two Pods, on both nodes (Table III of qi2021).
+
+Two datagrams of one connection are sent, and the kernel traces both (``meta nftrace``, nft(8)): the first is conntrack's NEW, the second
+comes after a reply and is ESTABLISHED. A table of our own, first at every hook of both nodes, counts hooks and marks the datagrams by
+their length, within a tunnel as well: encapsulating drops the mark (skb_scrub_packet in net/core/skbuff.c), so the packet that carries the
+datagram is marked again where it comes to be. Everything else that the nodes do meanwhile is not marked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from cnibench.cluster import Node
+from cnibench.errors import ClusterError, LimitError, MeasureError, MissingError
+from cnibench.exec import Process
+from cnibench.profile import Strict
+from cnibench.rulepath import trace, walk
+from cnibench.situation import Findings, Situation
+from cnibench.workload import Workload
+from cnibench.workloads import _common, _netperf
+
+_PACKETS = ("first", "established")
+_PROBE = ("inet", "cnibench_path")
+_HOOKS = ("prerouting", "input", "forward", "output", "postrouting")
+_BEGINNINGS = ("prerouting", "output")  # where packets come in
+_LENGTH = 450  # bytes of a datagram: longer than what else the tool sends, and short enough for any MTU
+_HEADERS = {4: 28, 6: 48}  # bytes: IP and UDP
+_OVERHEAD = 140  # bytes that a tunnel adds at most
+_CARRIERS = "4, 17, 41, 47, 50"  # IP-in-IP, UDP (the datagram itself, VXLAN, Geneve, WireGuard), IPv6, GRE, ESP
+_LIMIT = 10.0  # s
+_LEGACY = ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names")
+
+
+class Params(Strict):
+    """``packet``: a connection's first one, or one of an established connection."""
+
+    packet: Literal["first", "established"] = "first"
+
+
+class RulePath(Workload):
+    """netperf UDP_RR with two transactions drives it."""
+
+    name = "rule-path"
+    title = "netfilter rules of one packet"
+    tools = ("netserver", "netperf", "nft")
+    Params = Params
+    primary = "rules"
+    cpp = False
+    transport = "udp"
+
+    def __init__(self) -> None:
+        self._rulesets: dict[str, str] = {}
+
+    def seconds(self, params: Mapping[str, Any], duration: float, warmup: float) -> float:
+        return 1.0  # two datagrams: nothing lasts for the duration
+
+    @contextmanager
+    def serve(self, s: Situation) -> Iterator[None]:
+        _no_legacy(s)
+        port = _netperf.control_port(s)
+        with ExitStack() as stack:
+            argv = ["netserver", "-D", f"-{s.cell.ip}", "-L", f"{s.target},{s.cell.ip}", "-p", str(port)]
+            stack.enter_context(_common.serving(s, argv, port))
+            _common.warm(s, _client(s, 1))  # so that neighbours are resolved and bridges have learnt
+            for node in s.standing.nodes():
+                stack.enter_context(_tracing(s, node))
+            yield
+
+    def warm_up(self, s: Situation) -> None:
+        """Nothing that is counted could get warm; the way was tried out before the tracing."""
+
+    def start(self, s: Situation) -> Process:
+        return _common.start(s, _client(s, _LENGTH))
+
+    def findings(self, s: Situation) -> Findings:
+        nodes = []
+        for node in s.standing.nodes():
+            _mark(s, node, "end")
+            ruleset = trace.parse_ruleset(_common.read(_file(s, node, "ruleset.json")))
+            events = trace.parse_trace(_common.read(_file(s, node, "trace.txt")).splitlines())
+            passed = walk.packet(walk.hooks(events, ruleset, _PROBE), _PACKETS.index(s.cell.params["packet"]), len(_PACKETS))
+            nodes.append((node.name, passed))
+        sums = walk.totals([hook for _, passed in nodes for hook in passed])
+        found = Findings()
+        for metric in ("hooks", "chains", "rules"):
+            found.add(metric, sums[metric])
+        stored = [{"node": name, **walk.totals(passed), "path": walk.document(passed)} for name, passed in nodes]
+        found.records.append(("rulepath", {"packet": s.cell.params["packet"], **sums, "nodes": stored}))
+        return found
+
+
+def _client(s: Situation, length: int) -> list[str]:
+    port = _netperf.control_port(s)
+    return [
+        "netperf", f"-{s.cell.ip}", "-H", s.target, "-p", str(port), "-t", "UDP_RR", "-l", f"-{len(_PACKETS)}",
+        "--", "-P", f"0,{port + 1}", "-r", f"{length},1",
+    ]  # fmt: skip
+
+
+def probe(ip: int) -> str:
+    """The table that is first at every hook and marks the datagrams, for nft -f."""
+    least = _LENGTH + _HEADERS[ip]
+    marking = f"meta length {least}-{least + _OVERHEAD} meta l4proto {{ {_CARRIERS} }} meta nftrace set 1;"
+    chains = [f"chain {hook} {{ type filter hook {hook} priority -500; {marking if hook in _BEGINNINGS else ''} }}" for hook in _HOOKS]
+    head = f"table {' '.join(_PROBE)}"
+    return "\n".join([f"{head}", f"delete {head}", f"{head} {{", *chains, "}"]) + "\n"  # what a killed run left goes first
+
+
+@contextmanager
+def _tracing(s: Situation, node: Node) -> Iterator[None]:
+    """A node's rules are written to the raw folder, and from then on the trace, until the block is left."""
+    node.run(["nft", "-f", "-"], timeout=_LIMIT, input=probe(s.cell.ip))
+    try:
+        out, err = _file(s, node, "trace.txt"), _file(s, node, "trace.err")
+        with node.spawn(["nft", "-a", "monitor"], stdout=out, stderr=err) as monitor:
+            _mark(s, node, "begin", monitor)
+            _file(s, node, "ruleset.json").write_text(node.run(["nft", "-a", "-j", "list", "ruleset"], timeout=60).stdout, encoding="utf-8")
+            _file(s, node, "ruleset.txt").write_text(node.run(["nft", "list", "ruleset"], timeout=60).stdout, encoding="utf-8")
+            yield
+    finally:
+        _common.quietly(node, ["nft", "delete", "table", *_PROBE])
+
+
+def _mark(s: Situation, node: Node, word: str, monitor: Process | None = None) -> None:
+    """Changes our table until the monitor tells of it: it reads now, and has read all that came before. Raises LimitError, MeasureError."""
+    end = time.monotonic() + _LIMIT
+    number = 0
+    while True:
+        name = f"{word}_{number}"
+        node.run(["nft", "add", "chain", *_PROBE, name], timeout=_LIMIT)
+        again = time.monotonic() + (0.2 if monitor else _LIMIT)  # one that does not listen yet has missed it
+        while time.monotonic() < min(again, end):
+            if told(_common.read(_file(s, node, "trace.txt")), name):
+                return
+            if monitor is not None and monitor.poll() is not None:
+                raise MeasureError(f"nft monitor ended on node {node.name}: {_common.tail(_common.read(_file(s, node, 'trace.err')))}")
+            time.sleep(0.005)
+        if time.monotonic() >= end:
+            raise LimitError(f"nft monitor on node {node.name} told nothing within {_LIMIT:.0f} s")
+        number += 1
+
+
+def told(text: str, name: str) -> bool:
+    """Has the monitor told of that chain, in a whole line?"""
+    return any(line.endswith("\n") and f"{' '.join(_PROBE)} {name} " in line for line in text.splitlines(keepends=True))
+
+
+def _file(s: Situation, node: Node, kind: str) -> Path:
+    return s.raw / f"{node.name}.{kind}"
+
+
+def _no_legacy(s: Situation) -> None:
+    """The tables of the older iptables are no part of nf_tables' trace. Raises MissingError when a node has some."""
+    for node in s.standing.nodes():
+        for path in _LEGACY:
+            try:
+                tables = node.read_text(path).split()
+            except ClusterError:
+                continue  # this kernel has none of them
+            if tables:
+                raise MissingError(
+                    f"node {node.name} has iptables-legacy tables ({', '.join(tables)}), which are no part of nf_tables' trace",
+                    "load the rules with iptables-nft",
+                )
+
+
+PROVIDER = RulePath()
