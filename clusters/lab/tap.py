@@ -15,7 +15,8 @@ _ETH_P_ALL, _ETH_P_IP, _ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
 _OUTGOING = 4  # PACKET_OUTGOING: taken after segmentation (xmit_one in net/core/dev.c), so lengths are those of the wire
 _SO_RCVBUFFORCE = 33
 _SNAP = 256
-_VXLAN_PORTS = (4789, 8472)
+_VXLAN_PORTS = (4789, 8472, 6784)  # IANA's, Linux' own, Weave's
+_SLEEVE_PORT, _SLEEVE_HEAD = 6783, 6 + 12 + 2  # Weave: names of the sender and of both peers, the frame's length
 _GENEVE_PORT, _FLANNEL_UDP_PORT, _WIREGUARD_PORTS = 6081, 8285, (51820, 51821, 51871)
 
 
@@ -84,6 +85,8 @@ def _read_udp(data: bytes, length: int) -> Packet | None:
         return _with_key(_read_ip(data[8 + 8 + (data[8] & 0x3F) * 4 + 14 :], length, "geneve"), data)
     if port == _FLANNEL_UDP_PORT:
         return _read_ip(data[8:], length, "udp")
+    if port == _SLEEVE_PORT:
+        return _read_ip(data[8 + _SLEEVE_HEAD + 14 :], length, "udp")
     if port in _WIREGUARD_PORTS:
         return Packet("wireguard", "", "", length)
     return None
