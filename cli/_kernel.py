@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from cnibench.errors import MissingError, UsageError
 from cnibench.layout import Manifest
 from cnibench.plan import Plan
 from cnibench.store import RunWriter
-from cnibench.vm import inside
+from cnibench.vm import inside, preload
 from cnibench.vm.accel import Accelerator, accelerator
 from cnibench.vm.carry import carry as carry_into
 from cnibench.vm.kernel import BOOT, INSTALL, Kernel, given, newest
@@ -25,7 +24,7 @@ from cnibench.vm.problems import problems as vm_problems
 # A run under emulation for which no duration was asked is short and coarse: its absolute figures mean nothing anyway.
 EMULATED: Mapping[str, float] = {"duration": 1.0, "warmup": 0.0}  # s
 _IMAGE = Path("vm") / "kernel"  # in the run directory: the image that the run was begun with
-_ENTRY = "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; sys.exit(main())"
+_ENTRY = "from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; sys.exit(main())"
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,7 @@ def carry(machine: Machine, run_dir: Path) -> int:
             "count instructions rather than time",
             err=True,
         )
-    argv = [sys.executable, "-c", _ENTRY, "run", "--resume", str(run_dir)]
-    return carry_into(argv, run_dir, machine.kernel, machine.accelerator)
+    return carry_into(preload.command(_ENTRY, "run", "--resume", str(run_dir)), run_dir, machine.kernel, machine.accelerator)
 
 
 def _machine(kernel: Kernel, why: str) -> Machine:

@@ -152,6 +152,8 @@ def prepare(
     kind: type[Cluster] = provider("clusters", plan.cluster)
     if beyond := [path for path in plan.path if path not in kind.paths]:
         raise UsageError(f"--cluster {plan.cluster} has no path {', '.join(beyond)}", f"it has: {', '.join(kind.paths)}")
+    if plan.pairs > kind.most_pairs:
+        raise UsageError(f"--cluster {plan.cluster} has room for {kind.most_pairs} pairs of Pods, not {plan.pairs}", "ask for fewer")
     options = Options(
         mtu=plan.mtu, wire_offload=plan.wire_offload, wire_rate=plan.wire_rate, ip=plan.ip, settings=plan.settings,
         keep=bool((extra or {}).get("keep")), extra=dict(extra or {}),
@@ -202,7 +204,9 @@ def _profiles(cluster: Cluster, asked: Mapping[str, Profile], other_kernel: bool
     found = _Found()
     for label, item in asked.items():
         families = tuple(ip for ip in cluster.options.ip if ip in item.features.ip)  # the others are left out of its cells
-        alone = type(cluster)(replace(cluster.options, ip=families)) if families else cluster
+        given = cluster.options.settings
+        own = {"": {**given.get("", {}), **given.get(label, {})}}
+        alone = type(cluster)(replace(cluster.options, ip=families or cluster.options.ip, settings=own))
         problems = [one for one in alone.check(item) if not (other_kernel and one.kind == "kernel")]
         if not problems:
             found.runnable[label] = item

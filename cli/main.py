@@ -12,6 +12,7 @@ from cnibench import __version__
 
 _HERE = Path(__file__).parent
 _NOT_COMMANDS = ("main", "__init__")
+_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # of nginx, iptables, ipset; a user's PATH, or that of a plain su, has them not
 
 
 class Commands(click.Group):
@@ -81,5 +82,6 @@ def main() -> None:
     if "--debug" in arguments:
         arguments.remove("--debug")
         os.environ["CNIBENCH_DEBUG"] = "1"
+    os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN))
     status = guarded(lambda: group.main(arguments, prog_name="cnibench", standalone_mode=False))
     sys.exit(status)

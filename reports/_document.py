@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cnibench.analysis.model import Analysis, Cpp, Failure, Group, Pair, Result
+from cnibench.analysis.model import Analysis, Cpp, Failure, Group, Pair, Result, Turning
 from cnibench.analysis.words import conditions, describe, place_of, primary_groups
 from cnibench.metrics import METRICS
 from cnibench.reports._numbers import Scale, p_value
@@ -43,6 +43,7 @@ class Document:
 def document(analysis: Analysis, *, whole: bool) -> Document:
     """``whole``: with every attestation and fact of the environment, as a file has room for; else as much as a terminal bears."""
     sections = [_place(analysis, group, whole) for group in primary_groups(analysis)]
+    sections += _turning(analysis)
     sections += _cycles(analysis)
     sections += _attested(analysis, whole)
     sections += _failed(analysis)
@@ -177,6 +178,29 @@ def _cycles_of(rows: Sequence[Cpp]) -> Section:
     if small:
         lines.append(f"others: {', '.join(small)}")
     return Section(f"cycles per packet by component: {where}", [Table(heads, table)], lines)
+
+
+def _turning(analysis: Analysis) -> list[Section]:
+    """Where two profiles change places while a parameter grows; where they do not, up to which value that was seen."""
+    if not analysis.turning:
+        return []
+    rows = []
+    for item in analysis.turning:
+        params = " ".join(f"{key}={_value(value)}" for key, value in item.params.items())
+        where = f"{item.workload} {item.placement}" + (f" IPv{item.ip}" if item.ip != 4 else "") + (f" {params}" if params else "")
+        rows.append([item.first, item.then, where, item.swept, turning_words(item), str(item.n)])
+    heads = ["better at first", "against", "where", "swept", "turning point", "n"]
+    lines = ["the value of the swept parameter at which the second becomes the better one, with its interval (bootstrap over blocks)"]
+    return [Section("Turning points", [Table(heads, rows, numbers=False)], lines)]
+
+
+def turning_words(item: Turning) -> str:
+    """``180 (120 to 195)``, ``none up to 200``, or why it cannot be said."""
+    if item.verdict == "none":
+        return f"none up to {item.up_to:g}"
+    if item.at is None or item.low is None or item.high is None:
+        return f"inconclusive: {item.reason}"
+    return f"{item.at:.3g} ({item.low:.3g} to {item.high:.3g})"
 
 
 def _attested(analysis: Analysis, whole: bool) -> list[Section]:

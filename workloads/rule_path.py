@@ -32,6 +32,7 @@ _HEADERS = {4: 28, 6: 48}  # bytes: IP and UDP
 _OVERHEAD = 140  # bytes that a tunnel adds at most
 _CARRIERS = "4, 17, 41, 47, 50"  # IP-in-IP, UDP (the datagram itself, VXLAN, Geneve, WireGuard), IPv6, GRE, ESP
 _LIMIT = 10.0  # s
+_AGAIN = 0.05  # s
 _LEGACY = ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names")
 
 
@@ -132,7 +133,7 @@ def _mark(s: Situation, node: Node, word: str, monitor: Process | None = None) -
     while True:
         name = f"{word}_{number}"
         node.run(["nft", "add", "chain", *_PROBE, name], timeout=_LIMIT)
-        again = time.monotonic() + (0.2 if monitor else _LIMIT)  # one that does not listen yet has missed it
+        again = time.monotonic() + (_AGAIN if monitor else _LIMIT)  # one that does not listen yet has missed it
         while time.monotonic() < min(again, end):
             if told(_common.read(_file(s, node, "trace.txt")), name):
                 return

@@ -55,7 +55,7 @@ def _wire(stand: Stand) -> Iterator[Attestation]:
 def _sizes(stand: Stand, check: str, packets: list[tap.Packet], encapsulation: str, family: int, failure: str) -> Attestation:
     on = {**wire.bits(wire.model(stand.options)), **stand.datapath.underlay_features(stand.a)}
     limit = stand.wire_mtu + 14  # Ethernet header
-    whole = wire.passes_whole(on, encapsulation, family)
+    whole = wire.passes_whole(on, encapsulation, family) and (check == "wire-offload" or stand.datapath.super_packets)
     longest = max((packet.length for packet in packets), default=0)
     expected = f"frames longer than {limit} B" if whole else f"no frame longer than {limit} B"
     passed = not failure and bool(packets) and (longest > limit) == whole
@@ -85,8 +85,8 @@ def _between(stand: Stand, family: int) -> Iterator[Attestation]:
 
     source, target = stand.datapath.on_wire(client, family), stand.datapath.on_wire(server, family)
     packets = seen.between(source, target)
-    if expected == "wireguard":  # the inner packet cannot be read, which is the point of it
-        packets = [packet for packet in seen.packets if packet.encapsulation == "wireguard"]
+    if expected in ("wireguard", "esp"):  # the inner packet cannot be read, which is the point of it
+        packets = [packet for packet in seen.packets if packet.encapsulation == expected]
     kinds = {kind: sum(packet.encapsulation == kind for packet in packets) for kind in sorted({p.encapsulation for p in packets})}
     observed = ", ".join(f"{count} packets {kind}" for kind, count in kinds.items()) or "no packet of it on the wire"
     yield stand.attestation("encapsulation", f"all {expected}", observed, list(kinds) == [expected], family)

@@ -40,6 +40,7 @@ class Datapath(abc.ABC):
     Options: ClassVar[type[Strict]] = NoOptions
     needs: ClassVar[tuple[str, ...]] = ()  # keys of kernel.FEATURES that this model needs, whatever the profile
     programs: ClassVar[Mapping[str, str]] = {}  # what the model runs on the nodes, by name or path: the Debian package that has it
+    super_packets: ClassVar[bool] = True  # False: Pods' own devices cut TCP into packets of the MTU
     sandbox: ClassVar[bool] = True  # False: Pods are the nodes' own namespaces
 
     def __init__(self, stand: Stand, options: Any) -> None:

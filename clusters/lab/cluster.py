@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from cnibench.cluster import Cluster, Options, Problem, Wire
 from cnibench.clusters.lab import features, kernel, tree, wire
 from cnibench.clusters.lab.base import builder_of
-from cnibench.clusters.lab.stand import Stand
+from cnibench.clusters.lab.stand import MOST_PODS, Stand
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.profile import Datapath, Profile
 
@@ -31,6 +31,7 @@ class LabCluster(Cluster):
 
     kind: ClassVar[str] = "lab"
     simultaneous: ClassVar[bool] = True
+    most_pairs: ClassVar[int] = MOST_PODS // 2 - 1  # both Pods on one node, and room for a stranger
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)

@@ -50,6 +50,7 @@ FEATURES: Mapping[str, Feature] = {
     "ipvlan": Feature("CONFIG_IPVLAN", "ipvlan devices", "ipvlan", "ipvlan", {"link": 0}),
     "openvswitch": Feature("CONFIG_OPENVSWITCH", "the Open vSwitch datapath", "openvswitch"),
     "ila": Feature("CONFIG_IPV6_ILA", "identifier-locator addressing", "ila"),
+    "esp": Feature("CONFIG_INET_ESP and CONFIG_CRYPTO_GCM", "IPsec ESP with AES-GCM", "esp4"),
     "tun": Feature("CONFIG_TUN", "TUN devices", "tun"),
     "ipv6": Feature("CONFIG_IPV6", "IPv6"),
     "br_netfilter": Feature("CONFIG_BRIDGE_NETFILTER", "iptables for bridged packets", "br_netfilter"),
@@ -65,6 +66,14 @@ _COMMANDS = {
     "iptables": (["iptables-restore", "--test"], "*filter\n:INPUT ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\nCOMMIT\n"),
     "ip6tables": (["ip6tables-restore", "--test"], "*filter\n:INPUT ACCEPT\nCOMMIT\n"),
     "ipset": (["ipset", "create", "probe", "hash:ip"], None),
+    "esp": (
+        [
+            *"ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 4096 mode transport aead rfc4106(gcm(aes))".split(),
+            f"0x{1:072x}",
+            "128",
+        ],
+        None,
+    ),
     "nftables": (["nft", "add", "table", "inet", "probe"], None),
 }
 

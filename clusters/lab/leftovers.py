@@ -13,7 +13,7 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cnibench.clusters.lab.netns import Namespace
 from cnibench.errors import ClusterError
@@ -28,16 +28,21 @@ _AT_ONCE = 256  # requests of one message
 _ABSENT = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPROTONOSUPPORT)
 
 
-def drain(ns: Namespace) -> None:
-    """Removes the namespace's connection tracking entries and its closing TCP sockets. Raises ClusterError."""
-    try:
-        with ns.inside():
-            _forget_connections()
-            if _closing():
-                for family in (socket.AF_INET, socket.AF_INET6):
-                    _destroy(family)
-    except OSError as error:
-        raise ClusterError(f"{ns.name}: connections of the last cell cannot be removed: {error.strerror or error}") from None
+def drain(namespaces: Sequence[Namespace]) -> None:
+    """Removes the namespaces' closing TCP sockets and connection tracking entries. Raises ClusterError."""
+    for step in (_close_sockets, _forget_connections):  # sockets first: what still sends would be tracked anew
+        for ns in namespaces:
+            try:
+                with ns.inside():
+                    step()
+            except OSError as error:
+                raise ClusterError(f"{ns.name}: connections of the last cell cannot be removed: {error.strerror or error}") from None
+
+
+def _close_sockets() -> None:
+    if _closing():
+        for family in (socket.AF_INET, socket.AF_INET6):
+            _destroy(family)
 
 
 def _forget_connections() -> None:

@@ -19,7 +19,7 @@ from cnibench.conditions import Conditions
 from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
 from cnibench.profile import Profile
 
-_MOST_PODS = 250  # of one node: its subnet is a /24
+MOST_PODS = 250  # of one node: its subnet is a /24
 
 
 class Stand(Standing):
@@ -76,8 +76,8 @@ class Stand(Standing):
     def _pod(self, node: LabNode, role: Role) -> LabPod:
         """One Pod, as a kubelet has it made: sandbox, then the CNI's own steps; each timed."""
         pods = self._pods[node.number]
-        if len(pods) >= _MOST_PODS:
-            raise ClusterError(f"node {node.name} has no address left for another Pod", f"at most {_MOST_PODS} Pods stand on one node")
+        if len(pods) >= MOST_PODS:
+            raise ClusterError(f"node {node.name} has no address left for another Pod", f"at most {MOST_PODS} Pods stand on one node")
         taken = {pod.number for pod in pods}
         number = next(number for number in count() if number not in taken)
         name = f"{node.name}{number}"
@@ -143,8 +143,7 @@ class Stand(Standing):
         """Removes what the last cell left in the kernel; refuses a stand that is other than it was. Raises ClusterError."""
         if self.broken:
             raise ClusterError(self.broken)
-        for ns in self._namespaces:
-            leftovers.drain(ns)
+        leftovers.drain(self._namespaces)
         self.datapath.settle()
 
     def under(self, asked: Conditions, client: Pod, server: Pod) -> AbstractContextManager[list[dict[str, Any]]]:

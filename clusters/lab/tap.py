@@ -70,6 +70,8 @@ def _read_ip(data: bytes, length: int, encapsulation: str) -> Packet | None:
         rest = data[head:]
         if protocol in (4, 41):
             return _read_ip(rest, length, "ipip") or own
+        if protocol == 50:
+            return Packet("esp", "", "", length)
         if protocol == 17:
             return _read_udp(rest, length) or own
         return own

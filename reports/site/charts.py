@@ -68,7 +68,8 @@ def library() -> str:
     """Vega, Vega-Lite and vega-embed as one script that needs nothing else, wrapped so that it adds only ``vegaEmbed`` and its kin."""
     import vl_convert
 
-    return f"(function(){{{vl_convert.javascript_bundle(None)}}})();\n"
+    bundle: str = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub lacks the default
+    return f"(function(){{{bundle}}})();\n"
 
 
 def script_json(value: Any) -> str:

@@ -105,8 +105,8 @@ def _records(reader: RunReader, name: str, number: int, names: Pseudonyms) -> li
         cleaned = names.walk(record)
         try:
             place = _place(
-                cleaned["workload"], cleaned["placement"], cleaned["path"], cleaned["params"], cleaned["ip"], cleaned["mtu"], cleaned["cpus"],
-                cleaned["pair"], number,
+                cleaned["workload"], cleaned["placement"], cleaned["path"], cleaned["params"], cleaned["ip"], cleaned["mtu"],
+                cleaned["cpus"], cleaned["pair"], number,
             )  # fmt: skip
         except (KeyError, TypeError):
             reader.warnings.append(f"{reader.path / name}.jsonl: a record without its coordinates is left out")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cnibench.analysis.model import Failure
@@ -37,7 +37,6 @@ class PlaceView:
     anchor: str
     charts: list[Chart] = field(default_factory=list)
     rules: Table | None = None
-    varying: str = ""  # the parameters in which the workload's places differ
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,12 @@ class Pages:
 
     @property
     def cards(self) -> list[PlaceView]:
-        """Those that the overview shows: the workloads in turn, so that a sweep does not push the others out."""
-        lots = [list(page.views) for page in self.workloads]
+        """Those that the overview shows: workloads and placements in turn, so that a sweep does not push the others out."""
+        lots = [
+            [view for view in page.views if view.place.group.placement == placement]
+            for page in self.workloads
+            for placement in dict.fromkeys(view.place.group.placement for view in page.views)
+        ]
         found: list[PlaceView] = []
         for i in range(max((len(lot) for lot in lots), default=0)):
             found += [lot[i] for lot in lots if i < len(lot)]
@@ -117,14 +120,22 @@ def pages(material: Material) -> Pages:
     places = [
         place(analysis, group, section, material.baselines) for group, section in zip(groups, whole.sections[: len(groups)], strict=True)
     ]
+    places = [replace(one, title=_named(one, [other for other in places if other.group.workload == one.group.workload])) for one in places]
     taken: set[str] = set()
     workloads = [
-        _workload(material, gallery, name, [one for one in places if one.group.workload == name], taken)
+        _workload(material, gallery, name, sorted((one for one in places if one.group.workload == name), key=_order), taken)
         for name in dict.fromkeys(one.group.workload for one in places)
     ]
     profiles = [_profile(material, label, places, taken) for label in _all_labels(material)]
     trends = [gallery.add(chart, "trend", str(i)) for i, chart in enumerate(figures.trends(material))] if material.several else []
     return Pages(material, gallery, whole, conditions(analysis), workloads, profiles, trends, _lead(places, material.baselines))
+
+
+def _named(one: Place, alike: Sequence[Place]) -> str:
+    """The place's title, with those parameters in which places of its workload differ."""
+    params = one.group.params
+    own = [f"{key} {value}" for key, value in params.items() if len({str(other.group.params.get(key)) for other in alike}) > 1]
+    return ", ".join([one.title, *own])
 
 
 def _all_labels(material: Material) -> list[str]:
@@ -136,8 +147,6 @@ def _workload(material: Material, gallery: Gallery, name: str, places: Sequence[
     file = unique(f"workload-{name}", taken)
     taken.add(file)
     views = []
-    keys = {key for one in places for key in one.group.params}
-    varying = {key for key in keys if len({str(one.group.params.get(key)) for one in places}) > 1}
     for number, one in enumerate(places[:_PLACES]):
         words = (name, one.group.placement, str(number))
         made = [figures.cycles(material, one), *(make(material, one) for make in figures.MAKERS)]
@@ -147,13 +156,21 @@ def _workload(material: Material, gallery: Gallery, name: str, places: Sequence[
             if chart
         ]
         ranked = gallery.add(figures.ranking(one), *words)
-        own = ", ".join(f"{key} {value}" for key, value in one.group.params.items() if key in varying)
-        views.append(PlaceView(one, ranked, f"place-{number}", charts, _rules(material, one), own))
+        views.append(PlaceView(one, ranked, f"place-{number}", charts, _rules(material, one)))
     sweeps = [gallery.add(chart, name, "sweep", str(i)) for i, chart in enumerate(figures.sweeps(material, places))]
     about = ", ".join(
         dict.fromkeys({"intra": "on one node", "inter": "between nodes"}.get(one.group.placement, one.group.placement) for one in places)
     )
     return WorkloadPage(Link(f"{file}.html", name, about), name, views, sweeps, max(0, len(places) - _PLACES))
+
+
+def _order(one: Place) -> tuple[Any, ...]:
+    """Sweeps in the order of their numbers."""
+    where = one.group
+    values = [
+        (isinstance(value, int | float), value if isinstance(value, int | float) else 0, str(value)) for value in where.params.values()
+    ]
+    return where.environment, where.placement != "intra", where.path, where.ip, where.mtu, where.cpus, where.pair, values
 
 
 def _rules(material: Material, one: Place) -> Table | None:

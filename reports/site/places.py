@@ -37,7 +37,9 @@ class Standing:
 class Answer:
     """What a place says to somebody who has to choose.
 
-    ``kind`` is decided, tie, open (no difference found, but a large one could be there), inconclusive (too few blocks), none (no recommendation) or alone."""
+    ``kind`` is decided, tie, open (no difference found, but a large one could be there), inconclusive (too few blocks),
+    none (no recommendation) or alone.
+    """
 
     kind: str
     labels: list[str]
@@ -152,7 +154,7 @@ def _reach(leading: Sequence[str], pairs: Sequence[Pair]) -> tuple[float, str]:
     known = [value for value in found if value is not None]
     if not known or len(known) < len(found):
         return math.inf, ""
-    return max(known), f" (one of {human(100 * max(known), '1')} % or more would have been seen)"
+    return max(known), f" (a difference of {human(100 * max(known), '1')} % or more would have been seen)"
 
 
 def _no_advice(analysis: Analysis, group: Group) -> str:

@@ -18,6 +18,8 @@ BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW, GREY = (
 _LINES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, GREY)
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _ROW = 30  # pixels a bar
+_TICKS = {"tickCount": 5, "labelOverlap": "greedy"}
+_BOTH = "isValid(datum.low) && isValid(datum.high)"
 STANDINGS = ("in the leading group", "behind it", "baseline, no CNI", "not decided")
 
 
@@ -29,16 +31,16 @@ def ranking(rows: Sequence[Row], axis: str) -> Spec:
     bars = {
         "mark": {"type": "bar", "height": {"band": 0.72}},
         "encoding": {
-            "y": y, "x": {"field": "median", "type": "quantitative", "title": axis, "scale": {"zero": True}, "stack": None},
-            "color": _color("standing", STANDINGS, (BLUE, SKY, GREY, YELLOW), [row["standing"] for row in rows]), "tooltip": tip,
+            "y": y, "x": {"field": "median", "type": "quantitative", "title": axis, "scale": {"zero": True}, "stack": None, "axis": _TICKS},
+            "color": _color("standing", STANDINGS, (BLUE, SKY, GREY, ORANGE), [row["standing"] for row in rows]), "tooltip": tip,
         },
     }  # fmt: skip
     interval = {
-        "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
+        "transform": [{"filter": _BOTH}],
         "mark": {"type": "rule", "style": "interval"},
         "encoding": {"y": y, "x": {"field": "low", "type": "quantitative"}, "x2": {"field": "high"}},
     }
-    return _chart(rows, {"layer": [bars, interval], "height": _height(order)})
+    return _chart(rows, {"layer": [bars, *([interval] if _any(rows) else [])], "height": _height(order)})
 
 
 def stacked(rows: Sequence[Row], parts: Sequence[str], axis: str, colors: Sequence[str] = ()) -> Spec:
@@ -47,7 +49,7 @@ def stacked(rows: Sequence[Row], parts: Sequence[str], axis: str, colors: Sequen
     shades = list(colors) or [(*_LINES[:6], YELLOW, GREY)[i % 8] for i in range(len(parts))]
     encoding = {
         "y": {"field": "profile", "type": "nominal", "sort": order, "title": None},
-        "x": {"field": "value", "type": "quantitative", "title": axis, "stack": "zero"},
+        "x": {"field": "value", "type": "quantitative", "title": axis, "stack": "zero", "axis": _TICKS},
         "color": _color("part", parts, shades, parts),
         "order": {"field": "rank", "type": "quantitative"},
         "tooltip": [_tip("profile"), _tip("part"), _tip("shown", axis)],
@@ -75,13 +77,13 @@ def lines(
     place = {label: i for i, label in enumerate(labels)}
     shades = [_LINES[place[label] % len(_LINES)] for label in here]
     dashes = [_DASHES[place[label] // len(_LINES) % len(_DASHES)] for label in here]
-    across: Spec = {"field": "x", "type": "temporal" if time else "quantitative", "title": x}
+    across: Spec = {"field": "x", "type": "temporal" if time else "quantitative", "title": x, "axis": _TICKS}
     if log:
-        across["scale"] = {"type": "log"}
+        across["scale"] = {"type": "log", "nice": False}
     up = {"type": "quantitative", "title": y, "scale": {"zero": zero}}
     color = _color("profile", here, shades, here)
     band = {
-        "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
+        "transform": [{"filter": _BOTH}],
         "mark": {"type": "area", "opacity": 0.2},
         "encoding": {"x": across, "y": {"field": "low", **up}, "y2": {"field": "high"}, "color": color},
     }
@@ -89,11 +91,16 @@ def lines(
         "mark": {"type": "line", "point": points, "strokeWidth": 2},
         "encoding": {
             "x": across, "y": {"field": "y", **up}, "color": color, "detail": {"field": "line", "type": "nominal"},
-            "strokeDash": {"field": "profile", "type": "nominal", "scale": {"domain": here, "range": dashes}, "legend": None},
+            "strokeDash": {**color, "scale": {"domain": here, "range": dashes}},
             "tooltip": [_tip("profile"), _tip("shown_x", x), _tip("shown", y)],
         },
     }  # fmt: skip
-    return _chart(rows, {"layer": [band, line], "height": 300})
+    return _chart(rows, {"layer": [*([band] if _any(rows) else []), line], "height": 300})
+
+
+def _any(rows: Sequence[Row]) -> bool:
+    """Has a row an interval? A layer without rows would have no extent."""
+    return any(row.get("low") is not None and row.get("high") is not None for row in rows)
 
 
 def _chart(rows: Sequence[Row], rest: Spec) -> Spec:
@@ -112,4 +119,10 @@ def _tip(field: str, title: str = "") -> Spec:
 def _color(field: str, domain: Sequence[str], shades: Sequence[str], present: Sequence[str]) -> Spec:
     kept = [(name, shade) for name, shade in zip(domain, shades, strict=True) if name in present]
     scale = {"domain": [name for name, _ in kept], "range": [shade for _, shade in kept]}
-    return {"field": field, "type": "nominal", "title": None, "scale": scale, "legend": {"orient": "bottom", "columns": 3}}
+    return {
+        "field": field,
+        "type": "nominal",
+        "title": None,
+        "scale": scale,
+        "legend": {"orient": "bottom", "columns": 3, "symbolOpacity": 1},
+    }

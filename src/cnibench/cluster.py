@@ -164,6 +164,7 @@ class Cluster(abc.ABC):
 
     kind: ClassVar[str]
     simultaneous: ClassVar[bool] = False  # can several profiles stand side by side, so that blocks interleave them?
+    most_pairs: ClassVar[int] = 1000  # monitored pairs that have room here
     paths: ClassVar[tuple[str, ...]] = ("pod",)  # how a client can reach its server here (Cell.path)
 
     def __init__(self, options: Options) -> None:

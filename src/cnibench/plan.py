@@ -21,6 +21,7 @@ from cnibench.units import bits_per_second, fraction, seconds
 from cnibench.workload import Workload
 
 LONGEST = 24 * 3600.0  # s: one window of a day is a slip of the pen
+_SLOWEST = 1e6  # bit/s
 MOST = 1_000_000  # cells of a run; a sweep that explodes is refused, not expanded
 
 
@@ -52,7 +53,7 @@ class Work(Strict):
     """One workload with its parameters. Each list in ``sweep`` is gone through; several lists give all combinations.
 
     Parameters with a dot are conditions (see conditions.py). ``placement``, ``windows``, ``duration`` and ``blocks`` are this workload's
-    own, where given, instead of the plan's; ``only`` names labels (or patterns) that it is measured on; empty: all.
+    own, where given, instead of the plan's; ``only`` names the labels (or patterns) that it is for; empty: all.
     """
 
     name: str
@@ -70,7 +71,8 @@ class Work(Strict):
         """A single value where a list is meant."""
         if not isinstance(data, dict):
             return data
-        return {key: [value] if key in ("placement", "windows", "only") and isinstance(value, str) else value for key, value in data.items()}
+        lists = ("placement", "windows", "only")
+        return {key: [value] if key in lists and isinstance(value, str) else value for key, value in data.items()}
 
     def combinations(self) -> Iterator[dict[str, Any]]:
         """The parameters of each cell, in the order of the lists."""
@@ -126,6 +128,8 @@ class Plan(Strict):
     def _distinct(self) -> Plan:
         if any(len(set(values)) < len(values) for values in (self.placement, self.path, self.windows, self.ip)):
             raise ValueError("a value stands twice in placement, path, windows or ip")
+        if 0 < self.wire_rate < _SLOWEST:
+            raise ValueError(f"wire_rate: expected at least {_SLOWEST / 1e6:g}M, or 0 for none: attesting a profile sends some hundred KiB")
         return self
 
     def seeded(self) -> Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import json
+import stat
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,9 @@ from cnibench.errors import InputError, UsageError
 
 FOLDER = Path(__file__).parent / "profiles"
 _LARGEST = 256 * 1024  # bytes: no profile is near it, and an alias bomb needs little text but much expansion
+
+
+_KINDS = ("constrained-", "literal[", "function-")  # what pydantic names the members of a union by
 
 
 class Strict(BaseModel):
@@ -52,7 +56,7 @@ class Datapath(Strict):
     """The lab's model of the datapath: which builder makes it, with which options (checked by the builder)."""
 
     model: str = Field(description="a module of clusters/lab/datapaths")
-    encapsulation: Literal["none", "vxlan", "ipip", "geneve", "udp", "wireguard", "ila", "evpn", "ovs-vxlan"] = "none"
+    encapsulation: Literal["none", "vxlan", "ipip", "geneve", "udp", "wireguard", "esp", "ila", "evpn", "ovs-vxlan"] = "none"
     overhead: int = Field(default=0, ge=0, le=200, description="bytes that the encapsulation adds over IPv4: Pod MTU = wire MTU - overhead")
     overhead_ipv6: int = Field(default=0, ge=0, le=200, description="further bytes when Pods have IPv6 and its tunnel runs over IPv6")
     policy: Literal["none", "default-chains", "enforced"] = "none"
@@ -105,7 +109,10 @@ class _NoAliases(yaml.SafeLoader):
 def read_yaml(path: Path) -> Mapping[str, Any]:
     """The mapping in a YAML file. Raises InputError naming the file, the line and what was expected."""
     try:
-        if path.stat().st_size > _LARGEST:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):  # a pipe or device may have no end
+            raise InputError(f"{path}: not a plain file", "is this the right file?")
+        if about.st_size > _LARGEST:
             raise InputError(f"{path}: larger than {_LARGEST} bytes", "is this the right file?")
         data = yaml.load(path.read_text(encoding="utf-8"), Loader=_NoAliases)
     except OSError as error:
@@ -124,11 +131,12 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
 
 def explain(path: Path | str, error: ValidationError) -> InputError:
     """A pydantic error as one InputError: the file, each key, what was expected."""
-    lines = []
+    found: dict[str, list[str]] = {}
     for item in error.errors(include_url=False)[:5]:
-        where = ".".join(str(part) for part in item["loc"]) or "(whole file)"
-        lines.append(f"{where}: {_expected(item)}")
-    return InputError(f"{path}: " + "; ".join(lines), "the JSON Schema beside the profiles (schema.json) says what each key takes")
+        where = ".".join(str(part) for part in item["loc"] if not str(part).startswith(_KINDS))
+        found.setdefault(where, []).append(_expected(item))
+    told = "; ".join(f"{where}{where and ': '}{', or '.join(words)}" for where, words in found.items())
+    return InputError(f"{path}: {told}", "the JSON Schema beside the profiles (schema.json) says what each key takes")
 
 
 def _expected(item: Mapping[str, Any]) -> str:
@@ -137,6 +145,8 @@ def _expected(item: Mapping[str, Any]) -> str:
     for kind, words in (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than")):
         if kind in limits:
             return f"expected {words} {limits[kind]:g}, got {item['input']}"
+    if item["type"] == "literal_error":
+        return f"expected {limits['expected']}, got {item['input']!r}"
     if item["type"] == "extra_forbidden":
         return "there is no such key"
     if item["type"] == "missing":

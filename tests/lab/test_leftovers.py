@@ -26,8 +26,8 @@ def time_wait(ns: Namespace) -> int:
 
 
 def tracked(ns: Namespace) -> int:
-    """Entries of TCP connections to netserver's ports in the namespace's connection tracking table."""
-    return sum(ns.run(["conntrack", "-L", "-f", family, "-p", "tcp"]).stdout.count("\n") for family in ("ipv4", "ipv6"))
+    """Entries of the namespace's connection tracking table: the Pods' connections, or the flows of the tunnel that they are in."""
+    return int(ns.run(["conntrack", "-C"]).stdout)
 
 
 def connect(stand: Stand, ip: int, test: str) -> None:
@@ -49,12 +49,20 @@ def test_settling_forgets_the_connections_of_the_last_cell(make_stand: Make, pro
             connect(stand, ip, "TCP_CRR")
         assert all(tracked(node.ns) > 10 for node in stand.nodes())
         assert time_wait(client.ns) + time_wait(server.ns) > 10
-        stand.settle()
-        assert [tracked(node.ns) for node in stand.nodes()] == [0, 0]
-        assert {time_wait(pod.ns) for pod in stand.pods()} == {0}
-        if isinstance(stand.datapath, Ebpf):
-            assert [maps.connections(family) for maps in stand.datapath.maps.values() for family in (4, 6)] == [[]] * 4
-        stand.settle()  # of nothing
+        end = time.monotonic() + 20
+        while left := settled(stand):  # a packet that was still on its way is tracked anew
+            assert time.monotonic() < end, left
+            time.sleep(0.1)
+
+
+def settled(stand: Stand) -> list[str]:
+    """What is left of connections after settling."""
+    stand.settle()
+    left = [f"{ns.name}: {time_wait(ns)} in TIME_WAIT" for ns in (pod.ns for pod in stand.pods()) if time_wait(ns)]
+    left += [f"{node.name}: {tracked(node.ns)} tracked" for node in stand.nodes() if tracked(node.ns)]
+    if isinstance(stand.datapath, Ebpf):
+        left += [str(found) for maps in stand.datapath.maps.values() for family in (4, 6) if (found := maps.connections(family))]
+    return left
 
 
 def test_settling_leaves_what_listens(make_stand: Make) -> None:

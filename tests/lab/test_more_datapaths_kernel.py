@@ -23,10 +23,10 @@ from cnibench.profile import Profile, builtin
 Make = Callable[..., Stand]
 
 FAMILIES: dict[str, tuple[int, ...]] = {
-    "flannel-udp": (4,), "macvlan": (4, 6), "swarm-vxlan": (4,), "swarm-vxlan-filter": (4,), "calico-ebpf": (4, 6), "ila-ebpf": (6,),
+    "flannel-udp": (4,), "weave-sleeve": (4,), "macvlan": (4, 6), "swarm-vxlan": (4,), "swarm-vxlan-filter": (4,), "calico-ebpf": (4, 6), "ila-ebpf": (6,),
     "evpn-vxlan": (4, 6),
 }  # fmt: skip
-WITH_DAEMONS = ("flannel-udp", "evpn-vxlan")
+WITH_DAEMONS = ("flannel-udp", "weave-sleeve", "evpn-vxlan")
 
 
 def failed(found: list[Attestation]) -> set[str]:
@@ -100,10 +100,11 @@ def test_a_killed_daemon_is_noticed_and_none_is_left(make_stand: Make, name: str
         assert not Path(f"/proc/{pid}").exists()
 
 
-def test_flannel_udp_packets_cross_the_program(make_stand: Make) -> None:
-    stand = make_stand("flannel-udp")
+@pytest.mark.parametrize("name", ["flannel-udp", "weave-sleeve"])
+def test_packets_between_nodes_cross_the_program_and_no_others(make_stand: Make, name: str) -> None:
+    stand = make_stand(name)
     client, server = stand.pair("inter")
-    pid = daemons(stand).pids()["flannel-udp-a"]
+    pid = daemons(stand).pids()[f"{name}-a"]
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000) == ""
     os.kill(pid, signal.SIGSTOP)
     wait_for(lambda: "(stopped)" in Path(f"/proc/{pid}/status").read_text(), "it did not stop")

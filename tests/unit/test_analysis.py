@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnibench.analysis import Analysis, analyse
@@ -250,7 +250,7 @@ def test_cut_off_newer_and_empty_runs(tmp_path: Path) -> None:
     assert analyse([RunReader(reader.path)]).results == []
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=40))
 def test_broken_bytes_are_never_a_traceback(broken: RunReader, at: int, junk: bytes) -> None:
     file = broken.path / "samples.jsonl"

@@ -96,6 +96,12 @@ CASES: dict[str, tuple[int, Callable[[], list[str]]]] = {
     "newer-run": (2, newer_run),
     "cut-off-line": (0, cut_off_run),
     "not-a-run": (2, lambda: (Path("empty").mkdir(), ["runs", "show", "empty"])[1]),
+    "not-a-plain-file": (2, lambda: (os.mkfifo("x.yaml"), ["run", "--cni", "./x.yaml"])[1]),
+    "no-blocks": (2, lambda: ["run", "--cni", "veth-baseline", "--blocks", "0"]),
+    "too-many-pairs": (2, lambda: ["run", "--cni", "veth-baseline", "--pairs", "999"]),
+    "slow-wire": (2, lambda: ["run", "--cni", "veth-baseline", "--wire-rate", "10k"]),
+    "setting-unknown": (2, lambda: ["run", "--kernel", "host", "--cni", "x=flannel", "--set", "x:colour=red"]),
+    "setting-wrong": (2, lambda: ["run", "--kernel", "host", "--cni", "x=cilium,y=flannel", "--set", "x:host_routing=fast"]),
     "missing-tool": (3, without_netperf),
 }
 

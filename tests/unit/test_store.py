@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnibench.cell import SCHEMA, Attestation, Cell, Sample
@@ -66,7 +66,7 @@ def test_all_that_is_written_is_read_again(folder: Path) -> None:
     assert not reader.warnings
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(label=TEXT, reason=TEXT, params=st.dictionaries(TEXT, st.one_of(TEXT, st.integers(-(2**53), 2**53), st.booleans()), max_size=3))
 def test_any_text_survives(tmp_path: Path, label: str, reason: str, params: dict[str, object]) -> None:
     folder = tmp_path / new_id()
@@ -82,7 +82,7 @@ def test_any_text_survives(tmp_path: Path, label: str, reason: str, params: dict
     shutil.rmtree(folder)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(st.data())
 def test_a_file_cut_anywhere_is_read_up_to_its_last_whole_line_and_can_be_resumed(tmp_path: Path, data: st.DataObject) -> None:
     folder = tmp_path / new_id()

@@ -10,10 +10,13 @@ as with the CNI plugin's expose address as their gateway. The policy controller 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from cnibench.clusters.lab import features, links
+from cnibench.cell import Attestation
+from cnibench.clusters.lab import features, links, probe
 from cnibench.clusters.lab.daemons import Daemons, program
 from cnibench.clusters.lab.filtered import CLUSTER_CIDRS, Filtered
 from cnibench.clusters.lab.places import LabNode, LabPod
@@ -22,7 +25,18 @@ from cnibench.clusters.lab.rules.ruleset import Part
 from cnibench.clusters.lab.stand import Stand
 
 _BRIDGE = "weave"
-_NO_OFFLOAD = {"tx-checksum-ip-generic": False, "tx-tcp-segmentation": False, "tx-tcp6-segmentation": False, "tx-tcp-ecn-segmentation": False}
+_START = 5.0  # s
+_DATAPATH, _VXLAN, _PORT = "datapath", "vxlan-6784", 6784
+_LOCAL, _REMOTE = 1, 2  # numbers of the datapath's ports
+_PROBE = 64 * 1024  # bytes
+_AES_GCM_KEY = 32 + 4  # bytes: key and salt (RFC 4106)
+_FIRST_SPI = 0x1000
+_NO_OFFLOAD = {
+    "tx-checksum-ip-generic": False,
+    "tx-tcp-segmentation": False,
+    "tx-tcp6-segmentation": False,
+    "tx-tcp-ecn-segmentation": False,
+}
 
 
 class _Weave(Filtered):
@@ -35,7 +49,13 @@ class _Weave(Filtered):
             links.add(node.ns, _BRIDGE, "bridge", address=links.mac(3, node.number), mtu=self.stand.mtu)
             links.address(node.ns, _BRIDGE, f"{node.gateways[4]}/{_length()}")
             links.veth(
-                node.ns, "vethwe-bridge", node.ns, self.far_end, mtu=self.stand.mtu, mac=links.mac(6, node.number), peer_mac=links.mac(7, node.number)
+                node.ns,
+                "vethwe-bridge",
+                node.ns,
+                self.far_end,
+                mtu=self.stand.mtu,
+                mac=links.mac(6, node.number),
+                peer_mac=links.mac(7, node.number),
             )
             links.set_link(node.ns, "vethwe-bridge", master=links.index(node.ns, _BRIDGE))
             self.router(node, self.stand.b if node is self.stand.a else self.stand.a)
@@ -81,7 +101,9 @@ class WeaveSleeve(_Weave):
     def router(self, here: LabNode, there: LabNode) -> None:
         names = {node.name: links.mac(3, node.number) for node in (here, there)}
         argv = [self.far_end, here.addresses[4], names[here.name], there.addresses[4], names[there.name]]
-        self.daemons.start(f"weave-sleeve-{here.name}", here.ns, [program("weave_sleeve"), *argv])
+        name = f"weave-sleeve-{here.name}"
+        self.daemons.start(name, here.ns, [program("weave_sleeve"), *argv])
+        self.daemons.wait(f"{name} captures", lambda: "ready" in self.daemons.last_words(name), _START)
 
     def alive(self) -> str:
         return self.daemons.alive()
@@ -90,8 +112,98 @@ class WeaveSleeve(_Weave):
         self.daemons.stop()
 
 
+class Weave(_Weave):
+    """The fast datapath: the kernel's Open vSwitch forwards by flows, into VXLAN."""
+
+    name = "weave"
+    far_end = "vethwe-datapath"
+    needs = ("bridge", "br_netfilter", "iptables", "openvswitch", "vxlan")
+    programs: ClassVar[Mapping[str, str]] = {"ovs-dpctl": "openvswitch-switch"}
+    super_packets = False
+
+    @property
+    def tunnel(self) -> str:
+        return _VXLAN
+
+    def router(self, here: LabNode, there: LabNode) -> None:
+        # The device with the key of each packet beside it (external) is what the kernel itself makes of a VXLAN port (vport-vxlan.c).
+        links.add(here.ns, _VXLAN, "vxlan", vxlan_collect_metadata=True, vxlan_port=_PORT, vxlan_learning=0, mtu=self.stand.wire_mtu)
+        self._dpctl(here, "add-dp", _DATAPATH)
+        self._dpctl(here, "add-if", _DATAPATH, f"{self.far_end},port_no={_LOCAL}", f"{_VXLAN},port_no={_REMOTE}")
+        everyone = "ff:ff:ff:ff:ff:ff"
+        self._flow(here, f"in_port({_LOCAL}),{_to(everyone)}", self._tunnelled(here, there))
+        key = f"tunnel(tun_id={_peers(there, here):#x},src={there.addresses[4]},dst={here.addresses[4]},ttl=0/0,flags(+key))"
+        self._flow(here, f"{key},in_port({_REMOTE}),{_to(everyone)}", str(_LOCAL))
+
+    def known(self, pod: LabPod) -> None:
+        own, here = links.mac(2, pod.node.number, pod.number), pod.node
+        there = next(node for node in self.stand.nodes() if node is not here)
+        self._flow(there, f"in_port({_LOCAL}),{_to(own)}", self._tunnelled(there, here))
+        key = f"tunnel(tun_id={_peers(there, here):#x},src={there.addresses[4]},dst={here.addresses[4]},ttl=0/0,flags(+key))"
+        self._flow(here, f"{key},in_port({_REMOTE}),{_to(own)}", str(_LOCAL))
+
+    def _tunnelled(self, here: LabNode, there: LabNode) -> str:
+        tunnel = f"tun_id={_peers(here, there):#x},src={here.addresses[4]},dst={there.addresses[4]},ttl=64,flags(df|key)"
+        return f"set(tunnel({tunnel})),{_REMOTE}"
+
+    def _flow(self, node: LabNode, match: str, actions: str) -> None:
+        self._dpctl(node, "add-flow", _DATAPATH, match, actions)
+
+    def _dpctl(self, node: LabNode, *words: str) -> str:
+        return node.ns.run(["ovs-dpctl", *words]).stdout
+
+    def remove(self) -> None:
+        for node in self.stand.nodes():  # a datapath goes with its namespace as well
+            node.ns.run(["ovs-dpctl", "del-dp", _DATAPATH], check=False)
+
+    def checks(self) -> Sequence[Attestation]:
+        """The flows themselves count the probe's packets."""
+        client, server = self.stand.pair("inter")
+        before = self._flowed()
+        failure = probe.stream(client.ns, server.ns, server.addresses[4], 4, _PROBE)
+        counted = self._flowed() - before
+        observed = failure or f"{counted} packets by a's flows"
+        least = _PROBE // self.stand.mtu
+        return (self.stand.attestation("ovs-forwards", f"the flows count at least {least}", observed, not failure and counted >= least),)
+
+    def _flowed(self) -> int:
+        said = self._dpctl(self.stand.a, "dump-flows", _DATAPATH)
+        return sum(int(found) for found in re.findall(r"packets:(\d+)", said))
+
+
+class WeaveEncrypted(Weave):
+    """The fast datapath with a password: ESP for its VXLAN packets, with a key for each direction."""
+
+    name = "weave-encrypted"
+    needs = (*Weave.needs, "esp")
+
+    def router(self, here: LabNode, there: LabNode) -> None:
+        super().router(here, there)
+        if here is self.stand.a:
+            self._secure((here, there), (there, here))
+
+    def _secure(self, *directions: tuple[LabNode, LabNode]) -> None:
+        for number, (source, target) in enumerate(directions):
+            pair = ["src", source.addresses[4], "dst", target.addresses[4]]
+            key = f"0x{secrets.token_hex(_AES_GCM_KEY)}"
+            state = [*pair, "proto", "esp", "spi", str(_FIRST_SPI + number), "mode", "transport", "aead", "rfc4106(gcm(aes))", key, "128"]
+            template = ["tmpl", *pair, "proto", "esp", "mode", "transport"]
+            for node, way in ((source, "out"), (target, "in")):
+                node.ns.run(["ip", "xfrm", "state", "add", *state])
+                node.ns.run(["ip", "xfrm", "policy", "add", *pair, "proto", "udp", "dport", str(_PORT), "dir", way, *template])
+
+
+def _to(mac: str) -> str:
+    return f"eth(src=00:00:00:00:00:00/00:00:00:00:00:00,dst={mac})"
+
+
+def _peers(source: LabNode, target: LabNode) -> int:
+    """The tunnel's key: both peers' numbers, 12 bits each (tunnelIDFor of router/fastdp.go)."""
+    return (source.number + 1) << 12 | (target.number + 1)
+
+
 def _length() -> str:
     return CLUSTER_CIDRS[4].partition("/")[2]
 
 
-PROVIDER = WeaveSleeve
+PROVIDER = (Weave, WeaveSleeve, WeaveEncrypted)

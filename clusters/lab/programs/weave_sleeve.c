@@ -122,6 +122,8 @@ int main(int argc, char **argv)
 	read_name(argv[5], datagram + 2 * NAME);
 	waiting[0] = (struct pollfd){.fd = open_device(argv[1]), .events = POLLIN};
 	waiting[1] = (struct pollfd){.fd = udp_socket(&local), .events = POLLIN};
+	puts("ready");
+	fflush(stdout);
 	for (;;) {
 		int active;
 

@@ -34,8 +34,8 @@
     JSON.stringify(spec, (key, value) => { if (key === "legend" && value) value.columns = legend; return value; });
     const turn = (drawn.get(plot) || { turn: 0 }).turn + 1;
     drawn.set(plot, { turn: turn });
-    const options = { mode: "vega-lite", actions: false, renderer: "svg", ast: true, defaultStyle: false, config: theme(), tooltip: { theme: dark.matches ? "dark" : "light" } };
-    return window.vegaEmbed(plot, spec, options).then((result) => {
+    const options = { mode: "vega-lite", actions: false, renderer: "svg", ast: true, logLevel: 1, defaultStyle: false, config: theme(), tooltip: { theme: dark.matches ? "dark" : "light" } };
+    return window.vegaEmbed(plot.firstElementChild, spec, options).then((result) => {
       const latest = drawn.get(plot);
       if (latest.turn !== turn) { result.finalize(); return; }
       latest.view = result;

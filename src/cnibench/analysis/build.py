@@ -16,6 +16,7 @@ from cnibench.analysis.model import Analysis, Check, Failure, Run
 from cnibench.analysis.pairs import compare
 from cnibench.analysis.series import Block, Series, gather
 from cnibench.analysis.stream import Line
+from cnibench.analysis.turning import turning_points
 from cnibench.cell import SCHEMA
 from cnibench.errors import UsageError
 from cnibench.metrics import METRICS
@@ -67,7 +68,7 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
         schema=SCHEMA, run=runs[0], environment=readers[0].environment, results=results, groups=groups, pairs=pairs, cpp=cpp,
         attestations=_attestations(readers), failures=failures, summary=[], notes=gathered.notes + _notes(readers, runs),
         baseline=_baseline(baseline, labels, contexts), labels=labels, level=level, runs=runs,
-        environments=[reader.environment for reader in readers],
+        environments=[reader.environment for reader in readers], turning=turning_points(results),
     )  # fmt: skip
     return words.with_words(analysis)
 

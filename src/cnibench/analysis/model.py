@@ -96,6 +96,32 @@ class Group(Where, frozen=True, kw_only=True):
     letters: dict[str, str]
 
 
+class Turning(msgspec.Struct, frozen=True, kw_only=True):
+    """Where two labels change places while one parameter is swept: ``first`` is the better one at its smallest value, ``then`` after it.
+
+    ``at`` with the interval ``low`` to ``high`` are values of ``swept``, ``up_to`` is the largest that was measured. ``verdict``:
+    ``turns``, ``none`` (up to ``up_to``), or ``inconclusive`` for the ``reason``. ``n`` is the number of blocks.
+    """
+
+    first: str
+    then: str
+    placement: str
+    path: str
+    workload: str
+    params: dict[str, Any]
+    ip: int
+    metric: str
+    swept: str
+    up_to: float
+    n: int
+    verdict: Literal["turns", "none", "inconclusive"]
+    at: float | None = None
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
+    environment: int = 0
+
+
 class Cpp(msgspec.Struct, frozen=True, kw_only=True):
     """Cycles per packet, the mean over ``n`` blocks; ``components`` and ``unclassified`` add up to ``total``, idle is apart.
 
@@ -184,3 +210,4 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     level: float
     runs: list[Run]
     environments: list[dict[str, Any]]
+    turning: list[Turning] = []

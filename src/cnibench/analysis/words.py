@@ -61,9 +61,11 @@ def _summary(analysis: Analysis) -> list[str]:
 
 
 def describe(where: Where) -> str:
-    """``tcp-rr between nodes``, and what of its place is not the usual."""
+    """``tcp-rr between nodes``, and what of its place is not the usual; 0 stands for what was not recorded."""
     rest = (
-        [f"path {where.path}"] * (where.path != "pod") + [f"IPv{where.ip}"] * (where.ip != 4) + [f"MTU {where.mtu}"] * (where.mtu != 1500)
+        [f"path {where.path}"] * (where.path != "pod")
+        + [f"IPv{where.ip}"] * (where.ip not in (0, 4))
+        + [f"MTU {where.mtu}"] * (where.mtu not in (0, 1500))
     )
     rest += [f"pair {where.pair}"] * (where.pair != 0) + [f"environment {where.environment + 1}"] * (where.environment != 0)
     return f"{where.workload} {_PLACEMENT.get(where.placement, where.placement)}" + (f" ({', '.join(rest)})" if rest else "")

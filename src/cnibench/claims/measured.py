@@ -14,6 +14,7 @@ from cnibench.metrics import METRICS
 Values = dict[int, float]  # block to value
 
 _POLICY = "policy."  # the conditions of a cell that say which policy entries are loaded (conditions.py)
+_PATHS = ("pod", "not recorded")  # the studies connect Pod to Pod
 _ALIKE = ("placement", "path", "workload", "ip", "mtu", "cpus", "environment")
 
 
@@ -70,7 +71,7 @@ def _rows(analysis: Analysis, claim: Claim) -> Iterator[tuple[Result | Cpp, Seri
 
 
 def _placed(row: Result | Cpp, claim: Claim) -> bool:
-    return claim.placement in ("", row.placement)
+    return claim.placement in ("", row.placement) and row.path in _PATHS
 
 
 def _of_cycles(row: Cpp, claim: Claim) -> Series:

@@ -67,7 +67,8 @@ def carry(
 
 
 def _job(argv: Sequence[str], run_dir: Path, accel: Accelerator) -> dict[str, Any]:
-    env = {**os.environ, MARK: accel.name, "PYTHONUNBUFFERED": "1"}
+    # pydantic looks for plugins in the metadata of every installed package: hundreds of files over 9p, and we have none
+    env = {**os.environ, MARK: accel.name, "PYTHONUNBUFFERED": "1", "PYDANTIC_DISABLE_PLUGINS": "__all__"}
     return {
         "argv": list(argv),
         "cwd": os.getcwd(),

@@ -1,6 +1,6 @@
 """PID 1 of the VM: mounts what a system has, runs one command with its output sent to the host, passes signals in, reports the end.
 
-Started as ``python -S -m cnibench.vm.guest`` with the standard library alone, since every import costs time under emulation.
+Started as ``python -S`` with the modules of the host's bundle (preload.py), since every import costs time under emulation.
 It never returns: the kernel panics when PID 1 ends, which the host takes for a failure.
 """
 
@@ -14,7 +14,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import time
 import traceback
 from fcntl import ioctl
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cnibench.vm import frames
+from cnibench.vm.preload import FD
 
 PORT = "cnibench.port"  # name of the virtio-serial port
 _NOSUID, _NODEV, _NOEXEC = 2, 4, 8
@@ -47,6 +47,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def main() -> NoReturn:
     """Never returns; the host ends the VM once it has read the last frame."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # which the kernel takes as "ignored" for PID 1, and the command inherits as it should be
     for source, target, kind, flags, options in _MOUNTS:
         _mount(source, target, kind, flags, options)
     port = _open_port()
@@ -120,6 +121,7 @@ def _run(port: int, reader: frames.Reader, job: dict[str, Any]) -> int:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        pass_fds=(FD,),
     )
     assert child.stdout is not None
     assert child.stderr is not None
@@ -163,13 +165,3 @@ def _reap(child: int) -> int | None:
         if pid == child:
             code = os.waitstatus_to_exitcode(status)
             found = code if code >= 0 else 128 - code
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # which the kernel takes as "ignored" for PID 1, and the command inherits as it should be
-    try:
-        main()
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)

@@ -16,8 +16,10 @@ from pathlib import Path
 from cnibench import exec as programs
 from cnibench.errors import MissingError
 from cnibench.vm.kernel import FIRST_MODULES, Kernel, modules
+from cnibench.vm.preload import FD
 
 SHARE = "trans=virtio,version=9p2000.L,access=client,msize=512000"  # options of both 9p mounts
+_BUNDLE = "cnibench.modules"
 ROOT_TAG, RUN_TAG = "cnibench.root", "cnibench.run"  # 9p mount tags: the host's root, the run directory
 
 # Program in the guest -> (program of the host, Debian package)
@@ -41,14 +43,15 @@ mkdir /spare/upper /spare/work
 mount -t overlay -o lowerdir=/lower,upperdir=/spare/upper,workdir=/spare/work root /new || stuck "the overlay does not mount"
 mount -n --bind /{library} /new/{library} || stuck "the modules do not mount"
 mount -n --move /dev /new/dev || stuck "/dev does not move"
+exec {fd}</{bundle}
 cd /new
 mount -n --move . / || stuck "the root does not move"
 exec chroot . {agent} </dev/console >/dev/console 2>&1
 """
 
 
-def build(kernel: Kernel, agent: Sequence[str]) -> bytes:
-    """The archive. ``agent`` is the command line that PID 1 becomes in the overlay.
+def build(kernel: Kernel, agent: Sequence[str], bundle: bytes) -> bytes:
+    """The archive. ``agent`` is the command line that PID 1 becomes in the overlay, ``bundle`` what it and its children have open.
 
     Raises MissingError naming the package of a program that the host lacks.
     """
@@ -66,7 +69,10 @@ def build(kernel: Kernel, agent: Sequence[str]) -> bytes:
     indexes = [file.relative_to(kernel.modules) for file in sorted(kernel.modules.glob("modules.*"))]
     for file in (*indexes, *modules(kernel)):
         files[f"{library}/{file}"] = (0o644, (kernel.modules / file).read_bytes())
-    script = _INIT.format(modules=" ".join(FIRST_MODULES), root=ROOT_TAG, share=SHARE, library=library, agent=shlex.join(agent))
+    files[_BUNDLE] = (0o644, bundle)
+    script = _INIT.format(
+        modules=" ".join(FIRST_MODULES), root=ROOT_TAG, share=SHARE, library=library, fd=FD, bundle=_BUNDLE, agent=shlex.join(agent)
+    )
     files["init"] = (0o755, script.encode())
     for path in files:
         folders.update(str(parent) for parent in Path(path).parents if str(parent) != ".")

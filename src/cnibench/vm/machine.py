@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,11 +12,12 @@ from pathlib import Path
 import cnibench
 from cnibench.errors import MissingError, UsageError
 from cnibench.exec import Process, spawn
-from cnibench.vm import initramfs
+from cnibench.vm import bundle, initramfs, preload
 from cnibench.vm.accel import QEMU, Accelerator
 from cnibench.vm.guest import PORT
 from cnibench.vm.kernel import Kernel
 
+_AGENT = "from cnibench.vm.guest import main; main()"
 CONSOLE, ERRORS = "console.log", "qemu.log"  # in RUN/vm: the kernel's log, what qemu said
 
 
@@ -66,7 +66,7 @@ def started(kernel: Kernel, accel: Accelerator, run_dir: Path, size: Size, appen
     near, far = socket.socketpair()
     archive = os.memfd_create("initramfs")
     with near, far, os.fdopen(archive, "wb") as file:
-        file.write(initramfs.build(kernel, _agent()))
+        file.write(initramfs.build(kernel, preload.command(_AGENT), bundle.pack(cnibench)))
         file.flush()
         argv = _command(kernel, accel, run_dir, size, far.fileno(), archive, append)
         try:
@@ -76,12 +76,6 @@ def started(kernel: Kernel, accel: Accelerator, run_dir: Path, size: Size, appen
         with process:
             far.close()
             yield process, near
-
-
-def _agent() -> list[str]:
-    """guest.py with the Python and the package that run here; ``env`` because PID 1 is given no variables of ours."""
-    packages = Path(cnibench.__file__).resolve().parents[1]
-    return ["/usr/bin/env", f"PYTHONPATH={packages}", "PYTHONDONTWRITEBYTECODE=1", sys.executable, "-S", "-m", "cnibench.vm.guest"]
 
 
 def _command(kernel: Kernel, accel: Accelerator, run_dir: Path, size: Size, port: int, archive: int, append: str) -> list[str]:

@@ -1,0 +1,210 @@
+"""Say what each NIC does for each type of tunnel, and which profiles that suits."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cnibench.cli._output import json_option, print_json, print_table
+from cnibench.errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from cnibench.offload.nic import Nic
+    from cnibench.offload.verify import Verified
+
+_LIMITS = (
+    "a feature that is on is necessary, not sufficient: the driver decides for each packet, and tells nobody. "
+    "'cnibench offload --verify' measures it."
+)
+_USUAL_PORTS = (8472, 4789)  # of flannel and Cilium (Linux's old default), and IANA's, which the others use
+
+
+@click.command("offload")
+@click.option("--cluster", "kind", default="lab", show_default=True, metavar="KIND", help="Whose nodes; lab: this machine.")
+@click.option("--verify", is_flag=True, help="Measure one tunnel with the feature on and off (lab: on the lab's wire).")
+@click.option("--cni", default="flannel", show_default=True, metavar="NAME", help="With --verify: the profile whose tunnel is measured.")
+@click.option("--blocks", default=6, show_default=True, type=click.IntRange(1, 200), help="With --verify: pairs of measurements.")
+@click.option("--duration", default="1s", show_default=True, help="With --verify: of each measurement.")
+@click.option("--seed", default=1, show_default=True, help="With --verify: of the order of on and off.")
+@click.option("--all", "every", is_flag=True, help="Software devices too.")
+@click.option("--allow-node-changes", is_flag=True, help="Let --verify change a NIC of a node; it is restored, whatever happens.")
+@json_option
+def command(
+    kind: str, verify: bool, cni: str, blocks: int, duration: str, seed: int, every: bool, allow_node_changes: bool, as_json: bool
+) -> int:
+    """Say what each NIC does for each type of tunnel, and which profiles that suits.
+
+    Asks the devices that reach other nodes, never the tunnel's own. Changes nothing without --verify.
+    """
+    from cnibench.cluster import Cluster
+    from cnibench.registry import provider
+
+    chosen: type[Cluster] = provider("clusters", kind)
+    if verify:
+        from cnibench.cli._guard import guarded
+        from cnibench.units import seconds
+
+        lasting = seconds(duration)
+        return chosen.carry(lambda: guarded(lambda: _verify(chosen, cni, blocks, lasting, seed, allow_node_changes, as_json)))
+    found = examine(chosen, every)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+    return 0
+
+
+def examine(chosen: Any, every: bool = False) -> dict[str, Any]:
+    """{schema, nics[...], tunnels[...], other[...], asymmetries[...], profiles[...], notes[...]}."""
+    from cnibench.offload import judge, rank, reading
+    from cnibench.profile import builtin
+
+    if chosen.kind != "lab":
+        raise UsageError(f"--cluster {chosen.kind} does not tell its nodes' NICs", "run it on each node with --cluster lab")
+    nics = reading.here()
+    shown = [nic for nic in nics if every or nic.hardware or nic.underlay]
+    ports = reading.vxlan_ports()
+    used = {"vxlan": ports or _USUAL_PORTS}
+    verdicts = [judge.judge(nic, tunnel, used.get(tunnel.udp, ())) for nic in shown for tunnel in judge.TUNNELS]
+    between = {(nic.node, nic.name) for nic in shown if nic.underlay} or {(nic.node, nic.name) for nic in shown}
+    counted = [verdict for verdict in verdicts if (verdict.node, verdict.nic) in between]
+    return {
+        "schema": 1,
+        "nics": [_nic(nic) for nic in shown],
+        "tunnels": [dataclasses.asdict(verdict) for verdict in verdicts],
+        "other": [dataclasses.asdict(judge.spread(nic)) for nic in shown],
+        "vxlan_ports": ports,
+        "asymmetries": judge.asymmetries(counted),
+        "profiles": [dataclasses.asdict(one) for one in rank.rank(builtin(), counted)],
+        "notes": _notes(nics, shown),
+    }
+
+
+def _notes(nics: Sequence[Nic], shown: Sequence[Nic]) -> list[str]:
+    notes = [_LIMITS]
+    if not shown:
+        notes.append("there is no NIC here; --all shows the software devices")
+    if any(nic.virtual for nic in shown):
+        notes.append("this is no bare metal: what holds for these devices says nothing about the NICs of other nodes")
+    if len({nic.node for nic in nics}) < 2:
+        notes.append("one node was asked; both ends of a tunnel matter: run it on the others too and compare")
+    return notes
+
+
+def _nic(nic: Nic) -> dict[str, Any]:
+    facts = dataclasses.asdict(nic) | {"virtual": nic.virtual}
+    del facts["features"]
+    return facts | {"features": {name: dataclasses.asdict(feature) for name, feature in nic.features.items()}}
+
+
+def _print(found: Mapping[str, Any]) -> None:
+    from cnibench.offload.judge import tunnel
+    from cnibench.reports._escape import plain
+
+    print_table(
+        ("node", "NIC", "driver", "firmware", "answers by", "checksum", "receive-side scaling"),
+        [
+            (nic["node"], plain(nic["name"]) + (" (underlay)" if nic["underlay"] else ""), plain(nic["driver"] or nic["problem"]),
+             plain(nic["firmware"]) or "not told", nic["source"], other["checksum"], other["scaling"])
+            for nic, other in zip(found["nics"], found["other"], strict=True)
+        ],
+    )  # fmt: skip
+    print_table(
+        ("node", "NIC", "tunnel", "", "why", "turn it on"),
+        [
+            (one["node"], plain(one["nic"]), tunnel(one["tunnel"]).title, one["outcome"], plain(one["reason"]), plain(one["command"]))
+            for one in found["tunnels"]
+        ],
+    )
+    rows = [
+        (str(one["place"]), one["profile"], tunnel(one["tunnel"]).title if one["tunnel"] else "none", one["outcome"])
+        for one in found["profiles"]
+    ]
+    print_table(("place", "profile", "tunnel", "on these NICs"), rows)
+    for line in (*found["asymmetries"], *found["notes"]):
+        click.echo(f"- {line}")
+
+
+def _verify(chosen: Any, cni: str, blocks: int, duration: float, seed: int, allowed: bool, as_json: bool) -> int:
+    from cnibench.cli._packages import install_command, lacking
+    from cnibench.cluster import Options
+    from cnibench.offload import change, judge, rank
+    from cnibench.offload.verify import verify
+    from cnibench.profile import choose
+
+    profiles = choose([cni])
+    if len(profiles) != 1:
+        raise UsageError(f"--cni {cni} is {len(profiles)} profiles", "name one")
+    ((label, profile),) = profiles.items()
+    kind = rank.tunnel_of(profile)
+    if not kind or not judge.tunnel(kind).bit:
+        raise UsageError(f"{label} has no tunnel that a feature of a NIC speeds up", "name one with VXLAN, Geneve or IP-in-IP")
+    if absent := lacking(["ethtool", "netperf", "netserver"]):
+        raise MissingError(f"not installed: {', '.join(absent)}", install_command(absent))
+    cluster = chosen(Options())
+    if problems := [*cluster.missing(), *cluster.check(profile)]:
+        raise MissingError("; ".join(one.lacks for one in problems), "; ".join(dict.fromkeys(one.remedy for one in problems)))
+    if cluster.wire != "veth" and not allowed:
+        raise UsageError("--verify would change a NIC of the nodes", "allow it with --allow-node-changes; it is restored in every case")
+    folder = "/run/cnibench/offload" if cluster.wire == "veth" else change.FOLDER  # the lab's own, which goes with it
+    with cluster, tempfile.TemporaryDirectory(prefix="cnibench-offload-") as raw:
+        standing = cluster.install(label, profile)
+        try:
+            found = verify(
+                standing, judge.tunnel(kind).bit, lambda name: _stream(standing, label, duration, Path(raw) / name), blocks=blocks,
+                seed=seed, folder=folder,
+            )  # fmt: skip
+        finally:
+            standing.remove()
+    if as_json:
+        print_json({"schema": 1, "profile": label, "tunnel": kind, "wire": cluster.wire, "seed": seed, **dataclasses.asdict(found)})
+    else:
+        _tell(found, label, judge.tunnel(kind).title, cluster.wire)
+    return 0
+
+
+def _stream(standing: Any, label: str, duration: float, raw: Path) -> float:
+    """Throughput of one TCP stream between the nodes, in bit/s."""
+    from cnibench.cell import Cell
+    from cnibench.registry import provider
+    from cnibench.sampling import measure
+    from cnibench.situation import Situation
+
+    workload = provider("workloads", "tcp-stream")
+    raw.mkdir()
+    client, server = standing.pair("inter")
+    standing.settle()
+    cell = Cell(label=label, profile=label, placement="inter", workload=workload.name, params=workload.params({}))
+    situation = Situation(
+        cell=cell, block=0, standing=standing, client=client, server=server, duration=duration, warmup=0.0, raw=raw, client_cpu=None,
+        server_cpu=None,
+    )  # fmt: skip
+    return next(one.value for one in measure(situation, workload, []).findings.readings if one.metric == "throughput")
+
+
+def _tell(found: Verified, label: str, title: str, wire: str) -> None:
+    from statistics import median
+
+    from cnibench.units import human
+
+    where = ", ".join(f"{node}: {device}" for node, device in found.devices.items())
+    click.echo(f"{label}, {title}, one TCP stream between nodes, {len(found.on)} pairs; {found.feature} on ({where}), wire: {wire}")
+    print_table(
+        (found.feature, "median throughput", "lowest", "highest"),
+        [
+            (word, *(human(value, "bit/s") for value in (median(values), min(values), max(values))))
+            for word, values in (("on", found.on), ("off", found.off))
+        ],
+    )
+    if found.ci_low is None or found.ci_high is None:
+        click.echo(f"on/off: {found.ratio:.2f}; too few pairs for an interval (6 give one): inconclusive")
+    else:
+        click.echo(f"on/off: {found.ratio:.2f} (95 % interval {found.ci_low:.2f} to {found.ci_high:.2f}): {found.verdict} with it on")
+    if wire == "veth":
+        click.echo("the wire is a veth pair: 'on' models a NIC that cuts the inner packets, 'off' one that has the kernel cut them")
+    click.echo("restored: every feature is as it was before")

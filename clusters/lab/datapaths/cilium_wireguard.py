@@ -1,0 +1,46 @@
+"""``cilium-wireguard``: Cilium in native routing with transparent encryption by WireGuard.
+
+Follows cilium/cilium v1.15 pkg/wireguard/agent/agent.go (cilium_wg0, port 51871, the other node's Pod subnets as allowed addresses) and
+Documentation/security/network/encryption-wireguard.rst. What a Pod sends to another node is redirected to cilium_wg0, here by the node's
+routing table, which the program asks, there by a mark's rule; what comes out of it goes through the node's stack to cilium_host and its program.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cnibench.clusters.lab import links, wireguard
+from cnibench.clusters.lab.datapaths.ebpf import Ebpf
+from cnibench.clusters.lab.places import LabNode
+from cnibench.clusters.lab.stand import Stand
+
+_DEVICE, _PORT = "cilium_wg0", 51871
+
+
+class CiliumWireguard(Ebpf):
+    """Programs at tc and a WireGuard device; ``tunnel`` stays '', since no program puts a tunnel key on packets."""
+
+    name = "cilium-wireguard"
+    needs = ("tc-bpf", "iptables", "wireguard")
+    programs = wireguard.PROGRAMS
+
+    def __init__(self, stand: Stand, options: Any) -> None:
+        super().__init__(stand, options)
+        self._keys: dict[str, wireguard.Keys] = {}
+
+    def tunnel_on(self, node: LabNode, family: int) -> str:
+        return _DEVICE
+
+    def _routes(self, here: LabNode, there: LabNode) -> None:
+        for node in (here, there):
+            if node.name not in self._keys:
+                self._keys[node.name] = wireguard.make_keys(node.ns)
+        allowed = [there.subnets[family] for family in self.stand.families]
+        peer = wireguard.Peer(self._keys[there.name].public, there.addresses[4], allowed)
+        wireguard.make(here.ns, _DEVICE, _PORT, self._keys[here.name], peer, mtu=self.stand.mtu)
+        for family in self.stand.families:
+            links.route(here.ns, here.subnets[family], dev="cilium_host", prefsrc=here.gateways[family])
+            links.route(here.ns, there.subnets[family], dev=_DEVICE)
+
+
+PROVIDER = CiliumWireguard

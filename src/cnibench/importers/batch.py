@@ -1,0 +1,179 @@
+"""What a reader of another tool's results hands over, and the little that all readers share."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from cnibench.errors import InputError, UsageError
+
+UNKNOWN = "not recorded"
+_LARGEST = 64 << 20  # bytes of one file
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user says beside the files: ``label`` names the results, ``placement`` is intra or inter; '' where the files tell it."""
+
+    label: str = ""
+    placement: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure in the SI base unit of its metric. ``value`` None: it is missing, ``reason`` says how; it stays missing."""
+
+    metric: str
+    value: float | None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measurement of another tool. Without figures it failed, and ``reason`` says why. ``start`` and ``end`` in s since 1970, or None.
+
+    ``repeat`` is its block where the files number their repeats; None: they are counted in the order of the results. ``ip`` and ``mtu`` are
+    0 where they are not recorded.
+    """
+
+    label: str
+    placement: str
+    workload: str
+    params: Mapping[str, Any]
+    figures: tuple[Figure, ...]
+    file: Path
+    reason: str = ""
+    path: str = UNKNOWN
+    fidelity: str = UNKNOWN
+    ip: int = 0
+    mtu: int = 0
+    repeat: int | None = None
+    start: float | None = None
+    end: float | None = None
+
+
+@dataclass
+class Batch:
+    """All results of one import. ``facts`` are those of env.json that the files tell, ``notes`` say in words what was left out."""
+
+    results: list[Result] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    duration: float = 0.0
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+class Reader(Protocol):
+    """One format. ``read`` raises InputError naming the file and the line, or UsageError when the user must say more."""
+
+    name: str
+    title: str
+
+    def read(self, path: Path, given: Given) -> Batch: ...
+
+
+def text_of(path: Path) -> str:
+    """A file's text. Raises InputError."""
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise InputError(f"{path}: larger than {_LARGEST >> 20} MiB", "is this the right file?")
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not UTF-8 text", "is this the right file?") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}", "check the path") from None
+    except ValueError:
+        raise InputError(f"{str(path)!r}: not a path", "check the path") from None
+
+
+def files(path: Path, endings: Iterable[str]) -> list[Path]:
+    """The file itself, or all files below a folder whose names end so, in order of their names. Raises InputError when there are none."""
+    if not path.is_dir():
+        return [path]
+    wanted = tuple(endings)
+    found = sorted(file for file in path.rglob("*") if file.is_file() and file.name.endswith(wanted))
+    if not found:
+        raise InputError(f"{path}: no file in it ends with {', '.join(wanted)}", "name the file, or the folder that holds the results")
+    return found
+
+
+def label_of(file: Path, root: Path, given: Given) -> str:
+    """The label that the user gave; else the first folder below the one that is imported (PROFILE/...), else that one, else the file."""
+    if given.label:
+        return given.label
+    if root.is_dir():
+        parts = file.relative_to(root).parts
+        return readable(parts[0] if len(parts) > 1 else root.resolve().name)
+    return readable(file.stem)
+
+
+def readable(name: str) -> str:
+    """A file's name as text: bytes that are no UTF-8 are replaced."""
+    return name.encode("utf-8", "replace").decode() or "imported"
+
+
+def placement_of(given: Given, tool: str) -> str:
+    """The placement that the user gave, for results that do not tell it. Raises UsageError when there is none."""
+    if not given.placement:
+        raise UsageError(f"{tool}'s output does not say where its ends ran", "say it: --placement intra (one node) or --placement inter")
+    return given.placement
+
+
+def json_of(text: str, path: Path) -> Any:
+    """JSON text, in which NaN and Infinity are missing values. Raises InputError naming the line."""
+    try:
+        found = json.loads(text, parse_constant=lambda _: None)
+        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair can be escaped in JSON, and is no text
+        return found
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}, line {error.lineno}: not JSON: {error.msg}", "is this the right file, and whole?") from None
+    except (RecursionError, ValueError):
+        raise InputError(f"{path}: JSON that cannot be read (nested too deeply, numbers too long, no text)", "is this the file?") from None
+
+
+def number(value: object) -> float | None:
+    """A finite figure that is not negative, from text or JSON; None for everything else: null, blank, NaN, words."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) and found >= 0 else None
+
+
+def whole(value: object) -> int:
+    """A size or a count; 0 where there is none, or an impossible one."""
+    found = number(value)
+    return int(found) if found is not None and found < 2**53 else 0
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """A JSON object; empty when it is something else."""
+    return value if isinstance(value, dict) else {}
+
+
+def figure(metric: str, value: object, what: str, scale: float = 1.0, **params: Any) -> Figure:
+    """A figure of that metric; one that is missing says what stood there."""
+    found = number(value)
+    if found is None:
+        said = "is missing" if value is None else "is blank" if str(value).strip() == "" else f"is no figure: {str(value)[:40]}"
+        return Figure(metric, None, params, f"{what} {said}")
+    if not math.isfinite(found * scale):
+        return Figure(metric, None, params, f"{what} is no possible figure: {str(value)[:40]}")
+    return Figure(metric, found * scale, params)
+
+
+def lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number, line) of the lines that are not blank, without blanks around them."""
+    for at, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield at, line.strip()

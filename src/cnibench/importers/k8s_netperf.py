@@ -1,0 +1,200 @@
+"""Results of cloud-bulldozer/k8s-netperf: the documents of ``--json`` and ``result-*.csv`` (its pkg/archive/archive.go).
+
+Each document or row is the mean of several samples of that tool, and counts as one measurement here. Its documents carry a field ``local``
+that the tool never sets: the placement comes from the nodes' names where they are told, else from the user. It writes 0 for what it could
+not collect: such a zero is a missing value.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from cnibench.errors import InputError
+from cnibench.importers.batch import (
+    UNKNOWN,
+    Batch,
+    Figure,
+    Given,
+    Result,
+    files,
+    json_of,
+    label_of,
+    mapping,
+    number,
+    placement_of,
+    text_of,
+    whole,
+)
+
+_PROFILES = {"TCP_STREAM": "tcp-stream", "UDP_STREAM": "udp-stream", "TCP_RR": "tcp-rr", "TCP_CRR": "tcp-crr", "UDP_RR": "udp-rr"}
+_COLUMNS = {
+    "Driver": "driver", "Profile": "profile", "Same node": "local", "Host Network": "hostNetwork", "Service": "service",
+    "Duration": "duration", "Parallelism": "parallelism", "# of Samples": "samples", "Message Size": "messageSize", "Burst": "burst",
+    "Avg Throughput": "throughput", "Throughput Metric": "tputMetric", "99%tile Observed Latency": "latency",
+    "Latency Metric": "ltcyMetric",
+}  # fmt: skip
+_NEEDED = ("Driver", "Profile", "Same node", "Avg Throughput", "Throughput Metric")
+
+
+def parse_json(text: str, file: Path) -> list[Mapping[str, Any]]:
+    """The documents: one JSON array, or one document a line. Raises InputError."""
+    if text.lstrip()[:1] == "{":
+        found: Any = [json_of(line, Path(f"{file}, line {at}")) for at, line in enumerate(text.split("\n"), 1) if line.strip()]
+    else:
+        found = json_of(text, file)
+    if not isinstance(found, list) or not found:
+        raise InputError(f"{file}: expected an array of documents", "make it with: k8s-netperf --json")
+    for at, one in enumerate(found, 1):
+        if not isinstance(one, dict) or not {"driver", "profile", "throughput"} <= one.keys():
+            raise InputError(f"{file}, document {at}: it has no driver, profile and throughput", "make it with: k8s-netperf --json")
+    return list(found)
+
+
+def parse_csv(text: str, file: Path) -> list[Mapping[str, Any]]:
+    """The rows, with the documents' keys. Raises InputError naming the line."""
+    rows = csv.reader(io.StringIO(text, newline=""))
+    found: list[Mapping[str, Any]] = []
+    try:
+        heads = [head.strip() for head in next(rows, [])]
+        if missing := [name for name in _NEEDED if name not in heads]:
+            raise InputError(f"{file}, line 1: no column '{missing[0]}'", "take the result-*.csv of k8s-netperf, not its cpu or pod files")
+        for row in rows:
+            if not row:
+                continue
+            if len(row) != len(heads):
+                raise InputError(f"{file}, line {rows.line_num}: {len(row)} fields, expected {len(heads)}", "take the file whole")
+            cells = {_COLUMNS[head]: cell.strip() for head, cell in zip(heads, row, strict=True) if head in _COLUMNS}
+            truth = {key: _truth(cells.get(key, "false"), file, rows.line_num) for key in ("local", "hostNetwork", "service")}
+            found.append({**cells, **truth, "told": True})
+    except csv.Error as error:
+        raise InputError(f"{file}, line {rows.line_num}: {error}", "is this the right file?") from None
+    if not found:
+        raise InputError(f"{file}: no row below the heading", "is this file whole?")
+    return found
+
+
+def _truth(word: str, file: Path, line: int) -> bool:
+    if word.lower() not in ("true", "false"):
+        raise InputError(f"{file}, line {line}: expected true or false, got {word[:30]!r}", "is this the right file?")
+    return word.lower() == "true"
+
+
+def result(one: Mapping[str, Any], file: Path, label: str, given: Given) -> Result:
+    """One measurement. Raises InputError for a test that is unknown, UsageError when nothing tells the placement."""
+    test, driver = str(one["profile"]), str(one["driver"])
+    if test not in _PROFILES:
+        raise InputError(f"{file}: the test '{test[:60]}' is unknown", f"known: {', '.join(_PROFILES)}")
+    figures, reason = _figures(one, test)
+    began = _time(one.get("timestamp"))
+    host = one.get("hostNetwork") is True
+    return Result(
+        label="host" if host and not given.label else label, placement=_placement(one, given), workload=_workload(driver, test),
+        params=_params(one, test), figures=figures, file=file, reason=reason,
+        path="host" if host else "clusterip" if one.get("service") is True else "pod", fidelity="baseline" if host else "cni",
+        mtu=_mtu(one), start=began, end=began,
+    )  # fmt: skip
+
+
+def _workload(driver: str, test: str) -> str:
+    name = _PROFILES[test]
+    if driver == "iperf3" and test.endswith("STREAM"):
+        return "iperf3-tcp" if test.startswith("TCP") else "iperf3-udp"
+    return name if driver == "netperf" else f"{driver[:40]}-{name}"
+
+
+def _params(one: Mapping[str, Any], test: str) -> dict[str, Any]:
+    message = whole(one.get("messageSize"))
+    found: dict[str, Any] = {"request": message, "response": message} if test.endswith("RR") else {"message": message}
+    found["streams"] = whole(one.get("parallelism")) or 1
+    if burst := whole(one.get("burst")):
+        found["burst"] = burst
+    return found
+
+
+def _placement(one: Mapping[str, Any], given: Given) -> str:
+    if one.get("local") is True:
+        return "intra"
+    if one.get("told"):
+        return "inter"
+    names = [str(mapping(one.get(side)).get("nodeName") or "") for side in ("clientNodeInfo", "serverNodeInfo")]
+    if all(names):
+        return "intra" if names[0] == names[1] else "inter"
+    return placement_of(given, "k8s-netperf")
+
+
+def _mtu(one: Mapping[str, Any]) -> int:
+    mtu = number(mapping(one.get("metadata")).get("mtu")) or 0
+    return int(mtu) if mtu <= 65535 else 0
+
+
+def _figures(one: Mapping[str, Any], test: str) -> tuple[tuple[Figure, ...], str]:
+    """(figures, '') or (none, why)."""
+    rate, unit = number(one.get("throughput")), str(one.get("tputMetric", ""))
+    if not rate:
+        return (
+            (),
+            "the throughput is 0, which k8s-netperf writes for what it could not collect" if rate == 0 else "the throughput is missing",
+        )
+    found = []
+    if unit == "Mb/s":
+        found.append(Figure("throughput", rate * 1e6))
+    elif unit == "OP/s":
+        found.append(Figure("transaction_rate", rate))
+    else:
+        return (), f"the unit of the throughput is '{unit[:30]}', expected Mb/s or OP/s"
+    if test.endswith("RR") and (latency := number(one.get("latency"))) and one.get("ltcyMetric") == "usec":
+        found.append(Figure("latency_p99", latency * 1e-6))
+    if test == "TCP_STREAM" and (retransmits := number(one.get("tcpRetransmits"))):
+        found.append(Figure("retransmits", retransmits))
+    if test == "UDP_STREAM" and (lost := number(one.get("udpLossPercent"))) and lost <= 100:
+        found.append(Figure("loss", lost / 100))
+    return tuple(found), ""
+
+
+def _time(told: object) -> float | None:
+    try:
+        return datetime.fromisoformat(str(told).replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+class K8sNetperf:
+    """Reads .json and .csv files, or those of a folder."""
+
+    name = "k8s-netperf"
+    title = "k8s-netperf's --json output or result-*.csv: a file, or a folder of them (PROFILE/*)"
+
+    def read(self, path: Path, given: Given) -> Batch:
+        batch = Batch(facts={"source": "k8s-netperf"})
+        for file in files(path, (".json", ".csv")):
+            if path.is_dir() and file.suffix == ".csv" and not file.name.startswith("result-"):
+                batch.note("left out: k8s-netperf's files of CPU and memory")
+                continue
+            text = text_of(file)
+            documents = parse_json(text, file) if text.lstrip()[:1] in ("[", "{") else parse_csv(text, file)
+            for one in documents:
+                found = result(one, file, label_of(file, path, given), given)
+                batch.results.append(found)
+                batch.duration = batch.duration or (number(one.get("duration")) or 0.0)
+                _facts(batch, one)
+        batch.note(
+            "each figure is the mean of several samples of k8s-netperf; its CPU shares are left out, for the number of CPUs is not told"
+        )
+        batch.note("retransmits and loss of 0 are left out: k8s-netperf writes 0 also for what it could not collect")
+        return batch
+
+
+def _facts(batch: Batch, one: Mapping[str, Any]) -> None:
+    metadata = mapping(one.get("metadata"))
+    for key, name in (("kernel", "kernel"), ("k8sVersion", "kubernetes"), ("platform", "platform"), ("sdnType", "network")):
+        if value := str(metadata.get(key) or ""):
+            batch.facts[name] = value[:200] if batch.facts.get(name, value[:200]) == value[:200] else "several"
+    batch.facts.setdefault("kernel", UNKNOWN)
+
+
+PROVIDER = K8sNetperf()

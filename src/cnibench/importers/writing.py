@@ -1,0 +1,105 @@
+"""A batch of results as a run directory, that report, compare, site, claims and query read like any other."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cnibench import __version__
+from cnibench.cell import Cell, Sample
+from cnibench.errors import InputError
+from cnibench.importers.batch import UNKNOWN, Batch, Figure, Result
+from cnibench.layout import RAW, Manifest, new_id, now
+from cnibench.metrics import metric
+from cnibench.profile import builtin
+from cnibench.store import RunWriter
+
+FACTS = ("testbed", "wire", "wire_offload", "kernel", "cpu_model", "nic", "os")  # what the user can add to what the files tell
+
+
+def write(batch: Batch, folder: Path, form: str, command: list[str], *, name: str = "", facts: Mapping[str, str] | None = None) -> Path:
+    """The new run directory below ``folder``. ``facts`` are what the user knows of the environment. Raises InputError."""
+    if not batch.results:
+        raise InputError("there is no result in these files", "name the files that hold results")
+    environment = dict.fromkeys(FACTS, UNKNOWN) | {"testbed": "cluster"} | batch.facts | dict(facts or {})
+    environment |= {"imported": form, "tool_version": __version__}
+    placed = _placed(batch.results)
+    cells = {cell.id: cell for cell, _, _ in placed}
+    blocks = 1 + max(block for _, block, _ in placed)
+    labels = dict.fromkeys(cell.label for cell in cells.values())
+    timeless = any(result.start is None for result in batch.results)
+    manifest = Manifest(
+        id=new_id(name or form), name=name, created=now(), command=command, tool_version=__version__, seed=0, blocks=blocks,
+        duration=batch.duration, warmup=0.0, cluster="import", cells=list(cells.values()), max_blocks=max(30, blocks),
+        profiles={label: {"title": label, "imported": form} for label in labels},
+        notes=[*batch.notes, *(["the times are those of the import: the files do not tell when it was measured"] if timeless else [])],
+    )  # fmt: skip
+    path = folder / manifest.id
+    with RunWriter.create(path, manifest) as writer:
+        writer.environment(environment)
+        writer.event("run-started", imported=form)
+        _keep(batch.results, path)
+        for cell, block, result in placed:
+            writer.finish(cell, block, _samples(cell, block, result, environment, manifest.created))
+        writer.event("run-finished", failed=sum(not result.figures for result in batch.results))
+    return path
+
+
+def _placed(results: list[Result]) -> list[tuple[Cell, int, Result]]:
+    """Each result with its cell and block, in the order of blocks. Raises InputError when two results claim one place."""
+    seen: dict[str, int] = {}
+    taken: set[tuple[str, int]] = set()
+    found = []
+    for result in results:
+        cell = Cell(
+            label=result.label, profile=result.label, placement=result.placement, workload=result.workload,  # type: ignore[arg-type]
+            params=dict(result.params), path=result.path, ip=result.ip, mtu=result.mtu, cpus=UNKNOWN,
+        )  # fmt: skip
+        block = seen.get(cell.id, 0) if result.repeat is None else result.repeat
+        seen[cell.id] = block + 1
+        if (cell.id, block) in taken:
+            raise InputError(f"{result.file}: a second result of {result.label} {result.workload} in repeat {block + 1}", "import it apart")
+        taken.add((cell.id, block))
+        found.append((cell, block, result))
+    return sorted(found, key=lambda item: item[1])
+
+
+def _samples(cell: Cell, block: int, result: Result, environment: Mapping[str, Any], created: str) -> list[Sample]:
+    start = created if result.start is None else _rfc3339(result.start, created)
+    end = start if result.end is None else _rfc3339(result.end, start)
+    fidelity = "baseline" if getattr(builtin().get(cell.profile), "cni", "") == "none" else result.fidelity
+
+    def line(one: Figure | None) -> Sample:
+        kind = metric(one.metric) if one else None
+        missing = one is None or one.value is None
+        return Sample(
+            cell=cell.id, block=block, profile=cell.profile, label=cell.label, placement=cell.placement, path=cell.path,
+            workload=cell.workload, params=cell.params | dict(one.params if one else {}), ip=cell.ip, mtu=cell.mtu, cpus=cell.cpus,
+            pair=cell.pair, window=cell.window, testbed=str(environment["testbed"]), wire=str(environment["wire"]),
+            wire_offload=str(environment["wire_offload"]), metric=kind.name if kind else "", value=one.value if one else None,
+            unit=kind.unit if kind else "", better=kind.better if kind else "", fidelity=fidelity,
+            status="failed" if missing else "ok", reason=(one.reason if one else result.reason) if missing else "", start=start, end=end,
+        )  # fmt: skip
+
+    return [line(one) for one in result.figures] or [line(None)]
+
+
+def _rfc3339(seconds: float, otherwise: str) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    except (OverflowError, OSError, ValueError):
+        return otherwise
+
+
+def _keep(results: list[Result], path: Path) -> None:
+    """A copy of every file, numbered in their order, so that a later version can read them again."""
+    kept = path / RAW / "imported"
+    try:
+        kept.mkdir(parents=True)
+        for at, file in enumerate(dict.fromkeys(result.file for result in results), 1):
+            shutil.copyfile(file, kept / f"{at:04d}-{file.name[-80:]}")
+    except OSError as error:
+        raise InputError(f"{kept}: {error.strerror or error}", "give --out a folder that can be written") from None

@@ -1,0 +1,108 @@
+"""Changes features of a node's device for a while, and brings the old values back whatever happens to us.
+
+Before anything changes, a script that restores the old values is on the node's disk, and a guardian process runs there in a session of its
+own: it carries the script out when our lease on it, a file that we touch, is gone or has grown old. So a client that is killed (``kill
+-9`` too) or cut off leaves nothing changed; and what a node's crash left behind, the next start restores before it reads anything.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from cnibench.cluster import Place
+from cnibench.errors import ClusterError, UsageError
+from cnibench.offload.reading import parse_features
+
+FOLDER = "/var/lib/cnibench/offload"
+LEASE = 30  # s without a sign of life after which the guardian restores
+_LIMIT = 15.0  # s
+
+# $1 the restoring script, $2 the lease, $3 seconds
+_GUARDIAN = """
+while [ -e "$2" ] && [ $(( $(date +%s) - $(stat -c %Y "$2" 2>/dev/null || echo 0) )) -le "$3" ]; do sleep 0.5; done
+if [ -e "$1" ]; then sh "$1" && rm -f "$1"; fi
+rm -f "$2"
+"""
+_RESTORE_ALL = """
+for file in "$0"/*.restore; do
+  [ -e "$file" ] || continue
+  lease=${file%.restore}.lease
+  [ -e "$lease" ] && [ $(( $(date +%s) - $(stat -c %Y "$lease") )) -le "$1" ] && continue
+  sh "$file" && rm -f "$file" "$lease"
+done
+true
+"""
+
+
+class Lease:
+    """The right to change features of one device of one node, for as long as it is kept alive."""
+
+    def __init__(self, place: Place, device: str, folder: str = FOLDER, seconds: int = LEASE) -> None:
+        if not re.fullmatch(r"[^\s/]{1,15}", device):
+            raise UsageError(f"'{device}' is no name of a network device")
+        self._place = place
+        self._device = device
+        self._seconds = seconds
+        self._restore, self._lease = f"{folder}/{device}.restore", f"{folder}/{device}.lease"
+        self._folder = folder
+        self.before: dict[str, bool] = {}
+
+    def take(self, features: Mapping[str, bool]) -> None:
+        """Stores the present values of those features and starts the guardian. Raises ClusterError; nothing is changed then."""
+        restore_left(self._place, self._folder)
+        now = self._read()
+        if unknown := sorted(features.keys() - now.keys()):
+            raise ClusterError(f"{self._place.name}: {self._device} has no feature {', '.join(unknown)}")
+        self.before = {name: now[name] for name in features}
+        words = " ".join(f"{name} {'on' if on else 'off'}" for name, on in self.before.items())
+        script = f"ethtool -K {shlex.quote(self._device)} {words}\n"
+        self._sh('mkdir -p "$0" && cat > "$1.new" && sync "$1.new" && mv "$1.new" "$1" && : > "$2"', input=script)
+        guardian = "setsid sh -c " + shlex.quote(_GUARDIAN) + ' cnibench-guardian "$1" "$2" "$3" </dev/null >/dev/null 2>&1 &'
+        self._sh(guardian)
+
+    def set(self, features: Mapping[str, bool]) -> None:
+        """Sets features that ``take`` stored. Raises ClusterError when one does not become what was asked, or the lease was lost."""
+        self.renew()
+        words = [word for name, on in features.items() for word in (name, "on" if on else "off")]
+        self._place.run(["ethtool", "-K", self._device, *words], timeout=_LIMIT)
+        now = self._read()
+        if wrong := [name for name, on in features.items() if now.get(name) != on]:
+            raise ClusterError(f"{self._place.name}: {self._device}: {', '.join(wrong)} cannot be changed")
+
+    def renew(self) -> None:
+        """A sign of life. Raises ClusterError when the guardian has restored meanwhile."""
+        self._sh('[ -e "$1" ] && [ -e "$2" ] && touch "$2"')
+
+    def give_back(self) -> None:
+        """Restores the old values. Raises ClusterError when they are not there again."""
+        self._sh('if [ -e "$1" ]; then sh "$1"; fi; rm -f "$1" "$2"')
+        now = self._read()
+        if wrong := [name for name, on in self.before.items() if now.get(name) != on]:
+            raise ClusterError(f"{self._place.name}: {self._device}: {', '.join(wrong)} could not be restored")
+
+    def _read(self) -> dict[str, bool]:
+        text = self._place.run(["ethtool", "-k", self._device], timeout=_LIMIT).stdout
+        return {name: feature.on for name, feature in parse_features(text).items()}
+
+    def _sh(self, script: str, input: str | None = None) -> None:
+        argv = ["sh", "-c", script, self._folder, self._restore, self._lease, str(self._seconds)]
+        self._place.run(argv, timeout=_LIMIT, input=input)
+
+
+@contextmanager
+def leased(place: Place, device: str, features: Mapping[str, bool], folder: str = FOLDER, seconds: int = LEASE) -> Iterator[Lease]:
+    """The device's features, stored before and restored at the block's end."""
+    lease = Lease(place, device, folder, seconds)
+    lease.take(features)
+    try:
+        yield lease
+    finally:
+        lease.give_back()
+
+
+def restore_left(place: Place, folder: str = FOLDER) -> None:
+    """Restores what a run left that lost its guardian too; one whose lease is fresh is somebody's who is at work."""
+    place.run(["sh", "-c", _RESTORE_ALL, folder, str(2 * LEASE)], timeout=_LIMIT)

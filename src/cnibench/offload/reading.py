@@ -1,0 +1,134 @@
+"""Reads NICs: of this machine from the kernel (netlink, then ioctl), of other nodes by the program ethtool there."""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cnibench.cluster import Place
+from cnibench.errors import CnibenchError
+from cnibench.offload import ioctl, netlink
+from cnibench.offload.nic import Feature, Nic
+
+T = TypeVar("T")
+_LIMIT = 10.0  # s
+# What ethtool(8) calls some bits, and the kernel's own names.
+_ALIASES = {
+    "generic-segmentation-offload": "tx-generic-segmentation", "generic-receive-offload": "rx-gro", "large-receive-offload": "rx-lro",
+    "receive-hashing": "rx-hashing", "rx-checksumming": "rx-checksum", "ntuple-filters": "rx-ntuple-filter",
+    "rx-vlan-offload": "rx-vlan-hw-parse", "tx-vlan-offload": "tx-vlan-hw-insert",
+}  # fmt: skip
+_SUMMARIES = ("tx-checksumming", "scatter-gather", "tcp-segmentation-offload")  # of several bits, which follow
+
+
+def here(node: str = "this machine") -> list[Nic]:
+    """Every device of the calling thread's network namespace but lo."""
+    under = _default_devices(_text(Path("/proc/thread-self/net/route")))
+    return [replace(one(name, node), underlay=name in under) for _, name in socket.if_nameindex() if name != "lo"]
+
+
+def one(name: str, node: str = "this machine") -> Nic:
+    """One device. What it does not answer is empty, and ``problem`` says so."""
+    nic = Nic(node, name, hardware=Path(f"/sys/class/net/{name}/device").exists())
+    driver, refused = _try(lambda: ioctl.driver(name))
+    if driver is not None:
+        nic = replace(nic, driver=driver[0], version=driver[1], firmware=driver[2], bus=driver[3])
+    else:
+        nic = replace(nic, problem=f"{name} tells no driver: {refused}")
+    features, refused = _try(lambda: netlink.features(name))
+    if features:
+        nic = replace(nic, features=features, source="netlink")
+    else:
+        features, older = _try(lambda: ioctl.features(name))
+        nic = replace(nic, features=features, source="ioctl") if features else replace(nic, problem=f"{name}: {refused}; {older}")
+    ports, _ = _try(lambda: netlink.tunnel_ports(name))
+    queues, _ = _try(lambda: ioctl.queues(name))
+    hashed, _ = _try(lambda: ioctl.udp_hash(name))
+    return replace(nic, ports=ports, queues=queues or 0, udp_hash=hashed or "")
+
+
+def there(place: Place, devices: Sequence[str], node: str) -> list[Nic]:
+    """Those devices of a node, asked by its program ethtool (the node agent's image brings it)."""
+    return [_there(place, device, node) for device in devices]
+
+
+def _there(place: Place, device: str, node: str) -> Nic:
+    features, refused = _said(place, ["ethtool", "-k", device])
+    nic = Nic(node, device, features=parse_features(features), source="ethtool" if features else "none", problem=refused, underlay=True)
+    about = parse_driver(_said(place, ["ethtool", "-i", device])[0])
+    ports, none = _said(place, ["ethtool", "--show-tunnels", device])
+    return replace(
+        nic, driver=about.get("driver", ""), version=about.get("version", ""), firmware=about.get("firmware-version", ""),
+        bus=about.get("bus-info", ""), hardware=bool(about.get("bus-info")), ports=None if none else parse_ports(ports),
+    )  # fmt: skip
+
+
+def parse_features(text: str) -> dict[str, Feature]:
+    """``ethtool -k``: name to state, by the kernel's names."""
+    found = {}
+    for name, state, note in re.findall(r"^\s*([a-z0-9_-]+): (on|off)(?: \[(.*)\])?$", text, re.MULTILINE):
+        if name not in _SUMMARIES:
+            fixed, asked = "fixed" in note, re.search(r"requested (on|off)", note)
+            found[_ALIASES.get(name, name)] = Feature(state == "on", fixed, asked[1] == "on" if asked else state == "on" and not fixed)
+    return found
+
+
+def parse_driver(text: str) -> dict[str, str]:
+    """``ethtool -i``: key to value."""
+    return {key: value.strip() for key, colon, value in (line.partition(":") for line in text.splitlines()) if colon}
+
+
+def parse_ports(text: str) -> tuple[tuple[str, int], ...]:
+    """``ethtool --show-tunnels``: (tunnel type, UDP port) pairs."""
+    return tuple(sorted((kind, int(port)) for port, kind in re.findall(r"^\s*port (\d+), ([a-z-]+)", text, re.MULTILINE)))
+
+
+def vxlan_ports() -> list[int]:
+    """UDP ports of the VXLAN devices of the calling thread's network namespace."""
+    from pyroute2 import IPRoute
+
+    with IPRoute() as ipr:
+        return sorted(set(_ports_of(ipr.get_links(kind="vxlan"))))
+
+
+def _ports_of(links: Iterable[Any]) -> Iterator[int]:
+    for link in links:
+        port = link.get(("linkinfo", "data", "vxlan_port"))
+        if port:
+            yield int(port)
+
+
+def _default_devices(routes: str) -> set[str]:
+    """The devices of default routes in /proc/net/route."""
+    rows = [line.split() for line in routes.splitlines()[1:]]
+    return {row[0] for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"}
+
+
+def _said(place: Place, argv: Sequence[str]) -> tuple[str, str]:
+    """(output, why there is none)."""
+    try:
+        done = place.run(argv, timeout=_LIMIT, check=False)
+    except CnibenchError as error:
+        return "", error.message
+    return (done.stdout, "") if done.returncode == 0 else ("", (done.stderr or done.stdout).strip()[:200])
+
+
+def _try(ask: Callable[[], T]) -> tuple[T | None, str]:
+    try:
+        return ask(), ""
+    except OSError as error:
+        return None, error.strerror or str(error)
+    except (struct.error, KeyError, IndexError, UnicodeDecodeError) as error:
+        return None, f"an answer that cannot be read ({type(error).__name__})"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,22 @@
+"""What all suites share: property tests that do the same in every run and ask nothing of the machine's speed.
+
+``pytest --hypothesis-profile=explore tests/unit`` tries new examples each time.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# The examples are made anew in a folder of their own where a test needs files: a fixture of the whole test is no hazard then.
+_UNHURRIED = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
+
+settings.register_profile("explore", deadline=None, suppress_health_check=_UNHURRIED)
+settings.register_profile("same", parent=settings.get_profile("explore"), derandomize=True, database=None)
+settings.load_profile("same")
+
+# As cnibench itself does.
+os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
+    (os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin")
+)  # as cnibench itself does
