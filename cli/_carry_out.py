@@ -29,10 +29,12 @@ def carry_out(request: Request, path: Path, *, resume: bool) -> int:
 def _measure(request: Request, path: Path, resume: bool) -> int:
     done = RunReader(path).done() if resume else set()
     with RunWriter.resume(path) if resume else RunWriter.create(path, request.manifest) as writer:
+        if writer.manifest != request.manifest:
+            writer.narrow(request.manifest)
         mode = request.manifest.cells[0].cpus
-        tools = [tool for workload in request.workloads.values() for tool in workload.tools]
-        tools += [tool for collector in request.collectors for tool in collector.tools]
-        facts = machine(tools) | ({"accelerator": inside()} if inside() else {})
+        facts = machine(() if inside() else tools_of(request))
+        if inside():  # the programs are the host's, which has asked them for their versions already
+            facts |= {"accelerator": inside(), "tools": RunReader(path).environment.get("tools", {})}
         runner = Runner(
             cluster=request.cluster(request.options), writer=writer, profiles=request.profiles, workloads=request.workloads,
             collectors=request.collectors, cpus=choose_cpus(mode, sorted(os.sched_getaffinity(0)), cores()), done=done,
@@ -40,6 +42,12 @@ def _measure(request: Request, path: Path, resume: bool) -> int:
         )  # fmt: skip
         failed = runner.run()
     return 1 if failed else 0
+
+
+def tools_of(request: Request) -> list[str]:
+    """The programs that the run uses."""
+    tools = [tool for workload in request.workloads.values() for tool in workload.tools]
+    return tools + [tool for collector in request.collectors for tool in collector.tools]
 
 
 def progress() -> Progress:

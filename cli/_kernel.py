@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,22 @@ from typing import Any
 import click
 
 from cnibench.cluster import Problem
+from cnibench.environment import versions
 from cnibench.errors import MissingError, UsageError
 from cnibench.layout import Manifest
-from cnibench.plan import Plan
+from cnibench.plan import Plan, Work
 from cnibench.store import RunWriter
+from cnibench.units import duration
 from cnibench.vm import inside, preload
 from cnibench.vm.accel import Accelerator, accelerator
 from cnibench.vm.carry import carry as carry_into
 from cnibench.vm.kernel import BOOT, INSTALL, Kernel, given, newest
 from cnibench.vm.problems import problems as vm_problems
 
-# A run under emulation for which no duration was asked is short and coarse: its absolute figures mean nothing anyway.
+# A run under emulation for which nothing else was asked is short and coarse: its absolute figures mean nothing anyway. The blocks stay
+# what the comparisons need; cycles, whose windows take ten seconds to begin there, are looked at for shares and functions only.
 EMULATED: Mapping[str, float] = {"duration": 1.0, "warmup": 0.0}  # s
+CYCLES_BLOCKS, CYCLES_DURATION = 2, 2.0  # blocks with cycles; s of their windows
 _IMAGE = Path("vm") / "kernel"  # in the run directory: the image that the run was begun with
 _ENTRY = "from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; sys.exit(main())"
 
@@ -39,11 +43,26 @@ class Machine:
     def emulated(self) -> bool:
         return self.accelerator.name == "tcg"
 
-    def shortened(self, plan: Plan, options: Mapping[str, Any]) -> Plan:
-        """The plan with the short windows of emulation where neither an option nor a plan file says how long they are."""
-        if not self.emulated or options.get("plan"):
-            return plan
-        return plan.model_copy(update={key: value for key, value in EMULATED.items() if options.get(key) is None})
+    def shortened(self, plan: Plan, options: Mapping[str, Any]) -> tuple[Plan, list[str]]:
+        """The plan as it is measured under emulation, and in words what that leaves out.
+
+        Windows are short where neither an option nor a plan file says how long they are, and cycles are measured in the first blocks
+        only where neither says how many blocks there are.
+        """
+        if not self.emulated or options.get("plan") or options.get("scale") is not None:
+            return plan, []
+        update: dict[str, Any] = {key: value for key, value in EMULATED.items() if options.get(key) is None}
+        said = [f"{key} {duration(value) if value else 'none'}" for key, value in update.items()]
+        if options.get("blocks") is None and "cpp" in plan.windows:
+            update["workload"] = tuple(part for work in plan.workload for part in _apart(work, options.get("duration") is None))
+            said.append(f"cycles in the first {CYCLES_BLOCKS} blocks only, so that their comparison decides nothing")
+        return plan.model_copy(update=update), [f"under emulation, unless asked otherwise: {', '.join(said)}"] if said else []
+
+
+def _apart(work: Work, short: bool) -> Iterator[Work]:
+    """The workload's windows of speed, and those of cycles with blocks and a duration of their own."""
+    yield work.model_copy(update={"windows": ("speed",)})
+    yield work.model_copy(update={"windows": ("cpp",), "blocks": CYCLES_BLOCKS, **({"duration": CYCLES_DURATION} if short else {})})
 
 
 def decide(choice: str, cluster: str, problems: Callable[[], Sequence[Problem]]) -> Machine | None:
@@ -85,9 +104,13 @@ def again(run_dir: Path) -> Machine | None:
     return _machine(given(image), "this run was begun there")
 
 
-def start(machine: Machine, manifest: Manifest, run_dir: Path) -> int:
-    """Makes the run directory and measures in the VM; the exit status. Errors as in ``vm.carry``."""
-    with RunWriter.create(run_dir, manifest):
+def start(machine: Machine, manifest: Manifest, run_dir: Path, tools: Sequence[str] = ()) -> int:
+    """Makes the run directory and measures in the VM; the exit status. Errors as in ``vm.carry``.
+
+    ``tools``: the programs whose versions the environment names; they are asked here, where that is quick.
+    """
+    with RunWriter.create(run_dir, manifest) as writer:
+        writer.environment({"tools": versions(tools)})
         (run_dir / _IMAGE.parent).mkdir()
         (run_dir / _IMAGE).write_text(f"{machine.kernel.image}\n", encoding="utf-8")
     return carry(machine, run_dir)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
+from msgspec.structs import replace as replace_fields
 
 from cnibench import __version__, profile, schedule
 from cnibench.cell import Cell
@@ -191,7 +192,9 @@ def _request(
 
 
 def _machine(cluster: Cluster, tools: Sequence[str]) -> None:
-    """Everything that is missing whatever the profile, in one message."""
+    """Everything that is missing whatever the profile, in one message. In a VM nothing is asked: its files are the host's, which did."""
+    if inside():
+        return
     problems = cluster.missing()
     absent = lacking(tools) if cluster.kind == "lab" else []  # elsewhere the images bring them
     if absent:
@@ -228,7 +231,7 @@ def _collectors(cluster: Cluster, all_of_them: Sequence[Collector], plan: Plan) 
             working.append(collector)
         elif set(collector.windows) & set(windows):
             notes.append(f"without {collector.title}: {reason}")
-    if "cpp" in windows and not any(collector.windows == ("cpp",) for collector in working):
+    if "cpp" in windows and not any(collector.cycles for collector in working):
         windows.remove("cpp")
         if not windows:
             raise MissingError("cycles per packet cannot be measured here: " + "; ".join(notes), "'cnibench doctor' says what to install")
@@ -236,7 +239,10 @@ def _collectors(cluster: Cluster, all_of_them: Sequence[Collector], plan: Plan) 
 
 
 def again(manifest: Manifest) -> Request:
-    """What an interrupted run was asked for, from its manifest. Raises InputError, MissingError."""
+    """What an interrupted run was asked for, from its manifest. Raises InputError, MissingError.
+
+    In a VM the profiles meet its kernel here for the first time: those that it cannot run either are left out of the manifest.
+    """
     plan = Plan.model_validate(manifest.plan)
     profiles = {label: Profile.model_validate(item) for label, item in manifest.profiles.items()}
     kind: type[Cluster] = provider("clusters", plan.cluster)
@@ -252,10 +258,18 @@ def again(manifest: Manifest) -> Request:
     used = {name: known[name] for name in sorted(names)}
     _machine(cluster, [tool for workload in used.values() for tool in workload.tools])
     found = _profiles(cluster, profiles)
-    if found.unsupported:
+    warnings = []
+    if found.unsupported and inside():
+        warnings = [f"{one.label} is not measured: {one.lacks}, in the VM as well" for one in found.unsupported]
+        manifest = replace_fields(
+            manifest, unsupported=[*manifest.unsupported, *found.unsupported],
+            cells=[cell for cell in manifest.cells if cell.label in found.runnable],
+            profiles={label: item for label, item in manifest.profiles.items() if label in found.runnable},
+        )  # fmt: skip
+    elif found.unsupported:
         one = found.unsupported[0]
         raise MissingError(f"{one.label}: {one.lacks}", one.remedy)
     collectors, same, notes = _collectors(cluster, list(providers("collectors").values()), plan)
     if set(same.windows) < {cell.window for cell in manifest.cells}:
         raise MissingError("; ".join(notes), "'cnibench doctor' says what to install")
-    return Request(manifest, profiles, used, collectors, kind, options)
+    return Request(manifest, found.runnable, used, collectors, kind, options, warnings)

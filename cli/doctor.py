@@ -28,12 +28,15 @@ def command(kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool) -> int:
 
 
 def examine(kinds: tuple[str, ...], cni: tuple[str, ...]) -> dict[str, Any]:
-    """{schema, environment, missing[{for, lacks, remedy}], optional[...], profiles[{profile, lab, ...}], disturbances[{what, remedy}]}."""
+    """{schema, environment, missing[{for, lacks, remedy}], optional[...], profiles[{profile, lab, ...}], vm{possible, summary},
+    disturbances[{what, remedy}]}."""
     from cnibench.cli._packages import install_command, lacking
-    from cnibench.cluster import Cluster, Options
+    from cnibench.cluster import Cluster, Options, Problem
     from cnibench.environment import disturbances, machine
     from cnibench.profile import builtin, choose
     from cnibench.registry import provider, providers
+    from cnibench.vm.problems import problems as vm_problems
+    from cnibench.vm.problems import summary
 
     workloads, collectors = providers("workloads").values(), providers("collectors").values()
     tools = {tool for part in (*workloads, *collectors) for tool in part.tools}
@@ -42,6 +45,7 @@ def examine(kinds: tuple[str, ...], cni: tuple[str, ...]) -> dict[str, Any]:
     optional: list[dict[str, str]] = []
     profiles: list[dict[str, str]] = []
     named = choose(cni) if cni else {}
+    vm: list[Problem] = vm_problems() if "lab" in kinds else []
     for name in kinds:
         kind: type[Cluster] = provider("clusters", name)
         cluster = kind(Options())
@@ -51,15 +55,17 @@ def examine(kinds: tuple[str, ...], cni: tuple[str, ...]) -> dict[str, Any]:
             where = "ok" if not problems else "vm" if all(one.kind == "kernel" for one in problems) else "no"
             told = {"lacks": "; ".join(one.lacks for one in problems), "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems))}
             profiles.append({"cluster": name, "profile": label, "runs": where, **told})
-            if problems and named:
+            if problems and named and (vm or where != "vm"):
                 missing.append({"for": f"{label} on {name}", **told})
         optional += [{"for": part.title, "lacks": reason, "remedy": ""} for part in collectors if (reason := part.missing(cluster))]
     if "lab" in kinds:
+        optional += [{"for": "the VM with a stock kernel", "lacks": one.lacks.removeprefix("VM: "), "remedy": one.remedy} for one in vm]
         missing += [_programs(part.name, absent) for part in workloads if (absent := lacking(part.tools))]
         optional += [_programs(part.title, absent) for part in collectors if (absent := lacking(part.tools))]
     absent = lacking(tools)
     return {
         "schema": 1, "environment": facts, "missing": missing, "optional": optional, "profiles": profiles,
+        "vm": {"possible": not vm, "summary": summary()} if "lab" in kinds else None,
         "install": install_command(absent) if absent else "",
         "disturbances": [{"what": what, "remedy": remedy} for what, remedy in disturbances(facts)],
     }  # fmt: skip
@@ -75,6 +81,8 @@ def _print(found: Mapping[str, Any]) -> None:
     facts = found["environment"]
     click.echo(f"{facts['os']}, kernel {facts['kernel']}, {facts['cpu_model']}, {facts['cpus']} CPUs, {facts['memory'] / 2**30:.1f} GiB")
     click.echo(f"tools: {', '.join(f'{name} {version}'.strip() for name, version in facts['tools'].items()) or 'none'}\n")
+    if found["vm"]:
+        click.echo(f"{found['vm']['summary']}\n")
     for title, key in (("missing", "missing"), ("missing, and measured without", "optional")):
         if found[key]:
             print_table((title, "", "remedy"), [(one["for"], one["lacks"], one["remedy"]) for one in found[key]])

@@ -76,7 +76,8 @@ def command(out: Path, resume: str | None, dry_run: bool, as_json: bool, **value
         plan, given_up = at_scale(plan, values["scale"])
     vm = _kernel.decide(values["kernel"] or "auto", plan.cluster, lambda: profile_problems(plan))
     if vm is not None:
-        plan = vm.shortened(plan, values)
+        plan, shortened = vm.shortened(plan, values)
+        given_up += shortened
     request = prepare(plan, name=values["title"] or "", extra=extra_of(values), other_kernel=vm is not None, notes=given_up)
     if dry_run:
         _show(request, as_json)
@@ -90,10 +91,10 @@ def command(out: Path, resume: str | None, dry_run: bool, as_json: bool, **value
         *(f"{one.label} is not measured: {one.lacks}; {one.remedy}" for one in request.manifest.unsupported),
     ):
         click.echo(f"warning: {warning}", err=True)
-    from cnibench.cli._carry_out import carry_out
+    from cnibench.cli._carry_out import carry_out, tools_of
 
     path = (out / request.manifest.id).absolute()
-    status = carry_out(request, path, resume=False) if vm is None else _kernel.start(vm, request.manifest, path)
+    status = carry_out(request, path, resume=False) if vm is None else _kernel.start(vm, request.manifest, path, tools_of(request))
     return _report(path, status, as_json)
 
 
@@ -110,7 +111,10 @@ def _resume(name: str, out: Path, as_json: bool) -> int:
         return _report(path, 0, as_json)
     if vm := _kernel.again(path):
         return _report(path, _kernel.carry(vm, path), as_json)
-    status = carry_out(again(reader.plan), path, resume=True)
+    request = again(reader.plan)
+    for warning in request.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    status = carry_out(request, path, resume=True)
     return status if inside() else _report(path, status, as_json)  # out of the VM, the report is the host's work
 
 

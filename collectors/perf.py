@@ -26,12 +26,13 @@ from cnibench.collectors import _counters
 from cnibench.errors import MeasureError
 from cnibench.exec import Process
 from cnibench.situation import Findings, Situation
-from cnibench.vm import patience
+from cnibench.vm import inside, patience
 
 if TYPE_CHECKING:
     from cnibench.cpp.stacks import Stack
 
 FREQUENCY = 999  # Hz: beside the 1000 Hz of timers, so that samples do not march in step with them
+_EMULATED_FREQUENCY = 99  # Hz: unwinding a stack takes an emulated processor so long that at 999 Hz little else is done
 _BEGIN, _END = 20.0, 20.0  # s: limits of perf's start (it reads /proc of every process) and of its end
 _KEEP = 64 << 20  # bytes: a larger perf.data is not kept; its folded stacks always are
 _LONGEST = 30.0  # s: perf ends by itself so long after twice the duration, whatever becomes of us
@@ -59,6 +60,7 @@ class Perf(Collector):
     title = f"cycles per packet: call stacks of the whole machine at {FREQUENCY} Hz, by component and function"
     tools = ("perf",)
     windows = ("cpp",)
+    cycles = True
 
     def missing(self, cluster: Cluster) -> str:
         """perf is not there, or the kernel does not let us sample it."""
@@ -124,11 +126,16 @@ class Perf(Collector):
             clock = clock or estimated
         (s.raw / "stacks.folded").write_text(stacks.fold(all_stacks))
         breakdown = attribution.attribute(all_stacks, names)
-        line = attribution.record(breakdown, packets, clock=clock, version=names.version)
+        line = attribution.record(breakdown, packets, clock=clock, version=names.version) | {"frequency": frequency()}
         into.records.append(("cpp", line))
         into.add("cycles_per_packet", line["total"])
         if size > 0:
             into.add("cycles_per_byte", breakdown.total / size)
+
+
+def frequency() -> int:
+    """Samples per second and CPU."""
+    return _EMULATED_FREQUENCY if inside() == "tcg" else FREQUENCY
 
 
 def hidden(kallsyms: Path, paranoid: Path) -> str:
@@ -173,7 +180,7 @@ def _sampling(s: Situation, group: Sequence[int]) -> Iterator[_Machine]:
         "-e",
         "cycles",
         "-F",
-        str(FREQUENCY),
+        str(frequency()),
         *_LEAN,
         "--",
         "sh",
@@ -256,14 +263,15 @@ def _stacks(machine: _Machine, own: set[int], window: tuple[int, int]) -> tuple[
     if not recording.samples:
         raise MeasureError(f"perf took no sample of {machine.name} in the window", "use a longer --duration; 'cnibench doctor' checks perf")
     table = symbols.Kallsyms(machine.node.read_text("/proc/kallsyms").encode(), recording.ksymbols)
-    frequency = hertz(machine.node.read_text("/proc/cpuinfo")) if recording.clock else 0.0
-    found = stacks.named(recording, table, frequency, own, taxonomy.load().is_network)
+    clock = hertz(machine.node.read_text("/proc/cpuinfo")) if recording.clock else 0.0
+    found = stacks.named(recording, table, clock, own, taxonomy.load().is_network)
     kept = sorted(table.used)
     machine.data.with_suffix(".symbols").write_text("".join(f"{start:x} {end:x} {name}\n" for start, end, name in kept))
     facts = {
         "start": window[0] + machine.offset,
         "end": window[1] + machine.offset,
-        "hertz": frequency,
+        "hertz": clock,
+        "frequency": frequency(),
         "own": sorted(own),
         "lost": recording.lost,
     }

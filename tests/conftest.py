@@ -18,5 +18,3 @@ settings.load_profile("same")
 
 # As cnibench itself does.
 os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
-    (os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin")
-)  # as cnibench itself does

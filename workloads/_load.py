@@ -151,11 +151,13 @@ def mark(s: Situation, background: Running) -> None:
 
 
 def achieved(s: Situation, background: Running) -> float | None:
-    """bit/s that the whole load has sent since ``mark`` (headers included)."""
+    """bit/s that the whole load has sent since ``mark`` (headers included). Raises MeasureError when a counter fell."""
     before = json.loads(_common.read(s.raw / "background" / "start.json"))
     after = background.bytes()
     if after is None or before["bytes"] is None:
         return None
+    if after < before["bytes"]:
+        raise MeasureError("the background Pods' byte counters fell within the window: one was reset, or has wrapped")
     return float((after - before["bytes"]) * 8 / (time.monotonic() - before["at"]))
 
 

@@ -31,7 +31,7 @@ _LENGTH = 450  # bytes of a datagram: longer than what else the tool sends, and 
 _HEADERS = {4: 28, 6: 48}  # bytes: IP and UDP
 _OVERHEAD = 140  # bytes that a tunnel adds at most
 _CARRIERS = "4, 17, 41, 47, 50"  # IP-in-IP, UDP (the datagram itself, VXLAN, Geneve, WireGuard), IPv6, GRE, ESP
-_LIMIT = 10.0  # s
+_LIMIT = 30.0  # s
 _AGAIN = 0.05  # s
 _LEGACY = ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names")
 

@@ -10,7 +10,7 @@ from cnibench.clusters.lab import features, links, wire
 from cnibench.clusters.lab.netns import Namespace
 from cnibench.clusters.lab.places import LabPod
 from cnibench.conditions import Conditions, Offload, Policies
-from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
+from cnibench.errors import ClusterError, CnibenchError, Interrupted, UnsupportedError
 
 if TYPE_CHECKING:
     from cnibench.clusters.lab.stand import Stand
@@ -93,6 +93,8 @@ def _undone(stand: Stand, what: str, undo: Any) -> Iterator[None]:
     finally:
         try:
             undo()
+        except Interrupted:  # the whole stand goes then
+            raise
         except CnibenchError as error:
             stand.broken = f"{what} of an earlier cell could not be taken back: {error.message}"
             raise ClusterError(f"{stand.label}: {stand.broken}") from None

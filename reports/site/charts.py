@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from cnibench.reports._document import Table
@@ -64,6 +65,7 @@ def picture(chart: Chart) -> str:
     return text
 
 
+@cache
 def library() -> str:
     """Vega, Vega-Lite and vega-embed as one script that needs nothing else, wrapped so that it adds only ``vegaEmbed`` and its kin."""
     import vl_convert

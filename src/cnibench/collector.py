@@ -21,6 +21,7 @@ class Collector(abc.ABC):
     title: ClassVar[str]
     tools: ClassVar[tuple[str, ...]] = ()
     windows: ClassVar[tuple[Window, ...]] = ("speed", "cpp")
+    cycles: ClassVar[bool] = False  # is it what cpp windows are there for? without it there are none
 
     def missing(self, cluster: Cluster) -> str:
         """Why it cannot work here ('' when it can); the run goes on without it and says so."""

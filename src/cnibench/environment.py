@@ -53,7 +53,7 @@ def machine(tools: Iterable[str] = ()) -> dict[str, Any]:
         "tsc_hz": tsc_hz() or "not told",
         "load": list(os.getloadavg()),
         "steal": steal(_read("/proc/stat")),
-        "privileged": os.geteuid() == 0,
+        "privileged": os.geteuid() == 0 and _all_users(),
         "tools": versions(tools),
     }
 
@@ -170,3 +170,11 @@ def _read(file: str | Path) -> str:
         return Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def _all_users() -> bool:
+    """Are we in the first user namespace, where root is the machine's? (user_namespaces(7): its map has all 2^32 - 1 numbers)"""
+    try:
+        return Path("/proc/self/uid_map").read_text().split() == ["0", "0", str(2**32 - 1)]
+    except OSError:  # a kernel without user namespaces
+        return True

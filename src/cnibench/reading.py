@@ -83,7 +83,7 @@ class RunReader:
     def done(self) -> set[tuple[str, int]]:
         """(cell id, block) of all that is finished, whether it succeeded or failed: what a resumed run leaves out."""
         lines: dict[tuple[str, int], int] = {}
-        for sample in self.samples():
+        for sample in self._lines(SAMPLES, _Place):  # a tenth of the memory of whole samples
             lines[sample.cell, sample.block] = lines.get((sample.cell, sample.block), 0) + 1
         found = set()
         for event in self.events():
@@ -147,3 +147,10 @@ class RunReader:
 
 class _Version(msgspec.Struct):
     schema: int
+
+
+class _Place(msgspec.Struct, frozen=True, gc=False):
+    """As much of a Sample as says where it belongs."""
+
+    cell: str
+    block: int

@@ -64,6 +64,11 @@ class RunWriter:
         writer._cut_back(reader)
         return writer
 
+    def narrow(self, manifest: Manifest) -> None:
+        """Replaces the manifest by one with fewer profiles: what could be found out only where the run is carried out."""
+        self.manifest = manifest
+        self._document(PLAN, manifest)
+
     def environment(self, facts: Record) -> None:
         """Writes env.json; written again when more is known, always whole."""
         self._document(ENVIRONMENT, {"schema": SCHEMA, **facts})

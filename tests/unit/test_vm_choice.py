@@ -9,7 +9,9 @@ import pytest
 from cnibench.cli import _kernel
 from cnibench.cluster import Problem
 from cnibench.errors import InputError, MissingError, UsageError
-from cnibench.plan import Plan
+from cnibench.plan import Plan, cells
+from cnibench.profile import builtin
+from cnibench.registry import providers
 from cnibench.vm.accel import Accelerator
 from cnibench.vm.kernel import Kernel
 
@@ -67,11 +69,21 @@ def test_the_users_word_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_emulation_shortens_what_nobody_asked_for() -> None:
     vm = _kernel.Machine(KERNEL, Accelerator("tcg", "why"), "")
     plan = Plan(cni=("flannel",), duration=7.0)
-    assert vm.shortened(plan, {}).duration == 1
-    assert vm.shortened(plan, {}).warmup == 0
-    assert vm.shortened(plan, {"duration": "7s"}).duration == 7
-    assert vm.shortened(plan, {"plan": "qi2021"}) == plan
-    assert _kernel.Machine(KERNEL, Accelerator("kvm"), "").shortened(plan, {}) == plan
+    short, (told,) = vm.shortened(plan, {})
+    assert (short.duration, short.warmup) == (1, 0)
+    assert "first 2 blocks" in told
+    assert {(work.windows, work.blocks) for work in short.workload} == {(("speed",), None), (("cpp",), 2)}
+    assert short.number_of_blocks(3) == plan.number_of_blocks(3)
+    known = {"flannel": builtin()["flannel"]}
+    assert {cell.id for cell in cells(short, providers("workloads"), known)[0]} == {
+        cell.id for cell in cells(plan, providers("workloads"), known)[0]
+    }
+    asked, _ = vm.shortened(plan, {"duration": "7s"})
+    assert (asked.duration, asked.warmup, {work.duration for work in asked.workload}) == (7, 0, {None})
+    assert vm.shortened(plan, {"blocks": "4"})[0].workload == plan.workload
+    assert vm.shortened(plan.model_copy(update={"windows": ("speed",)}), {})[0].workload == plan.workload
+    assert vm.shortened(plan, {"plan": "qi2021"}) == (plan, [])
+    assert _kernel.Machine(KERNEL, Accelerator("kvm"), "").shortened(plan, {}) == (plan, [])
 
 
 def test_a_run_goes_on_with_the_kernel_that_it_was_begun_with(tmp_path: Path) -> None:

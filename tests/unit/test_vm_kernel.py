@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies
 
+import cnibench
+from cnibench.cpp import taxonomy
 from cnibench.errors import InputError, MissingError, UsageError
-from cnibench.vm import frames, initramfs, kernel, machine, patience
+from cnibench.vm import bundle, frames, initramfs, kernel, machine, patience, preload
 
 
 def image(path: Path, release: str) -> Path:
@@ -81,7 +85,7 @@ def test_cpio_reads_the_archive(tmp_path: Path) -> None:
     (folder / "kernel").mkdir()
     for name in names:
         (folder / name).write_bytes(name.encode())
-    archive = initramfs.build(kernel.Kernel(tmp_path / "vmlinuz", "6.12", folder), ["/bin/echo", "two words"])
+    archive = initramfs.build(kernel.Kernel(tmp_path / "vmlinuz", "6.12", folder), ["/bin/echo", "two words"], b"modules")
     into = tmp_path / "unpacked"
     into.mkdir()
     done = subprocess.run(
@@ -94,6 +98,31 @@ def test_cpio_reads_the_archive(tmp_path: Path) -> None:
     assert subprocess.run(["sh", "-n", into / "init"]).returncode == 0
     for program in ("sh", "mount", "mkdir", "modprobe", "chroot"):
         assert (into / "bin" / program).stat().st_mode & 0o111
+
+
+def test_the_guest_imports_from_the_bundle_what_the_host_has_imported(tmp_path: Path) -> None:
+    (tmp_path / "bundle").write_bytes(bundle.pack(cnibench))
+    program = """
+import json, sys
+from importlib import resources
+import cnibench.cpp.taxonomy, msgspec, pydantic
+loaders = {module.__name__: type(module.__spec__.loader).__name__ for module in (cnibench, cnibench.cpp.taxonomy, pydantic, msgspec._core)}
+data = resources.files("cnibench.cpp").joinpath("taxonomy.yaml").read_text()
+print(json.dumps([loaders, cnibench.cpp.taxonomy.__file__, bool(data), sys.path]))
+"""
+    argv = ["/bin/sh", "-c", 'exec "$@" 3<"$0"', str(tmp_path / "bundle"), *preload.command(program)]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd="/", env={"PATH": "/nowhere"})
+    assert done.returncode == 0, done.stderr
+    loaders, file, data, path = json.loads(done.stdout)
+    assert loaders == {
+        "cnibench": "_Loader",
+        "cnibench.cpp.taxonomy": "_Loader",
+        "pydantic": "_Loader",
+        "msgspec._core": "ExtensionFileLoader",
+    }
+    assert file == taxonomy.__file__
+    assert data
+    assert path == sys.path
 
 
 kinds = strategies.sampled_from([frames.OUT, frames.ERR, frames.BEAT, frames.EXIT, frames.JOB])

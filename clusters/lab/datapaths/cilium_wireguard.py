@@ -2,7 +2,8 @@
 
 Follows cilium/cilium v1.15 pkg/wireguard/agent/agent.go (cilium_wg0, port 51871, the other node's Pod subnets as allowed addresses) and
 Documentation/security/network/encryption-wireguard.rst. What a Pod sends to another node is redirected to cilium_wg0, here by the node's
-routing table, which the program asks, there by a mark's rule; what comes out of it goes through the node's stack to cilium_host and its program.
+routing table, which the program asks, there by the device's number; what comes out of it goes through the node's stack to cilium_host and
+its program.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from cnibench.clusters.lab.places import LabNode
 from cnibench.clusters.lab.stand import Stand
 
 _DEVICE, _PORT = "cilium_wg0", 51871
+_ETHERNET = 14  # bytes
 
 
 class CiliumWireguard(Ebpf):
@@ -37,7 +39,8 @@ class CiliumWireguard(Ebpf):
                 self._keys[node.name] = wireguard.make_keys(node.ns)
         allowed = [there.subnets[family] for family in self.stand.families]
         peer = wireguard.Peer(self._keys[there.name].public, there.addresses[4], allowed)
-        wireguard.make(here.ns, _DEVICE, _PORT, self._keys[here.name], peer, mtu=self.stand.mtu)
+        # bpf_fib_lookup() compares the packet's length with its Ethernet header, which this device does not count, with the device's MTU
+        wireguard.make(here.ns, _DEVICE, _PORT, self._keys[here.name], peer, mtu=self.stand.mtu + _ETHERNET)
         for family in self.stand.families:
             links.route(here.ns, here.subnets[family], dev="cilium_host", prefsrc=here.gateways[family])
             links.route(here.ns, there.subnets[family], dev=_DEVICE)

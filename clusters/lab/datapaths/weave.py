@@ -1,11 +1,11 @@
 """``weave``, ``weave-sleeve``, ``weave-encrypted``: one Ethernet over all nodes, a bridge on each and Weave's router between them.
 
-Follows weaveworks/weave v2.8.1. net/bridge.go: the bridge ``weave``, on a fast datapath joined by a veth pair with the Open vSwitch datapath
-``datapath``, else by a veth pair to the device that the router captures from. net/veth.go: checksum offload off on containers' devices.
-router/fastdp.go: a VXLAN port (6784) on the datapath and, once a MAC's peer is known, one flow for it each way, the tunnel key made of the
-peers' numbers; the kernel alone forwards then. router/sleeve.go: every frame through a program (programs/weave_sleeve.c). Encrypted fast
-datapath: net/ipsec: ESP in transport mode (AES-GCM) for the VXLAN packets between two peers. Containers know no route but the cluster's own,
-as with the CNI plugin's expose address as their gateway. The policy controller is not there (EXPECT_NPC=0).
+Follows weaveworks/weave v2.8.1. net/bridge.go: the bridge ``weave``, on a fast datapath joined by a veth pair with the Open vSwitch
+datapath ``datapath``, else by a veth pair to the device that the router captures from. net/veth.go: checksum offload off on containers'
+devices. router/fastdp.go: a VXLAN port (6784) on the datapath and, once a MAC's peer is known, a flow for it each way, the tunnel key made
+of the peers' numbers; the kernel alone forwards then. router/sleeve.go: every frame through a program (programs/weave_sleeve.c). Encrypted
+fast datapath: net/ipsec: ESP in transport mode (AES-GCM) for the VXLAN packets between two peers. Containers' gateway is the bridge's own
+address. The policy controller is not there (EXPECT_NPC=0).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Weave(_Weave):
 
     name = "weave"
     far_end = "vethwe-datapath"
-    needs = ("bridge", "br_netfilter", "iptables", "openvswitch", "vxlan")
+    needs: ClassVar[tuple[str, ...]] = ("bridge", "br_netfilter", "iptables", "openvswitch", "vxlan")
     programs: ClassVar[Mapping[str, str]] = {"ovs-dpctl": "openvswitch-switch"}
     super_packets = False
 

@@ -17,17 +17,18 @@ from cnibench.errors import ClusterError, UsageError
 from cnibench.offload.reading import parse_features
 
 FOLDER = "/var/lib/cnibench/offload"
-LEASE = 30  # s without a sign of life after which the guardian restores
-_LIMIT = 15.0  # s
+LEASE = 120  # s without a sign of life after which the guardian restores
+_LIMIT = 30.0  # s
 
 # $1 the restoring script, $2 the lease, $3 seconds
 _GUARDIAN = """
+: > "$2.guarded"
 while [ -e "$2" ] && [ $(( $(date +%s) - $(stat -c %Y "$2" 2>/dev/null || echo 0) )) -le "$3" ]; do sleep 0.5; done
 if [ -e "$1" ]; then sh "$1" && rm -f "$1"; fi
 rm -f "$2"
 """
 _RESTORE_ALL = """
-for file in "$0"/*.restore; do
+for file in "$0/$2".*.restore; do
   [ -e "$file" ] || continue
   lease=${file%.restore}.lease
   [ -e "$lease" ] && [ $(( $(date +%s) - $(stat -c %Y "$lease") )) -le "$1" ] && continue
@@ -46,7 +47,8 @@ class Lease:
         self._place = place
         self._device = device
         self._seconds = seconds
-        self._restore, self._lease = f"{folder}/{device}.restore", f"{folder}/{device}.lease"
+        base = f"{folder}/{place.name}.{device}"  # the lab's nodes share their folders
+        self._restore, self._lease = f"{base}.restore", f"{base}.lease"
         self._folder = folder
         self.before: dict[str, bool] = {}
 
@@ -60,8 +62,9 @@ class Lease:
         words = " ".join(f"{name} {'on' if on else 'off'}" for name, on in self.before.items())
         script = f"ethtool -K {shlex.quote(self._device)} {words}\n"
         self._sh('mkdir -p "$0" && cat > "$1.new" && sync "$1.new" && mv "$1.new" "$1" && : > "$2"', input=script)
-        guardian = "setsid sh -c " + shlex.quote(_GUARDIAN) + ' cnibench-guardian "$1" "$2" "$3" </dev/null >/dev/null 2>&1 &'
-        self._sh(guardian)
+        guardian = "setsid sh -c " + shlex.quote(_GUARDIAN) + ' cnibench-guardian "$1" "$2" "$3" </dev/null >/dev/null 2>&1 &\n'
+        # It is waited for: until it has a session of its own, it would end with the shell that starts it.
+        self._sh(guardian + 'until [ -e "$2.guarded" ]; do sleep 0.02; done; rm -f "$2.guarded"')
 
     def set(self, features: Mapping[str, bool]) -> None:
         """Sets features that ``take`` stored. Raises ClusterError when one does not become what was asked, or the lease was lost."""
@@ -105,4 +108,4 @@ def leased(place: Place, device: str, features: Mapping[str, bool], folder: str 
 
 def restore_left(place: Place, folder: str = FOLDER) -> None:
     """Restores what a run left that lost its guardian too; one whose lease is fresh is somebody's who is at work."""
-    place.run(["sh", "-c", _RESTORE_ALL, folder, str(2 * LEASE)], timeout=_LIMIT)
+    place.run(["sh", "-c", _RESTORE_ALL, folder, str(2 * LEASE), place.name], timeout=_LIMIT)

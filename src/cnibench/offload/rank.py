@@ -26,7 +26,12 @@ class Ranked:
 
 
 def tunnel_of(profile: Profile) -> str | None:
-    """The tunnel type that a profile crosses nodes in, '' for none; None when it does not say."""
+    """The tunnel type that a profile crosses nodes in, '' for none; None when it does not say. What encrypts comes before what carries."""
+    encryption = profile.features.encryption.lower()
+    if encryption and "offered" not in encryption:
+        for word, kind in (("ipsec", "esp"), ("wireguard", "wireguard")):
+            if word in encryption:
+                return kind
     if profile.datapath is not None:
         encapsulation = profile.datapath.encapsulation
         return "" if encapsulation in ("none", "ila") else _TUNNEL_OF.get(encapsulation)
@@ -36,7 +41,7 @@ def tunnel_of(profile: Profile) -> str | None:
 
 
 def rank(profiles: Mapping[str, Profile], verdicts: Iterable[Verdict]) -> list[Ranked]:
-    """Best first; profiles whose tunnel is unknown, and the host's own network, are left out. ``verdicts`` are those of the NICs between the nodes."""
+    """Best first; profiles whose tunnel is unknown, and the host's own network, are left out. ``verdicts``: of the NICs between nodes."""
     by_tunnel: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         by_tunnel.setdefault(verdict.tunnel, []).append(verdict)

@@ -16,7 +16,7 @@ from cnibench.offload import ioctl, netlink
 from cnibench.offload.nic import Feature, Nic
 
 T = TypeVar("T")
-_LIMIT = 10.0  # s
+_LIMIT = 30.0  # s
 # What ethtool(8) calls some bits, and the kernel's own names.
 _ALIASES = {
     "generic-segmentation-offload": "tx-generic-segmentation", "generic-receive-offload": "rx-gro", "large-receive-offload": "rx-lro",

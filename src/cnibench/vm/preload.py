@@ -40,7 +40,7 @@ def install(path: list[str], bundle: dict[str, tuple[str, bytes]]) -> None:
     """The host's sys.path, and the bundle (module -> file, marshalled code or b"" for an extension) before what is found there."""
     gc.set_threshold(_GARBAGE)
     sys.path[:] = path
-    sys.meta_path.insert(0, _Finder(bundle))  # type: ignore[arg-type]  # its base class lies in a module that is not frozen
+    sys.meta_path.insert(0, _Finder(bundle))
 
 
 class _Finder:

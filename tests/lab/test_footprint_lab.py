@@ -1,0 +1,45 @@
+"""The CNI's own processes during a real stream: where there are some their memory and CPU time, else that there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from cnibench.cell import Cell
+from cnibench.clusters.lab.stand import Stand
+from cnibench.registry import provider
+from cnibench.sampling import measure
+from cnibench.situation import Findings, Situation
+
+MakeStand = Callable[..., Stand]
+
+
+def observed(stand: Stand, raw: Path) -> Findings:
+    work = provider("workloads", "tcp-stream")
+    cell = Cell(label=stand.label, profile=stand.label, placement="inter", workload="tcp-stream", params=work.params({}))
+    client, server = stand.pair("inter")
+    raw.mkdir()
+    return measure(
+        Situation(cell, 0, stand, client, server, 2.0, 0.0, raw, None, None), work, [provider("collectors", "footprint")]
+    ).findings
+
+
+def test_a_user_space_tunnel_has_a_footprint_and_a_bridge_none(make_stand: MakeStand, tmp_path: Path) -> None:
+    stand = make_stand("flannel-udp")
+    found = observed(stand, tmp_path / "udp")
+    names = set(stand.processes())
+    assert len(names) == 2
+    memory = {reading.params["process"]: reading.value for reading in found.readings if reading.metric == "memory"}
+    assert memory.keys() == names
+    assert all(0 <= value < 1 << 30 for value in memory.values())
+    # every packet of the stream passes each of them
+    busy = [reading.value for reading in found.readings if reading.metric in ("cpu_user", "cpu_system")]
+    assert len(busy) == 4
+    assert sum(busy) > 0
+    assert {record["process"] for kind, record in found.records if kind == "footprint"} == names
+
+    none = observed(make_stand("bridge-static"), tmp_path / "bridge")
+    [record] = [record for kind, record in none.records if kind == "footprint"]
+    assert record["process"] == ""
+    assert "no process of the CNI" in record["said"]
+    assert not any(reading.metric == "memory" for reading in none.readings)

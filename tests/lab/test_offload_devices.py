@@ -1,0 +1,158 @@
+"""Reading real devices by all three ways; features that are changed come back, also after kill -9."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cnibench.clusters.lab import features, links
+from cnibench.clusters.lab.netns import Namespace
+from cnibench.clusters.lab.places import LabPlace
+from cnibench.clusters.lab.stand import Stand
+from cnibench.errors import ClusterError
+from cnibench.offload import change, ioctl, netlink, reading
+from cnibench.offload.judge import TUNNELS, judge
+from cnibench.offload.verify import verify
+
+Make = Callable[..., Stand]
+BIT = "tx-udp_tnl-segmentation"
+KILLED = """
+import sys, time
+from cnibench import exec as programs
+from cnibench.cluster import Place
+from cnibench.offload.change import Lease
+
+class Here(Place):
+    name = "here"
+    def spawn(self, argv, *, stdout=None, stderr=None): return programs.spawn(argv)
+    def run(self, argv, *, timeout, input=None, check=True): return programs.run(argv, timeout=timeout, input=input, check=check)
+    def read_text(self, path): return open(path).read()
+
+lease = Lease(Here(), "v0", sys.argv[1], 8)
+lease.take({"tx-udp_tnl-segmentation": True})
+lease.set({"tx-udp_tnl-segmentation": False})
+print("changed", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def place() -> Iterator[LabPlace]:
+    ns = Namespace("offload-test")
+    links.veth(ns, "v0", ns, "v1")
+    yield LabPlace("node", ns)
+    ns.remove()
+
+
+def bit(place: LabPlace) -> bool:
+    return features.read(place.ns, "v0")[BIT]
+
+
+def until(reached: Callable[[], bool], limit: float = 90.0) -> bool:
+    end = time.monotonic() + limit
+    while not reached():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_the_three_ways_of_reading_agree(place: LabPlace) -> None:
+    with place.ns.inside():
+        by_netlink, by_ioctl = netlink.features("v0"), ioctl.features("v0")
+        nics = {nic.name: nic for nic in reading.here("node")}
+    (by_program,) = reading.there(place, ["v0"], "node")
+    assert by_netlink == by_ioctl
+    assert {name: feature.on for name, feature in by_netlink.items() if name in by_program.features} == {
+        name: feature.on for name, feature in by_program.features.items() if name in by_netlink
+    }
+    assert len(by_program.features.keys() & by_netlink.keys()) > 50
+    assert nics["v0"].driver == by_program.driver == "veth"
+    assert nics["v0"].source == "netlink"
+    assert by_program.source == "ethtool"
+    assert {judge(nic, kind).outcome for nic in (nics["v0"], by_program) for kind in TUNNELS} == {"software-only"}
+
+
+def test_a_device_that_answers_nothing_is_said_to(place: LabPlace) -> None:
+    with place.ns.inside():
+        nic = reading.one("no-such", "node")
+    assert "No such device" in nic.problem
+    assert judge(nic, TUNNELS[0]).outcome == "software-only"  # nothing stands behind it
+    (asked,) = reading.there(place, ["no-such"], "node")
+    assert asked.features == {}
+    assert asked.problem
+
+
+def test_the_old_values_are_on_disk_before_anything_changes_and_come_back(place: LabPlace, tmp_path: Path) -> None:
+    assert bit(place)
+    with change.leased(place, "v0", {BIT: True}, str(tmp_path), 60) as lease:
+        assert (tmp_path / "node.v0.restore").read_text() == f"ethtool -K v0 {BIT} on\n"
+        assert bit(place)
+        lease.set({BIT: False})
+        assert not bit(place)
+        with pytest.raises(ClusterError, match="has no feature tx-none"), change.leased(place, "v0", {"tx-none": True}, str(tmp_path)):
+            pass
+    assert bit(place)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lease_that_was_lost_is_noticed(place: LabPlace, tmp_path: Path) -> None:
+    with change.leased(place, "v0", {BIT: True}, str(tmp_path), 60) as lease:
+        lease.set({BIT: False})
+        (tmp_path / "node.v0.lease").unlink()
+        assert until(lambda: bit(place))  # the guardian has restored
+        with pytest.raises(ClusterError):
+            lease.set({BIT: False})
+
+
+def test_kill_9_restores(place: LabPlace, tmp_path: Path) -> None:
+    argv = place.ns.enter([sys.executable, "-c", KILLED, str(tmp_path)])
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == "changed\n"
+        assert not bit(place)
+        killed.send_signal(signal.SIGKILL)
+    assert until(lambda: bit(place))
+    assert until(lambda: not list(tmp_path.iterdir()))
+
+
+def test_the_next_start_restores_what_no_guardian_did(place: LabPlace, tmp_path: Path) -> None:
+    (tmp_path / "node.v0.restore").write_text(f"ethtool -K v0 {BIT} off\n")
+    change.restore_left(place, str(tmp_path))
+    assert not bit(place)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_verify_changes_both_ends_and_gives_them_back(make_stand: Make, tmp_path: Path) -> None:
+    stand = make_stand("flannel")
+    seen: dict[str, tuple[bool, bool]] = {}
+
+    def stream(name: str) -> float:
+        first, second = (features.read(node.ns, node.wire)[BIT] for node in stand.nodes())
+        seen[name] = (first, second)
+        return 2.0 if name.endswith("on") else 1.0
+
+    found = verify(stand, BIT, stream, blocks=2, seed=1, folder=str(tmp_path / "kept"))
+    assert seen == {f"{block}-{word}": (on, on) for block in (0, 1) for word, on in (("on", True), ("off", False))}
+    assert (found.ratio, found.verdict) == (2.0, "inconclusive")
+    assert all(features.read(node.ns, node.wire)[BIT] for node in stand.nodes())
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """Real netperf streams through a real tunnel, in a process of its own as users start it."""
+    program = "from cnibench.cli.main import main; main()"
+    argv = [sys.executable, "-c", program, "offload", "--verify", "--blocks", "1", "--duration", "1s", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["feature"] == BIT
+    assert told["wire"] == "veth"
+    assert min(*told["on"], *told["off"]) > 0
+    assert list(tmp_path.iterdir()) == []

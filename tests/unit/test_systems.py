@@ -1,0 +1,57 @@
+"""Every system that the three studies name has its row: the profile that stands for it, and whether it runs, or why not."""
+
+from __future__ import annotations
+
+import json
+
+from cnibench.cli.profiles import runs_here, systems
+from cnibench.profile import builtin
+from tests.unit._call import call
+
+SYSTEMS = {
+    "qi2021": {
+        "Flannel", "Flannel-off", "Flannel host-gw", "Flannel UDP", "Flannel IP-in-IP", "Weave UDP", "Cilium", "Cilium native routing",
+        "Cilium Geneve", "Cilium with IPsec", "Kube-router", "Kube-router IP-in-IP", "Calico-wp-ipip", "Calico-np-ipip", "Calico-wp-xsub",
+        "Calico-np-xsub", "Calico VXLAN",
+    },
+    "bruijn2017": {
+        "eBPF (Cilium without overlay, static routes)", "Linux bridge with iptables (datapath A)", "Host to host",
+        "Namespaces with veth pairs and routes", "Docker overlay (VXLAN)", "Cilium overlay (VXLAN)", "XDP", "MacVLAN",
+    },
+    "makowski2018": {
+        "EVPN VXLAN", "EVPN MPLS", "ILA by eBPF", "Docker Swarm overlay", "Docker Swarm overlay with filter", "Cilium overlay",
+    },
+}  # fmt: skip
+
+
+def test_every_system_of_the_studies_has_one_profile() -> None:
+    found = [(study, name) for profile in builtin().values() for study, name in profile.studies.items()]
+    assert len(found) == len(set(found))
+    assert {study: {name for other, name in found if other == study} for study in SYSTEMS} == SYSTEMS
+
+
+def test_a_profile_without_a_model_says_why_and_one_with_a_model_does_not() -> None:
+    for name, profile in builtin().items():
+        assert bool(profile.reason) == (profile.datapath is None), name
+        assert not profile.reason.endswith("."), name
+
+
+def test_the_table_says_where_each_runs_or_why_not() -> None:
+    known = builtin()
+    here = runs_here(known.values())
+    for item in systems(known.values(), here):
+        assert item["lab"] in ("host", "vm", "no")
+        assert bool(item["reason"]) == (item["lab"] != "host"), item
+        assert bool(item["remedy"]) == (item["lab"] != "host"), item
+    for name, profile in known.items():
+        if profile.datapath is None:
+            assert here[name]["lab"] == "no"
+            assert profile.reason in here[name]["reason"]
+
+
+def test_it_is_printed_and_given_as_json() -> None:
+    printed = call(["profiles"])
+    assert printed.exit_code == 0
+    assert "systems of the studies" in printed.stdout
+    told = json.loads(call(["profiles", "--json"]).stdout)
+    assert {(item["study"], item["system"]) for item in told["systems"]} == {(s, n) for s, names in SYSTEMS.items() for n in names}
