@@ -13,6 +13,7 @@ from cnibench.cli._guard import guarded
 from cnibench.cli._output import fancy
 from cnibench.cli._request import Request
 from cnibench.environment import machine
+from cnibench.errors import Interrupted, MeasureError
 from cnibench.progress import Lines, Progress, Terminal
 from cnibench.runner import Runner
 from cnibench.sampling import choose_cpus, cores
@@ -22,8 +23,14 @@ from cnibench.workload import Workload
 
 
 def carry_out(request: Request, path: Path, *, resume: bool) -> int:
-    """Measures; the exit status. Errors of the inner process are told by it."""
-    return request.cluster.carry(lambda: guarded(lambda: _measure(request, path, resume)))
+    """Measures; the exit status. Errors of the inner process are told by it. Raises MeasureError when that was killed."""
+    status = request.cluster.carry(lambda: guarded(lambda: _measure(request, path, resume)))
+    if status > 128 and status != Interrupted.exit_code:
+        raise MeasureError(
+            f"the run was killed by signal {status - 128}; nothing of it is left, every finished sample is kept",
+            f"go on with: cnibench run --resume {path}",
+        )
+    return status
 
 
 def _measure(request: Request, path: Path, resume: bool) -> int:

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cnibench.cluster import Node
-from cnibench.errors import ClusterError, LimitError, MeasureError, MissingError
+from cnibench.errors import LimitError, MeasureError
 from cnibench.exec import Process
 from cnibench.profile import Strict
-from cnibench.rulepath import trace, walk
+from cnibench.rulepath import legacy, trace, walk
 from cnibench.situation import Findings, Situation
 from cnibench.workload import Workload
-from cnibench.workloads import _common, _netperf
+from cnibench.workloads import _common, _netperf, _nflog
 
 _PACKETS = ("first", "established")
 _PROBE = ("inet", "cnibench_path")
@@ -33,7 +33,6 @@ _OVERHEAD = 140  # bytes that a tunnel adds at most
 _CARRIERS = "4, 17, 41, 47, 50"  # IP-in-IP, UDP (the datagram itself, VXLAN, Geneve, WireGuard), IPv6, GRE, ESP
 _LIMIT = 30.0  # s
 _AGAIN = 0.05  # s
-_LEGACY = ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names")
 
 
 class Params(Strict):
@@ -54,14 +53,13 @@ class RulePath(Workload):
     transport = "udp"
 
     def __init__(self) -> None:
-        self._rulesets: dict[str, str] = {}
+        self._captures: dict[str, Process] = {}  # of nodes with rules of the older iptables, by the node's name
 
     def seconds(self, params: Mapping[str, Any], duration: float, warmup: float) -> float:
         return 1.0  # two datagrams: nothing lasts for the duration
 
     @contextmanager
     def serve(self, s: Situation) -> Iterator[None]:
-        _no_legacy(s)
         port = _netperf.control_port(s)
         with ExitStack() as stack:
             argv = ["netserver", "-D", f"-{s.cell.ip}", "-L", f"{s.target},{s.cell.ip}", "-p", str(port)]
@@ -69,7 +67,12 @@ class RulePath(Workload):
             _common.warm(s, _client(s, 1))  # so that neighbours are resolved and bridges have learnt
             for node in s.standing.nodes():
                 stack.enter_context(_tracing(s, node))
-            yield
+                if _nflog.tables(node, s.cell.ip):
+                    self._captures[node.name] = stack.enter_context(_legacy(s, node))
+            try:
+                yield
+            finally:
+                self._captures.clear()
 
     def warm_up(self, s: Situation) -> None:
         """Nothing that is counted could get warm; the way was tried out before the tracing."""
@@ -83,8 +86,12 @@ class RulePath(Workload):
             _mark(s, node, "end")
             ruleset = trace.parse_ruleset(_common.read(_file(s, node, "ruleset.json")))
             events = trace.parse_trace(_common.read(_file(s, node, "trace.txt")).splitlines())
-            passed = walk.packet(walk.hooks(events, ruleset, _PROBE), _PACKETS.index(s.cell.params["packet"]), len(_PACKETS))
-            nodes.append((node.name, passed))
+            every = walk.hooks(events, ruleset, _PROBE)
+            if node.name in self._captures:
+                _nflog.finish(node, self._captures[node.name], _file(s, node, "legacy.pcap"))
+                listing = legacy.parse_save(_common.read(_file(s, node, "legacy.txt")), s.cell.ip)
+                legacy.add(every, legacy.parse_capture(_file(s, node, "legacy.pcap").read_bytes(), listing), listing)
+            nodes.append((node.name, walk.packet(every, _PACKETS.index(s.cell.params["packet"]), len(_PACKETS))))
         sums = walk.totals([hook for _, passed in nodes for hook in passed])
         found = Findings()
         for metric in ("hooks", "chains", "rules"):
@@ -126,6 +133,15 @@ def _tracing(s: Situation, node: Node) -> Iterator[None]:
         _common.quietly(node, ["nft", "delete", "table", *_PROBE])
 
 
+@contextmanager
+def _legacy(s: Situation, node: Node) -> Iterator[Process]:
+    """The same for rules of the older iptables, which nf_tables does not see; our table marks for their trace, too."""
+    save = {4: "iptables-legacy-save", 6: "ip6tables-legacy-save"}[s.cell.ip]
+    _file(s, node, "legacy.txt").write_text(node.run([save], timeout=_LIMIT).stdout, encoding="utf-8")
+    with _nflog.capturing(node, s.cell.ip, _file(s, node, "legacy.pcap"), _file(s, node, "legacy.err")) as process:
+        yield process
+
+
 def _mark(s: Situation, node: Node, word: str, monitor: Process | None = None) -> None:
     """Changes our table until the monitor tells of it: it reads now, and has read all that came before. Raises LimitError, MeasureError."""
     end = time.monotonic() + _LIMIT
@@ -152,21 +168,6 @@ def told(text: str, name: str) -> bool:
 
 def _file(s: Situation, node: Node, kind: str) -> Path:
     return s.raw / f"{node.name}.{kind}"
-
-
-def _no_legacy(s: Situation) -> None:
-    """The tables of the older iptables are no part of nf_tables' trace. Raises MissingError when a node has some."""
-    for node in s.standing.nodes():
-        for path in _LEGACY:
-            try:
-                tables = node.read_text(path).split()
-            except ClusterError:
-                continue  # this kernel has none of them
-            if tables:
-                raise MissingError(
-                    f"node {node.name} has iptables-legacy tables ({', '.join(tables)}), which are no part of nf_tables' trace",
-                    "load the rules with iptables-nft",
-                )
 
 
 PROVIDER = RulePath()

@@ -96,6 +96,8 @@ _COMMANDS = {
 @cache
 def found() -> Mapping[str, bool]:
     """Feature to whether this kernel, for this user, has it. Tried once per process. Empty when no namespace can be made."""
+    import pyroute2  # noqa: F401  # not in the child only: what is built afterwards needs it as well, and under emulation it takes seconds
+
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -16,6 +16,7 @@ from cnibench.clusters.lab.places import LabNode
 from cnibench.errors import UsageError
 
 DEFAULT = "vxlan"  # what most server NICs do, the ConnectX-4 of qi2021's first test bed among them
+_SMALLEST_IPV6 = 1280  # bytes: RFC 8200
 _TCP = ("tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation")
 _UDP_TUNNELS = ("tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation")
 _OTHERS = (
@@ -63,6 +64,8 @@ def join(a: LabNode, b: LabNode, options: Options) -> None:
     for node, other in ((a, b), (b, a)):
         features.write(node.ns, node.wire, wanted)
         for family, length in ((4, 24), (6, 64)):
+            if family == 6 and options.mtu < _SMALLEST_IPV6:
+                continue
             links.address(node.ns, node.wire, f"{node.addresses[family]}/{length}")
             links.neighbour(node.ns, node.wire, other.addresses[family], macs[other.number])
         if options.wire_rate:

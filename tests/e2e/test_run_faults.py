@@ -165,6 +165,32 @@ def _argv(pid: int) -> list[str]:
     return [Path(words[0]).name, *words[1:]]
 
 
+def test_kill_9_of_the_process_that_measures_is_told(tmp_path: Path) -> None:
+    before = host()
+    runs = tmp_path / "runs"
+    process = start("run", "--cni", "veth-baseline", "--blocks", "30", "--out", str(runs), *SHORT)
+    until(lambda: finished(runs) >= 1)
+    below = descendants(process.pid)
+    first_of_the_tree = until(lambda: _child(_child(process.pid)))
+    os.kill(first_of_the_tree, signal.SIGKILL)
+    _, said = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1, said
+    assert "the run was killed by signal 9" in said
+    assert "--resume" in said
+    until(lambda: not running(below))
+    until(lambda: host() <= before)
+    assert finished(runs) >= 1
+
+
+def _child(pid: int) -> int:
+    """The first child of a process, 0 when there is none."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return 0
+    return int(children[0]) if children else 0
+
+
 def test_a_full_disk_ends_the_run_and_it_goes_on_when_there_is_room(tmpfs: Path) -> None:
     ballast = tmpfs / "ballast"
     left = os.statvfs(tmpfs)

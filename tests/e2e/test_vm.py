@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,11 +15,14 @@ from pathlib import Path
 import pytest
 
 from cnibench.errors import LimitError
+from cnibench.profile import FOLDER
+from cnibench.store import RunReader
 from cnibench.vm.accel import Accelerator
 from cnibench.vm.carry import Limits, carry
 from cnibench.vm.kernel import newest
 
 CNIBENCH = str(Path(sys.executable).parent / "cnibench")
+OPTIONS = ("--cni=calico-wp-ipip", "--kernel=vm", "--placement=inter", "--workload=tcp-rr", "--warmup=0s", "--no-perf")
 LONG = 1500  # s: the machine of the tests may emulate the guest and be loaded as well
 
 pytestmark = pytest.mark.timeout(LONG + 60)
@@ -49,8 +54,9 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     running: list[subprocess.Popen[str]] = []
 
     def run(*options: str) -> subprocess.Popen[str]:
-        argv = [CNIBENCH, "run", "--cni", "calico-wp-ipip", "--kernel", "vm", "--blocks", "1", "--placement", "inter", "--warmup", "0s"]
-        argv += ["--no-perf", "--out", str(tmp_path / "runs"), *options]
+        argv = [CNIBENCH, "run", "--out", str(tmp_path / "runs"), *options]
+        if "--resume" not in options:
+            argv += OPTIONS
         with (tmp_path / "stdout").open("w") as out, (tmp_path / "stderr").open("w") as err:
             running.append(subprocess.Popen(argv, stdout=out, stderr=err, stdin=subprocess.DEVNULL, text=True, cwd=tmp_path))
         return running[-1]
@@ -67,12 +73,16 @@ def run_directory(tmp_path: Path) -> Path:
 
 
 def test_ipip_is_attested_and_measured_on_the_stock_kernel(tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]) -> None:
-    process = begin("--duration", "1s", "--workload", "tcp-rr")
+    known = (FOLDER / "flannel.yaml").read_text()
+    lacking = tmp_path / "on-netkit.yaml"  # a device kind that is newer than Debian 12's kernel
+    lacking.write_text(known.replace("needs: [vxlan]", "needs: [vxlan, netkit]"))
+    process = begin("--duration", "1s", "--blocks", "1", "--cni", str(lacking))
     status = process.wait(LONG)
     said = (tmp_path / "stderr").read_text()
     assert status == 0, said
     assert "[1/1] block 1/1 calico-wp-ipip inter tcp-rr" in said  # its progress was seen from outside
     assert "calico-wp-ipip" in (tmp_path / "stdout").read_text()  # the report
+    assert "on-netkit is not measured: CONFIG_NETKIT" in said
     run = run_directory(tmp_path)
     facts = json.loads((run / "env.json").read_text())
     assert (facts["testbed"], facts["kernel"], facts["cpus"]) == ("vm", newest().release, 2)
@@ -91,8 +101,8 @@ def test_ipip_is_attested_and_measured_on_the_stock_kernel(tmp_path: Path, begin
 
 
 def test_ctrl_c_goes_in_and_the_run_can_be_resumed(tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]) -> None:
-    process = begin("--duration", "900s", "--workload", "tcp-rr")
-    wait_for(lambda: process.poll() is not None or "samples, about" in (tmp_path / "stderr").read_text(), "the guest never measured")
+    process = begin("--duration", "1s", "--blocks", "4")
+    wait_for(lambda: process.poll() is not None or "[1/4]" in (tmp_path / "stderr").read_text(), "the guest never measured")
     run = run_directory(tmp_path)
     assert virtual_machines(run)
     process.send_signal(signal.SIGINT)
@@ -100,10 +110,18 @@ def test_ctrl_c_goes_in_and_the_run_can_be_resumed(tmp_path: Path, begin: Callab
     assert "--resume" in (tmp_path / "stderr").read_text()
     assert "run-interrupted" in (run / "events.jsonl").read_text()  # by the guest's cnibench itself
     assert not virtual_machines(run)
+    before = (run / "samples.jsonl").read_bytes()
+    assert 1 <= len(RunReader(run).done()) < 4
+    status = begin("--resume", str(run)).wait(LONG)
+    assert status == 0, (tmp_path / "stderr").read_text()
+    assert len(RunReader(run).done()) == 4
+    assert (run / "samples.jsonl").read_bytes().startswith(before)  # nothing is measured twice
+    assert {item.testbed for item in RunReader(run).samples()} == {"vm"}
+    assert not virtual_machines(run)
 
 
 def test_nothing_outlives_kill_9(tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]) -> None:
-    process = begin("--duration", "900s", "--workload", "tcp-rr")
+    process = begin("--duration", "900s")
     wait_for(
         lambda: process.poll() is not None or ((tmp_path / "runs").exists() and virtual_machines(tmp_path / "runs")), "no VM was started"
     )
@@ -123,6 +141,21 @@ def test_a_vm_that_never_comes_up_is_given_up_and_its_log_kept(tmp_path: Path) -
             append="initcall_debug rdinit=/absent root=/dev/absent rootwait",
         )
     assert str(tmp_path / "vm" / "console.log") in told.value.remedy
+    assert not virtual_machines(tmp_path)
+
+
+def test_a_guest_that_hangs_is_given_up(tmp_path: Path) -> None:
+    def stop() -> None:
+        wait_for(lambda: (tmp_path / "running").exists(), "the command never ran")
+        for pid in virtual_machines(tmp_path):
+            os.kill(pid, signal.SIGSTOP)
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    with pytest.raises(LimitError, match="no sign of life"):
+        carry(["sh", "-c", f"touch {tmp_path}/running; sleep 900"], tmp_path, newest(), Accelerator("tcg"), limits=Limits(silent=15))
+    (tmp_path / "running").touch()
+    stopper.join()
     assert not virtual_machines(tmp_path)
 
 

@@ -342,7 +342,7 @@ SEEDS = {
 
 
 @pytest.mark.parametrize("form", sorted(SEEDS))
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_bytes_are_a_run_or_a_message(tmp_path: Path, form: str, data: st.DataObject) -> None:
     """Random bytes, and real files with a piece replaced."""

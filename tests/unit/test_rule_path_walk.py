@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cnibench.claims.model import studies
 from cnibench.errors import MeasureError
-from cnibench.rulepath import summary, walk
+from cnibench.rulepath import legacy, summary, walk
 from cnibench.rulepath.trace import Event, Key, parse_ruleset, parse_trace
 from cnibench.rulepath.walk import Changed
 from cnibench.workloads import rule_path
@@ -144,3 +144,51 @@ def test_the_published_counts_stand_beside_ours() -> None:
     blocks = [{**common, "hooks": 10, "nodes": [1]}, {**common, "hooks": 10, "nodes": [2]}]
     (row,) = summary.rows(blocks, figures)
     assert (row["hooks"], row["published"]["hooks"], row["blocks"], row["agree"]) == (10, 10, 2, False)
+
+
+LEGACY = """*raw
+:PREROUTING ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+COMMIT
+*filter
+:INPUT ACCEPT [0:0]
+:FORWARD ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+:X - [0:0]
+:Y - [0:0]
+-A OUTPUT -p tcp -j DROP
+-A OUTPUT -j X
+-A OUTPUT -j MARK --set-xmark 0x3/0xffffffff
+-A OUTPUT -g Y
+-A OUTPUT -j DROP
+-A X -p tcp -j DROP
+-A Y -p udp -j RETURN
+COMMIT
+"""
+
+
+def test_a_real_log_of_the_older_iptables() -> None:
+    """A datagram to lo and the ICMP error that answers it, by the rules above."""
+    listing = legacy.parse_save(LEGACY, 4)
+    groups = legacy.parse_capture((GOLDEN / "legacy-output.pcap").read_bytes(), listing)
+    passed = [walk.Hook(hook) for hook in ("output", "prerouting", "input") * 2]
+    legacy.add(passed, groups, listing)
+    counts = [[(visit.table, visit.chain, visit.evaluated, visit.matched) for visit in hook.chains] for hook in passed]
+    assert counts[0] == [("raw", "OUTPUT", 0, 0), ("filter", "OUTPUT", 4, 3), ("filter", "X", 1, 0), ("filter", "Y", 1, 1)]
+    assert counts[3] == [*counts[0][:3], ("filter", "Y", 1, 0)]
+    assert counts[1] == counts[4] == [("raw", "PREROUTING", 0, 0)]
+    assert counts[2] == counts[5] == [("filter", "INPUT", 0, 0)]
+    with pytest.raises(Changed, match="more often than its hook"):
+        legacy.add([walk.Hook("output")], groups, listing)
+    with pytest.raises(Changed, match="is not among the rules"):
+        legacy.parse_capture((GOLDEN / "legacy-output.pcap").read_bytes(), {})
+
+
+@given(st.binary(max_size=400))
+def test_any_capture_is_read_or_refused(data: bytes) -> None:
+    head = (GOLDEN / "legacy-output.pcap").read_bytes()[:24]
+    for whole in (data, head + data):
+        try:
+            legacy.parse_capture(whole, {})
+        except MeasureError:
+            pass

@@ -84,7 +84,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     truth = {"veth-baseline": 1.3, **TRUTH}
     lacking = [Unsupported(label="calico-wp-ipip", profile="calico-wp-ipip", lacks="CONFIG_NET_IPIP", remedy="use --kernel vm")]
     facts = {"hostname": "secret-box", "nodes": {"secret-box": {"address": "192.168.7.9"}}, "foreign_programs": ["/usr/bin/payroll"]}
-    facts |= {"note": "payroll on secret-box at 192.168.7.9 and fd00::17, 02:00:5e:10:00:07, /home/alice/run; kernel 6.1.0.12"}
+    facts |= {"note": "payroll on secret-box at 192.168.7.9 and fd00::17, 02:00:5e:10:00:07, /home/alice/run; kernel 6.1.0"}
     runs = []
     for number in (1, 2):
         run = synthetic(
@@ -144,7 +144,7 @@ def test_names_of_machines_networks_and_programs_are_left_out(whole: tuple[Path,
             for secret in ("secret-box", "payroll", "192.168.7.9", "fd00::17", "02:00:5e:10:00:07", "alice"):
                 assert secret not in text, (file.name, secret)
     method = Page(site / "method.html").text
-    for words in ("program-1 on host-", "address-1", "mac-1", "/home/user/x.yaml", "kernel 6.1.0.12", "CONFIG_NET_IPIP"):
+    for words in ("program-1 on host-", "address-1", "mac-1", "/home/user/x.yaml", "kernel 6.1.0", "CONFIG_NET_IPIP"):
         assert words in method
     assert not (site / "raw").exists()
 

@@ -10,7 +10,7 @@ from tests.unit._call import call
 
 SYSTEMS = {
     "qi2021": {
-        "Flannel", "Flannel-off", "Flannel host-gw", "Flannel UDP", "Flannel IP-in-IP", "Weave UDP", "Cilium", "Cilium native routing",
+        "Flannel", "Flannel-off", "Flannel host-gw", "Flannel UDP", "Flannel IP-in-IP", "Weave", "Weave UDP", "Weave encrypted", "Cilium", "Cilium native routing",
         "Cilium Geneve", "Cilium with IPsec", "Kube-router", "Kube-router IP-in-IP", "Calico-wp-ipip", "Calico-np-ipip", "Calico-wp-xsub",
         "Calico-np-xsub", "Calico VXLAN",
     },

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pydantic
 import pytest
 from hypothesis import given, strategies
 
@@ -101,6 +102,7 @@ def test_cpio_reads_the_archive(tmp_path: Path) -> None:
 
 
 def test_the_guest_imports_from_the_bundle_what_the_host_has_imported(tmp_path: Path) -> None:
+    assert pydantic.VERSION  # imported here, and so in the bundle
     (tmp_path / "bundle").write_bytes(bundle.pack(cnibench))
     program = """
 import json, sys

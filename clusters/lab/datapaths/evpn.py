@@ -114,7 +114,8 @@ class Evpn(Datapath):
         for family, address in pod.addresses.items():
             links.address(pod.ns, pod.interface, f"{address}/{CLUSTER_CIDRS[family].partition('/')[2]}")
         yield "address"
-        node.ns.ipr.fdb("add", ifindex=links.index(node.ns, pod.host_end), lladdr=own, state=_STATIC, flags=_NTF_MASTER)
+        # in place of one that the bridge has learnt by itself, from a packet of the Pod's first moments
+        node.ns.ipr.fdb("replace", ifindex=links.index(node.ns, pod.host_end), lladdr=own, state=_STATIC, flags=_NTF_MASTER)
         for address in pod.addresses.values():
             links.neighbour(node.ns, bridge, address, own)
         self._awaited.append((pod, tenant))

@@ -36,6 +36,8 @@ class Estimate:
 
     def words(self) -> str:
         """``1.23 (1.20 to 1.26)``."""
+        if math.isinf(self.centre):
+            return "no figure (one of them is 0 at times)"
         middle = f"{math.exp(self.centre):.3g}"
         return middle if self.low is None or self.high is None else f"{middle} ({math.exp(self.low):.3g} to {math.exp(self.high):.3g})"
 

@@ -14,7 +14,7 @@ from typing import Any
 from cnibench.errors import MeasureError
 from cnibench.rulepath.trace import Event, Key, Ruleset
 
-_ENDS = frozenset({"accept", "drop", "queue", "stolen"})
+ENDS = frozenset({"accept", "drop", "queue", "stolen"})
 _DEPTH = 64  # deeper than any chain of jumps that the kernel takes (NFT_JUMP_STACK_SIZE is 16)
 
 
@@ -54,10 +54,15 @@ def hooks(events: Sequence[Event], ruleset: Ruleset, probe: tuple[str, str]) -> 
         elif not found:
             raise Changed(f"{' '.join(chain)} was met before any hook of the probe", "measure again")
         else:
-            walk = _Walk(group[1:], ruleset)
-            walk.base(chain)
-            found[-1].chains += walk.visits
+            found[-1].chains += visits(group, ruleset)
     return found
+
+
+def visits(group: Sequence[Event], ruleset: Ruleset) -> list[Visit]:
+    """The chains of one traversal of a base chain; its first event says which one. Raises Changed."""
+    walk = _Walk(group[1:], ruleset)
+    walk.base(group[0].chain)
+    return walk.visits
 
 
 def packet(passed: Sequence[Hook], which: int, packets: int) -> list[Hook]:
@@ -138,7 +143,7 @@ class _Walk:
                 continue
             visit.matched += 1
             target = (chain[0], chain[1], event.target)
-            if event.verdict in _ENDS:
+            if event.verdict in ENDS:
                 return True
             if event.verdict == "return":
                 return False

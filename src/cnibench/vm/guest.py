@@ -41,6 +41,12 @@ _MOUNTS = (  # /dev is there: the first stage moves its own over
 _SYSCTLS = {"kernel/perf_event_paranoid": "-1", "kernel/kptr_restrict": "0", "kernel/printk": "5 4 1 7"}
 # What the kernel does not load by itself when it is asked for. On a host that would change how its own bridges filter; here nothing is.
 _MODULES = ("br_netfilter", "openvswitch", "ila")
+# What most runs need and the kernel would load one by one while the run waits: loaded on the other CPU while the run's program starts.
+_SOON = (
+    "veth", "bridge", "ip_tables", "iptable_filter", "iptable_nat", "nf_tables", "nft_compat", "nf_conntrack", "xt_conntrack", "xt_comment",
+    "xt_mark", "xt_set", "xt_addrtype", "xt_MASQUERADE", "ip_set_hash_net", "ip_set_hash_ip", "ipip", "vxlan", "geneve", "wireguard", "tun",
+    "dummy", "vrf", "macvlan", "ipvlan", "sch_tbf", "cls_bpf", "sch_ingress",
+)  # fmt: skip
 _DRAIN_SECONDS = 2.0  # how long output may still come after the command's end, from programs it left behind
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -92,6 +98,7 @@ def _prepare() -> None:
             Path("/dev", name).symlink_to(f"/proc/{target}")
     # Some kernels have none of them or have them built in: what is missing then, the checks of the profiles tell.
     subprocess.run(["/sbin/modprobe", "--quiet", "--all", *_MODULES], check=False, stdin=subprocess.DEVNULL)
+    subprocess.Popen(["/sbin/modprobe", "--quiet", "--all", *_SOON], stdin=subprocess.DEVNULL)  # _reap() buries it
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:  # lo up: SIOCSIFFLAGS with IFF_UP | IFF_RUNNING
         ioctl(any_socket, 0x8914, struct.pack("16sh22x", b"lo", 0x41))
 

@@ -1,0 +1,98 @@
+"""How fast the lab is: make, attest and remove one profile (within 2 s is wanted), and 99 + 99 Pods (within 3 s), on two cores.
+
+    python benchmarks/lab_speed.py [PROFILE ...] [--rounds 3] [--pods 99]
+
+Without a name, all profiles that this kernel can run. Each figure is the median of the rounds; the profiles come in turn in each round.
+Needs root. The last column is the ratio of the whole to the 2 s, and of the Pods to the 3 s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Mapping
+
+from cnibench.cluster import Options
+from cnibench.clusters.lab import tree
+from cnibench.clusters.lab.cluster import LabCluster
+from cnibench.clusters.lab.stand import Stand
+from cnibench.errors import CnibenchError
+from cnibench.profile import Profile, builtin
+
+_WHOLE, _PODS = 2.0, 3.0  # s
+
+
+def families(profile: Profile) -> tuple[int, ...]:
+    return (4,) if 4 in profile.features.ip else (6,)
+
+
+def runnable(asked: list[str]) -> dict[str, Profile]:
+    """The profiles asked for, or all, without those that this machine cannot make."""
+    chosen = {name: profile for name, profile in builtin().items() if not asked or name in asked}
+    return {name: profile for name, profile in chosen.items() if not LabCluster(Options(ip=families(profile))).check(profile)}
+
+
+def once(name: str, profile: Profile, number: int, pods: int) -> dict[str, float]:
+    """Seconds of each step for one stand."""
+    found: dict[str, float] = {}
+    began = time.perf_counter()
+    stand = Stand(name, profile, Options(ip=families(profile)), number)
+    try:
+        found["make"] = time.perf_counter() - began
+        began = time.perf_counter()
+        if wrong := [check.check for check in stand.attest() if not check.passed]:
+            raise CnibenchError(f"{name}: {', '.join(wrong)} failed")
+        found["attest"] = time.perf_counter() - began
+    finally:
+        began = time.perf_counter()
+        stand.remove()
+    found["remove"] = time.perf_counter() - began
+    if profile.features.network_model != "host":
+        stand = Stand(name, profile, Options(ip=families(profile)), number + 1)
+        try:
+            began = time.perf_counter()
+            for node in stand.nodes():
+                stand.add_pods(node, pods)
+            found["pods"] = time.perf_counter() - began
+        finally:
+            stand.remove()
+    return found
+
+
+def show(took: Mapping[str, list[dict[str, float]]], pods: int) -> None:
+    head = "".join(f" {step:>6}" for step in ("make", "attest", "remove", "all", f"/{_WHOLE:g} s"))
+    print(f"{'profile':22}{head}   {f'{pods}+{pods} Pods':>12} {f'/{_PODS:g} s':>6}")
+    for name, rounds in took.items():
+        make, attest, remove = (statistics.median(one[step] for one in rounds) for step in ("make", "attest", "remove"))
+        whole = statistics.median(one["make"] + one["attest"] + one["remove"] for one in rounds)
+        line = f"{name:22} {make:6.2f} {attest:6.2f} {remove:6.2f} {whole:6.2f} {whole / _WHOLE:6.2f}"
+        if "pods" in rounds[0]:
+            made = statistics.median(one["pods"] for one in rounds)
+            line += f"   {made:12.2f} {made / _PODS:6.2f}"
+        print(line)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("profile", nargs="*")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pods", type=int, default=99)
+    asked = parser.parse_args()
+    chosen = runnable(asked.profile)
+    print(f"kernel {platform.release()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f} (1 min), median of {asked.rounds}, seconds")
+    took: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
+    number = 1
+    for _ in range(asked.rounds):
+        for name, profile in chosen.items():
+            took[name].append(once(name, profile, number, asked.pods))
+            number += 2
+    show(took, asked.pods)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(tree.carry(main))
