@@ -85,7 +85,8 @@ def comparisons(samples: Iterable[Sample], workloads: Mapping[str, Workload], bl
         workload = workloads.get(sample.workload)
         if workload is None or sample.metric != workload.primary or sample.window != "speed" or sample.block >= blocks or not sample.value:
             continue
-        where = f"{sample.placement} {sample.workload} {sorted(sample.params.items())} {sample.path} IPv{sample.ip} {sample.pair}"
+        params = " ".join(f"{name}={value}" for name, value in sorted(sample.params.items()))
+        where = f"{sample.placement} {sample.workload} [{params}], path {sample.path}, IPv{sample.ip}, pair {sample.pair}"
         values.setdefault(where, {}).setdefault(sample.label, {})[sample.block] = math.log(sample.value)
     found: dict[str, list[float]] = {}
     for where, labels in values.items():

@@ -121,11 +121,14 @@ def start(s: Situation, argv: Sequence[str]) -> Process:
     return s.client.spawn(command, stdout=s.raw / "client.stdout", stderr=s.raw / "client.stderr")
 
 
-def warm(s: Situation, argv: Sequence[str]) -> str:
-    """Runs a client whose result does not count; its output. Raises MeasureError when it fails, for then the measured one would too."""
+def warm(s: Situation, argv: Sequence[str], limit: float = 30.0) -> str:
+    """Runs a client whose result does not count; its output. Raises MeasureError when it fails, for then the measured one would too.
+
+    LimitError when it takes ``limit`` seconds more than the warm-up.
+    """
     command = s.on_client(argv)
     note(s.raw, "warmup", command)
-    done = s.client.run(command, timeout=s.warmup + 30, check=False)
+    done = s.client.run(command, timeout=s.warmup + limit, check=False)
     if done.returncode != 0:
         raise MeasureError(f"the warm-up failed: {tail(done.stderr or done.stdout) or f'exit status {done.returncode}'}")
     return done.stdout

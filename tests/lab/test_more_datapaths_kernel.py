@@ -23,8 +23,8 @@ from cnibench.profile import Profile, builtin
 Make = Callable[..., Stand]
 
 FAMILIES: dict[str, tuple[int, ...]] = {
-    "flannel-udp": (4,), "weave-sleeve": (4,), "macvlan": (4, 6), "swarm-vxlan": (4,), "swarm-vxlan-filter": (4,), "calico-ebpf": (4, 6), "ila-ebpf": (6,),
-    "evpn-vxlan": (4, 6),
+    "flannel-udp": (4,), "weave-sleeve": (4,), "macvlan": (4, 6), "swarm-vxlan": (4,), "swarm-vxlan-filter": (4,),
+    "calico-ebpf": (4, 6), "ila-ebpf": (6,), "evpn-vxlan": (4, 6),
 }  # fmt: skip
 WITH_DAEMONS = ("flannel-udp", "weave-sleeve", "evpn-vxlan")
 

@@ -239,6 +239,7 @@ def test_counts_need_no_test_but_must_agree(empty: Analysis) -> None:
         ({"testbed": ["cluster"]}, {}, {}),
         ({"cpu": "E5-2640 v4"}, {}, {}),
         ({"kernel": "4.10"}, {}, {}),
+        ({"releases": "those of 2020"}, {}, {}),
         ({}, {}, {"accelerator": "tcg"}),
     ],
 )

@@ -10,7 +10,8 @@ from tests.unit._call import call
 
 SYSTEMS = {
     "qi2021": {
-        "Flannel", "Flannel-off", "Flannel host-gw", "Flannel UDP", "Flannel IP-in-IP", "Weave", "Weave UDP", "Weave encrypted", "Cilium", "Cilium native routing",
+        "Flannel", "Flannel-off", "Flannel host-gw", "Flannel UDP", "Flannel IP-in-IP", "Weave", "Weave UDP", "Weave encrypted",
+        "Cilium", "Cilium native routing",
         "Cilium Geneve", "Cilium with IPsec", "Kube-router", "Kube-router IP-in-IP", "Calico-wp-ipip", "Calico-np-ipip", "Calico-wp-xsub",
         "Calico-np-xsub", "Calico VXLAN",
     },
@@ -19,7 +20,7 @@ SYSTEMS = {
         "Namespaces with veth pairs and routes", "Docker overlay (VXLAN)", "Cilium overlay (VXLAN)", "XDP", "MacVLAN",
     },
     "makowski2018": {
-        "EVPN VXLAN", "EVPN MPLS", "ILA by eBPF", "Docker Swarm overlay", "Docker Swarm overlay with filter", "Cilium overlay",
+        "EVPN VXLAN", "EVPN MPLS", "ILA", "ILA by eBPF", "Docker Swarm overlay", "Docker Swarm overlay with filter", "Cilium overlay",
     },
 }  # fmt: skip
 

@@ -1,17 +1,15 @@
-"""``ila`` and ``ila-ebpf``: identifier-locator addressing: no encapsulation, half of each IPv6 destination address is rewritten on the way.
+"""``ila-ebpf``: identifier-locator addressing: no encapsulation, half of each IPv6 destination address is rewritten on the way.
 
 A container's address is the SIR prefix, which all of them share, and a 64-bit identifier of its own; between hosts the host's locator
-stands in place of the SIR prefix (draft-herbert-intarea-ila; makowski2018, section on ILA). ``ila`` uses the kernel's lightweight tunnel
-(net/ipv6/ila/ila_lwt.c) in the checksum mode that the study used, adj-transport: a route ``encap ila LOCATOR`` on the way out, one
-``encap ila SIR`` for the locator's address on the way in. ``ila-ebpf`` does the same in two programs at tc of the wire (bpf/ila.c),
-as the study's authors showed later. There is no control plane: the mappings are written here. Sources keep their SIR address.
+stands in place of the SIR prefix (draft-herbert-intarea-ila; makowski2018, section on ILA). Two programs at tc of the wire's device
+(bpf/ila.c) do it, in the checksum mode that the study used, adj-transport, as its authors showed later for eBPF. There is no control
+plane: the mappings are written here. Sources keep their SIR address.
 
 All containers share one space of identifiers: a second one with an address that is mapped already is refused.
 """
 
 from __future__ import annotations
 
-import abc
 import ipaddress
 import struct
 from collections.abc import Iterator, Sequence
@@ -41,15 +39,23 @@ def locator_address(pod: LabPod, node: LabNode) -> str:
     return str(ipaddress.IPv6Address(locator + ipaddress.IPv6Address(sir_address(pod)).packed[8:]))
 
 
-class _Translated(Veth, abc.ABC):
-    """Routed veth pairs; subclasses write the mappings."""
+class IlaEbpf(Veth):
+    """Routed veth pairs, and two programs on each node's wire."""
+
+    name = "ila-ebpf"
+    needs = ("tc-bpf",)
 
     def build(self) -> None:
         if self.stand.families != (6,):
             raise ClusterError(f"{self.profile.name} is for IPv6 alone", "use --ip 6")
         a, b = self.stand.nodes()
+        self._loaded: dict[str, Loaded] = {}
         for here, there in ((a, b), (b, a)):
-            links.route(here.ns, there.subnets[6], via=there.addresses[6], dev=here.wire)
+            for prefix in (there.subnets[6], _SIR_PREFIX):
+                links.route(here.ns, prefix, via=there.addresses[6], dev=here.wire)
+            loaded = self._loaded[here.name] = Loaded(read_object("ila"), {})
+            ebpf_tc.attach(here.ns, here.wire, "egress", "ila_out", loaded.programs["ila_out"])
+            ebpf_tc.attach(here.ns, here.wire, "ingress", "ila_in", loaded.programs["ila_in"])
 
     def connect(self, pod: LabPod) -> Iterator[str]:
         pod.addresses = {6: sir_address(pod)}
@@ -64,19 +70,12 @@ class _Translated(Veth, abc.ABC):
         self.map(here, there, pod)
         yield "mapping"
 
-    @abc.abstractmethod
-    def mapped(self, there: LabNode, pod: LabPod) -> bool:
-        """Does the other node know a container with this address already?"""
-
-    @abc.abstractmethod
-    def map(self, here: LabNode, there: LabNode, pod: LabPod) -> None:
-        """Tells the other node the container's locator, and its own node the way back to the SIR address."""
-
     def on_wire(self, pod: LabPod, family: int) -> str:
         # Connections are begun on the first node: there the source is as it is, the destination carries its node's locator.
         return pod.addresses[6] if pod.node is self.stand.a else locator_address(pod, pod.node)
 
-    def checks(self) -> Sequence[Attestation]:
+    def _located(self) -> Attestation:
+        """Between nodes the destination carries the locator, in every packet."""
         client, server = self.stand.pair("inter")
         with tap.watching(self.stand.a) as seen:
             failure = probe.stream(client.ns, server.ns, server.addresses[6], 6, _PROBE)
@@ -84,46 +83,7 @@ class _Translated(Veth, abc.ABC):
         expected = locator_address(server, server.node)
         observed = failure or ", ".join(targets) or "nothing"
         words = f"for {server.addresses[6]} the wire carries {expected} alone"
-        return (self.stand.attestation("locator-on-wire", words, observed, not failure and targets == [expected], 6),)
-
-
-class Ila(_Translated):
-    """The kernel's lightweight tunnel."""
-
-    name = "ila"
-    needs = ("ila",)
-
-    def mapped(self, there: LabNode, pod: LabPod) -> bool:
-        return f"{sir_address(pod)} " in there.ns.run(["ip", "-6", "route", "show", "dev", there.wire]).stdout
-
-    def map(self, here: LabNode, there: LabNode, pod: LabPod) -> None:
-        locator = ipaddress.IPv6Address(here.subnets[6].partition("/")[0]).exploded[:19]
-        sir, located = sir_address(pod), locator_address(pod, here)
-        out = f"{sir}/128 encap ila {locator} csum-mode adj-transport ident-type luid hook-type output via {here.addresses[6]}"
-        there.ns.run(["ip", "-6", "route", "add", *out.split(), "dev", there.wire])
-        back = f"{located}/128 encap ila {SIR} csum-mode adj-transport ident-type luid hook-type input via {sir}"
-        here.ns.run(["ip", "-6", "route", "add", *back.split(), "dev", pod.host_end, "onlink"])
-
-    def disconnect(self, pod: LabPod) -> None:
-        there = next(node for node in self.stand.nodes() if node is not pod.node)
-        links.unroute(there.ns, f"{sir_address(pod)}/128", dev=there.wire)
-
-
-class IlaEbpf(_Translated):
-    """Two programs on each node's wire."""
-
-    name = "ila-ebpf"
-    needs = ("tc-bpf",)
-
-    def build(self) -> None:
-        super().build()
-        self._loaded: dict[str, Loaded] = {}
-        a, b = self.stand.nodes()
-        for here, there in ((a, b), (b, a)):
-            loaded = self._loaded[here.name] = Loaded(read_object("ila"), {})
-            ebpf_tc.attach(here.ns, here.wire, "egress", "ila_out", loaded.programs["ila_out"])
-            ebpf_tc.attach(here.ns, here.wire, "ingress", "ila_in", loaded.programs["ila_in"])
-            links.route(here.ns, _SIR_PREFIX, via=there.addresses[6], dev=here.wire)
+        return self.stand.attestation("locator-on-wire", words, observed, not failure and targets == [expected], 6)
 
     def mapped(self, there: LabNode, pod: LabPod) -> bool:
         return self._loaded[there.name].maps["ila_to_locator"].lookup(_packed(sir_address(pod))) is not None
@@ -151,7 +111,7 @@ class IlaEbpf(_Translated):
 
     def checks(self) -> Sequence[Attestation]:
         before = [self.translated(node) for node in self.stand.nodes()]
-        found = list(super().checks())
+        found = [self._located()]
         after = [self.translated(node) for node in self.stand.nodes()]
         out, back = after[0][0] - before[0][0], after[1][1] - before[1][1]
         observed = f"{out} out of a, {back} into b"
@@ -165,4 +125,4 @@ def _packed(address: str) -> bytes:
     return ipaddress.IPv6Address(address).packed
 
 
-PROVIDER = (Ila, IlaEbpf)
+PROVIDER = IlaEbpf

@@ -98,6 +98,8 @@ def _machine(asked: Preconditions, place: Place, environment: Mapping[str, Any])
     kernel = "not recorded" if other else str(fact(environment, "kernel") or "not recorded")
     if asked.cpu and asked.cpu.lower() not in cpu.lower():
         yield f"the figure belongs to another machine ({asked.cpu}), this CPU is {cpu}"
+    if asked.releases and asked.releases != environment.get("releases"):
+        yield f"the figure belongs to {asked.releases}, and this run is of others"
     if asked.kernel and not kernel.startswith(asked.kernel):
         yield f"the claim is about kernel {asked.kernel}, this one is {kernel}"
 

@@ -96,17 +96,15 @@ def _pairs(claim: Claim, place: Place, pairs: Sequence[tuple[str, str]], vote: C
         (agree if said == "agrees" else against if said == "contradicts" else undecided).append((text, found.n if found else 0))
     if against:
         return "contradicts", f"{len(against)} of {len(pairs)} pairs say otherwise: {_several(text for text, _ in against)}"
+    gone = sorted({name for pair in missing for name in pair if name not in place.series})
+    missed = f"; not measured: {', '.join(gone)}" if gone else ""
     if undecided:
-        fewest = min(n for _, n in undecided)
-        few = (
-            f"; {fewest} block{'s' * (fewest != 1)} cannot decide, it takes {least_blocks(1, level)}"
-            if fewest < least_blocks(1, level)
-            else ""
-        )
-        return "open", f"{len(agree)} of {len(pairs)} pairs as published; undecided: {_several(text for text, _ in undecided)}{few}"
+        fewest, least = min(n for _, n in undecided), least_blocks(1, level)
+        few = f"; {fewest} block{'s' * (fewest != 1)} cannot decide, it takes {least}" if fewest < least else ""
+        said = _several(text for text, _ in undecided)
+        return "open", f"{len(agree)} of {len(pairs)} pairs as published; undecided: {said}{few}{missed}"
     if missing:
-        gone = sorted({name for pair in missing for name in pair if name not in place.series})
-        return "open", f"as published for {len(agree)} of {len(pairs)} pairs; not measured: {', '.join(gone)}"
+        return "open", f"as published for {len(agree)} of {len(pairs)} pairs{missed}"
     return "agrees", _several(text for text, _ in agree)
 
 

@@ -45,6 +45,7 @@ class Preconditions(Strict):
     cycles: Literal["", "pmu"] = Field(default="", description="pmu: estimated cycles will not do")
     cpu: str = Field(default="", description="part of the CPU model's name: absolute figures belong to a machine")
     kernel: str = Field(default="", description="the beginning of the kernel's release")
+    releases: str = Field(default="", description="releases of the CNIs that the figure belongs to, where it changes with them")
 
 
 class Sweep(Strict):
