@@ -55,7 +55,7 @@ class Machine:
         said = [f"{key} {duration(value) if value else 'none'}" for key, value in update.items()]
         if options.get("blocks") is None and "cpp" in plan.windows:
             update["workload"] = tuple(part for work in plan.workload for part in _apart(work, options.get("duration") is None))
-            said.append(f"cycles in the first block only, so that nothing is decided about them")
+            said.append("cycles in the first block only, so that nothing is decided about them")
         return plan.model_copy(update=update), [f"under emulation, unless asked otherwise: {', '.join(said)}"] if said else []
 
 

@@ -14,6 +14,7 @@ from cnibench.clusters.lab.stand import Stand
     [
         ("veth-baseline", 576, "all", (4,)),
         ("flannel", 1350, "vxlan", (4, 6)),
+        ("flannel", 9000, "vxlan", (4,)),
         ("flannel", 29990, "vxlan", (4,)),
         ("flannel", 65535, "none", (4, 6)),
         ("veth-baseline", 65535, "all", (4,)),
