@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from cnibench.clusters.lab.root import own_root
 from cnibench.errors import CnibenchError, MissingError
 
 HOME = Path("/run/cnibench")  # a private tmpfs: on the host this folder never exists
@@ -224,6 +225,8 @@ def _mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") 
 
 def _furnish() -> None:
     """Mounts and devices of a tree that was just unshared: private propagation, /sys of its network, /run/cnibench, lo up."""
+    if os.geteuid() == 0 and kind() != "user":
+        own_root()
     _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
     _private_run()
     kept = {
@@ -281,7 +284,7 @@ def entered() -> Iterator[None]:
     There is no PID namespace: programs are ended by their own parent-death signal. Needs root. Raises MissingError.
     """
     homes = [os.open(f"/proc/thread-self/ns/{name}", os.O_RDONLY) for name in ("mnt", "net")]
-    folder = os.getcwd()
+    root, folder = os.open("/", os.O_PATH | os.O_DIRECTORY), os.getcwd()
     before = {key: os.environ.get(key) for key in (_HERE, "XTABLES_LOCKFILE")}
     if os.geteuid():
         raise MissingError("entering a tree in place needs root", "run as root")
@@ -293,6 +296,9 @@ def entered() -> Iterator[None]:
         for fd in homes:
             _libc.setns(fd, 0)
             os.close(fd)
+        os.fchdir(root)  # joining a mount namespace goes to its root, and that of a chroot is below it
+        os.chroot(".")
+        os.close(root)
         os.chdir(folder)
         for key, value in before.items():
             if value is None:
