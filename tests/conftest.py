@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -18,3 +19,8 @@ settings.load_profile("same")
 
 # As cnibench itself does.
 os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
+
+# A job that a script starts in the background ignores SIGINT, and so would every program that it starts (POSIX, asynchronous lists).
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for _number in (signal.SIGQUIT, signal.SIGHUP):
+    signal.signal(_number, signal.SIG_DFL)

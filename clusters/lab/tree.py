@@ -200,6 +200,10 @@ def unshare(flags: int) -> None:
         except OSError as error:
             raise _no_namespaces(error.errno or 0, True) from None
     os.environ[_HERE] = "user" if user else kind() or "root"
+    if flags & CLONE_NEWNS:
+        if kind() == "root":
+            own_root()
+        _mount("none", "/", "", _MS_REC | _MS_PRIVATE)  # before anything is mounted: what init shares would come out at the machine
 
 
 def _no_namespaces(number: int, user: bool) -> MissingError:
@@ -224,10 +228,7 @@ def _mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") 
 
 
 def _furnish() -> None:
-    """Mounts and devices of a tree that was just unshared: private propagation, /sys of its network, /run/cnibench, lo up."""
-    if os.geteuid() == 0 and kind() != "user":
-        own_root()
-    _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
+    """Mounts and devices of a tree that was just unshared: /sys of its network, /run/cnibench, lo up."""
     _private_run()
     kept = {
         path: os.open(path, os.O_PATH) for path in ("/sys/fs/cgroup", "/sys/kernel/tracing", "/sys/kernel/debug") if os.path.isdir(path)
