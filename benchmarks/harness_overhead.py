@@ -1,17 +1,20 @@
 """Does the harness slow down what it measures? Its throughput and transaction rate against bare netperf, as ratios.
 
-Both run in the same namespaces, with the same pinning, on one profile of the lab, in turn and in seeded random order, so that what
-disturbs one disturbs the other. The bare side is netperf by nsenter alone, started and awaited by subprocess. Then the wall time of
-all harness samples over the sum of (warm-up + duration).
+Both run in the same namespaces, with the same pinning, on one profile of the lab. Each harness sample stands between two bare ones
+and is divided by their mean, so that what drifts on a shared machine cancels; the two kinds of window come in seeded random order.
+The bare side is netperf by nsenter alone, started and awaited by subprocess. Then the wall time of all harness samples over the sum
+of (warm-up + duration).
 
-    python benchmarks/harness_overhead.py [--rounds 10] [--duration 5] [--warmup 1] [--cpus shared]
+    python benchmarks/harness_overhead.py [--rounds 20] [--duration 3] [--warmup 1] [--cpus shared]
 
-Needs root and a profile that this kernel can run. Prints each ratio with its conditions; the exit status is always 0: the reader judges.
+Needs root and a profile that this kernel can run. Prints the median of the ratios with its 95 % interval (order statistics) and the
+conditions; the exit status is always 0: the reader judges.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import platform
 import random
@@ -52,10 +55,21 @@ def harness(s: Situation, collectors: list[Collector]) -> float:
     return next(r.value for r in found.readings if r.metric in ("throughput", "transaction_rate") and not r.params)
 
 
+def interval(values: list[float]) -> tuple[float, float]:
+    """The 95 % interval of the median: the order statistics that a fair coin of n throws leaves between them."""
+    ranked, n = sorted(values), len(values)
+    tail, below = 0.0, 0
+    while below < n // 2 and tail + math.comb(n, below) / 2**n <= 0.025:
+        tail += math.comb(n, below) / 2**n
+        below += 1
+    below = max(below - 1, 0)
+    return ranked[below], ranked[n - 1 - below]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--duration", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--duration", type=int, default=3)
     parser.add_argument("--warmup", type=int, default=1)
     parser.add_argument("--cpus", choices=("shared", "split", "none"), default="shared")
     parser.add_argument("--profile", default="veth-baseline")
@@ -81,25 +95,25 @@ def main() -> None:
                     raw=Path(folder), client_cpu=cpus[0], server_cpu=cpus[1],
                 )  # fmt: skip
                 ratios: dict[str, list[float]] = {"no perf": [], "perf": []}
+                before = bare(base)
                 for number in range(asked.rounds):
-                    found: dict[str, float] = {}
-                    for side in order.sample(["bare", "no perf", "perf"], 3):
+                    for side in order.sample(list(ratios), 2):
                         raw = Path(folder) / f"{name}-{number}-{side}"
                         raw.mkdir()
-                        s = replace(base, raw=raw, warmup=0 if side == "bare" else asked.warmup)
                         began = time.monotonic()
-                        if side == "bare":
-                            found[side] = bare(s)
-                            continue
-                        found[side] = harness(s, speed if side == "no perf" else cpp)
+                        found = harness(replace(base, raw=raw, warmup=asked.warmup), speed if side == "no perf" else cpp)
                         wall += time.monotonic() - began
                         expected += asked.warmup + asked.duration
-                    for side, values in ratios.items():
-                        values.append(found[side] / found["bare"])
+                        after = bare(base)
+                        ratios[side].append(2 * found / (before + after))
+                        before = after
                 for side, values in ratios.items():
-                    low, _, high = statistics.quantiles(values, n=4)
+                    low, high = interval(values)
                     middle = statistics.median(values)
-                    print(f"{name:10}  harness / bare netperf, {side:7}  median {middle:.4f}  quartiles {low:.4f} to {high:.4f}")
+                    print(
+                        f"{name:10}  harness / bare netperf, {side:7}  median {middle:.4f}  95 % interval {low:.4f} to {high:.4f}",
+                        flush=True,
+                    )
         finally:
             stand.remove()
     print(f"wall time of the harness samples / (warm-up + duration): {wall / expected:.4f}")

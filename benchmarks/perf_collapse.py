@@ -2,10 +2,10 @@
 
     python benchmarks/perf_collapse.py [PERF_DATA] [--rounds 7]
 
-Without a file it records the whole machine for 5 s while a loopback netperf runs. Both sides start as fresh programs, so ours pays
-for the interpreter and for parsing /proc/kallsyms each time; `cnibench run` pays for neither. Printed: the ratio of medians
-(ours / theirs, 1.0 or less is wanted) with the smallest and largest ratio of one round. Needs root, perf, and inferno
-(cargo install inferno).
+Without a file it records the whole machine as the collector does, for the 10 s of a default cell, while a loopback netperf runs.
+Both sides start as fresh programs, so ours pays for the interpreter and for parsing /proc/kallsyms each time; `cnibench run` pays for
+neither. Printed: the ratio of medians (ours / theirs, 1.0 or less is wanted) with the smallest and largest ratio of one round. Needs
+root, perf, and inferno (cargo install inferno).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from cnibench.collectors.perf import FREQUENCY, LEAN
+
 OURS = """
 import sys
 from pathlib import Path
@@ -35,13 +37,15 @@ print(attribution.record(attribution.attribute(found, names), 1, clock=recording
 
 
 def record(path: Path) -> None:
-    """Five seconds of this machine with TCP over the loopback device."""
+    """Ten seconds of this machine with TCP over the loopback device."""
     server = subprocess.Popen(["netserver", "-D", "-4", "-p", "12999"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(0.5)
-        client = subprocess.Popen(["netperf", "-4", "-H", "localhost", "-p", "12999", "-l", "7"], stdout=subprocess.DEVNULL)
+        client = subprocess.Popen(["netperf", "-4", "-H", "localhost", "-p", "12999", "-l", "12"], stdout=subprocess.DEVNULL)
         subprocess.run(
-            ["perf", "record", "-q", "-a", "-g", "-e", "cycles", "-F", "999", "-o", path, "--", "sleep", "5"], check=True, timeout=60
+            ["perf", "record", "-q", "-a", "-g", "-e", "cycles", "-F", str(FREQUENCY), *LEAN, "-o", path, "--", "sleep", "10"],
+            check=True,
+            timeout=60,
         )
         client.wait(30)
     finally:

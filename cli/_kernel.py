@@ -65,11 +65,12 @@ def _apart(work: Work, short: bool) -> Iterator[Work]:
     yield work.model_copy(update={"windows": ("cpp",), "blocks": CYCLES_BLOCKS, **({"duration": CYCLES_DURATION} if short else {})})
 
 
-def decide(choice: str, cluster: str, problems: Callable[[], Sequence[Problem]]) -> Machine | None:
+def decide(choice: str, cluster: str, problems: Callable[[], Sequence[Problem]], *, whatever_runs: bool = False) -> Machine | None:
     """The VM to measure in, None for the running kernel; always None inside the VM.
 
     ``problems`` gives those of all requested profiles on this kernel. ``auto`` goes to a VM when one of them is the kernel's and a VM
-    can be had. Raises MissingError when a VM was asked for and cannot be had, InputError for a PATH that is no kernel.
+    can be had; but not when ``whatever_runs`` was asked for (``--cni all``) and the VM would only be emulated: the others' real figures
+    are worth more than a few more rows. Raises MissingError when a VM was asked for and cannot be had, InputError for a PATH that is no kernel.
     """
     if inside() or choice == "host":
         return None
@@ -77,7 +78,8 @@ def decide(choice: str, cluster: str, problems: Callable[[], Sequence[Problem]])
         lacking = [problem for problem in problems() if problem.kind == "kernel"] if cluster == "lab" else []
         if not lacking or vm_problems():
             return None
-        return _machine(newest(), f"this one, {os.uname().release}, lacks {', '.join(dict.fromkeys(one.lacks for one in lacking))}")
+        machine = _machine(newest(), f"this one, {os.uname().release}, lacks {', '.join(dict.fromkeys(one.lacks for one in lacking))}")
+        return None if whatever_runs and machine.emulated else machine
     if cluster != "lab":
         raise UsageError(f"--kernel {choice}: only the lab can be measured in a VM, not a cluster of kind {cluster}", "leave --kernel out")
     if choice != "vm" and "/" not in choice and not Path(choice).exists():

@@ -26,9 +26,11 @@ from cnibench.vm import inside
 @click.option("--workload", multiple=True, metavar="LIST", help="NAME or NAME:KEY=VALUE:...  [default: tcp-stream,tcp-rr]")
 @click.option("--duration", metavar="TIME", help="Of each measured window.  [default: 10s]")
 @click.option("--warmup", metavar="TIME", help="Before each window, never counted.  [default: 2s]")
-@click.option("--blocks", metavar="auto|N", help="Passes over all cells; auto: enough to tell the profiles apart.  [default: auto]")
+@click.option("--blocks", metavar="auto|N", help="Passes over all cells; auto: enough to find differences of --resolution.  [default: auto]")
+@click.option("--resolution", metavar="PERCENT", help="With --blocks auto: the smallest difference to find.  [default: 5%]")
+@click.option("--noise", metavar="RUN|PERCENT", help="With --blocks auto: the scatter.  [default: of the newest calibration here, else assumed]")
 @click.option("--target-ci", metavar="PERCENT", help="Stop when every comparison's interval is at most this wide (half width).")
-@click.option("--max-blocks", type=int, metavar="N", help="With --target-ci: stop here in any case.  [default: 30]")
+@click.option("--max-blocks", type=int, metavar="N", help="With --blocks auto or --target-ci: no more than this.  [default: 30]")
 @click.option(
     "--cpus",
     metavar="MODE",
@@ -70,15 +72,17 @@ def command(out: Path, resume: str | None, dry_run: bool, as_json: bool, **value
         raise UsageError("no profile was named", "name one with --cni NAME; 'cnibench profiles' lists them")
     from cnibench.cli import _kernel
     from cnibench.cli._request import at_scale, plan_of, prepare, profile_problems
+    from cnibench.planning import Here
 
     plan, given_up = plan_of(values), list[str]()
     if values["scale"] is not None:
         plan, given_up = at_scale(plan, values["scale"])
-    vm = _kernel.decide(values["kernel"] or "auto", plan.cluster, lambda: profile_problems(plan))
+    vm = _kernel.decide(values["kernel"] or "auto", plan.cluster, lambda: profile_problems(plan), whatever_runs=set(plan.cni) == {"all"})
     if vm is not None:
         plan, shortened = vm.shortened(plan, values)
         given_up += shortened
-    request = prepare(plan, name=values["title"] or "", extra=extra_of(values), other_kernel=vm is not None, notes=given_up)
+    here = Here(out, plan.cluster, *(("vm", vm.kernel.release) if vm else ()))
+    request = prepare(plan, name=values["title"] or "", extra=extra_of(values), other_kernel=vm is not None, notes=given_up, here=here)
     if dry_run:
         _show(request, as_json)
         return 0
@@ -159,7 +163,7 @@ def _show(request: Any, as_json: bool) -> None:
             {
                 "schema": 1, "cells": [{"id": cell.id, **_fields(cell)} for cell in manifest.cells], "blocks": manifest.blocks,
                 "samples": len(all_of_them), "seconds": whole, "bytes": volume,
-                "seed": manifest.seed, "unsupported": manifest.unsupported, "notes": manifest.notes,
+                "planned": manifest.planned, "seed": manifest.seed, "unsupported": manifest.unsupported, "notes": manifest.notes,
             }
         )  # fmt: skip
         return

@@ -22,7 +22,7 @@ from cnibench.exec import Process
 from cnibench.situation import Findings, Situation
 
 _PROGRAM = Path(__file__).parent / "_lengths.py"
-_SECONDS = 0.2
+_SECONDS = 0.1  # of a window: each packet is cloned meanwhile
 _SHARE = 16  # one packet in so many is taken
 _LIMIT = 20.0  # s: for a sampler to start, and to end
 

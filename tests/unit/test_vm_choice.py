@@ -41,6 +41,12 @@ def test_auto_goes_to_the_vm_for_what_the_kernel_lacks_only() -> None:
     assert _kernel.decide("auto", "kind", lambda: [IPIP]) is None
 
 
+def test_auto_takes_all_to_a_vm_only_where_its_figures_mean_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _kernel.decide("auto", "lab", lambda: [IPIP], whatever_runs=True) is None
+    monkeypatch.setattr(_kernel, "accelerator", lambda kernel: Accelerator("kvm", ""))
+    assert _kernel.decide("auto", "lab", lambda: [IPIP], whatever_runs=True) is not None
+
+
 def test_auto_stays_where_no_vm_can_be_had_and_vm_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     lacks = Problem("", "VM: the program qemu-system-x86_64", "apt-get install qemu-system-x86")
     monkeypatch.setattr(_kernel, "vm_problems", lambda installed=True: [lacks])
