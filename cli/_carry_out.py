@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from cnibench.cell import Sample
 from cnibench.cli._guard import guarded
@@ -24,7 +25,8 @@ from cnibench.workload import Workload
 
 def carry_out(request: Request, path: Path, *, resume: bool) -> int:
     """Measures; the exit status. Errors of the inner process are told by it. Raises MeasureError when that was killed."""
-    status = request.cluster.carry(lambda: guarded(lambda: _measure(request, path, resume)))
+    nics = offloads(request.manifest.cluster)  # here: inside, this machine's NICs are not seen
+    status = request.cluster.carry(lambda: guarded(lambda: _measure(request, path, resume, nics)))
     if status > 128 and status != Interrupted.exit_code:
         raise MeasureError(
             f"the run was killed by signal {status - 128}; nothing of it is left, every finished sample is kept",
@@ -33,15 +35,25 @@ def carry_out(request: Request, path: Path, *, resume: bool) -> int:
     return status
 
 
-def _measure(request: Request, path: Path, resume: bool) -> int:
+def offloads(cluster: str) -> dict[str, Any]:
+    """What the NICs of the nodes' machine do for tunnels, for env.json; nothing where the nodes are other machines."""
+    if inside() or cluster == "existing":
+        return {}
+    from cnibench.offload.facts import stored
+
+    return {"offload": stored()}
+
+
+def _measure(request: Request, path: Path, resume: bool, nics: Mapping[str, Any]) -> int:
     done = RunReader(path).done() if resume else set()
     with RunWriter.resume(path) if resume else RunWriter.create(path, request.manifest) as writer:
         if writer.manifest != request.manifest:
             writer.narrow(request.manifest)
         mode = request.manifest.cells[0].cpus
-        facts = machine(() if inside() else tools_of(request))
-        if inside():  # the programs are the host's, which has asked them for their versions already
-            facts |= {"accelerator": inside(), "tools": RunReader(path).environment.get("tools", {})}
+        facts = {**machine(() if inside() else tools_of(request)), **nics}
+        if inside():  # the programs and the NICs are the host's, which has asked them already
+            known = RunReader(path).environment
+            facts |= {"accelerator": inside(), "tools": known.get("tools", {}), "offload": known.get("offload", {})}
         runner = Runner(
             cluster=request.cluster(request.options), writer=writer, profiles=request.profiles, workloads=request.workloads,
             collectors=request.collectors, cpus=choose_cpus(mode, sorted(os.sched_getaffinity(0)), cores()), done=done,

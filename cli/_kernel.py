@@ -14,6 +14,7 @@ from cnibench.cluster import Problem
 from cnibench.environment import versions
 from cnibench.errors import MissingError, UsageError
 from cnibench.layout import Manifest
+from cnibench.offload.facts import stored
 from cnibench.plan import Plan, Work
 from cnibench.store import RunWriter
 from cnibench.units import duration
@@ -112,7 +113,7 @@ def start(machine: Machine, manifest: Manifest, run_dir: Path, tools: Sequence[s
     ``tools``: the programs whose versions the environment names; they are asked here, where that is quick.
     """
     with RunWriter.create(run_dir, manifest) as writer:
-        writer.environment({"tools": versions(tools)})
+        writer.environment({"tools": versions(tools), "offload": stored()})
         (run_dir / _IMAGE.parent).mkdir()
         (run_dir / _IMAGE).write_text(f"{machine.kernel.image}\n", encoding="utf-8")
     return carry(machine, run_dir)

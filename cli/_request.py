@@ -18,6 +18,7 @@ from cnibench.collector import Collector
 from cnibench.errors import MissingError, UsageError
 from cnibench.layout import Manifest, Unsupported, new_id, now
 from cnibench.plan import Plan, build_plan, cells
+from cnibench.planning import Here, noise_of, with_blocks, words
 from cnibench.plans import named, scaled
 from cnibench.profile import Profile
 from cnibench.registry import provider, providers
@@ -61,6 +62,8 @@ def plan_of(values: Mapping[str, Any]) -> Plan:
         "pairs",
         "target_ci",
         "max_blocks",
+        "resolution",
+        "noise",
         "seed",
         "title",
     ):
@@ -138,12 +141,13 @@ def profile_problems(plan: Plan) -> list[Problem]:
 
 
 def prepare(
-    plan: Plan, *, name: str = "", extra: Mapping[str, Any] | None = None, other_kernel: bool = False, notes: Sequence[str] = ()
-) -> Request:
+    plan: Plan, *, name: str = "", extra: Mapping[str, Any] | None = None, other_kernel: bool = False, notes: Sequence[str] = (),
+    here: Here | None = None,
+) -> Request:  # fmt: skip
     """Checks everything that the plan needs. Raises UsageError, InputError, MissingError; nothing has been started then.
 
     Profiles that this machine cannot run are left out and recorded, unless none is left. ``other_kernel``: what the running kernel lacks
-    does not matter, it is measured on another.
+    does not matter, it is measured on another. ``here`` says where calibrations may be found that tell the noise.
     """
     plan = plan.seeded()
     asked = profile.choose(["*" if item == "all" else item for item in plan.cni])
@@ -164,12 +168,16 @@ def prepare(
     cells(plan, workloads, asked)  # wrong names and parameters are told before anything that this machine lacks
     used = {work.name: workloads[work.name] for work in plan.workload}
     _machine(cluster, [tool for workload in used.values() for tool in workload.tools])
+    asked = dict(cluster.resolve(asked))
     found = _profiles(cluster, asked, other_kernel)
     collectors, plan, without = _collectors(cluster, list(providers("collectors").values()), plan)
-    planned, left_out = cells(plan, workloads, found.runnable)
+    whole, blocks = with_blocks(plan, list(found.runnable), used, noise_of(plan, here))
+    planned, left_out = cells(whole, workloads, found.runnable)
     if not planned:
         raise UsageError("nothing is left to measure", "; ".join([*left_out, *without]) or "name a profile and a workload")
-    return _request(plan, name, kind, options, found, planned, used, collectors, [*notes, *without, *left_out])
+    request = _request(whole, name, kind, options, found, planned, used, collectors, [*notes, *without, *left_out, *words(blocks)])
+    asked_for = plan.model_dump(mode="json", by_alias=True)
+    return replace(request, manifest=replace_fields(request.manifest, planned=blocks, plan=asked_for))
 
 
 def _request(

@@ -49,6 +49,8 @@ def command(
 
     One profile runs under two names (or two profiles that must tie), through the same path as 'cnibench run'. Shown are the rate of false
     alarms with its interval, the noise floor of each workload and pinning, and the blocks, duration and pinning for a resolution.
+
+    The runs are kept in --out: 'cnibench run --blocks auto' plans with the noise of the newest that fits.
     """
     from cnibench.analysis.calibration import ROUND, calibration
     from cnibench.cli._carry_out import carry_out
@@ -73,12 +75,24 @@ def command(
             return ended
         status = max(status, ended)
         paths.append(path)
-    found = calibration([RunReader(path) for path in paths], wished)
+    readers = [RunReader(path) for path in paths]
+    found = calibration(readers, wished)
+    for reader in readers:
+        _store(reader.path, calibration([reader], wished))
     if as_json:
         print_json({"schema": 1, **_document(found), "runs": [str(path) for path in paths]})
     else:
         _show(found)
     return status
+
+
+def _store(path: Path, found: Calibration) -> None:
+    """Beside the samples: what 'cnibench run --blocks auto' plans with from now on."""
+    import json
+
+    from cnibench.planning import CALIBRATION
+
+    (path / CALIBRATION).write_text(json.dumps({"schema": 1, **_document(found)}, indent=1) + "\n", encoding="utf-8")
 
 
 def _labels(cni: tuple[str, ...]) -> tuple[str, ...]:

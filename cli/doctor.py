@@ -7,19 +7,21 @@ from typing import Any
 
 import click
 
+from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
 
 
 @click.command("doctor")
 @click.option("--cluster", "kinds", multiple=True, metavar="KIND", help="Kinds of cluster to look at.  [default: lab]")
 @click.option("--cni", multiple=True, metavar="NAME", help="Profiles that must run.  [default: all are looked at, none must run]")
+@cluster_options
 @json_option
-def command(kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool) -> int:
+def command(kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool, **values: Any) -> int:
     """Say what is missing here and the command that mends it, and what disturbs measuring.
 
     Exits 3 when something is missing that the cluster, the workloads or a profile named with --cni need.
     """
-    found = examine(kinds or ("lab",), cni)
+    found = examine(kinds or ("lab",), cni, extra_of(values))
     if as_json:
         print_json(found)
     else:
@@ -27,7 +29,7 @@ def command(kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool) -> int:
     return 3 if found["missing"] else 0
 
 
-def examine(kinds: tuple[str, ...], cni: tuple[str, ...]) -> dict[str, Any]:
+def examine(kinds: tuple[str, ...], cni: tuple[str, ...], extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """{schema, environment, missing[{for, lacks, remedy}], optional[...], profiles[{profile, lab, ...}], vm{possible, summary},
     disturbances[{what, remedy}]}."""
     from cnibench.cli._packages import install_command, lacking
@@ -48,10 +50,10 @@ def examine(kinds: tuple[str, ...], cni: tuple[str, ...]) -> dict[str, Any]:
     vm: list[Problem] = vm_problems() if "lab" in kinds else []
     for name in kinds:
         kind: type[Cluster] = provider("clusters", name)
-        cluster = kind(Options())
+        cluster = kind(Options(extra=extra or {}))
         missing += [{"for": name, "lacks": one.lacks, "remedy": one.remedy} for one in cluster.missing()]
         for label, item in (named or builtin()).items():
-            problems = kind(Options(ip=item.features.ip)).check(item)
+            problems = kind(Options(ip=item.features.ip, extra=extra or {})).check(item)
             where = "ok" if not problems else "vm" if all(one.kind == "kernel" for one in problems) else "no"
             told = {"lacks": "; ".join(one.lacks for one in problems), "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems))}
             profiles.append({"cluster": name, "profile": label, "runs": where, **told})

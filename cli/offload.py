@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +14,7 @@ from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from cnibench.offload.nic import Nic
     from cnibench.offload.verify import Verified
-
-_LIMITS = (
-    "a feature that is on is necessary, not sufficient: the driver decides for each packet, and tells nobody. "
-    "'cnibench offload --verify' measures it."
-)
-_USUAL_PORTS = (8472, 4789)  # of flannel and Cilium (Linux's old default), and IANA's, which the others use
 
 
 @click.command("offload")
@@ -61,45 +54,13 @@ def command(
 
 def examine(chosen: Any, every: bool = False) -> dict[str, Any]:
     """{schema, nics[...], tunnels[...], other[...], asymmetries[...], profiles[...], notes[...]}."""
-    from cnibench.offload import judge, rank, reading
+    from cnibench.offload import facts
     from cnibench.profile import builtin
 
     if chosen.kind != "lab":
         raise UsageError(f"--cluster {chosen.kind} does not tell its nodes' NICs", "run it on each node with --cluster lab")
-    nics = reading.here()
-    shown = [nic for nic in nics if every or nic.hardware or nic.underlay]
-    ports = reading.vxlan_ports()
-    used = {"vxlan": ports or _USUAL_PORTS}
-    verdicts = [judge.judge(nic, tunnel, used.get(tunnel.udp, ())) for nic in shown for tunnel in judge.TUNNELS]
-    between = {(nic.node, nic.name) for nic in shown if nic.underlay} or {(nic.node, nic.name) for nic in shown}
-    counted = [verdict for verdict in verdicts if (verdict.node, verdict.nic) in between]
-    return {
-        "schema": 1,
-        "nics": [_nic(nic) for nic in shown],
-        "tunnels": [dataclasses.asdict(verdict) for verdict in verdicts],
-        "other": [dataclasses.asdict(judge.spread(nic)) for nic in shown],
-        "vxlan_ports": ports,
-        "asymmetries": judge.asymmetries(counted),
-        "profiles": [dataclasses.asdict(one) for one in rank.rank(builtin(), counted)],
-        "notes": _notes(nics, shown),
-    }
-
-
-def _notes(nics: Sequence[Nic], shown: Sequence[Nic]) -> list[str]:
-    notes = [_LIMITS]
-    if not shown:
-        notes.append("there is no NIC here; --all shows the software devices")
-    if any(nic.virtual for nic in shown):
-        notes.append("this is no bare metal: what holds for these devices says nothing about the NICs of other nodes")
-    if len({nic.node for nic in nics}) < 2:
-        notes.append("one node was asked; both ends of a tunnel matter: run it on the others too and compare")
-    return notes
-
-
-def _nic(nic: Nic) -> dict[str, Any]:
-    facts = dataclasses.asdict(nic) | {"virtual": nic.virtual}
-    del facts["features"]
-    return facts | {"features": {name: dataclasses.asdict(feature) for name, feature in nic.features.items()}}
+    found = facts.examine(every)
+    return {"schema": 1, **found, "profiles": [dataclasses.asdict(one) for one in facts.ranked(found, builtin())]}
 
 
 def _print(found: Mapping[str, Any]) -> None:

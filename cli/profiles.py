@@ -61,12 +61,16 @@ def runs_here(profiles: Iterable[Profile]) -> dict[str, dict[str, str]]:
     """Profile to {lab: host|vm|no, reason, remedy}: whether the lab can model it on this kernel, or in a VM with a stock kernel."""
     from cnibench.cluster import Cluster, Options
     from cnibench.registry import provider
+    from cnibench.vm.problems import problems as vm_problems
 
     kind: type[Cluster] = provider("clusters", "lab")
+    machine = vm_problems()  # what a VM lacks here
     found = {}
     for item in profiles:
         problems = kind(Options(ip=item.features.ip)).check(item)
-        lab = "host" if not problems else "vm" if all(one.kind == "kernel" for one in problems) else "no"
+        if for_a_vm := bool(problems) and all(one.kind == "kernel" for one in problems):
+            problems += machine
+        lab = "host" if not problems else "vm" if for_a_vm and not machine else "no"
         reason = "; ".join(one.lacks for one in problems)
         found[item.name] = {"lab": lab, "reason": reason, "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems))}
     return found
@@ -90,7 +94,28 @@ def _policy(item: Profile) -> str:
     return f"{ways} {'/'.join(policy.layers)}".strip()
 
 
+def _short(item: Profile) -> str:
+    """By what the real CNI is installed, in one word."""
+    if item.kubernetes is None:
+        return "no"
+    return {"helm": "helm", "manifest": "manifest", "reference": "plugins"}.get(item.kubernetes.means()[-1].split()[0], "host")
+
+
+def _kubernetes(item: Profile) -> list[tuple[str, str]]:
+    if item.kubernetes is None:
+        return [("on Kubernetes", "no")]
+    about = item.kubernetes
+    rows = [("on Kubernetes", "; ".join(about.means()))]
+    if about.kernel:
+        rows.append(("kernel needs there", ", ".join(about.kernel)))
+    if about.steps:
+        rows.append(("kube-proxy there", "yes" if about.kube_proxy else "no, the CNI takes its place"))
+    return rows + [("note", words) for words in about.notes]
+
+
 def _encapsulation(item: Profile) -> str:
+    if item.kubernetes and item.kubernetes.encapsulation and not item.datapath:
+        return item.kubernetes.encapsulation
     return item.datapath.encapsulation if item.datapath else (item.features.tunnels or ("none",))[0]
 
 
@@ -99,7 +124,7 @@ def _row(item: Profile, where: Mapping[str, str]) -> list[str]:
     families = "/".join(str(family) for family in features.ip)
     return [
         item.name, features.network_model, features.mode, _encapsulation(item), _policy(item), features.encryption or "no", families,
-        str(features.default_mtu), where["lab"], "yes" if item.kubernetes else "no",
+        str(features.default_mtu), where["lab"], _short(item),
     ]  # fmt: skip
 
 
@@ -112,7 +137,7 @@ def _features(item: Profile, where: Mapping[str, str]) -> list[tuple[str, str]]:
         ("tunnels offered", ", ".join(features.tunnels) or "none"), ("policy", _policy(item)),
         ("policy beyond Kubernetes' own", "yes" if features.policy.third_party else "no"), ("encryption", features.encryption or "none"),
         ("IP families", ", ".join(str(family) for family in features.ip)), ("default MTU", str(features.default_mtu)),
-        ("more", "; ".join(features.extra) or "-"), ("in the lab", lab), ("on Kubernetes", "yes" if item.kubernetes else "no"),
+        ("more", "; ".join(features.extra) or "-"), ("in the lab", lab), *_kubernetes(item),
     ]  # fmt: skip
     return rows + [(f"name in {study}", name) for study, name in item.studies.items()]
 

@@ -26,9 +26,9 @@ from cnibench.vm import inside
 @click.option("--workload", multiple=True, metavar="LIST", help="NAME or NAME:KEY=VALUE:...  [default: tcp-stream,tcp-rr]")
 @click.option("--duration", metavar="TIME", help="Of each measured window.  [default: 10s]")
 @click.option("--warmup", metavar="TIME", help="Before each window, never counted.  [default: 2s]")
-@click.option("--blocks", metavar="auto|N", help="Passes over all cells; auto: enough to find differences of --resolution.  [default: auto]")
+@click.option("--blocks", metavar="auto|N", help="Passes over all cells; auto: enough for --resolution.  [default: auto]")
 @click.option("--resolution", metavar="PERCENT", help="With --blocks auto: the smallest difference to find.  [default: 5%]")
-@click.option("--noise", metavar="RUN|PERCENT", help="With --blocks auto: the scatter.  [default: of the newest calibration here, else assumed]")
+@click.option("--noise", metavar="RUN|PERCENT", help="With --blocks auto.  [default: of the newest calibration in --out, else assumed]")
 @click.option("--target-ci", metavar="PERCENT", help="Stop when every comparison's interval is at most this wide (half width).")
 @click.option("--max-blocks", type=int, metavar="N", help="With --blocks auto or --target-ci: no more than this.  [default: 30]")
 @click.option(
@@ -83,6 +83,8 @@ def command(out: Path, resume: str | None, dry_run: bool, as_json: bool, **value
         given_up += shortened
     here = Here(out, plan.cluster, *(("vm", vm.kernel.release) if vm else ()))
     request = prepare(plan, name=values["title"] or "", extra=extra_of(values), other_kernel=vm is not None, notes=given_up, here=here)
+    for line in _preview(request):
+        click.echo(line, err=True)
     if dry_run:
         _show(request, as_json)
         return 0
@@ -141,6 +143,22 @@ def _expect(request: Any) -> None:
     all_of_them = passes(manifest.cells, manifest.blocks)
     whole = expected_seconds(all_of_them, request.workloads, manifest.duration, manifest.warmup)
     click.echo(f"{len(all_of_them)} samples, about {duration(whole)}, and the time to install and attest the profiles", err=True)
+
+
+def _preview(request: Any) -> list[str]:
+    """What the cluster says of what is about to be done, and what making and removing the profiles costs. Raises UsageError."""
+    from cnibench.plan import expected_bytes, expected_seconds, passes
+
+    manifest = request.manifest
+    all_of_them = passes(manifest.cells, manifest.blocks)
+    whole = expected_seconds(all_of_them, request.workloads, manifest.duration, manifest.warmup)
+    cluster = request.cluster(request.options)
+    told = list(cluster.preview(request.profiles, whole, expected_bytes(all_of_them, request.workloads, manifest.duration)))
+    making = sum(cluster.seconds(profile) for profile in request.profiles.values())
+    if making:
+        times = f"{len(request.profiles)} x {manifest.blocks} times" if manifest.blocks > 1 else f"{len(request.profiles)} times"
+        told.append(f"installing, attesting and removing, {times}: about {duration(making * manifest.blocks)} beside the windows")
+    return told
 
 
 def _blocks(manifest: Any) -> str:

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cnibench.cluster import Node
 from cnibench.collector import Collector
 from cnibench.collectors import _counters
-from cnibench.errors import MeasureError
+from cnibench.errors import CnibenchError, MeasureError
 from cnibench.situation import Findings, Situation
 
 NONE = "no process of the CNI runs in the lab's model"
@@ -83,10 +84,14 @@ class Footprint(Collector):
             into.records.append(("footprint", {"process": name, "unit": "B", "times": times, "values": [size for _, size in series[name]]}))
 
 
-def _read(pid: int, file: str) -> str:
+def _read(process: int | tuple[Node, int], file: str) -> str:
+    """Of a process of this machine, or of a node's."""
+    node, pid = (None, process) if isinstance(process, int) else process
     try:
+        if node is not None:
+            return node.read_text(f"/proc/{pid}/{file}")
         return Path(f"/proc/{pid}/{file}").read_text(encoding="ascii", errors="replace")
-    except OSError:
+    except (OSError, CnibenchError):
         raise MeasureError(f"the CNI's process {pid} is gone") from None
 
 

@@ -7,14 +7,12 @@ before perf's: collectors are entered in that order, and the socket is closed ag
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from cnibench.cluster import Cluster
 from cnibench.collector import Collector
 from cnibench.collectors.sizes import path
 from cnibench.errors import CnibenchError, MeasureError
@@ -32,20 +30,17 @@ class Lengths(Collector):
     title = f"histograms of super-packet sizes: one packet in {_SHARE}, for {_SECONDS} s at the beginning of cpp windows"
     windows = ("cpp",)
 
-    def missing(self, cluster: Cluster) -> str:
-        """It runs a program of ours where the devices are; a cluster's nodes have no Python for it."""
-        return "" if cluster.testbed in ("lab", "vm") else "histograms of packet sizes need Python on the nodes; means are reported"
-
     def __init__(self) -> None:
         self._started: dict[Path, list[Process]] = {}
 
     @contextmanager
     def prepare(self, s: Situation) -> Iterator[None]:
         """Starts the samplers, which then wait: an interpreter's start is no part of the window."""
-        argv = [sys.executable, "-I", "-S", "-c", _PROGRAM.read_text()]
+        program = _PROGRAM.read_text()
         with ExitStack() as running:
             for at, place, device in path(s):
-                process = place.spawn([*argv, device, str(_SECONDS), str(_SHARE)], stdout=_file(s, at, "json"), stderr=_file(s, at, "err"))
+                argv = [place.python, "-I", "-S", "-c", program, device, str(_SECONDS), str(_SHARE)]
+                process = place.spawn(argv, stdout=_file(s, at, "json"), stderr=_file(s, at, "err"))
                 self._started.setdefault(s.raw, []).append(running.enter_context(process))
             try:
                 limit = time.monotonic() + _LIMIT

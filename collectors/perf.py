@@ -35,6 +35,7 @@ FREQUENCY = 499  # Hz: beside the 500 of timers, so that samples do not march in
 _EMULATED_FREQUENCY = 99  # Hz: unwinding a stack takes an emulated processor so long that at 499 Hz little else is done
 _BEGIN, _END = 20.0, 20.0  # s: limits of perf's start (it reads /proc of every process) and of its end
 _KEEP = 64 << 20  # bytes: a larger perf.data is not kept; its folded stacks always are
+_LEAST = 10  # samples of the cell: with fewer, what they say of cycles is chance
 _LONGEST = 30.0  # s: perf ends by itself so long after twice the duration, whatever becomes of us
 _READY = "sampling"
 # No build ids and no thread that asks for eBPF programs (their names are in kallsyms): with them perf takes up to a second to end.
@@ -65,7 +66,7 @@ class Perf(Collector):
     def missing(self, cluster: Cluster) -> str:
         """perf is not there, or the kernel does not let us sample it."""
         if cluster.testbed not in ("lab", "vm", "kind"):
-            return ""
+            return cluster.blind()
         if shutil.which("perf") is None:
             return "perf is not installed (Debian: apt-get install linux-perf; Ubuntu: linux-tools-generic)"
         return hidden(Path("/proc/kallsyms"), Path("/proc/sys/kernel/perf_event_paranoid"))
@@ -126,6 +127,9 @@ class Perf(Collector):
             clock = clock or estimated
         (s.raw / "stacks.folded").write_text(stacks.fold(all_stacks))
         breakdown = attribution.attribute(all_stacks, names)
+        if breakdown.counted < _LEAST:
+            words = f"perf saw the workload in {breakdown.counted} samples only, in a window of {(window[1] - window[0]) / 1e9:.1f} s"
+            raise MeasureError(words, "use a longer --duration, and let the machine do nothing else")
         line = attribution.record(breakdown, packets, clock=clock, version=names.version) | {"frequency": frequency()}
         into.records.append(("cpp", line))
         into.add("cycles_per_packet", line["total"])

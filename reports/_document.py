@@ -13,6 +13,7 @@ from cnibench.metrics import METRICS
 from cnibench.reports._numbers import Scale, p_value
 
 _ASIDE = ("packets",)  # metrics of little use at a glance: files have them, the terminal does not
+_FEW = 1000  # samples of perf: an interval (95 %) of a share of one half is then three percent of the total wide each way
 _SMALL = 0.01  # a component below this share of every total is added to the others
 
 
@@ -58,6 +59,10 @@ def ratio(pair: Pair | None, label: str) -> str:
     """``label`` against the other one of the pair: the ratio with its interval, or why there is none."""
     if pair is None:
         return ""
+    if pair.exact:
+        other = pair.ratio if pair.ratio is None or pair.a == label else 1 / pair.ratio
+        better = (pair.verdict == "a-better") == (pair.a == label)
+        return f"{other:.3f} (counted)" if other is not None else f"{'better' if better else 'worse'} (counted)"
     if pair.verdict == "inconclusive":
         return f"? (n={pair.n}, needs {pair.blocks_needed})"
     if pair.verdict == "no-difference-found":
@@ -177,6 +182,9 @@ def _cycles_of(rows: Sequence[Cpp]) -> Section:
     lines = [f"cycles: {sources}; idle is apart; components, unclassified and others add up to the total"]
     if small:
         lines.append(f"others: {', '.join(small)}")
+    if few := [row for row in rows if 0 < row.counted < _FEW]:
+        told = ", ".join(f"{row.label} {row.counted} (±{100 / row.counted**0.5:.0f} %)" for row in few)
+        lines.append(f"few samples, so that a share is known no better than this, in percent of the total: {told}")
     return Section(f"cycles per packet by component: {where}", [Table(heads, table)], lines)
 
 
@@ -256,11 +264,23 @@ def _environment(analysis: Analysis, whole: bool) -> list[Section]:
 def _flat(facts: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for key, value in facts.items():
-        if isinstance(value, Mapping):
+        if key == "offload" and isinstance(value, Mapping):
+            found += [(f"tunnels of NIC {name}", said) for name, said in nics(value)]
+        elif isinstance(value, Mapping):
             found += _flat(value, f"{prefix}{key}.")
         elif key not in ("schema", "tool_version") and value not in ("", None, []):
             found.append((f"{prefix}{key}", _value(value)))
     return found
+
+
+def nics(facts: Mapping[str, object]) -> list[tuple[str, str]]:
+    """(node and NIC, ``VXLAN over IPv4 offloaded, ...``) of what a run stored of its NICs; strange entries are passed over."""
+    found: dict[str, list[str]] = {}
+    rows = facts.get("tunnels")
+    for one in rows if isinstance(rows, list) else []:
+        if isinstance(one, Mapping):
+            found.setdefault(f"{one.get('nic')} of {one.get('node')}", []).append(f"{one.get('tunnel')} {one.get('outcome')}")
+    return [(name, ", ".join(said)) for name, said in found.items()]
 
 
 def command(analysis: Analysis) -> str:

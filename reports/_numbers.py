@@ -28,6 +28,8 @@ class Scale:
         full = name if unit in ("s", "B") else name + ("" if unit == "1" else "/s" if unit == "1/s" else unit)
         scaled = largest / factor
         digits = 0 if scaled == 0 else min(6, max(0, 3 - math.floor(math.log10(scaled))))
+        if unit == "1" and factor == 1.0 and all(float(value).is_integer() for value in values if math.isfinite(value)):
+            digits = 0  # counts
         return cls(factor, full, digits)
 
     def __call__(self, value: float) -> str:

@@ -151,10 +151,10 @@ class Iperf3(Workload):
 
 
 def server(s: Situation, on: int) -> Sequence[str]:
-    """A server for one client, on the target's own address only."""
-    return ["iperf3", f"-{s.cell.ip}", "-s", "-1", "-B", s.target, "-p", str(on)]
+    """A server for one client, on its own address only."""
+    return ["iperf3", f"-{s.cell.ip}", "-s", "-1", "-B", s.listen, "-p", str(on)]
 
 
 def port(s: Situation) -> int:
     """Pairs whose Pods share a node's namespace need ports of their own."""
-    return PORT + _PER_PAIR * s.cell.pair
+    return s.port(PORT + _PER_PAIR * s.cell.pair)

@@ -99,7 +99,7 @@ class Netperf(Workload):
     @contextmanager
     def serve(self, s: Situation) -> Iterator[None]:
         port = control_port(s)
-        argv = ["netserver", "-D", f"-{s.cell.ip}", "-L", f"{s.target},{s.cell.ip}", "-p", str(port)]
+        argv = ["netserver", "-D", f"-{s.cell.ip}", "-L", f"{s.listen},{s.cell.ip}", "-p", str(port)]
         with _common.serving(s, argv, port):
             yield
 
@@ -130,4 +130,4 @@ class Netperf(Workload):
 
 def control_port(s: Situation) -> int:
     """Pairs whose Pods share a node's namespace need ports of their own."""
-    return CONTROL_PORT + _PER_PAIR * s.cell.pair
+    return s.port(CONTROL_PORT + _PER_PAIR * s.cell.pair)

@@ -150,7 +150,7 @@ class Http(Workload):
     @contextmanager
     def serve(self, s: Situation) -> Iterator[None]:
         with _scratch(s.server) as folder:
-            conf = _CONF.format(folder=folder, listen=_host(s))
+            conf = _CONF.format(folder=folder, listen=_host(s, s.listen))
             (s.raw / "nginx.conf").write_text(conf, encoding="utf-8")
             _made(s.server, ["sh", "-c", f"cat > {folder}/nginx.conf"], conf)
             _made(s.server, ["sh", "-c", f"head -c {s.cell.params['payload']} /dev/zero > {folder}/payload"])
@@ -169,7 +169,7 @@ class Http(Workload):
         params = s.cell.params
         amount = ["-n", str(requests)] if requests else ["-t", str(_common.whole_seconds(duration)), "-n", str(_MOST)]
         return [
-            "sh", "-c", _AB.format(target=_host(s)), "sh", "ab", "-q", "-r", "-s", str(params["timeout"]), *amount,
+            "sh", "-c", _AB.format(target=_host(s, s.target)), "sh", "ab", "-q", "-r", "-s", str(params["timeout"]), *amount,
             "-c", str(min(params["concurrency"], requests or _MOST)), *(["-k"] if params["keepalive"] else []),
         ]  # fmt: skip
 
@@ -204,11 +204,11 @@ def _complete(report: Report, requests: int, seconds: float) -> None:
 
 def port(s: Situation) -> int:
     """Pairs whose Pods share a node's namespace need ports of their own."""
-    return PORT + s.cell.pair
+    return s.port(PORT + s.cell.pair)
 
 
-def _host(s: Situation) -> str:
-    return f"[{s.target}]:{port(s)}" if s.cell.ip == 6 else f"{s.target}:{port(s)}"
+def _host(s: Situation, address: str) -> str:
+    return f"[{address}]:{port(s)}" if s.cell.ip == 6 else f"{address}:{port(s)}"
 
 
 @contextmanager

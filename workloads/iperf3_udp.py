@@ -27,6 +27,7 @@ class Iperf3Udp(_iperf3.Iperf3):
     Params = Params
     primary = "loss"
     transport = "udp"
+    noise = 0.04  # as of udp-stream
 
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:
         return (params["rate"] or 100e9) / 8 * duration

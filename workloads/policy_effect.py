@@ -42,6 +42,7 @@ class PolicyEffect(Workload):
     primary = "policy_effect"
     cpp = False
     transport = "udp"
+    noise = 0.1  # one short event a sample; nobody published repeats of it
     collected = False
 
     def seconds(self, params: Mapping[str, Any], duration: float, warmup: float) -> float:
@@ -50,7 +51,7 @@ class PolicyEffect(Workload):
     @contextmanager
     def serve(self, s: Situation) -> Iterator[None]:
         port = PORT + s.cell.pair
-        with _common.serving(s, ["iperf3", f"-{s.cell.ip}", "-s", "-B", s.target, "-p", str(port)], port):
+        with _common.serving(s, ["iperf3", f"-{s.cell.ip}", "-s", "-B", s.listen, "-p", str(port)], port):
             try:
                 yield
             finally:

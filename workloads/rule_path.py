@@ -52,6 +52,7 @@ class RulePath(Workload):
     primary = "rules"
     cpp = False
     transport = "udp"
+    noise = 0.0  # counted, not measured
 
     def __init__(self) -> None:
         self._captures: dict[str, Process] = {}  # of nodes with rules of the older iptables, by the node's name
@@ -63,7 +64,7 @@ class RulePath(Workload):
     def serve(self, s: Situation) -> Iterator[None]:
         port = _netperf.control_port(s)
         with ExitStack() as stack:
-            argv = ["netserver", "-D", f"-{s.cell.ip}", "-L", f"{s.target},{s.cell.ip}", "-p", str(port)]
+            argv = ["netserver", "-D", f"-{s.cell.ip}", "-L", f"{s.listen},{s.cell.ip}", "-p", str(port)]
             stack.enter_context(_common.serving(s, argv, port))
             _try_out(s)
             for node in s.standing.nodes():

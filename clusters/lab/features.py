@@ -16,6 +16,12 @@ _SIOCETHTOOL = 0x8946
 _GSTRINGS, _GSSET_INFO, _GFEATURES, _SFEATURES = 0x1B, 0x37, 0x3A, 0x3B
 _SS_FEATURES = 4
 _NAME = 32  # ETH_GSTRING_LEN
+NO_CHECKSUM_OFFLOAD: Mapping[str, bool] = {  # `ethtool -K DEVICE tx off`: segmentation goes with the checksum
+    "tx-checksum-ip-generic": False,
+    "tx-tcp-segmentation": False,
+    "tx-tcp6-segmentation": False,
+    "tx-tcp-ecn-segmentation": False,
+}
 
 
 def _ethtool(device: str, request: bytes) -> bytes:

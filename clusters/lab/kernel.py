@@ -20,7 +20,9 @@ from functools import cache, partial
 from typing import Any
 
 from cnibench.clusters.lab import tree
+from cnibench.clusters.lab.iproute import iproute
 from cnibench.errors import CnibenchError
+from cnibench.vm import patience
 
 _NR_BPF = {"x86_64": 321, "aarch64": 280}
 
@@ -61,6 +63,7 @@ FEATURES: Mapping[str, Feature] = {
     "tbf": Feature("CONFIG_NET_SCH_TBF", "the token bucket queueing discipline", "sch_tbf"),
     "tc-bpf": Feature("CONFIG_NET_CLS_BPF, CONFIG_NET_SCH_INGRESS and CONFIG_BPF_SYSCALL", "eBPF programs at tc", "cls_bpf"),
 }
+_LIMIT = 10.0  # s: for a program that tries one
 _GENERIC = {"openvswitch": "ovs_datapath", "ila": "ila"}  # found by their generic netlink families
 _COMMANDS = {
     "iptables": (["iptables-restore", "--test"], "*filter\n:INPUT ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\nCOMMIT\n"),
@@ -96,8 +99,7 @@ _COMMANDS = {
 @cache
 def found() -> Mapping[str, bool]:
     """Feature to whether this kernel, for this user, has it. Tried once per process. Empty when no namespace can be made."""
-    import pyroute2  # noqa: F401  # not in the child only: what is built afterwards needs it as well, and under emulation it takes seconds
-
+    iproute()  # not in the child only: what is built afterwards needs it as well, and under emulation it takes seconds
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -138,9 +140,7 @@ def tree_problem() -> str:
 
 
 def _try_all() -> dict[str, bool]:
-    from pyroute2 import IPRoute
-
-    with IPRoute() as ipr:
+    with iproute()() as ipr:
         ipr.link("add", ifname="under", kind="veth", peer="under-peer")
         under = ipr.link_lookup(ifname="under")[0]
         answers = {key: _try(partial(_link, ipr, feature, under)) for key, feature in FEATURES.items() if feature.link}
@@ -210,4 +210,4 @@ def _load_program() -> None:
 
 
 def _command(argv: list[str], text: str | None) -> None:
-    subprocess.run(argv, input=text, text=True, check=True, capture_output=True, timeout=10)
+    subprocess.run(argv, input=text, text=True, check=True, capture_output=True, timeout=_LIMIT * patience())

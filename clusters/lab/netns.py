@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cnibench import exec as programs
+from cnibench.clusters.lab.iproute import iproute
 from cnibench.clusters.lab.tree import CLONE_NEWNET, NETNS, loopback_up
 from cnibench.errors import ClusterError
 
@@ -65,10 +66,9 @@ class Namespace:
     def ipr(self) -> Any:
         """The pyroute2 IPRoute of this namespace."""
         if self._ipr is None:
-            from pyroute2 import IPRoute
-
+            kind = iproute()
             with self.inside():
-                self._ipr = IPRoute()
+                self._ipr = kind()
         return self._ipr
 
     def enter(self, argv: Sequence[str]) -> list[str]:

@@ -33,7 +33,7 @@ class Stand(Standing):
         self.profile = profile
         self.options = options
         self.number = number
-        self.fidelity: Fidelity = "baseline" if profile.features.network_model == "host" else "datapath-model"
+        self.fidelity: Fidelity = "baseline" if profile.cni == "none" else "datapath-model"
         self.claim = profile.datapath
         self.families = tuple(family for family in options.ip if family in profile.features.ip) or (4,)
         self.wire_mtu = options.mtu

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import mmap
 import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from cnibench.clusters.lab.places import LabNode
+from cnibench.errors import ClusterError
 
 _ETH_P_ALL, _ETH_P_IP, _ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
 _OUTGOING = 4  # PACKET_OUTGOING: taken after segmentation (xmit_one in net/core/dev.c), so lengths are those of the wire
-_SO_RCVBUFFORCE = 33
+# A ring that the kernel copies packets into at once (linux/if_packet.h). What waits in a socket's queue shares its bytes with the packet on
+# its way, which the other node may rewrite before it is read: ILA's routes do.
+_SOL_PACKET, _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION, _TPACKET_V2 = 263, 5, 6, 10, 1
+_BLOCK, _BLOCKS, _FRAME = 1 << 16, 128, 512  # bytes, number, bytes: 16384 packets, of each the first 256 bytes at least
+_READY, _STATUS, _HEAD = 1, struct.Struct("=IIIHH"), 32  # TP_STATUS_USER; status, length, captured, where it begins; aligned tpacket2_hdr
+_KIND = _HEAD + 10  # sll_pkttype of the sockaddr_ll that follows
 _SNAP = 256
 _VXLAN_PORTS = (4789, 8472, 6784)  # IANA's, Linux' own, Weave's
 _SLEEVE_PORT, _SLEEVE_HEAD = 6783, 6 + 12 + 2  # Weave: names of the sender and of both peers, the frame's length
@@ -100,25 +107,33 @@ def _with_key(packet: Packet | None, udp: bytes) -> Packet | None:
 
 @contextlib.contextmanager
 def watching(node: LabNode) -> Iterator[Seen]:
-    """Collects what leaves ``node`` over the wire; complete when the block is left. Meant for probes of some hundred packets."""
+    """Collects what leaves ``node`` over the wire; complete when the block is left. Meant for probes of some hundred packets.
+
+    Raises ClusterError when more went by than it could take.
+    """
     seen = Seen()
     with node.ns.inside():
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     with sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 20)  # as much as the machine's limit gives
-        with contextlib.suppress(PermissionError):  # and more than the limit, where we may
-            sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 32 << 20)
-        sock.bind((node.wire, _ETH_P_ALL))
-        sock.setblocking(False)
-        yield seen
-        buffer = bytearray(_SNAP)
-        while True:
-            try:
-                length, address = sock.recvfrom_into(buffer, _SNAP, socket.MSG_TRUNC)
-            except BlockingIOError:
-                break
-            if address[2] != _OUTGOING:
-                continue
-            packet = read_frame(bytes(buffer[: min(length, _SNAP)]), length)
-            if packet:
-                seen.packets.append(packet)
+        sock.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
+        sock.setsockopt(_SOL_PACKET, _PACKET_RX_RING, struct.pack("=4I", _BLOCK, _BLOCKS, _FRAME, _BLOCK * _BLOCKS // _FRAME))
+        with mmap.mmap(sock.fileno(), _BLOCK * _BLOCKS) as ring:
+            sock.bind((node.wire, _ETH_P_ALL))
+            yield seen
+            sock.bind((node.wire, 0))  # no more
+            lost = struct.unpack("=II", sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1]
+            if lost:
+                raise ClusterError(f"{lost} packets on the wire of node {node.name} were not seen")
+            seen.packets += _read_ring(ring)
+
+
+def _read_ring(ring: mmap.mmap) -> Iterator[Packet]:
+    for start in range(0, _BLOCK * _BLOCKS, _FRAME):
+        status, length, captured, begin, _ = _STATUS.unpack_from(ring, start)
+        if not status & _READY:
+            return
+        if ring[start + _KIND] != _OUTGOING:
+            continue
+        packet = read_frame(ring[start + begin : start + begin + min(captured, _SNAP)], length)
+        if packet:
+            yield packet

@@ -13,7 +13,7 @@ from cnibench.cell import SCHEMA
 from cnibench.errors import InputError, UsageError
 from cnibench.reading import RunReader
 from cnibench.registry import provider
-from cnibench.reports.site import flames
+from cnibench.reports.site import flames, offload
 from cnibench.reports.site.charts import Gallery, library, picture
 from cnibench.reports.site.material import Material, material
 from cnibench.reports.site.pages import FEATURES, Link, Pages, features, pages
@@ -93,7 +93,9 @@ def _pictures(gallery: Gallery, out: Path) -> None:
     (out / "charts").mkdir()
     (out / "vega.js").write_text(library(), encoding="utf-8")
     for chart in gallery.charts.values():
-        (out / chart.file).write_text(picture(chart), encoding="utf-8")
+        text, bitmap = picture(chart)
+        (out / chart.file).write_text(text, encoding="utf-8")
+        (out / chart.bitmap).write_bytes(bitmap)
 
 
 def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Path) -> list[str]:
@@ -109,8 +111,11 @@ def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Pa
     )
     claims = verdicts(shown.material)
     nav = [Link("index.html", "Overview"), Link("features.html", "Features"), Link("method.html", "Method and data")]
+    offloads = offload.views(shown.material)
+    nav += [Link("offload.html", "Offloads")] * bool(offloads)
     nav += [Link("claims.html", "Published claims")] * bool(claims) + [Link("trend.html", "Over time")] * bool(shown.trends)
     common = {"site": shown, "material": shown.material, "nav": nav, "flames": drawn, "problems": problems, "claims": claims}
+    links = {one.label: one.link for one in shown.profiles}
     written = []
 
     def page(file: str, template: str, **more: Any) -> None:
@@ -122,9 +127,15 @@ def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Pa
     for workload in shown.workloads:
         page(workload.link.file, "workload.html", page=workload, drawn=[one for one in drawn if one.workload == workload.name])
     for profile in shown.profiles:
-        page(profile.link.file, "profile.html", page=profile, drawn=[one for one in drawn if one.label == profile.label])
+        against = [(link, one) for link, one in shown.versus if profile.label in (one.a, one.b)]
+        page(profile.link.file, "profile.html", page=profile, drawn=[one for one in drawn if one.label == profile.label], versus=against)
+    for link, pair in shown.versus:
+        both = [one for one in drawn if one.label in (pair.a, pair.b) and (not one.difference or one.difference in (pair.a, pair.b))]
+        page(link.file, "versus.html", page=pair, links=links, drawn=both)
     page("features.html", "features.html", heads=FEATURES, rows=_features(shown))
     page("method.html", "method.html", runs=_runs(shown), downloads=_downloads(shown.material, out))
+    if offloads:
+        page("offload.html", "offload.html", offloads=offloads)
     if claims:
         page("claims.html", "claims.html")
     if shown.trends:

@@ -20,6 +20,7 @@ LIGHT: Mapping[str, Any] = {
     "view": {"stroke": None},
 }  # fmt: skip
 _WIDTH = 720  # pixels of a picture
+_SCALE = 2.0  # pixels of a bitmap for each of them
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Chart:
     @property
     def file(self) -> str:
         return f"charts/{self.id}.svg"
+
+    @property
+    def bitmap(self) -> str:
+        """The same picture for slides and posts that take no SVG."""
+        return f"charts/{self.id}.png"
 
     @property
     def json(self) -> str:
@@ -56,13 +62,14 @@ class Gallery:
         return named
 
 
-def picture(chart: Chart) -> str:
-    """The chart as SVG on white."""
+def picture(chart: Chart) -> tuple[str, bytes]:
+    """The chart on white as SVG, and that as PNG of twice its size in pixels."""
     import vl_convert
 
     spec = {**chart.spec, "width": _WIDTH, "title": {"text": chart.title, "anchor": "start"}, "description": chart.about}
     text: str = vl_convert.vegalite_to_svg(spec, config=dict(LIGHT))
-    return text
+    bitmap: bytes = vl_convert.svg_to_png(text, scale=_SCALE)
+    return text, bitmap
 
 
 @cache

@@ -18,6 +18,7 @@ from cnibench.reports.site import specs
 from cnibench.reports.site.charts import Chart
 from cnibench.reports.site.material import Material
 from cnibench.reports.site.places import Place
+from cnibench.reports.site.shapes import steps as steps_of
 from cnibench.units import human
 
 _PARTS = 6  # components with a colour of their own
@@ -84,7 +85,7 @@ def latency(material: Material, place: Place) -> Chart | None:
     lots = _by_label(material.of("cdf", place.group))
     rows, table = [], []
     for label, records in lots.items():
-        curves = [(r["shares"], r["values"]) for r in records if _curve(r.get("shares"), r.get("values"))]
+        curves = [(r["shares"], r["values"]) for r in records]
         curves = [curve for curve in curves if len(curve[0]) == len(curves[0][0])]
         if not curves:
             continue
@@ -143,7 +144,7 @@ def percentiles(material: Material, place: Place) -> Chart | None:
 
 def series(material: Material, place: Place) -> Chart | None:
     """A metric over the time of a sample: the median of the blocks in each interval."""
-    lots = _by_label([r for r in material.of("series", place.group) if _curve(r.get("times"), r.get("values"))])
+    lots = _by_label(material.of("series", place.group))
     if not lots:
         return None
     unit = str(next(iter(lots.values()))[0].get("unit", ""))
@@ -249,16 +250,18 @@ def _trend(material: Material, words: str, found: Sequence[tuple[str, str, Resul
 
 
 def pods(material: Material, place: Place) -> Chart | None:
-    """The steps of a Pod's start, stacked: the mean over all Pods of a profile."""
-    lots = _by_label([r for r in material.of("pods", place.group) if isinstance(r.get("steps"), dict)])
+    """The steps of a Pod's start, stacked: each step's median over all Pods of a profile."""
+    lots = _by_label(material.of("pods", place.group))
     rows, table = [], []
-    names = list(dict.fromkeys(name for records in lots.values() for r in records for name in r["steps"]))[:8]
+    everywhere = list(dict.fromkeys(name for r in material.records.get("pods", []) for name in steps_of(r)))[:8]
+    shade = dict(zip(everywhere, specs.SHADES, strict=False))  # one colour on the whole site
+    names = [name for name in everywhere if any(name in steps_of(r) for records in lots.values() for r in records)]
     means: dict[str, dict[str, float]] = {}
     for label, records in lots.items():
         for name in names:
-            values = [float(r["steps"][name]) for r in records if _number(r["steps"].get(name))]
+            values = [steps[name] for steps in map(steps_of, records) if name in steps]
             if values:
-                means.setdefault(label, {})[name] = statistics.fmean(values)
+                means.setdefault(label, {})[name] = statistics.median(values)
     if not means:
         return None
     scale = Scale.of([sum(steps.values()) for steps in means.values()], "s")
@@ -266,22 +269,16 @@ def pods(material: Material, place: Place) -> Chart | None:
         rows += [
             {"profile": label, "part": name, "value": value / scale.factor, "shown": human(value, "s")} for name, value in steps.items()
         ]
-        table.append(
-            [
-                label,
-                str(len(lots[label])),
-                human(sum(steps.values()), "s"),
-                *(human(steps[name], "s") if name in steps else "-" for name in names),
-            ]
-        )
+        shown = [human(steps[name], "s") if name in steps else "-" for name in names]
+        table.append([label, str(len(lots[label])), human(sum(steps.values()), "s"), *shown])
     title = f"{place.title}: steps of a Pod's start"
-    spec = specs.stacked(rows, names, f"time, {scale.unit}")
+    spec = specs.stacked(rows, names, f"time, {scale.unit}", [shade[name] for name in names])
     return Chart(
         title,
         f"{title}, a bar a profile.",
         spec,
         Table(["profile", "Pods", "sum", *names], table),
-        ("mean over the Pods; shorter is better",),
+        ("median over the Pods of each step; shorter is better",),
     )
 
 
@@ -307,15 +304,6 @@ def _by_label(records: Sequence[Record]) -> dict[str, list[Record]]:
     for record in records:
         found.setdefault(record["label"], []).append(record)
     return found
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _curve(x: Any, y: Any) -> bool:
-    """Two lists of numbers, equally long and not empty?"""
-    return isinstance(x, list) and isinstance(y, list) and 0 < len(x) == len(y) and all(_number(value) for value in (*x, *y))
 
 
 def _quantile(shares: Sequence[float], values: Sequence[float], share: float) -> float:

@@ -16,6 +16,7 @@ from cnibench.analysis.series import gather
 from cnibench.layout import Record
 from cnibench.reading import RunReader
 from cnibench.reports.site.pseudonyms import Pseudonyms
+from cnibench.reports.site.shapes import fits
 
 _RECORDS = ("cdf", "series", "pods", "rulepath")  # those that have a chart or a table of their own
 
@@ -110,6 +111,9 @@ def _records(reader: RunReader, name: str, number: int, names: Pseudonyms) -> li
             )  # fmt: skip
         except (KeyError, TypeError):
             reader.warnings.append(f"{reader.path / name}.jsonl: a record without its coordinates is left out")
+            continue
+        if not fits(name, cleaned):
+            reader.warnings.append(f"{reader.path / name}.jsonl: a record of another shape is left out")
             continue
         found.append({**cleaned, "_place": place, "environment": number})
     return found

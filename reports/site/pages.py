@@ -8,11 +8,13 @@ from typing import Any
 
 from cnibench.analysis.model import Failure
 from cnibench.analysis.words import conditions, primary_groups
+from cnibench.metrics import COUNTED
 from cnibench.reports._document import Document, Section, Table, document
-from cnibench.reports.site import figures
+from cnibench.reports.site import figures, rules
 from cnibench.reports.site.charts import Chart, Gallery, unique
 from cnibench.reports.site.material import Material
 from cnibench.reports.site.places import Place, place
+from cnibench.reports.site.versus import Versus, pairs_of, versus
 
 CARDS = 12  # places that the overview shows as cards and charts; the matrix and the workloads' pages have all
 _COLUMNS = 30  # places that the matrix holds
@@ -36,7 +38,7 @@ class PlaceView:
     chart: Chart
     anchor: str
     charts: list[Chart] = field(default_factory=list)
-    rules: Table | None = None
+    rules: list[Table] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Pages:
     workloads: list[WorkloadPage]
     profiles: list[ProfilePage]
     trends: list[Chart]
+    versus: list[tuple[Link, Versus]]
     lead: str
 
     @property
@@ -128,7 +131,18 @@ def pages(material: Material) -> Pages:
     ]
     profiles = [_profile(material, label, places, taken) for label in _all_labels(material)]
     trends = [gallery.add(chart, "trend", str(i)) for i, chart in enumerate(figures.trends(material))] if material.several else []
-    return Pages(material, gallery, whole, conditions(analysis), workloads, profiles, trends, _lead(places, material.baselines))
+    against = [_versus(material, gallery, places, a, b, taken) for a, b in pairs_of(analysis.labels, places)]
+    return Pages(material, gallery, whole, conditions(analysis), workloads, profiles, trends, against, _lead(places, material.baselines))
+
+
+def _versus(material: Material, gallery: Gallery, places: Sequence[Place], a: str, b: str, taken: set[str]) -> tuple[Link, Versus]:
+    file = unique(f"versus-{a}-{b}", taken)
+    taken.add(file)
+    one, other = (features(material.profiles.get(label) or {}) for label in (a, b))
+    found = versus(material, places, a, b, [(name, x, y) for (name, x), (_, y) in zip(one, other, strict=True)])
+    if found.chart is not None:
+        found = replace(found, chart=gallery.add(found.chart, "versus", a, b))
+    return Link(f"{file}.html", f"{a} or {b}", found.lead), found
 
 
 def _named(one: Place, alike: Sequence[Place]) -> str:
@@ -149,14 +163,15 @@ def _workload(material: Material, gallery: Gallery, name: str, places: Sequence[
     views = []
     for number, one in enumerate(places[:_PLACES]):
         words = (name, one.group.placement, str(number))
-        made = [figures.cycles(material, one), *(make(material, one) for make in figures.MAKERS)]
+        made = [figures.cycles(material, one), rules.chart(material, one), *(make(material, one) for make in figures.MAKERS)]
         charts = [
             gallery.add(chart, *words, kind)
-            for kind, chart in zip(("cpp", "latency", "percentiles", "time", "pods"), made, strict=True)
+            for kind, chart in zip(("cpp", "rules", "latency", "percentiles", "time", "pods"), made, strict=True)
             if chart
         ]
         ranked = gallery.add(figures.ranking(one), *words)
-        views.append(PlaceView(one, ranked, f"place-{number}", charts, _rules(material, one)))
+        met = rules.rows(material, one)
+        views.append(PlaceView(one, ranked, f"place-{number}", charts, [rules.table(met), rules.chains(met)] if met else []))
     sweeps = [gallery.add(chart, name, "sweep", str(i)) for i, chart in enumerate(figures.sweeps(material, places))]
     about = ", ".join(
         dict.fromkeys({"intra": "on one node", "inter": "between nodes"}.get(one.group.placement, one.group.placement) for one in places)
@@ -171,41 +186,6 @@ def _order(one: Place) -> tuple[Any, ...]:
         (isinstance(value, int | float), value if isinstance(value, int | float) else 0, str(value)) for value in where.params.values()
     ]
     return where.environment, where.placement != "intra", where.path, where.ip, where.mtu, where.cpus, where.pair, values
-
-
-def _rules(material: Material, one: Place) -> Table | None:
-    """The records of the rule path, as they are: their keys are the columns."""
-    records = material.of("rulepath", one.group)
-    if not records:
-        return None
-    own = {
-        "schema",
-        "cell",
-        "profile",
-        "placement",
-        "path",
-        "workload",
-        "params",
-        "ip",
-        "mtu",
-        "cpus",
-        "pair",
-        "window",
-        "environment",
-        "_place",
-    }
-    heads = list(dict.fromkeys(key for record in records for key in record if key not in own and key != "label"))
-    rows = [[record["label"], *(_short(record.get(key, "")) for key in heads)] for record in records]
-    rows = [list(row) for row in dict.fromkeys(tuple(row) for row in rows)]
-    return Table(["profile", *heads], rows[:200], numbers=False)
-
-
-def _short(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_short(item)}" for key, item in value.items())
-    if isinstance(value, list):
-        return ", ".join(_short(item) for item in value[:20]) + (" ..." if len(value) > 20 else "")
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _profile(material: Material, label: str, places: Sequence[Place], taken: set[str]) -> ProfilePage:
@@ -285,6 +265,7 @@ def failures(found: Sequence[Failure]) -> list[str]:
 
 def _lead(places: Sequence[Place], baselines: frozenset[str]) -> str:
     """The overview's first sentence."""
+    places = [one for one in places if one.group.metric not in COUNTED] or list(places)  # rules are a reason, not a need
     decided = [one for one in places if one.answer.kind in ("decided", "tie")]
     if not places:
         return "Nothing was measured, so nothing can be recommended."

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from cnibench.analysis.comparable import fact
 from cnibench.analysis.model import Analysis, Cpp, Group, Pair, Result
-from cnibench.analysis.words import describe, place_of
+from cnibench.analysis.words import describe, percent, place_of
 from cnibench.metrics import METRICS
 from cnibench.reports._document import Section
 from cnibench.reports._numbers import Scale
@@ -38,7 +38,7 @@ class Answer:
     """What a place says to somebody who has to choose.
 
     ``kind`` is decided, tie, open (no difference found, but a large one could be there), inconclusive (too few blocks),
-    none (no recommendation) or alone.
+    none (no recommendation; ``labels`` is empty when none was told apart either) or alone.
     """
 
     kind: str
@@ -108,12 +108,13 @@ def _same(row: Cpp, group: Group) -> bool:
 def _standing(result: Result, best: Result, group: Group, baselines: frozenset[str], answer: Answer, cycles: str) -> Standing:
     low, high = result.ci_low, result.ci_high
     interval = "no interval: too few blocks" if low is None or high is None else f"{human(low, group.unit)} to {human(high, group.unit)}"
-    ratio = (
-        (result.median / best.median if group.better == "higher" else best.median / result.median) if result.median and best.median else 1.0
-    )
+    if result.median and best.median:
+        ratio = result.median / best.median if group.better == "higher" else best.median / result.median
+    else:
+        ratio = float(result.median == best.median)
     if result.label in baselines:
         standing = "baseline, no CNI"
-    elif answer.kind in ("inconclusive", "alone", "open"):
+    elif answer.kind in ("inconclusive", "alone", "open") or not answer.labels:
         standing = "not decided"
     else:
         standing = "in the leading group" if result.label in answer.labels else "behind it"
@@ -137,7 +138,7 @@ def _answer(analysis: Analysis, group: Group, candidates: Sequence[Result], pair
         needed = max((p.blocks_needed for p in pairs), default=0)
         return Answer("inconclusive", leading, f"Inconclusive: {best.n} blocks cannot tell them apart; {needed} could.")
     if reason := _no_advice(analysis, group):
-        return Answer("none", leading, reason)
+        return Answer("none", leading if len(leading) < len(candidates) else [], reason)
     if len(leading) == 1:
         return Answer("decided", leading, f"{best.label}, told apart from all others.")
     reach = _reach(leading, pairs)
@@ -154,12 +155,14 @@ def _reach(leading: Sequence[str], pairs: Sequence[Pair]) -> tuple[float, str]:
     known = [value for value in found if value is not None]
     if not known or len(known) < len(found):
         return math.inf, ""
-    return max(known), f" (a difference of {human(100 * max(known), '1')} % or more would have been seen)"
+    return max(known), f" (a difference of {percent(max(known))} or more would have been seen)"
 
 
 def _no_advice(analysis: Analysis, group: Group) -> str:
     payload = group.params.get("payload")
     bulk = group.metric == "throughput" or (group.workload == "http" and isinstance(payload, int) and payload >= _BULK)
+    if group.placement == "inter" and bulk and group.wire == "not recorded":
+        return "No recommendation: it is not recorded whether the wire between the nodes was a network card."
     if group.placement == "inter" and bulk and group.wire != "nic":
         return (
             f"No recommendation: the wire between the nodes is {group.wire}, not a network card. It passes packets larger than any NIC "

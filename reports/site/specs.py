@@ -15,6 +15,7 @@ Row = Mapping[str, Any]
 BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW, GREY = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#999999",
 )  # fmt: skip
+SHADES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW, GREY)  # of the parts of a stacked bar
 _LINES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, GREY)
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _ROW = 30  # pixels a bar
@@ -46,7 +47,7 @@ def ranking(rows: Sequence[Row], axis: str) -> Spec:
 def stacked(rows: Sequence[Row], parts: Sequence[str], axis: str, colors: Sequence[str] = ()) -> Spec:
     """One bar a ``profile`` out of ``value`` of each ``part``, in the order of ``parts``."""
     order = list(dict.fromkeys(row["profile"] for row in rows))
-    shades = list(colors) or [(*_LINES[:6], YELLOW, GREY)[i % 8] for i in range(len(parts))]
+    shades = list(colors) or [SHADES[i % len(SHADES)] for i in range(len(parts))]
     encoding = {
         "y": {"field": "profile", "type": "nominal", "sort": order, "title": None},
         "x": {"field": "value", "type": "quantitative", "title": axis, "stack": "zero", "axis": _TICKS},
@@ -96,6 +97,26 @@ def lines(
         },
     }  # fmt: skip
     return _chart(rows, {"layer": [*([band] if _any(rows) else []), line], "height": 300})
+
+
+def ratios(rows: Sequence[Row], axis: str, verdicts: Sequence[str]) -> Spec:
+    """A point at ``ratio``, a line from ``low`` to ``high`` for each ``where``, a rule at 1; ``verdict`` is one of four ``verdicts``."""
+    order = [row["where"] for row in rows]
+    y = {"field": "where", "type": "nominal", "sort": order, "title": None}
+    scale = {"type": "log", "nice": False, "padding": 12}
+    color = _color("verdict", verdicts, (BLUE, VERMILION, GREY, ORANGE), [row["verdict"] for row in rows])
+    tip = [_tip("where"), _tip("shown", axis), _tip("verdict")]
+    one = {"mark": {"type": "rule", "strokeDash": [4, 3], "color": GREY}, "encoding": {"x": {"datum": 1, "type": "quantitative"}}}
+    across = {"type": "quantitative", "title": axis, "scale": scale, "axis": {**_TICKS, "format": ".3~g"}}
+    span = {
+        "mark": {"type": "rule", "strokeWidth": 3},
+        "encoding": {"y": y, "x": {"field": "low", **across}, "x2": {"field": "high"}, "color": color},
+    }
+    point = {
+        "mark": {"type": "point", "filled": True, "size": 80},
+        "encoding": {"y": y, "x": {"field": "ratio", **across}, "color": color, "tooltip": tip},
+    }
+    return _chart(rows, {"layer": [one, span, point], "height": _height(order)})
 
 
 def _any(rows: Sequence[Row]) -> bool:

@@ -6,13 +6,14 @@ Each kind of cluster is one module (or package) in clusters/ whose ``PROVIDER`` 
 from __future__ import annotations
 
 import abc
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from cnibench.cell import Attestation, Placement
+from cnibench.cell import Attestation, Cell, Placement
 from cnibench.conditions import Conditions
 from cnibench.errors import UnsupportedError
 from cnibench.exec import Done, Process
@@ -26,6 +27,7 @@ class Place(abc.ABC):
     """Somewhere commands can run: a Pod, or a node's own network namespace."""
 
     name: str
+    python: ClassVar[str] = sys.executable  # an interpreter there
 
     @abc.abstractmethod
     def spawn(self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None) -> Process:
@@ -99,6 +101,18 @@ class Standing(abc.ABC):
     def pair(self, placement: Placement, number: int = 0) -> tuple[Pod, Pod]:
         """(client, server) of the monitored pair; both on node a for intra, client on node a and server on node b for inter."""
 
+    def pair_for(self, cell: Cell) -> tuple[Pod, Pod]:
+        """(client, server) of a cell: those of its pair, on the nodes' own network where its path says so."""
+        return self.pair(cell.placement, cell.pair)
+
+    def address(self, cell: Cell, server: Pod) -> str:
+        """What the client connects to: the server's address, or that of a Service before it. Raises UnsupportedError."""
+        return server.addresses[cell.ip]
+
+    def port(self, cell: Cell, number: int) -> int:
+        """Where a server listens that would listen on ``number`` if its path left the choice to it."""
+        return number
+
     @abc.abstractmethod
     def nodes(self) -> tuple[Node, ...]:
         """The nodes, the client's first."""
@@ -154,8 +168,8 @@ class Standing(abc.ABC):
         """Removes Pods of ``start_pods``, with all that the CNI made for them. Raises ClusterError."""
         return None
 
-    def processes(self) -> Mapping[str, int] | None:
-        """Name to process number of the CNI's own processes, seen from where we run; None where they cannot be told."""
+    def processes(self) -> Mapping[str, int | tuple[Node, int]] | None:
+        """Name to process number of the CNI's own processes, seen from where we run or from that node; None where they cannot be told."""
         return None
 
 
@@ -193,9 +207,28 @@ class Cluster(abc.ABC):
     def check(self, profile: Profile) -> list[Problem]:
         """What this profile lacks here; found before anything is made."""
 
+    def seconds(self, profile: Profile) -> float:
+        """About how long making, attesting and removing it takes, for plans; 0 where that is little."""
+        return 0.0
+
     @abc.abstractmethod
     def install(self, label: str, profile: Profile) -> Standing:
         """Makes the profile. Raises ClusterError; nothing of it stays then."""
+
+    def resolve(self, profiles: Mapping[str, Profile]) -> Mapping[str, Profile]:
+        """Labels to profiles, with what only the cluster knows put in (``current``). Raises ClusterError, UsageError."""
+        return profiles
+
+    def blind(self) -> str:
+        """Why the nodes' kernels cannot be looked into here, as far as that can be told beforehand; '' when they can."""
+        return ""
+
+    def preview(self, profiles: Mapping[str, Profile], seconds: float, volume: float) -> Sequence[str]:
+        """What is about to be done to whom, in lines for the user; ``seconds`` of windows, ``volume`` in bytes at most.
+
+        Raises UsageError for what was not allowed.
+        """
+        return ()
 
     @abc.abstractmethod
     def environment(self) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def machine(tools: Iterable[str] = ()) -> dict[str, Any]:
         "os": _os(),
         "kernel": platform.release(),
         "architecture": platform.machine(),
-        "cpu_model": cpu_model(_read("/proc/cpuinfo")) or platform.machine(),
+        "cpu_model": this_cpu(),
         "cpus": len(os.sched_getaffinity(0)),
         "cpus_online": os.cpu_count() or 0,
         "memory": memory(_read("/proc/meminfo")),
@@ -82,6 +82,11 @@ def disturbances(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
             (f"this is a virtual machine ({facts['virtualisation']}): other guests share its hardware", "repeat on bare metal what matters")
         )
     return found
+
+
+def this_cpu() -> str:
+    """The model of this machine's CPU, the architecture where it is not told."""
+    return cpu_model(_read("/proc/cpuinfo")) or platform.machine()
 
 
 def cpu_model(cpuinfo: str) -> str:

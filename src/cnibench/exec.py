@@ -135,6 +135,21 @@ def spawn(
     return Process(argv, popen)
 
 
+def converse(argv: Sequence[str], stderr: Path) -> tuple[Process, IO[bytes], IO[bytes]]:
+    """A program that we talk to: (process, its standard input, its standard output), unbuffered. Raises MissingError."""
+    with stderr.open("wb") as errors:
+        try:
+            popen = subprocess.Popen(
+                list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0, process_group=0,
+                preexec_fn=_die_with_parent,
+            )  # fmt: skip
+        except FileNotFoundError:
+            raise _no_program(argv[0]) from None
+    assert popen.stdin is not None
+    assert popen.stdout is not None
+    return Process(argv, popen), popen.stdin, popen.stdout
+
+
 def run(
     argv: Sequence[str],
     *,

@@ -47,6 +47,25 @@ class Unsupported(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str
 
 
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """How many blocks ``auto`` planned for one workload, and from what: fractions are of the value itself (0.02 is 2 %).
+
+    ``noise`` is the standard deviation of the log of one profile's value between blocks, the largest over the placements; ``source`` says
+    where it is from. ``blocks`` is what was planned; ``wished`` what the resolution takes, more than ``blocks`` where that was too many,
+    0 where it is beyond all bounds; ``finds`` the smallest difference that so many blocks find with a power of 0.8.
+    """
+
+    workload: str
+    pairs: int
+    resolution: float
+    noise: float
+    source: str
+    assumed: bool
+    blocks: int
+    wished: int
+    finds: float
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """plan.json. ``profiles`` maps each label to the whole profile as it was then, ``plan`` is the plan as it was asked for.
 
@@ -71,6 +90,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []  # what was left out or estimated, in words
     target_ci: float = 0.0
     max_blocks: int = 30
+    planned: list[Planned] = []
     plan: Record = {}
     extra: Record = {}  # options that only this kind of cluster knows (Options.extra)
 

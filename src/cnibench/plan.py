@@ -7,6 +7,7 @@ import fnmatch
 import itertools
 import math
 import random
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,6 +23,7 @@ from cnibench.workload import Workload
 
 LONGEST = 24 * 3600.0  # s: one window of a day is a slip of the pen
 _SLOWEST = 1e6  # bit/s
+MOST_BLOCKS = 1000
 MOST = 1_000_000  # cells of a run; a sweep that explodes is refused, not expanded
 
 
@@ -37,6 +39,17 @@ def _in_fraction(value: Any) -> Any:
     return _convert(fraction, value)
 
 
+def _in_noise(value: Any) -> Any:
+    """A number, or a percentage in text, as a fraction; other text names a run."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = float(value)
+    elif isinstance(value, str) and re.fullmatch(r"[\d.]+\s*%?", value.strip()):
+        value = _convert(fraction, value.strip())
+    if isinstance(value, float) and not 0 <= value <= 1:
+        raise ValueError("expected a fraction between 0 and 100 %, the scatter of one profile from block to block")
+    return value
+
+
 def _convert(unit: Any, value: Any) -> Any:
     try:
         return unit(value) if isinstance(value, str) else value
@@ -47,6 +60,7 @@ def _convert(unit: Any, value: Any) -> Any:
 Seconds = Annotated[float, BeforeValidator(_in_seconds)]
 Rate = Annotated[float, BeforeValidator(_in_rate)]
 Fraction = Annotated[float, BeforeValidator(_in_fraction)]
+Noise = Annotated[float | str, BeforeValidator(_in_noise)]
 
 
 class Work(Strict):
@@ -63,7 +77,7 @@ class Work(Strict):
     placement: Annotated[tuple[Placement, ...], Field(min_length=1)] | None = None
     windows: Annotated[tuple[Window, ...], Field(min_length=1)] | None = None
     duration: Annotated[Seconds, Field(ge=0.2, le=LONGEST)] | None = None
-    blocks: Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] | None = None
+    blocks: Annotated[int, Field(ge=1, le=MOST_BLOCKS)] | Literal["auto"] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -97,7 +111,7 @@ class Plan(Strict):
     workload: tuple[Work, ...] = Field(default=(Work(name="tcp-stream"), Work(name="tcp-rr")), min_length=1)
     duration: Seconds = Field(default=10.0, ge=0.2, le=LONGEST, description="of the measured window")
     warmup: Seconds = Field(default=2.0, ge=0.0, le=LONGEST)
-    blocks: Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] = "auto"
+    blocks: Annotated[int, Field(ge=1, le=MOST_BLOCKS)] | Literal["auto"] = "auto"
     windows: tuple[Window, ...] = Field(default=("speed", "cpp"), min_length=1, description="speed: without perf; cpp: with perf")
     cpus: Literal["split", "shared", "none"] = "shared"
     ip: tuple[Literal[4, 6], ...] = Field(default=(4,), min_length=1)
@@ -105,8 +119,10 @@ class Plan(Strict):
     wire_offload: Literal["", "none", "plain", "vxlan", "all"] = Field(default="", description="empty: the cluster's own default")
     wire_rate: Rate = Field(default=0.0, ge=0.0, description="0: as fast as it goes")
     pairs: int = Field(default=1, ge=1, le=1000)
+    resolution: Fraction = Field(default=0.05, gt=0.0, lt=1.0, description="the difference that blocks: auto plans to find")
+    noise: Noise = Field(default="auto", description="for blocks: auto; auto, a fraction (2%), or a run that measured it")
     target_ci: Fraction = Field(default=0.0, ge=0.0, lt=1.0, description="stop when every interval is at most so wide, half width / median")
-    max_blocks: int = Field(default=30, ge=1, le=1000)
+    max_blocks: int = Field(default=30, ge=1, le=MOST_BLOCKS, description="the most that blocks: auto or target_ci may make")
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     settings: dict[str, dict[str, str]] = {}
 
@@ -137,7 +153,7 @@ class Plan(Strict):
         return self if self.seed is not None else self.model_copy(update={"seed": random.SystemRandom().randrange(2**31)})
 
     def number_of_blocks(self, profiles: int) -> int:
-        """``blocks``, or what the number of profiles asks for; a workload that asks for more of its own counts."""
+        """``blocks``, or the least that so many profiles take (planning.py plans more); a workload that asks for more of its own counts."""
         return max(self._blocks(work, profiles) for work in self.workload)
 
     def _blocks(self, work: Work, profiles: int) -> int:

@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from cnibench.errors import InputError, UsageError
+from cnibench.installation import Installation
 
 FOLDER = Path(__file__).parent / "profiles"
 _LARGEST = 256 * 1024  # bytes: no profile is near it, and an alias bomb needs little text but much expansion
@@ -82,9 +83,23 @@ class Profile(Strict):
     features: Features
     datapath: Datapath | None = Field(default=None, description="absent: this profile has no model in the lab")
     reason: str = Field(default="", description="without a model in the lab: what there would have to be for one")
-    kubernetes: dict[str, JsonValue] | None = Field(default=None, description="how the real CNI is installed; absent: not on Kubernetes")
+    kubernetes: Installation | None = Field(default=None, description="how the real CNI is installed; absent: not on Kubernetes")
     sources: tuple[Source, ...] = ()
     studies: dict[Literal["qi2021", "bruijn2017", "makowski2018"], str] = Field(default={}, description="the system's name in each study")
+
+
+# Stands for whatever runs on a cluster (``--cni current``) until the cluster has told what that is; its features are nobody's.
+CURRENT = Profile(
+    schema=1,
+    name="current",
+    title="what runs on the cluster",
+    cni="unknown",
+    summary="The CNI that is there, measured as it is.",
+    features=Features(
+        network_model="hybrid", mode="none", policy=Policy(kubernetes=False, ingress=False, egress=False), default_mtu=1500, ip=(4, 6)
+    ),
+    reason="a cluster on which it runs: --cluster existing",
+)
 
 
 class _NoAliases(yaml.SafeLoader):
@@ -197,6 +212,8 @@ def choose(names: Iterable[str]) -> dict[str, Profile]:
 
 
 def _match(name: str) -> list[Profile]:
+    if name == CURRENT.name:
+        return [CURRENT]
     if name.endswith((".yaml", ".yml")) or "/" in name:
         return [read_profile(Path(name))]
     known = builtin()

@@ -65,8 +65,9 @@ def words(cell: Cell) -> str:
     """A cell as a person reads it."""
     family = " IPv6" if cell.ip == 6 else ""
     window = " (cycles)" if cell.window == "cpp" else ""
+    path = "" if cell.path == "pod" else f" by {cell.path}"
     params = " ".join(f"{key}={value}" for key, value in cell.params.items())
-    return f"{cell.label} {cell.placement}{family} {cell.workload}{window}" + (f" [{params}]" if params else "")
+    return f"{cell.label} {cell.placement}{path}{family} {cell.workload}{window}" + (f" [{params}]" if params else "")
 
 
 class Lines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Iterator
 from functools import cache
@@ -26,7 +27,15 @@ def providers(room: str) -> dict[str, Any]:
 
 
 def provider(room: str, name: str) -> Any:
-    """One provider. Raises UsageError naming those that are there."""
+    """One provider. Raises UsageError naming those that are there.
+
+    Where a module is named as its provider it alone is imported.
+    """
+    own = f"cnibench.{room}.{name}"
+    if name.isidentifier() and importlib.util.find_spec(own):
+        for offered in _offered(importlib.import_module(own)):
+            if name in (getattr(offered, "name", None), getattr(offered, "kind", None)):
+                return offered
     found = providers(room)
     if name not in found:
         raise UsageError(f"there is no '{name}' in {room}", f"there are: {', '.join(found)}")

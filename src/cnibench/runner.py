@@ -107,6 +107,7 @@ class Runner:
             failed = 0
             for label, group in groupby(cells, key=lambda cell: cell.label):
                 stand = self._install(label, block)
+                self._describe()  # once more: what was installed is known now
                 try:
                     failed += sum(self._sample(stand, cell, block) for cell in group)
                 finally:
@@ -225,6 +226,8 @@ class Runner:
                 status, reason = "unsupported", error.message
             except CnibenchError as error:
                 reason = error.message
+            if status != "unsupported" and not stand.reason and (died := stand.standing.alive()):
+                stand.reason = f"{died} (found after block {block + 1}, {cell.id})"
         self.writer.room()  # what failed because the disk is full has not failed: it is missing, and resuming does it
         with self._stop.held():
             self.writer.finish(cell, block, failure(cell, block, ground, status, reason, start))
@@ -238,7 +241,7 @@ class Runner:
 
     def _situation(self, standing: Standing, cell: Cell, block: int, raw: Path) -> Situation:
         standing.settle()
-        client, server = standing.pair(cell.placement, cell.pair)
+        client, server = standing.pair_for(cell)
         manifest = self.writer.manifest
         return Situation(
             cell=cell, block=block, standing=standing, client=client, server=server,

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -17,9 +17,11 @@ from cnibench.errors import MeasureError, MissingError
 from cnibench.layout import now
 from cnibench.metrics import metric
 from cnibench.situation import Findings, Situation
+from cnibench.vm import inside
 from cnibench.workload import Workload
 
 _MARGIN = 0.5  # s: what the window leaves out at each end, where client and server start and stop
+_HEADROOM = 2.0  # times as long a client runs beside perf under emulation, where the readers take seconds to begin
 _GRACE = 20.0  # seconds beyond its time that a client may take to end: a loaded machine is slow to, a dead peer never does
 
 
@@ -77,7 +79,9 @@ def measure(s: Situation, workload: Workload, collectors: Sequence[Collector]) -
 
     Raises MeasureError (LimitError when the client does not end) and ClusterError; whatever was started is gone then, too.
     """
-    margin = min(_MARGIN, s.duration / 10)
+    margin, window = min(_MARGIN, s.duration / 10), s.duration
+    if s.cell.window == "cpp" and inside() == "tcg":
+        s = replace(s, duration=s.duration * _HEADROOM)
     expected = max(workload.seconds(s.cell.params, s.duration, s.warmup) - s.warmup, s.duration)
     found = Findings()
     asked = conditions.of(s.cell.params)
@@ -93,7 +97,8 @@ def measure(s: Situation, workload: Workload, collectors: Sequence[Collector]) -
             with ExitStack() as readers:
                 for collector in collectors:
                     readers.enter_context(collector.observe(s, found))
-                client.watch(s.duration - margin - (time.monotonic() - began))  # before the client ends, however long they took to begin
+                left = s.duration - margin - (time.monotonic() - began)  # before the client ends, however long they took to begin
+                client.watch(min(left, window - 2 * margin))
             status = client.wait(max(0.0, expected * 1.5 + _GRACE - (time.monotonic() - began)))
             end = now()
             argv = client.argv

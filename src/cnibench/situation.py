@@ -29,7 +29,16 @@ class Situation:
     @property
     def target(self) -> str:
         """The address that the client connects to."""
+        return self.listen if self.cell.path == "pod" else self.standing.address(self.cell, self.server)
+
+    @property
+    def listen(self) -> str:
+        """The address that the server listens on: its own."""
         return self.server.addresses[self.cell.ip]
+
+    def port(self, number: int) -> int:
+        """The port that both use on this cell's path, instead of ``number``."""
+        return number if self.cell.path == "pod" else self.standing.port(self.cell, number)
 
     def on_client(self, argv: Sequence[str]) -> list[str]:
         """``argv`` pinned as this cell says."""

@@ -30,24 +30,14 @@ def standard_effect(n: int, pairs: int, alpha: float = 0.05, power: float = POWE
     """
     if n < least_blocks(pairs, alpha):
         return math.inf
-    from scipy.special import ndtri
-
     level = alpha / max(1, pairs)
-    rough = float(ndtri(1 - level / 2) + ndtri(power)) / math.sqrt(n * _EFFICIENCY)
+    rough = _asymptotic(level, power) / math.sqrt(n * _EFFICIENCY)
     if n > _SIMULATED:
         return rough
-    import numpy as np
-
-    from cnibench.stats import signed_rank
-
-    noise = np.random.default_rng(_SEED).standard_normal((_RUNS, n))
     low, high = 0.0, max(4.0, 3 * rough)
     for _ in range(10):
         middle = (low + high) / 2
-        if float(np.mean(signed_rank(noise + middle, interval=False).p <= level * (1 + 1e-12))) >= power:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if _power(n, level, middle) >= power else (middle, high)
     return high
 
 
@@ -60,24 +50,51 @@ def planned_blocks(pairs: int, noise: float, resolution: float, alpha: float = 0
     if not (noise >= 0 and math.isfinite(noise)):
         raise UsageError("the noise must be 0 or more", "'cnibench calibrate' measures it")
     least = least_blocks(pairs, alpha)
-    wanted = math.log1p(resolution)
-    spread = noise * math.sqrt(2)
-
-    def enough(n: int) -> bool:
-        return standard_effect(n, pairs, alpha, power) * spread <= wanted if spread else True
-
-    if enough(least):
+    if noise == 0:
         return least
-    low, high = least, 2 * least
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > _MOST:
-            raise UsageError(f"so fine a resolution ({resolution:.3g}) at this noise ({noise:.3g}) needs more than {_MOST} blocks",
-                             "ask for a coarser one, or make each sample longer")  # fmt: skip
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    effect = math.log1p(resolution) / (noise * math.sqrt(2))
+    level = alpha / max(1, pairs)
+    n = max(least, math.ceil(_asymptotic(level, power) ** 2 / (_EFFICIENCY * effect**2)))
+    if n > _MOST:
+        raise UsageError(f"so fine a resolution ({resolution:.3g}) at this noise ({noise:.3g}) needs more than {_MOST} blocks",
+                         "ask for a coarser one, or make each sample longer")  # fmt: skip
+    while n > least and _finds(n - 1, level, effect, power):
+        n -= 1
+    while not _finds(n, level, effect, power):
+        n += 1
+    return n
+
+
+def _finds(n: int, level: float, effect: float, power: float) -> bool:
+    """Do ``n`` blocks find a difference of ``effect`` standard deviations at that level with that power?"""
+    if n > _SIMULATED:
+        return _asymptotic(level, power) <= effect * math.sqrt(n * _EFFICIENCY)
+    return _power(n, level, effect) >= power
+
+
+def _asymptotic(level: float, power: float) -> float:
+    """Standard errors between no difference and one that a two-sided test of that level finds with that power."""
+    from scipy.special import ndtri
+
+    return float(ndtri(1 - level / 2) + ndtri(power))
+
+
+def _power(n: int, level: float, effect: float) -> float:
+    """The share of simulated comparisons under normal noise in which the exact test finds a difference of ``effect``."""
+    import numpy as np
+
+    from cnibench.stats import signed_rank
+
+    noise = np.random.default_rng(_SEED).standard_normal((_RUNS, n))
+    return float(np.mean(signed_rank(noise + effect, interval=False).p <= level * (1 + 1e-12)))
+
+
+def about(pairs: int, spread: float, difference: float, alpha: float = 0.05, power: float = POWER) -> int:
+    """About how many blocks find that difference (a fraction) when the log ratios have that ``spread``; planned_blocks knows it exactly."""
+    if not (difference > 0 and spread >= 0):
+        return 0
+    errors = _asymptotic(alpha / max(1, pairs), power)
+    return max(least_blocks(pairs, alpha), math.ceil((errors * spread / math.log1p(difference)) ** 2 / _EFFICIENCY))
 
 
 def detectable(n: int, pairs: int, spread: float, alpha: float = 0.05, power: float = POWER) -> float:

@@ -58,6 +58,8 @@ def human(value: float, unit: str) -> str:
             if abs(value) >= scale:
                 return f"{_three(value / scale)} {name}"
         return f"{_three(value)} B"
+    if unit == "1" and abs(value) < 1000 and float(value).is_integer():
+        return f"{value:.0f}"  # a count
     suffix = "/s" if unit == "1/s" else "" if unit == "1" else unit
     for scale, prefix in _PREFIXES:
         if abs(value) >= scale:

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from cnibench.layout import Unsupported
 from cnibench.reports.site.build import build
 from tests.unit._runs import synthetic
-from tests.unit.test_site import FIDELITY, HOSTILE, TRUTH, add_records
+from tests.unit.test_site import FIDELITY, HOSTILE, OFFLOAD, POD, RULES, TRUTH, add_records
 
 LIMIT = 120_000  # ms: generous, the machine may be busy with anything
 PHONE, DESK = 390, 1280
@@ -32,11 +32,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = []
     for number in (1, 2):
         run = synthetic(
-            folder, truth, blocks=10, seed=number, name=f"run{number}", unsupported=lacking, fidelity=FIDELITY, fail=[("flannel", 3)]
-        )
+            folder, truth, blocks=10, seed=number, name=f"run{number}", unsupported=lacking, fidelity=FIDELITY, fail=[("flannel", 3)],
+            environment={"offload": OFFLOAD},
+        )  # fmt: skip
         add_records(run, "cdf", {"metric": "latency", "unit": "s", "shares": [0.0, 0.5, 0.99, 1.0], "values": [1e-5, 2e-5, 3e-4, 1e-3]})
         add_records(run, "series", {"metric": "throughput", "unit": "bit/s", "times": [0.1, 0.2, 0.3], "values": [1e9, 2e9, 3e9]})
-        add_records(run, "pods", {"pod": "p", "steps": {"link": 0.01, "address": 0.002}})
+        add_records(run, "pods", POD)
+        add_records(run, "rulepath", RULES)
         runs.append(run)
     build(runs, folder / "site")
     return folder / "site"
@@ -92,9 +94,10 @@ def visit(browser: Browser, site: Path) -> Iterator[Any]:
 
 
 def pages(site: Path) -> list[str]:
-    """Every kind of page, and of the profiles one that is tame and the one that is not."""
+    """Every kind of page, and of the profiles and of the pairs some that are tame and some with the name that is not."""
     found = sorted(file.name for file in site.glob("*.html"))
-    return [name for name in found if not re.match(r"profile-(flannel|calico|veth)", name)]
+    pairs = [name for name in found if name.startswith("versus-") and not re.search("cilium|calico", name)]
+    return [name for name in found if not re.match(r"profile-(flannel|calico|veth)|versus-", name)] + pairs
 
 
 def test_no_page_complains_asks_the_network_or_runs_a_run_s_script(site: Path, visit: Any) -> None:

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.errors import LimitError
+from cnibench.errors import ClusterError, LimitError
 from cnibench.profile import FOLDER
 from cnibench.store import RunReader
-from cnibench.vm.accel import Accelerator
+from cnibench.vm.accel import Accelerator, accelerator
 from cnibench.vm.carry import Limits, carry
 from cnibench.vm.kernel import newest
+from cnibench.vm.machine import Size
 
 CNIBENCH = str(Path(sys.executable).parent / "cnibench")
 OPTIONS = ("--cni=calico-wp-ipip", "--kernel=vm", "--placement=inter", "--workload=tcp-rr", "--warmup=0s", "--no-perf")
@@ -157,6 +158,27 @@ def test_a_guest_that_hangs_is_given_up(tmp_path: Path) -> None:
     (tmp_path / "running").touch()
     stopper.join()
     assert not virtual_machines(tmp_path)
+
+
+def test_a_guest_out_of_memory_is_told_and_how_to_give_it_more(tmp_path: Path) -> None:
+    hungry = f"{sys.executable} -S -c '[bytes([1]) * (1 << 24) for _ in range(64)]'"  # 1 GiB in pieces: at once it would be refused
+    with pytest.raises(ClusterError, match="the VM ran out of memory") as told:
+        carry(["sh", "-c", hungry], tmp_path, newest(), accelerator(newest()), size=Size(memory=640), limits=Limits(up=LONG))
+    assert "CNIBENCH_VM_MEMORY" in told.value.remedy
+    assert "Out of memory" in (tmp_path / "vm" / "console.log").read_text(errors="replace")
+    assert not virtual_machines(tmp_path)
+
+
+def test_a_full_disk_of_the_run_directory_is_told(tmp_path: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "small", str(tmp_path)], check=True)
+    try:
+        filling = f"dd if=/dev/zero of={tmp_path}/raw bs=64k count=1000"
+        with pytest.raises(ClusterError, match="no room is left on the file system of") as told:
+            carry(["sh", "-c", filling], tmp_path, newest(), accelerator(newest()), limits=Limits(up=LONG))
+        assert f"cnibench run --resume {tmp_path}" in told.value.remedy
+        assert not virtual_machines(tmp_path)
+    finally:
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
 
 
 def test_the_hosts_files_cannot_be_changed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -152,3 +152,10 @@ def test_the_tap_sees_what_leaves_and_nothing_else(make_stand: Make) -> None:
     assert seen.between("192.168.100.1", "192.168.100.2")
     assert not seen.between("192.168.100.2", "192.168.100.1")
     assert {packet.encapsulation for packet in seen.packets} == {"none"}
+
+
+def test_a_tap_that_could_not_see_all_says_so(make_stand: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand = make_stand("host", wire_offload="none")
+    monkeypatch.setattr(tap, "_BLOCKS", 1)
+    with pytest.raises(ClusterError, match="packets on the wire of node a were not seen"), tap.watching(stand.a):
+        assert probe.stream(stand.a.ns, stand.b.ns, stand.b.addresses[4], 4, 300_000) == ""

@@ -88,6 +88,19 @@ def synthetic(
     return RunReader(path)
 
 
+def counted(folder: Path, counts: dict[str, list[float]]) -> RunReader:
+    """A run whose metric is a count: label to its value in each block."""
+    reader = synthetic(
+        folder, dict.fromkeys(counts, 1.0), blocks=len(next(iter(counts.values()))), workloads=("tcp-rr",), placements=("intra",), cpp=False
+    )
+    file = reader.path / "samples.jsonl"
+    lines = [msgspec.json.decode(line) for line in file.read_bytes().splitlines()]
+    lines = [line for line in lines if line["metric"] == "transaction_rate"]
+    lines = [line | {"metric": "rules", "unit": "1", "better": "lower", "value": counts[line["label"]][line["block"]]} for line in lines]
+    _write(file, lines)
+    return RunReader(reader.path)
+
+
 def _event(clock: datetime, kind: str, **what: Any) -> dict[str, Any]:
     return {"schema": SCHEMA, "time": clock.isoformat().replace("+00:00", "Z"), "event": kind, **what}
 

@@ -19,7 +19,7 @@ from cnibench.layout import Unsupported
 from cnibench.reports.json_ import PROVIDER as JSON
 from cnibench.reports.text import PROVIDER as TEXT
 from cnibench.store import RunReader
-from tests.unit._runs import synthetic
+from tests.unit._runs import counted, synthetic
 
 TRUTH = {"veth-baseline": 1.0, "same": 1.0, "slow": 0.9}
 BASES = {"veth-baseline": "baseline"}
@@ -294,3 +294,35 @@ def test_calibration_finds_the_noise_and_few_false_alarms(tmp_path: Path) -> Non
         calibration([synthetic(tmp_path, {"x": 1.0}, name="one", blocks=6)], 0.02)
     none = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, name="none", blocks=1, fail=[("a", 0), ("b", 0)])
     assert calibration([none], 0.02).rate is None
+
+
+def test_counts_that_are_alike_in_every_block_are_known_and_need_no_test(tmp_path: Path) -> None:
+    analysis = analyse([counted(tmp_path, {"none": [0, 0], "few": [20, 20], "same": [20, 20], "many": [69, 69], "odd": [70, 71]})])
+    pairs = {(pair.a, pair.b): pair for pair in analysis.pairs}
+    assert (pairs["few", "many"].verdict, pairs["few", "many"].ratio, pairs["few", "many"].p) == ("a-better", 20 / 69, None)
+    assert (pairs["none", "few"].verdict, pairs["none", "few"].ratio) == ("a-better", None)
+    assert (pairs["few", "same"].verdict, pairs["few", "same"].ratio) == ("no-difference-found", 1.0)
+    assert all(pair.verdict == "inconclusive" and not pair.exact for names, pair in pairs.items() if "odd" in names)
+    assert "6 were counted, not measured, and need no test" in " ".join(analysis.summary)
+    text = TEXT.render(analysis)
+    assert "(counted)" in text
+    alone = analyse([counted(tmp_path / "alone", {"few": [20, 20], "many": [69, 69]})])
+    assert "all were counted" in " ".join(alone.summary)
+    assert "best few (20), told apart from all others; last many (69), 3.45 times the best" in alone.summary[0]
+
+
+def test_places_with_the_same_outcome_share_a_sentence(tmp_path: Path) -> None:
+    few = analyse([synthetic(tmp_path, TRUTH, blocks=3, name="few")]).summary
+    assert sum("inconclusive; 3 blocks cannot tell 3 profiles apart" in line for line in few) == 1
+    assert few[0].startswith("Tcp-rr on one node, tcp-rr between nodes, tcp-stream on one node, tcp-stream between nodes: inconclusive")
+    same = analyse([synthetic(tmp_path, {"a": 1.0, "b": 1.0}, blocks=12, name="same")]).summary
+    assert sum("no difference was found among the 2 profiles" in line for line in same) == 1
+
+
+def test_an_unknown_wire_is_not_called_another_than_a_nic(tmp_path: Path) -> None:
+    reader = synthetic(tmp_path, TRUTH, blocks=3)
+    file = reader.path / "samples.jsonl"
+    file.write_text(file.read_text().replace('"wire":"veth"', '"wire":"not recorded"'))
+    assert "whether a NIC was in the path is not recorded" in analyse([RunReader(reader.path)]).summary[-1]
+    file.write_text(file.read_text().replace('"wire":"not recorded"', '"wire":"nic"'))
+    assert "NIC" not in analyse([RunReader(reader.path)]).summary[-1]

@@ -78,13 +78,16 @@ def test_dry_run_tells_cells_time_and_bytes_and_makes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = ["run", "--dry-run", "--cni", "a=veth-baseline,b=veth-baseline", "--workload", "tcp-rr", "--no-perf", "--kernel", "host"]
+    arguments += ["--resolution", "2%", "--noise", "1%"]
     assert call(*arguments, "--seed", "5", "--json") == 0
     found = document(capsys)
-    assert (len(found["cells"]), found["blocks"], found["samples"], found["seed"]) == (4, 6, 24, 5)
-    assert found["seconds"] == pytest.approx(24 * 12.0)
+    assert (len(found["cells"]), found["blocks"], found["samples"], found["seed"]) == (4, 7, 28, 5)
+    assert found["seconds"] == pytest.approx(28 * 12.0)
+    assert [(one["blocks"], one["noise"], one["source"]) for one in found["planned"]] == [(7, 0.01, "given")]
     assert call(*arguments) == 0
     said = capsys.readouterr()
-    assert "4 cells x 6 blocks = 24 samples" in said.out
+    assert "4 cells x 7 blocks = 28 samples" in said.out
+    assert "tcp-rr: 7 blocks, planned to find 2 % in the pair with a power of 80% at a noise of 1 % (given)" in said.out
     assert not list(tmp_path.iterdir())
 
 

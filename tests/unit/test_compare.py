@@ -12,7 +12,7 @@ import pytest
 from cnibench.analysis.gate import paired, unpaired
 from cnibench.store import RunReader
 from tests.unit._call import call
-from tests.unit._runs import synthetic
+from tests.unit._runs import counted, synthetic
 
 
 def _one(tmp_path: Path, candidate: float, **more: object) -> RunReader:
@@ -126,3 +126,27 @@ def test_the_gate_lets_a_candidate_at_the_threshold_pass_in_a_fortieth_of_the_ca
         passed[0] += within.p_within <= 0.025
         passed[1] += across.p_within <= 0.025
     assert max(passed) <= 25 + 2.6 * (1000 * 0.025 * 0.975) ** 0.5
+
+
+@pytest.mark.parametrize(("count", "status"), [(20, 0), (21, 0), (22, 4), (0, 0)])
+def test_counts_are_judged_without_a_test(tmp_path: Path, count: int, status: int) -> None:
+    run = counted(tmp_path, {"base": [20, 20], "cand": [count, count]})
+    done = call(["compare", f"{run.path}:base", f"{run.path}:cand", "--threshold", "5%"])
+    assert done.exit_code == status, done.stdout
+    assert f"rules 20 to {count} (counted)" in done.stdout
+    uneven = counted(tmp_path / "uneven", {"base": [20, 20], "cand": [20, 21]})
+    assert call(["compare", f"{uneven.path}:base", f"{uneven.path}:cand"]).exit_code == 5
+    empty = counted(tmp_path / "empty", {"base": [0, 0], "cand": [count, count]})
+    found = call(["compare", f"{empty.path}:base", f"{empty.path}:cand", "--json"])
+    assert found.exit_code == (4 if count else 0)
+    assert json.loads(found.stdout)["cells"][0]["ratio"] == (None if count else 1.0)
+
+
+def test_settings_of_a_sweep_have_names_of_their_own(tmp_path: Path) -> None:
+    run = _one(tmp_path, 1.0, blocks=6, workloads=("tcp-rr",), placements=("intra",))
+    file = run.path / "samples.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    more = [line | {"params": {"size": size}, "cell": f"{line['cell']}-{size}"} for line in lines for size in (1, 64)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in more))
+    found = json.loads(call(["compare", f"{run.path}:base", f"{run.path}:cand", "--json"]).stdout)
+    assert [cell["cell"] for cell in found["cells"]] == ["tcp-rr on one node (size 1)", "tcp-rr on one node (size 64)"]

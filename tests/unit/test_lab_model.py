@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from cnibench.cluster import Options
@@ -85,3 +88,18 @@ def test_attributes_are_padded_and_measured() -> None:
     assert netlink.attribute(4, 7) == b"\x08\x00\x04\x00\x07\x00\x00\x00"
     assert netlink.attribute(3, "abc") == b"\x08\x00\x03\x00abc\x00"
     assert netlink.attribute(1, b"\x01\x02\x03\x04\x05\x06") == b"\x0a\x00\x01\x00\x01\x02\x03\x04\x05\x06\x00\x00"
+
+
+def test_no_more_is_imported_than_one_cluster_and_the_core_of_pyroute2() -> None:
+    program = (
+        "import sys\n"
+        "from cnibench.registry import provider\n"
+        "assert provider('clusters', 'lab').kind == 'lab'\n"
+        "from cnibench.clusters.lab.iproute import iproute\n"
+        "kind = iproute()\n"
+        "from pyroute2 import IPRoute\n"
+        "assert IPRoute is kind is iproute()\n"
+        "print(*(name for name in ('cnibench.clusters.kind', 'pyroute2.ndb.main', 'pyroute2.conntrack') if name in sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from cnibench.layout import Unsupported, coordinates
+from cnibench.profile import builtin
 from cnibench.reading import RunReader
 from cnibench.reports.site.build import MARK, build
 from cnibench.reports.site.charts import script_json, unique
@@ -24,6 +25,23 @@ from tests.unit._runs import synthetic
 HOSTILE = "</script><script>alert(1)</script>\x1b[31m\x00\u202eevil\u2028<img src=x onerror=alert(2)>{{ 191 * 7919 }}😀'\"&"
 TRUTH = {"flannel": 1.0, "calico-wp-xsub": 1.2, "cilium": 1.0}
 FIDELITY = {"veth-baseline": "baseline"}
+
+
+# The shapes that workloads/pods.py and workloads/rule_path.py write.
+POD = {"number": 0, "pod": "p", "ready": 0.02, "network": 0.01,
+       "steps": [{"step": "link", "seconds": 0.01}, {"step": "address", "seconds": 0.002}]}  # fmt: skip
+CHAIN = {"family": "ip", "table": "nat", "chain": "KUBE-SERVICES", "evaluated": 21, "matched": 2}
+PATH = [{"hook": "prerouting", "chains": [CHAIN]}, {"hook": "postrouting", "chains": []}]
+RULES = {"packet": "first", "hooks": 2, "chains": 1, "rules": 21, "matched": 2,
+         "nodes": [{"node": "a", "hooks": 2, "chains": 1, "rules": 21, "matched": 2, "path": PATH}]}  # fmt: skip
+NIC = {"node": "this machine", "name": "eth9", "driver": "mlx5_core", "version": "", "firmware": "14.2", "hardware": True,
+       "source": "netlink", "problem": "", "ports": None, "queues": 8, "udp_hash": "sdfn", "underlay": True, "virtual": ""}  # fmt: skip
+TUNNEL = {"node": "this machine", "nic": "eth9", "outcome": "offloaded", "reason": "it is on", "command": ""}
+OFFLOAD = {
+    "nics": [NIC], "other": [{"node": "this machine", "nic": "eth9", "checksum": "at any offset", "scaling": "8 queues"}],
+    "tunnels": [{**TUNNEL, "tunnel": "vxlan"}, {**TUNNEL, "tunnel": "ipip", "outcome": "fixed-off"}],
+    "vxlan_ports": [], "asymmetries": [], "notes": ["one node was asked"],
+}  # fmt: skip
 
 
 class Page(HTMLParser):
@@ -85,16 +103,18 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     lacking = [Unsupported(label="calico-wp-ipip", profile="calico-wp-ipip", lacks="CONFIG_NET_IPIP", remedy="use --kernel vm")]
     facts = {"hostname": "secret-box", "nodes": {"secret-box": {"address": "192.168.7.9"}}, "foreign_programs": ["/usr/bin/payroll"]}
     facts |= {"note": "payroll on secret-box at 192.168.7.9 and fd00::17, 02:00:5e:10:00:07, /home/alice/run; kernel 6.1.0"}
+    facts |= {"offload": OFFLOAD}
+    known = {label: builtin()[label].model_dump(mode="json", by_alias=True) for label in truth}
     runs = []
     for number in (1, 2):
         run = synthetic(
             folder, truth, blocks=12, seed=number, name=f"run{number}", unsupported=lacking, fidelity=FIDELITY, environment=facts,
-            fail=[("flannel", 3)], command=["cnibench", "run", "--cni", "/home/alice/x.yaml"],
+            fail=[("flannel", 3)], command=["cnibench", "run", "--cni", "/home/alice/x.yaml"], profiles=known,
         )  # fmt: skip
         add_records(run, "cdf", {"metric": "latency", "unit": "s", "shares": [0.0, 0.5, 0.99, 1.0], "values": [1e-5, 2e-5, 3e-4, 1e-3]})
         add_records(run, "series", {"metric": "throughput", "unit": "bit/s", "times": [0.1, 0.2, 0.3], "values": [1e9, 2e9, 3e9]})
-        add_records(run, "pods", {"pod": "p", "steps": {"link": 0.01, "address": 0.002, "routes": 0.001}})
-        add_records(run, "rulepath", {"packet": "first", "hooks": 3, "chains": 7, "rules": 21})
+        add_records(run, "pods", POD)
+        add_records(run, "rulepath", RULES)
         runs.append(run)
     site = folder / "site"
     return site, build(runs, site)
@@ -108,8 +128,11 @@ def test_every_page_is_there_and_every_link_leads_somewhere(whole: tuple[Path, d
     assert "profile-calico-wp-ipip.html" in written["pages"]
     check_links(site, written["pages"])
     assert (site / "vega.js").stat().st_size > 100_000
-    for picture in (site / "charts").iterdir():
-        assert picture.read_text().startswith("<svg")
+    pictures = sorted((site / "charts").iterdir())
+    assert len(pictures) == 2 * written["charts"] > 20
+    for picture in pictures:
+        assert picture.read_bytes().startswith(b"<svg" if picture.suffix == ".svg" else b"\x89PNG")
+        assert picture.with_suffix({".svg": ".png", ".png": ".svg"}[picture.suffix]) in pictures
     for name in written["pages"]:
         assert (site / name).stat().st_size < 2_000_000
 
@@ -127,7 +150,16 @@ def test_the_overview_answers_first_and_says_what_the_figures_are(whole: tuple[P
 def test_a_workload_has_all_its_charts_with_their_numbers(whole: tuple[Path, dict[str, Any]]) -> None:
     site, _ = whole
     page = Page(site / "workload-tcp-stream.html")
-    for words in ("distribution of latency", "over the time of a sample", "steps of a Pod", "Rule path", "by component", "hooks", "21"):
+    for words in (
+        "distribution of latency",
+        "over the time of a sample",
+        "steps of a Pod",
+        "Rule path",
+        "by component",
+        "KUBE-SERVICES",
+        "rules compared",
+        "21",
+    ):
         assert words in page.text
     specs = [json.loads(script) for script in page.scripts if script.strip()]
     assert len(specs) >= 10
@@ -139,7 +171,7 @@ def test_a_workload_has_all_its_charts_with_their_numbers(whole: tuple[Path, dic
 def test_names_of_machines_networks_and_programs_are_left_out(whole: tuple[Path, dict[str, Any]]) -> None:
     site, _ = whole
     for file in site.rglob("*"):
-        if file.is_file() and file.name != "vega.js":
+        if file.is_file() and file.name != "vega.js" and file.suffix != ".png":
             text = file.read_text(encoding="utf-8")
             for secret in ("secret-box", "payroll", "192.168.7.9", "fd00::17", "02:00:5e:10:00:07", "alice"):
                 assert secret not in text, (file.name, secret)
@@ -161,15 +193,22 @@ def test_raw_keeps_names_and_brings_the_run_but_no_link_out_of_it(tmp_path: Path
 
 def test_nothing_in_a_run_becomes_markup(tmp_path: Path) -> None:
     truth = {HOSTILE: 1.0, "=cmd()": 0.9, "\u202dlabel": 1.1}
+    strange = {"node": HOSTILE, "nic": HOSTILE, "outcome": "unknown", "reason": HOSTILE, "command": HOSTILE, "tunnel": "vxlan"}
+    offload = {**OFFLOAD, "nics": [{**NIC, "name": HOSTILE, "driver": HOSTILE}], "tunnels": [strange], "notes": [HOSTILE]}
     run = synthetic(
-        tmp_path, truth, blocks=8, environment={HOSTILE: HOSTILE}, notes=[HOSTILE], command=["cnibench", HOSTILE],
+        tmp_path, truth, blocks=8, notes=[HOSTILE], environment={HOSTILE: HOSTILE, "offload": offload}, command=["cnibench", HOSTILE],
         unsupported=[Unsupported(label=f"x{HOSTILE}", profile=HOSTILE, lacks=HOSTILE, remedy=HOSTILE)],
         profiles={label: {"title": HOSTILE, "cni": HOSTILE, "features": {"mode": HOSTILE}} for label in truth},
     )  # fmt: skip
-    add_records(run, "rulepath", {"packet": HOSTILE, HOSTILE: 1})
+    chain = {**CHAIN, "chain": HOSTILE, "table": HOSTILE}
+    nodes = [{**RULES["nodes"][0], "path": [{"hook": HOSTILE, "chains": [chain]}]}]  # type: ignore[index]
+    add_records(run, "rulepath", {**RULES, "packet": HOSTILE, "nodes": nodes, HOSTILE: 1})
+    add_records(run, "pods", {**POD, "steps": [{"step": HOSTILE, "seconds": 1.0}]})
     site = tmp_path / "site"
     written = build([run], site)
     check_links(site, written["pages"])
+    assert {"offload.html", "workload-tcp-rr.html"} <= set(written["pages"])
+    assert sum(name.startswith("versus-") for name in written["pages"]) == 3
     for name in written["pages"]:
         text = (site / name).read_text(encoding="utf-8")
         page = Page(site / name)
@@ -217,6 +256,40 @@ def test_broken_records_are_left_out_and_told(tmp_path: Path) -> None:
     done = call(["site", str(run.path), "--out", str(tmp_path / "site")])
     assert done.exit_code == 0, done.stderr
     assert "without its coordinates is left out" in done.stderr
+    assert "of another shape is left out" in done.stderr
+
+
+def test_what_the_nics_do_is_shown_beside_what_was_measured(whole: tuple[Path, dict[str, Any]]) -> None:
+    site, written = whole
+    assert "offload.html" in written["pages"]
+    text = Page(site / "offload.html").text
+    for words in (
+        "mlx5_core",
+        "VXLAN over IPv4",
+        "fixed-off",
+        "crossed no NIC (wire: veth)",
+        "one node was asked",
+        "calico-wp-xsub 1 none",
+    ):
+        assert words in text
+    assert text.index("calico-wp-xsub 1 none") < text.index("flannel 3 VXLAN over IPv4 offloaded")
+
+
+@pytest.mark.parametrize("wrong", ["text", {}, {"nics": 1}, {**OFFLOAD, "tunnels": [{**TUNNEL, "tunnel": "carrier pigeon"}]}])
+def test_offload_facts_of_another_shape_make_no_page(tmp_path: Path, wrong: Any) -> None:
+    run = synthetic(tmp_path, TRUTH, blocks=2, cpp=False, environment={"offload": wrong})
+    assert "offload.html" not in build([run], tmp_path / "site")["pages"]
+
+
+def test_two_profiles_have_a_page_against_each_other(whole: tuple[Path, dict[str, Any]]) -> None:
+    site, written = whole
+    pairs = sorted(name for name in written["pages"] if name.startswith("versus-"))
+    assert len(pairs) == 6
+    text = Page(site / "versus-flannel-calico-wp-xsub.html").text
+    assert "flannel or calico-wp-xsub? Of 4 comparisons: calico-wp-xsub is better in 4." in text
+    for words in ("cycles", "netfilter", "encapsulation", "flannel / calico-wp-xsub", "times better"):
+        assert words in text + (site / "versus-flannel-calico-wp-xsub.html").read_text()
+    assert "versus-flannel-calico-wp-xsub.html" in (site / "profile-flannel.html").read_text()
 
 
 def test_only_a_site_of_ours_is_replaced(tmp_path: Path) -> None:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from cnibench.cli.profiles import runs_here, systems
+from cnibench.cluster import Problem
+from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.profile import builtin
+from cnibench.vm import problems as vm
 from tests.unit._call import call
 
 SYSTEMS = {
@@ -48,6 +53,19 @@ def test_the_table_says_where_each_runs_or_why_not() -> None:
         if profile.datapath is None:
             assert here[name]["lab"] == "no"
             assert profile.reason in here[name]["reason"]
+
+
+def test_what_needs_a_vm_runs_nowhere_where_none_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacks = Problem("", "VM: the program qemu-system-x86_64", "apt-get install qemu-system-x86")
+    kernel = Problem("ila", "CONFIG_IPV6_ILA", "use --kernel vm", kind="kernel")
+    monkeypatch.setattr(LabCluster, "check", lambda self, profile: [kernel])
+    ila = builtin()["ila"]
+    monkeypatch.setattr(vm, "problems", lambda: [])
+    assert runs_here([ila])["ila"] == {"lab": "vm", "reason": "CONFIG_IPV6_ILA", "remedy": "use --kernel vm"}
+    monkeypatch.setattr(vm, "problems", lambda: [lacks])
+    assert runs_here([ila])["ila"] == {
+        "lab": "no", "reason": f"CONFIG_IPV6_ILA; {lacks.lacks}", "remedy": f"use --kernel vm; {lacks.remedy}",
+    }  # fmt: skip
 
 
 def test_it_is_printed_and_given_as_json() -> None:

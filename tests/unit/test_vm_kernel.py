@@ -15,7 +15,7 @@ from hypothesis import given, strategies
 import cnibench
 from cnibench.cpp import taxonomy
 from cnibench.errors import InputError, MissingError, UsageError
-from cnibench.vm import bundle, frames, initramfs, kernel, machine, patience, preload
+from cnibench.vm import accel, bundle, frames, initramfs, kernel, machine, patience, preload, problems
 
 
 def image(path: Path, release: str) -> Path:
@@ -145,6 +145,45 @@ def test_what_is_no_frame_is_refused() -> None:
         list(frames.Reader().feed(frames.OUT + b"\xff\xff\xff\xff"))
     with pytest.raises(ValueError, match="at most"):
         frames.pack(frames.OUT, bytes(frames.LARGEST + 1))
+
+
+def test_what_a_machine_lacks_for_a_vm_is_told_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problems, "newest", lambda: kernel.newest(tmp_path, tmp_path))
+    monkeypatch.setattr(initramfs, "_find", lambda program: None if program == "kmod" else f"/bin/{program}")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    told = {problem.lacks: problem.remedy for problem in problems.problems()}
+    assert told["VM: the program qemu-system-x86_64"] == "apt-get install qemu-system-x86"
+    assert told["VM: the program kmod"] == "apt-get install kmod"
+    assert told[f"VM: no kernel image in {tmp_path}"] == "apt-get install linux-image-amd64"
+    assert problems.summary().startswith("no VM is possible: the program qemu-system-x86_64")
+    known = kernel.Kernel(tmp_path / "vmlinuz", "1.0", tmp_path)
+    monkeypatch.setattr(initramfs, "build", lambda *_: b"")
+    with pytest.raises(MissingError) as missing, machine.started(known, accel.Accelerator("tcg"), tmp_path, machine.Size()):
+        pytest.fail("there is no qemu")
+    assert missing.value.remedy == "apt-get install qemu-system-x86"
+
+
+def test_without_kvm_the_guest_is_emulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accel, "_DEVICE", tmp_path / "kvm")
+    found = accel.accelerator(kernel.Kernel(tmp_path / "vmlinuz", "1.0", tmp_path))
+    assert (found.name, found.reason) == ("tcg", f"there is no {tmp_path / 'kvm'}")
+    assert "-cpu" in found.options
+
+
+@pytest.mark.parametrize(
+    ("flags", "name", "expected"),
+    [
+        ("fpu constant_tsc nonstop_tsc", "tcg", "tsc=reliable"),
+        ("fpu constant_tsc", "tcg", ""),
+        ("fpu constant_tsc nonstop_tsc", "kvm", ""),
+    ],
+)
+def test_the_guest_trusts_a_tsc_that_is_steady(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, name: accel.Name, expected: str
+) -> None:
+    monkeypatch.setattr(accel, "_CPUINFO", tmp_path / "cpuinfo")
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t:\n")
+    assert accel.Accelerator(name).kernel_options == expected
 
 
 def test_the_memory_of_the_guest(monkeypatch: pytest.MonkeyPatch) -> None:

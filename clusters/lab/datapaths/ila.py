@@ -1,31 +1,32 @@
-"""``ila-ebpf``: identifier-locator addressing: no encapsulation, half of each IPv6 destination address is rewritten on the way.
+"""``ila``: identifier-locator addressing: no encapsulation, half of each IPv6 destination address is rewritten on the way.
 
 A container's address is the SIR prefix, which all of them share, and a 64-bit identifier of its own; between hosts the host's locator
-stands in place of the SIR prefix (draft-herbert-intarea-ila; makowski2018, section on ILA). Two programs at tc of the wire's device
-(bpf/ila.c) do it, in the checksum mode that the study used, adj-transport, as its authors showed later for eBPF. There is no control
-plane: the mappings are written here. Sources keep their SIR address.
+stands in place of the SIR prefix (draft-herbert-intarea-ila; makowski2018, section on ILA). As that study built it, the kernel's
+lightweight tunnel does it (net/ipv6/ila/ila_lwt.c): on each node a route ``encap ila LOCATOR ... hook-type output`` for each container
+of the other node and one ``encap ila SIR ... hook-type input`` for each of its own, in the mode adj-transport and with the containers'
+checksum offload off. There is no control plane: the routes are written here. Sources keep their SIR address.
 
-All containers share one space of identifiers: a second one with an address that is mapped already is refused.
+In adj-transport Linux 6.1 (since its commit "ila: Fix checksum neutral mapping") changes the transport checksum by the difference with the
+wrong sign: on the wire it is false, and the receiving node's translation, as wrong the other way round, makes it right again.
+
+All containers share one space of identifiers: a second one with an address that is routed already is refused.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import struct
 from collections.abc import Iterator, Sequence
 
 from cnibench.cell import Attestation
-from cnibench.clusters.lab import ebpf_tc, links, probe, tap
+from cnibench.clusters.lab import features, probe, tap
 from cnibench.clusters.lab.datapaths.veth import Veth
-from cnibench.clusters.lab.ebpf_object import Loaded, read_object
 from cnibench.clusters.lab.places import LabNode, LabPod
 from cnibench.errors import ClusterError
 
 SIR = "fd00:10:244:ffff"
-_SIR_PREFIX = f"{SIR}::/64"
+SIR_PREFIX = f"{SIR}::/64"
 _LUID = 0x2000  # the identifier's upper 16 bits: type 1, a locally unique one, not checksum-neutral
 _PROBE = 64 * 1024  # bytes
-_COUNT_OUT, _COUNT_IN = 0, 1
 
 
 def sir_address(pod: LabPod) -> str:
@@ -35,46 +36,56 @@ def sir_address(pod: LabPod) -> str:
 
 def locator_address(pod: LabPod, node: LabNode) -> str:
     """What stands for a container on ``node`` between hosts: the locator is the node's own /64."""
-    locator = ipaddress.IPv6Network(node.subnets[6]).network_address.packed[:8]
-    return str(ipaddress.IPv6Address(locator + ipaddress.IPv6Address(sir_address(pod)).packed[8:]))
+    return str(ipaddress.IPv6Address(_prefix(node).packed[:8] + ipaddress.IPv6Address(sir_address(pod)).packed[8:]))
 
 
-class IlaEbpf(Veth):
-    """Routed veth pairs, and two programs on each node's wire."""
+def _prefix(node: LabNode) -> ipaddress.IPv6Address:
+    return ipaddress.IPv6Network(node.subnets[6]).network_address
 
-    name = "ila-ebpf"
-    needs = ("tc-bpf",)
+
+class Addressed(Veth):
+    """Routed veth pairs with SIR addresses; subclasses translate between nodes."""
 
     def build(self) -> None:
         if self.stand.families != (6,):
             raise ClusterError(f"{self.profile.name} is for IPv6 alone", "use --ip 6")
-        a, b = self.stand.nodes()
-        self._loaded: dict[str, Loaded] = {}
-        for here, there in ((a, b), (b, a)):
-            for prefix in (there.subnets[6], _SIR_PREFIX):
-                links.route(here.ns, prefix, via=there.addresses[6], dev=here.wire)
-            loaded = self._loaded[here.name] = Loaded(read_object("ila"), {})
-            ebpf_tc.attach(here.ns, here.wire, "egress", "ila_out", loaded.programs["ila_out"])
-            ebpf_tc.attach(here.ns, here.wire, "ingress", "ila_in", loaded.programs["ila_in"])
+        super().build()  # each node's locator is routed to it
+
+    def announce(self, there: LabNode, pod: LabPod) -> bool:
+        """The node ``there`` sends to the container's locator from now on; False when it has its address from another container."""
+        raise NotImplementedError
+
+    def deliver(self, pod: LabPod) -> None:
+        """The container's own node takes its locator back to the SIR prefix from now on."""
+        raise NotImplementedError
+
+    def withdraw(self, there: LabNode, pod: LabPod) -> None:
+        """Neither does so any more."""
+        raise NotImplementedError
 
     def connect(self, pod: LabPod) -> Iterator[str]:
         pod.addresses = {6: sir_address(pod)}
-        here = pod.node
-        there = next(node for node in self.stand.nodes() if node is not here)
-        if self.mapped(there, pod):
+        if not self.announce(self._other(pod), pod):
             raise ClusterError(
-                f"{pod.addresses[6]} is mapped to the node {here.name} already: identifiers are of all tenants together",
+                f"{pod.addresses[6]} is mapped to the node {pod.node.name} already: identifiers are of all tenants together",
                 "give each container an address of its own, or use evpn-vxlan for tenants with overlapping addresses",
             )
-        yield from super().connect(pod)
-        self.map(here, there, pod)
         yield "mapping"
+        yield from super().connect(pod)
+        self.deliver(pod)
+        yield "delivery"
+
+    def disconnect(self, pod: LabPod) -> None:
+        self.withdraw(self._other(pod), pod)
+
+    def _other(self, pod: LabPod) -> LabNode:
+        return next(node for node in self.stand.nodes() if node is not pod.node)
 
     def on_wire(self, pod: LabPod, family: int) -> str:
         # Connections are begun on the first node: there the source is as it is, the destination carries its node's locator.
         return pod.addresses[6] if pod.node is self.stand.a else locator_address(pod, pod.node)
 
-    def _located(self) -> Attestation:
+    def checks(self) -> Sequence[Attestation]:
         """Between nodes the destination carries the locator, in every packet."""
         client, server = self.stand.pair("inter")
         with tap.watching(self.stand.a) as seen:
@@ -83,46 +94,54 @@ class IlaEbpf(Veth):
         expected = locator_address(server, server.node)
         observed = failure or ", ".join(targets) or "nothing"
         words = f"for {server.addresses[6]} the wire carries {expected} alone"
-        return self.stand.attestation("locator-on-wire", words, observed, not failure and targets == [expected], 6)
+        return [self.stand.attestation("locator-on-wire", words, observed, not failure and targets == [expected], 6)]
 
-    def mapped(self, there: LabNode, pod: LabPod) -> bool:
-        return self._loaded[there.name].maps["ila_to_locator"].lookup(_packed(sir_address(pod))) is not None
 
-    def map(self, here: LabNode, there: LabNode, pod: LabPod) -> None:
-        sir, located = _packed(sir_address(pod)), _packed(locator_address(pod, here))
-        self._loaded[there.name].maps["ila_to_locator"].update(sir, located[:8])
-        self._loaded[here.name].maps["ila_to_sir"].update(located, sir[:8])
+class Ila(Addressed):
+    """Routes with the kernel's lightweight tunnel."""
 
-    def disconnect(self, pod: LabPod) -> None:
-        here = pod.node
-        there = next(node for node in self.stand.nodes() if node is not here)
-        self._loaded[there.name].maps["ila_to_locator"].delete(_packed(sir_address(pod)))
-        self._loaded[here.name].maps["ila_to_sir"].delete(_packed(locator_address(pod, here)))
+    name = "ila"
+    needs = ("ila",)
+    super_packets = False
 
-    def remove(self) -> None:
-        for loaded in getattr(self, "_loaded", {}).values():
-            loaded.close()
+    def announce(self, there: LabNode, pod: LabPod) -> bool:
+        out = _encap(str(_prefix(pod.node)), "output")
+        words = ["add", f"{sir_address(pod)}/128", *out, "via", pod.node.addresses[6], "dev", there.wire]
+        done = there.ns.run(["ip", "-6", "route", *words], check=False)
+        if done.returncode and "File exists" not in done.stderr:
+            raise ClusterError(f"node {there.name}: ip -6 route {' '.join(words)}: {done.stderr.strip()}")
+        return not done.returncode
 
-    def translated(self, node: LabNode) -> tuple[int, int]:
-        """Packets (a super-packet is one) that the node's programs have rewritten: out, in."""
-        counts = self._loaded[node.name].maps["ila_counts"]
-        out, back = (sum(struct.unpack("=Q", value)[0] for value in counts.per_cpu(struct.pack("=I", n))) for n in (_COUNT_OUT, _COUNT_IN))
-        return out, back
+    def deliver(self, pod: LabPod) -> None:
+        located = f"{locator_address(pod, pod.node)}/128"
+        # A gateway in the route saves the kernel a second look-up (ila_output).
+        way = ["via", sir_address(pod), "dev", pod.host_end]
+        pod.node.ns.run(["ip", "-6", "route", "add", located, *_encap(f"{SIR}::", "input"), *way])
+        features.write(pod.ns, pod.interface, features.NO_CHECKSUM_OFFLOAD)
+
+    def withdraw(self, there: LabNode, pod: LabPod) -> None:
+        there.ns.run(["ip", "-6", "route", "del", f"{sir_address(pod)}/128"])
+        pod.node.ns.run(["ip", "-6", "route", "del", f"{locator_address(pod, pod.node)}/128"])
 
     def checks(self) -> Sequence[Attestation]:
-        before = [self.translated(node) for node in self.stand.nodes()]
-        found = [self._located()]
-        after = [self.translated(node) for node in self.stand.nodes()]
-        out, back = after[0][0] - before[0][0], after[1][1] - before[1][1]
-        observed = f"{out} out of a, {back} into b"
-        found.append(
-            self.stand.attestation("ebpf-translates", "the programs rewrite the probe's packets", observed, min(out, back) >= 4, 6)
-        )
+        """And the kernel's own account of the two routes that it goes by."""
+        found = list(super().checks())
+        _, server = self.stand.pair("inter")
+        for node, target, hook in (
+            (self.stand.a, sir_address(server), "output"),
+            (self.stand.b, locator_address(server, server.node), "input"),
+        ):
+            said = " ".join(node.ns.run(["ip", "-6", "route", "show", "exact", f"{target}/128"]).stdout.split())
+            passed = "encap ila" in said and f"hook-type {hook}" in said
+            words = f"{node.name} has for {target} a route encap ila, hook-type {hook}"
+            found.append(self.stand.attestation(f"ila-route-{hook}", words, said or "no such route", passed, 6))
         return found
 
 
-def _packed(address: str) -> bytes:
-    return ipaddress.IPv6Address(address).packed
+def _encap(prefix: str, hook: str) -> list[str]:
+    """Of ``ip route``: the prefix that replaces the address' first 64 bits, as iproute2 writes a locator."""
+    locator = ":".join(f"{int(group, 16):x}" for group in ipaddress.IPv6Address(prefix).exploded.split(":")[:4])
+    return ["encap", "ila", locator, "csum-mode", "adj-transport", "ident-type", "luid", "hook-type", hook]
 
 
-PROVIDER = IlaEbpf
+PROVIDER = Ila

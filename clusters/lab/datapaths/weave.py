@@ -31,12 +31,6 @@ _LOCAL, _REMOTE = 1, 2  # numbers of the datapath's ports
 _PROBE = 64 * 1024  # bytes
 _AES_GCM_KEY = 32 + 4  # bytes: key and salt (RFC 4106)
 _FIRST_SPI = 0x1000
-_NO_OFFLOAD = {
-    "tx-checksum-ip-generic": False,
-    "tx-tcp-segmentation": False,
-    "tx-tcp6-segmentation": False,
-    "tx-tcp-ecn-segmentation": False,
-}
 
 
 class _Weave(Filtered):
@@ -72,7 +66,7 @@ class _Weave(Filtered):
             node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=links.mac(1, node.number, pod.number), peer_mac=own
         )
         links.set_link(node.ns, pod.host_end, master=links.index(node.ns, _BRIDGE))
-        features.write(pod.ns, pod.interface, _NO_OFFLOAD)
+        features.write(pod.ns, pod.interface, features.NO_CHECKSUM_OFFLOAD)
         yield "link"
         links.address(pod.ns, pod.interface, f"{pod.addresses[4]}/{_length()}")
         yield "address"

@@ -120,7 +120,8 @@ def _where(line: Line, text: str, environment: int, own: Mapping[str, Any] | Non
 
 
 def _baseline(wished: str, labels: Sequence[str], contexts: Sequence[Context]) -> str:
-    """The label that ratios refer to: the one wished, else a baseline profile with network namespaces, else any, else the first."""
+    """The label that ratios refer to: the one wished, else bare veths, else another baseline with network namespaces, else any, else the
+    first."""
     if wished:
         if wished not in labels:
             raise UsageError(f"there is no '{wished}' in this run", f"its labels: {', '.join(labels)}")
@@ -128,7 +129,8 @@ def _baseline(wished: str, labels: Sequence[str], contexts: Sequence[Context]) -
     fidelity = {label: member.first.fidelity for context in contexts for label, member in context.members.items()}
     profile = {label: member.first.profile for context in contexts for label, member in context.members.items()}
     bases = [label for label in labels if fidelity.get(label) == "baseline"]
-    return next((label for label in bases if profile[label] != "host"), (bases or list(labels) or [""])[0])
+    order = sorted(bases, key=lambda label: (profile[label] != "veth-baseline", profile[label] == "host"))
+    return (order or list(labels) or [""])[0]
 
 
 def _run(reader: RunReader) -> Run:
@@ -136,6 +138,7 @@ def _run(reader: RunReader) -> Run:
     return Run(
         id=plan.id, name=plan.name, started=reader.started, finished=reader.finished, seed=plan.seed, command=shlex.join(plan.command),
         tool_version=plan.tool_version, blocks=plan.blocks, duration=plan.duration, warmup=plan.warmup,
+        planned=plan.planned,
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from cnibench.analysis.build import Context, contexts_of
 from cnibench.analysis.model import Where
 from cnibench.analysis.words import place_of, primary
 from cnibench.errors import UsageError
+from cnibench.plan import MOST_BLOCKS
 from cnibench.stats import ALPHA, Array, signed_rank
 from cnibench.stats_checks import dependence
 from cnibench.stats_plan import least_blocks, planned_blocks
@@ -75,12 +77,40 @@ def calibration(readers: Sequence[RunReader], resolution: float) -> Calibration:
     return Calibration(floors, comparisons, alarms, rate, low, high, 2 / 2**ROUND, resolution, _recommended(floors, resolution))
 
 
-def _floors(reader: RunReader, resolution: float) -> list[Floor]:
-    contexts = [context for context in contexts_of(reader) if len(context.members) == 2 and not context.where["reading"]]
+def scatter(reader: RunReader) -> list[dict[str, Any]]:
+    """The noise at each place of any run with two labels or more: {workload, placement, cpus, metric, duration, n, noise}.
+
+    ``noise`` is the standard deviation of the logs that neither the label nor the block explains (both taken out by their means), which
+    for two labels is that of an A/A run.
+    """
+    found = []
+    for context in _main(reader):
+        values = [member.values for member in context.members.values()]
+        both = sorted(block for block in set.intersection(*(set(one) for one in values)) if all(one[block] > 0 for one in values))
+        if len(values) < 2 or len(both) < 2:
+            continue
+        logs: Array = np.log([[one[block] for block in both] for one in values])
+        rest = logs - logs.mean(axis=0) - logs.mean(axis=1, keepdims=True) + logs.mean()
+        noise = math.sqrt(float((rest**2).sum()) / ((len(values) - 1) * (len(both) - 1)))
+        where = context.where
+        found.append(
+            {"workload": where["workload"], "placement": where["placement"], "cpus": where["cpus"], "metric": where["metric"],
+             "duration": reader.plan.duration, "n": len(both), "noise": noise}
+        )  # fmt: skip
+    return found
+
+
+def _main(reader: RunReader) -> list[Context]:
+    """The contexts of each place's main metric."""
+    contexts = [context for context in contexts_of(reader) if not context.where["reading"]]
     places: dict[tuple[object, ...], list[str]] = {}
     for context in contexts:
         places.setdefault(place_of(Where(**context.where)), []).append(context.where["metric"])
-    main = [c for c in contexts if c.where["metric"] == primary(places[place_of(Where(**c.where))])]
+    return [one for one in contexts if one.where["metric"] == primary(places[place_of(Where(**one.where))])]
+
+
+def _floors(reader: RunReader, resolution: float) -> list[Floor]:
+    main = [context for context in _main(reader) if len(context.members) == 2]
     found = [_floor(reader, context, resolution) for context in main]
     return [floor for floor in found if floor is not None]
 
@@ -130,9 +160,11 @@ def _recommended(floors: Sequence[Floor], resolution: float) -> list[str]:
         places.setdefault((floor.workload, floor.placement), []).append(floor)
     found = []
     for (workload, placement), choices in places.items():
-        usable = [floor for floor in choices if floor.seconds is not None]
+        usable = [floor for floor in choices if floor.blocks is not None and floor.blocks <= MOST_BLOCKS]
         if not usable:
-            found.append(f"{workload} {placement}: too noisy to find {100 * resolution:.3g} %; make the windows longer")
+            found.append(
+                f"{workload} {placement}: too noisy to find {100 * resolution:.3g} % in {MOST_BLOCKS} blocks; make the windows longer"
+            )
             continue
         best = min(usable, key=lambda floor: floor.seconds or 0.0)
         found.append(

@@ -60,4 +60,5 @@ def _row(records: Sequence[Record], environment: int, fidelity: Mapping[str, str
         blocks=[int(record["block"]) for record in records if "block" in record],
         by_block={name: [float(record["components"].get(name, 0.0)) for record in records] for name in names}
         | {"total": [float(record["total"]) for record in records]},
+        counted=sum(int(record.get("counted", 0)) for record in records),
     )  # fmt: skip

@@ -16,9 +16,11 @@ from typing import Any, Literal
 import numpy as np
 
 from cnibench.analysis.build import Context
+from cnibench.analysis.found import named
 from cnibench.analysis.model import Where
 from cnibench.analysis.words import describe, primary
 from cnibench.errors import UsageError
+from cnibench.metrics import COUNTED
 from cnibench.stats import Array, holm, signed_rank
 from cnibench.stats_plan import least_blocks
 
@@ -128,6 +130,17 @@ def unpaired(base: Sequence[Array], candidate: Sequence[Array], better: str, thr
     return _Tested(within, worse, math.exp(gap), math.exp(gap - reach), math.exp(gap + reach), len(means), "")
 
 
+def counted(base: Sequence[Mapping[Any, float]], candidate: Sequence[Mapping[Any, float]], better: str, threshold: float) -> _Tested | None:
+    """For what is counted and not measured: known without a test where each side is alike in all its blocks, else None."""
+    ours, theirs = ({value for run in side for value in run.values()} for side in (base, candidate))
+    if len(ours) != 1 or len(theirs) != 1:
+        return None
+    (one,), (other,) = ours, theirs
+    worse = other > one * (1 + threshold) if better == "lower" else other < one * (1 - threshold)
+    ratio = 1.0 if one == other else other / one if one else math.inf
+    return _Tested(1.0 if worse else 0.0, 0.0 if worse else 1.0, ratio, ratio, ratio, min(len(side[0]) for side in (base, candidate)), "")
+
+
 @dataclass
 class Place:
     """One metric at one place: the values of each run that has it, by block."""
@@ -171,7 +184,10 @@ def judge(base: Side, candidate: Side, threshold: float, *, pairwise: bool, metr
         if key not in candidate:
             continue
         better, ours, theirs = base[key].where.better, base[key].runs, candidate[key].runs
-        if pairwise:
+        known = counted(ours, theirs, better, threshold) if base[key].where.metric in COUNTED else None
+        if known is not None:
+            tested[key] = known
+        elif pairwise:
             tested[key] = paired(ours[0], theirs[0], better, threshold)
         else:
             tested[key] = unpaired([np.array(list(run.values())) for run in ours], [np.array(list(run.values())) for run in theirs],
@@ -179,7 +195,11 @@ def judge(base: Side, candidate: Side, threshold: float, *, pairwise: bool, metr
     usable = [(key, test) for key, test in tested.items() if test is not None]
     adjusted = holm(np.array([test.p_worse for _, test in usable]))
     worse = {key: float(p) for (key, _), p in zip(usable, adjusted, strict=True)}
-    cells = [_judged(base[key], candidate.get(key), tested.get(key), worse.get(key, 1.0), threshold) for key in chosen]
+    names = named([base[key].where for key in chosen], describe)
+    cells = [
+        _judged(name, base[key], candidate.get(key), tested.get(key), worse.get(key, 1.0), threshold)
+        for name, key in zip(names, chosen, strict=True)
+    ]
     return Verdict(cells, threshold, "block by block within one run" if pairwise else "runs against runs")
 
 
@@ -190,13 +210,13 @@ def _chosen(base: Side, metrics: Sequence[str]) -> list[tuple[Any, ...]]:
     return [key for key in base if key[-1] == primary(places[key[:-1]]) or key[-1] in metrics]
 
 
-def _judged(base: Place, candidate: Place | None, test: _Tested | None, p_worse: float, threshold: float) -> Judged:
+def _judged(name: str, base: Place, candidate: Place | None, test: _Tested | None, p_worse: float, threshold: float) -> Judged:
     where = base.where
 
     def judged(outcome: Outcome, reason: str) -> Judged:
         ratio, low, high = (None,) * 3 if test is None else (_finite(x) for x in (test.ratio, test.low, test.high))
         return Judged(
-            cell=describe(where), metric=where.metric, unit=where.unit, base=base.median(), n=0 if test is None else test.n,
+            cell=name, metric=where.metric, unit=where.unit, base=base.median(), n=0 if test is None else test.n,
             candidate=None if candidate is None else candidate.median(), ratio=ratio, low=low, high=high, outcome=outcome, reason=reason,
         )  # fmt: skip
 
@@ -205,7 +225,9 @@ def _judged(base: Place, candidate: Place | None, test: _Tested | None, p_worse:
     if test is None:
         return judged("undecided", "no block has both, or a value is not above 0")
     change = f"{where.metric} {100 * (test.ratio - 1):+.2f} %"
-    if not math.isnan(test.low):
+    if where.metric in COUNTED and test.low == test.high:
+        change = f"{where.metric} {base.median():g} to {candidate.median():g} (counted)"
+    elif not math.isnan(test.low):
         change += f" (95 % interval {100 * (test.low - 1):+.2f} to {100 * (test.high - 1):+.2f} %, n={test.n})"
     limit = f"{100 * threshold:.3g} %"
     if test.short:

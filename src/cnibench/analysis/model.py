@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from cnibench.layout import Planned
+
 Verdict = Literal["a-better", "b-better", "no-difference-found", "inconclusive"]
 
 
@@ -68,7 +70,8 @@ class Pair(Where, frozen=True, kw_only=True):
     """``a`` against ``b``: ``ratio`` = a / b with its interval, ``p`` of the pair alone and ``p_holm`` in its family of ``family`` pairs.
 
     ``effect`` is the rank-biserial correlation, ``spread`` the standard deviation of the log ratios, ``detectable`` the smallest
-    difference that this many blocks could have found, ``blocks_needed`` the number that could decide at all.
+    difference that this many blocks could have found, ``blocks_needed`` the number that could decide at all. ``exact``: both were counted,
+    not measured, and alike in every block, so that the ratio is known and there is no p.
     """
 
     a: str
@@ -86,6 +89,7 @@ class Pair(Where, frozen=True, kw_only=True):
     detectable: float | None = None
     blocks_needed: int = 0
     dependence_p: float | None = None
+    exact: bool = False
     reason: str = ""
 
 
@@ -125,7 +129,8 @@ class Turning(msgspec.Struct, frozen=True, kw_only=True):
 class Cpp(msgspec.Struct, frozen=True, kw_only=True):
     """Cycles per packet, the mean over ``n`` blocks; ``components`` and ``unclassified`` add up to ``total``, idle is apart.
 
-    ``by_block`` has for each component, and for ``total``, one value for each of ``blocks``.
+    ``by_block`` has for each component, and for ``total``, one value for each of ``blocks``; ``counted`` is the number of samples of
+    perf that all of it was made of, 0 where the run does not tell.
     """
 
     profile: str
@@ -147,6 +152,7 @@ class Cpp(msgspec.Struct, frozen=True, kw_only=True):
     environment: int = 0
     blocks: list[int] = []
     by_block: dict[str, list[float]] = {}
+    counted: int = 0
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +183,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """Which run: times in RFC 3339, ``finished`` is '' while cells are missing."""
+    """Which run: times in RFC 3339, ``finished`` is '' while cells are missing; ``planned`` is how its number of blocks came about."""
 
     id: str
     name: str
@@ -189,6 +195,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int = 0
     duration: float = 0.0
     warmup: float = 0.0
+    planned: list[Planned] = []
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):

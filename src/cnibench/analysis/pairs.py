@@ -12,6 +12,7 @@ import numpy as np
 
 from cnibench.analysis.figures import by_length
 from cnibench.analysis.model import Group, Pair, Verdict
+from cnibench.metrics import COUNTED
 from cnibench.stats import Array, groups, holm, letters, signed_rank
 from cnibench.stats_checks import dependence
 from cnibench.stats_plan import least_blocks, standard_effect
@@ -91,6 +92,8 @@ def _tests(number: int, context: Context) -> list[_Test]:
 
 def _pair(context: Context, test: _Test, p_holm: float, lag_p: float, level: float) -> Pair:
     n = len(test.row)
+    if (known := _known(context, test)) is not None:
+        return known
     needed = least_blocks(test.family, level)
     verdict, reason = _verdict(context, test, p_holm, needed, level)
     spread = float(test.row.std(ddof=1)) if n > 1 and test.logs else None
@@ -101,6 +104,25 @@ def _pair(context: Context, test: _Test, p_holm: float, lag_p: float, level: flo
         effect=test.effect if n else None, spread=spread, blocks_needed=needed, reason=reason,
         detectable=None if math.isinf(reach) or spread is None else math.expm1(min(700.0, reach * spread)),
         dependence_p=None if math.isnan(lag_p) else lag_p,
+    )  # fmt: skip
+
+
+def _known(context: Context, test: _Test) -> Pair | None:
+    """The pair of two counts that are alike in every block; None when one is not, or is measured and not counted."""
+    if context.where["metric"] not in COUNTED or not len(test.row):
+        return None
+    one, other = (set(context.members[label].values.values()) for label in (test.a, test.b))
+    if len(one) > 1 or len(other) > 1:
+        return None
+    (a,), (b,) = one, other
+    verdict: Verdict = "no-difference-found"
+    if a != b:
+        verdict = "a-better" if (a > b) == (context.where["better"] == "higher") else "b-better"
+    ratio = 1.0 if a == b else a / b if a > 0 and b > 0 else None
+    return Pair(
+        **context.where, a=test.a, b=test.b, n=len(test.row), ratio=ratio, ci_low=ratio, ci_high=ratio, p=None, p_holm=None,
+        verdict=verdict, family=test.family, effect=float(np.sign(a - b)), spread=0.0, blocks_needed=1, detectable=0.0, exact=True,
+        reason="counted, and alike in every block",
     )  # fmt: skip
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 
 import msgspec
 
 from cnibench.analysis.comparable import fact
-from cnibench.analysis.model import Analysis, Group, Pair, Result, Where
-from cnibench.stats_plan import POWER
-from cnibench.units import human
+from cnibench.analysis.found import names, sentences
+from cnibench.analysis.model import Analysis, Group, Where
+from cnibench.stats_plan import POWER, about
 
 # The metric that a workload is first judged by: the first of these that it has.
 PRIMARY = (
-    "transaction_rate", "request_rate", "throughput", "pod_ready", "policy_effect", "pod_network", "latency_p50", "latency_mean", "rules",
+    "transaction_rate", "request_rate", "throughput", "pod_network", "pod_ready", "policy_effect", "latency_p50", "latency_mean", "rules",
     "cycles_per_packet",
 )  # fmt: skip
 _PLACEMENT = {"intra": "on one node", "inter": "between nodes"}
-_SEVERAL = 6  # names listed before the rest is counted
+_MORE = 1.25  # times the planned noise: beyond, the plan did not hold
 
 
 def place_of(where: Where) -> tuple[object, ...]:
@@ -56,8 +57,7 @@ def _summary(analysis: Analysis) -> list[str]:
             f"Nothing was measured: {failed} sample{'s' * (failed != 1)} failed, none gave a figure." if failed else "Nothing was measured."
         ]
     shown = primary_groups(analysis)
-    found = [_found(analysis, group) for group in shown]
-    return [*found, _sure(analysis, shown), _not_tested(analysis)]
+    return [*sentences(analysis, shown, describe, place_of), _sure(analysis, shown), *_planned(analysis, shown), _not_tested(analysis)]
 
 
 def describe(where: Where) -> str:
@@ -71,45 +71,6 @@ def describe(where: Where) -> str:
     return f"{where.workload} {_PLACEMENT.get(where.placement, where.placement)}" + (f" ({', '.join(rest)})" if rest else "")
 
 
-def _found(analysis: Analysis, group: Group) -> str:
-    place = place_of(group)
-    results = {r.label: r for r in analysis.results if r.metric == group.metric and not r.reading and place_of(r) == place}
-    pairs = [p for p in analysis.pairs if p.metric == group.metric and not p.reading and place_of(p) == place]
-    beginning = describe(group)
-    first, rest = beginning[0].upper() + beginning[1:], group.order[0][1:]
-    best = results[group.order[0][0]]
-    if not pairs:
-        return f"{first}: {best.label} reached {_figure(best)}; there was nothing to compare it with."
-    if all(pair.verdict == "inconclusive" for pair in pairs):
-        needed = max(pair.blocks_needed for pair in pairs)
-        return f"{first}: inconclusive; {pairs[0].n} blocks cannot tell {len(results)} profiles apart, {needed} could."
-    together = f"; not told apart from it: {_names(rest)}" if rest else ", told apart from all others"
-    if len(group.order) == 1:
-        return f"{first}: no difference was found among the {len(results)} profiles ({best.label}: {_figure(best)})."
-    ranked = sorted(results.values(), key=lambda r: r.median, reverse=group.better == "higher")
-    worst = ranked[-1]
-    pair = next(p for p in pairs if {p.a, p.b} == {best.label, worst.label})
-    return f"{first}: best {best.label} ({_figure(best)}){together}; last {worst.label} ({_figure(worst)}){_against(pair, worst.label)}."
-
-
-def _against(pair: Pair, label: str) -> str:
-    """``, 12 % to 15 % below``: the interval of ``label`` against the other one."""
-    if pair.ci_low is None or pair.ci_high is None or pair.verdict not in ("a-better", "b-better"):
-        return ""
-    low, high = (pair.ci_low, pair.ci_high) if pair.a == label else (1 / pair.ci_high, 1 / pair.ci_low)
-    return f", at {low:.3g} to {high:.3g} times the best"
-
-
-def _figure(result: Result) -> str:
-    return f"{human(result.median, result.unit)}"
-
-
-def _names(labels: Sequence[str]) -> str:
-    shown = list(labels[:_SEVERAL])
-    more = len(labels) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
-
-
 def _sure(analysis: Analysis, shown: Sequence[Group]) -> str:
     keys = {(place_of(group), group.metric) for group in shown}
     pairs = [pair for pair in analysis.pairs if not pair.reading and (place_of(pair), pair.metric) in keys]
@@ -117,22 +78,65 @@ def _sure(analysis: Analysis, shown: Sequence[Group]) -> str:
         return "How sure: a single profile has no verdicts; its intervals are those of the median."
     count = {verdict: sum(pair.verdict == verdict for pair in pairs) for verdict in ("no-difference-found", "inconclusive")}
     apart = len(pairs) - sum(count.values())
-    reach = [pair.detectable for pair in pairs if pair.detectable is not None]
-    blocks = sorted({pair.n for pair in pairs})
+    tested = [pair for pair in pairs if not pair.exact]
+    reach = [pair.detectable for pair in tested if pair.detectable is not None]
+    blocks = sorted({pair.n for pair in tested})
+    if not tested:
+        return f"How sure: of {_pairs(len(pairs))}, {_were(apart)} told apart; all were counted, alike in every block: no test is needed."
     text = (
-        f"How sure: of {len(pairs)} pair{'s' * (len(pairs) != 1)}, {apart} {'was' if apart == 1 else 'were'} told apart, "
+        f"How sure: of {_pairs(len(pairs))}, {_were(apart)} told apart, "
         f"{count['no-difference-found']} not, "
         f"{count['inconclusive']} inconclusive ({_range(blocks)} paired blocks; exact signed-rank test of log ratios, Holm's correction, "
-        f"level {analysis.level:.3g})."
+        f"level {analysis.level:.3g}"
+        + (f"; {len(pairs) - len(tested)} were counted, not measured, and need no test)." if len(tested) < len(pairs) else ").")
     )
     if reach:
-        text += f" Differences of {_percent(max(reach))} or more would have been found with a power of {POWER:.0%} in every pair."
+        where = "every pair" if len(reach) == len(tested) else "every pair that could be decided"
+        text += f" Differences of {percent(max(reach))} or more would have been found with a power of {POWER:.0%} in {where}."
     if count["inconclusive"]:
         text += f" At least {max(pair.blocks_needed for pair in pairs)} blocks are needed to decide."
     return text
 
 
-def _percent(fraction: float) -> str:
+def _pairs(number: int) -> str:
+    return f"{number} pair{'s' * (number != 1)}"
+
+
+def _were(number: int) -> str:
+    return f"{number} {'was' if number == 1 else 'were'}"
+
+
+def _planned(analysis: Analysis, shown: Sequence[Group]) -> list[str]:
+    """What the number of blocks was planned for, and whether the noise was what the plan took: one sentence or none."""
+    found = []
+    for plan in dict.fromkeys(
+        (one.workload, one.resolution, one.noise, one.source) for run in analysis.runs for one in run.planned if one.noise
+    ):
+        workload, resolution, noise, source = plan
+        keys = {(place_of(group), group.metric) for group in shown if group.workload == workload}
+        pairs = [p for p in analysis.pairs if not p.reading and (place_of(p), p.metric) in keys and p.spread is not None]
+        text = f"{workload} for {percent(resolution)} at a noise of {percent(noise)} ({source})"
+        if pairs:
+            lots: dict[object, list[float | None]] = {}
+            for pair in pairs:
+                lots.setdefault((place_of(pair), pair.metric), []).append(pair.spread)
+            spread = max(_together(lot) for lot in lots.values())
+            text += f", it was {percent(spread / math.sqrt(2))}"
+            needed = about(pairs[0].family, spread, resolution, analysis.level)
+            if spread / math.sqrt(2) > _MORE * noise and needed > min(pair.n for pair in pairs):
+                text += f", with which {percent(resolution)} takes about {needed} blocks"
+        found.append(text)
+    return [f"Blocks were planned to find a difference with a power of {POWER:.0%}: {'; '.join(found)}."] if found else []
+
+
+def _together(spreads: Sequence[float | None]) -> float:
+    """The root mean square of the pairs' standard deviations."""
+    known = [spread for spread in spreads if spread is not None]
+    return math.sqrt(sum(spread**2 for spread in known) / len(known))
+
+
+def percent(fraction: float) -> str:
+    """``2.1 %``, ``230 %``: two digits, more where they stand before the point."""
     return f"{100 * fraction:.2g} %" if fraction < 1 else f"{100 * fraction:.0f} %"
 
 
@@ -144,13 +148,16 @@ def _not_tested(analysis: Analysis) -> str:
     parts = []
     unsupported = list(dict.fromkeys(f.label for f in analysis.failures if f.status == "unsupported"))
     if unsupported:
-        parts.append(f"unsupported here: {_names(unsupported)}")
+        parts.append(f"unsupported here: {names(unsupported)}")
     failed = list(dict.fromkeys(f.label for f in analysis.failures if f.status != "unsupported"))
     if failed:
-        parts.append(f"some or all samples failed: {_names(failed)}")
+        parts.append(f"some or all samples failed: {names(failed)}")
     placements = {result.placement for result in analysis.results}
     parts += [f"nothing {words}" for name, words in _PLACEMENT.items() if name not in placements]
-    if not any(result.wire == "nic" for result in analysis.results):
+    wires = {result.wire for result in analysis.results if result.placement != "intra"}
+    if wires == {"not recorded"}:
+        parts.append("whether a NIC was in the path is not recorded, so inter-node throughput may say nothing about your network")
+    elif wires and "nic" not in wires:
         parts.append("no NIC was in the path, so inter-node throughput says nothing about your network")
     parts.append("other machines, kernels and loads than this run's")
     return f"Not tested: {'; '.join(parts)}."
@@ -185,7 +192,7 @@ def _oddities(analysis: Analysis) -> list[str]:
     drifting = [f"{r.label} in {describe(r)}" for r in results if r.drift_p is not None and r.drift_p <= analysis.level]
     if drifting:
         found.append(
-            f"values drift over the run (Spearman, Holm's correction): {_names(drifting)}; ratios are taken within blocks and bear it"
+            f"values drift over the run (Spearman, Holm's correction): {names(drifting)}; ratios are taken within blocks and bear it"
         )
     tied = [
         f"{p.a} / {p.b} in {describe(p)}"
@@ -194,7 +201,7 @@ def _oddities(analysis: Analysis) -> list[str]:
     ]
     if tied:
         found.append(
-            f"log ratios of neighbouring blocks depend on each other (Bartels, Holm's correction): {_names(tied)}; "
+            f"log ratios of neighbouring blocks depend on each other (Bartels, Holm's correction): {names(tied)}; "
             "their p values are too small, take more blocks over a longer time"
         )
     return found + _missing(analysis)
@@ -206,5 +213,5 @@ def _missing(analysis: Analysis) -> list[str]:
     for group in primary_groups(analysis):
         lacking = [label for label in analysis.labels if label not in group.letters]
         if lacking and group.environment == 0:
-            found.append(f"{describe(group)}: no {group.metric} from {_names(lacking)}")
+            found.append(f"{describe(group)}: no {group.metric} from {names(lacking)}")
     return list(dict.fromkeys(found))

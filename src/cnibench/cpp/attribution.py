@@ -19,7 +19,10 @@ FUNCTIONS = 60  # functions that a record keeps, by inclusive share; the folded 
 
 @dataclass
 class Breakdown:
-    """Cycles. ``total`` = sum of ``components`` + ``unclassified``; ``idle`` and ``foreign`` are beside it."""
+    """Cycles. ``total`` = sum of ``components`` + ``unclassified``; ``idle`` and ``foreign`` are beside it.
+
+    ``samples`` are all of the window, ``counted`` those that ``total`` is made of.
+    """
 
     components: dict[str, float] = field(default_factory=dict)
     unclassified: float = 0.0
@@ -27,6 +30,7 @@ class Breakdown:
     foreign: float = 0.0
     functions: dict[str, tuple[float, float]] = field(default_factory=dict)
     samples: int = 0
+    counted: int = 0
 
     @property
     def total(self) -> float:
@@ -52,6 +56,7 @@ def attribute(stacks: Iterable[Stack], taxonomy: Taxonomy) -> Breakdown:
         if component == IDLE:
             found.idle += stack.cycles
             continue
+        found.counted += stack.samples
         if component is None:
             found.unclassified += stack.cycles
         else:
@@ -84,5 +89,6 @@ def record(found: Breakdown, packets: float, *, clock: bool, version: int) -> di
         "unclassified": found.unclassified / packets,
         "functions": {name: [own / packets, inclusive / packets] for name, (own, inclusive) in functions},
         "samples": found.samples,
+        "counted": found.counted,
         "taxonomy": version,
     }

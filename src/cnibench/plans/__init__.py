@@ -105,7 +105,8 @@ def _loosened(schema: dict[str, Any]) -> dict[str, Any]:
         (plan, ("cni", "placement", "path", "windows", "ip")),
         (work, ("placement", "windows", "only")),
     )
-    for place, key in ((plan, "duration"), (plan, "warmup"), (plan, "wire_rate"), (plan, "target_ci"), (work, "duration")):
+    units = ("duration", "warmup", "wire_rate", "target_ci", "resolution")
+    for place, key in (*((plan, key) for key in units), (work, "duration")):
         place[key] = {"anyOf": [place[key], {"type": "string"}]}
     for place, keys in lists:
         for key in keys:

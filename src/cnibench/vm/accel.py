@@ -15,6 +15,7 @@ from cnibench.vm.kernel import Kernel
 Name = Literal["kvm", "tcg"]
 QEMU = "qemu-system-x86_64"
 _DEVICE = Path("/dev/kvm")
+_CPUINFO = Path("/proc/cpuinfo")
 _PROBE_SECONDS = 10.0  # a kernel under KVM prints its first line within one
 
 
@@ -30,6 +31,23 @@ class Accelerator(NamedTuple):
         if self.name == "kvm":
             return ["-accel", "kvm", "-cpu", "host"]
         return ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"]  # five-level page tables only make walks longer
+
+    @property
+    def kernel_options(self) -> str:
+        """What the guest's kernel is told, for its command line; '' for nothing.
+
+        Without KVM qemu hands out the host's own TSC, but no flag says so and the guest takes its two for unsynchronised: each look at the
+        clock would then be a read of the emulated HPET, which leaves the translated code and takes qemu's big lock.
+        """
+        if self.name == "kvm" or not _steady(_CPUINFO.read_text()):
+            return ""
+        return "tsc=reliable"
+
+
+def _steady(cpuinfo: str) -> bool:
+    """Do the TSCs of all CPUs run on at one rate, whatever the CPUs do?"""
+    flags = [set(line.partition(":")[2].split()) for line in cpuinfo.splitlines() if line.startswith("flags")]
+    return bool(flags) and all({"constant_tsc", "nonstop_tsc"} <= each for each in flags)
 
 
 @cache

@@ -97,5 +97,5 @@ def _command(kernel: Kernel, accel: Accelerator, run_dir: Path, size: Size, port
         "-serial", f"file:{str(run_dir / 'vm' / CONSOLE).replace(',', ',,')}",
         "-device", "virtio-serial-pci", "-chardev", f"socket,id=port,fd={port}", "-device", f"virtserialport,chardev=port,name={PORT}",
         "-kernel", str(kernel.image), "-initrd", f"/proc/self/fd/{archive}",
-        "-append", f"console=ttyS0 panic=-1 oops=panic {_TIMER} {append}".strip(),
+        "-append", " ".join(f"console=ttyS0 panic=-1 oops=panic {_TIMER} {accel.kernel_options} {append}".split()),
     ]  # fmt: skip

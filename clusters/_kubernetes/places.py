@@ -1,0 +1,68 @@
+"""Nodes and Pods of a cluster: places where commands run, over a connection that each keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cnibench.cluster import Node, Place, Pod
+from cnibench.clusters._kubernetes.gateway import Gateway
+from cnibench.clusters._kubernetes.nodes import Facts
+from cnibench.clusters._kubernetes.objects import HOST
+from cnibench.errors import ClusterError
+from cnibench.exec import Done, Process
+
+_KERNEL = ("/proc/", "/sys/")
+
+
+class KubernetesPlace(Place):
+    """Commands run in a container of ours."""
+
+    python = "python3"
+
+    def __init__(self, name: str, gateway: Gateway) -> None:
+        self.name = name
+        self.gateway = gateway
+
+    def spawn(self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None) -> Process:
+        return self.gateway.spawn(argv, stdout, stderr)
+
+    def run(self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True) -> Done:
+        return self.gateway.run(argv, timeout=timeout, input=input, check=check)
+
+    def read_text(self, path: str) -> str:
+        return self.gateway.read(path)
+
+
+class KubernetesNode(KubernetesPlace, Node):
+    """A node, through our agent there: its network namespace and processes, the agent's programs, its files under ``/host``.
+
+    ``name`` is a, b, ... in all that is published; ``facts`` has its own. ``device`` is that of its address. ``host`` is False where
+    privileged Pods are refused: then only counters can be read.
+    """
+
+    def __init__(self, name: str, facts: Facts, gateway: Gateway, host: bool) -> None:
+        super().__init__(name, gateway)
+        self.facts = facts
+        self.host = host
+        self.addresses: Mapping[int, str] = facts.addresses
+        self.device = ""
+
+    def read_text(self, path: str) -> str:
+        """A file of the node. Raises ClusterError where the agent may not read it."""
+        if path.startswith(_KERNEL):
+            return self.gateway.read(path)
+        if not self.host:
+            raise ClusterError(f"node {self.name}: its files cannot be read without a privileged agent", "allow privileged Pods")
+        return self.gateway.read(HOST + path)
+
+
+class KubernetesPod(KubernetesPlace, Pod):
+    """A Pod of ours; ``pod`` is its name in the cluster."""
+
+    def __init__(self, pod: str, node: KubernetesNode, gateway: Gateway, addresses: Mapping[int, str], host: bool) -> None:
+        super().__init__(pod, gateway)
+        self.pod = pod
+        self.node: KubernetesNode = node
+        self.addresses: Mapping[int, str] = addresses
+        self.interface = "" if host else "eth0"

@@ -1,0 +1,270 @@
+"""A profile on a cluster: installed by its own means, with our agents and Pods beside it."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cnibench.cell import Attestation, Cell, Placement
+from cnibench.cluster import Fidelity, Node, Options, Pod, Standing
+from cnibench.clusters._kubernetes import agents, objects, paths, pods
+from cnibench.clusters._kubernetes.access import Access
+from cnibench.clusters._kubernetes.gateway import Gateway
+from cnibench.clusters._kubernetes.nodes import Facts, facts
+from cnibench.clusters._kubernetes.objects import Making, Role
+from cnibench.clusters._kubernetes.places import KubernetesNode, KubernetesPod
+from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
+from cnibench.profile import Profile
+
+_TUNNELS = ("vxlan", "geneve", "ipip", "wireguard", "gre", "tun", "ip6tnl", "sit")
+
+
+class KubernetesStanding(Standing):
+    """``chosen`` are the measured nodes, the client's first, ``variables`` what the installation was given."""
+
+    def __init__(
+        self, label: str, profile: Profile, options: Options, access: Access, making: Making, nodes: Sequence[KubernetesNode],
+        variables: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        """Of a CNI that is ready. The Pods of the first pair are made. Raises ClusterError; nothing of ours stays then but the agents."""
+        self.label = label
+        self.profile = profile
+        self.options = options
+        self.access = access
+        self.making = making
+        self.namespace = making.namespace
+        self.variables = variables
+        self.settings = {**options.settings.get("", {}), **options.settings.get(label, {})}
+        self.families = tuple(family for family in options.ip if family in profile.features.ip) or (4,)
+        self.fidelity: Fidelity = "baseline" if profile.features.network_model == "host" else "cni"
+        self._nodes = list(nodes)
+        self._pods: dict[str, KubernetesPod] = {}
+        self.each_pod: Callable[[KubernetesPod], None] = lambda pod: None  # done to every Pod that is made
+        self._processes: dict[str, tuple[Node, int]] | None = None
+        self._services: dict[str, Mapping[int, str]] = {}  # Service name to its addresses
+        self._firsts: dict[str, int] = {}  # Service name to its first node port, 0 for none
+        self._reached: set[str] = set()  # what a connection through a Service has been seen on
+        self._tunnels: dict[tuple[str, int], str] = {}
+        self._bench([("a0", 0, False, "client"), ("a1", 0, False, "server"), ("b0", 1, False, "server")])
+
+    # Pods
+
+    def _bench(self, wanted: Sequence[tuple[str, int, bool, Role]]) -> list[KubernetesPod]:
+        """The Pods of those (name, node's number, in the node's namespace?, role); those that are missing are made together."""
+        host_only = self.profile.features.network_model == "host"
+        new = [item for item in wanted if item[0] not in self._pods]
+        if new:
+            made = [
+                objects.pod(self.making, name, self._nodes[number].facts.name, host=host or host_only, role=role)
+                for name, number, host, role in new
+            ]
+            self.access.apply(*made)
+            names = ",".join(item[0] for item in new)
+            ready = pods.wait_ready(self.access, self.namespace, f"{objects.POD} in ({names})", len(new))
+            known = {pod["metadata"]["name"]: pods.addresses(pod) for pod in ready}
+            for name, number, host, _ in new:
+                node = self._nodes[number]
+                gateway = Gateway(self.access, self.namespace, name, f"the Pod {name}")
+                addresses = node.addresses if host or host_only else known[name]
+                self._pods[name] = KubernetesPod(name, node, gateway, addresses, host or host_only)
+                self.each_pod(self._pods[name])
+        return [self._pods[item[0]] for item in wanted]
+
+    def pods(self) -> list[KubernetesPod]:
+        return list(self._pods.values())
+
+    def pair(self, placement: Placement, number: int = 0) -> tuple[KubernetesPod, KubernetesPod]:
+        client, server = self._bench(self._pair("pod", placement, number))
+        return client, server
+
+    def _pair(self, path: str, placement: Placement, number: int) -> list[tuple[str, int, bool, Role]]:
+        """Pair ``number``'s two Pods. The pairs go over the chosen nodes: (a, b), then (c, a) with three, (c, d) with four."""
+        one = 2 * number % len(self._nodes)
+        other = one if placement == "intra" else (one + 1) % len(self._nodes)
+        client, server = paths.on_host(path)
+        first, second = (f"{agents.letter(node)}{'h' if host else ''}" for node, host in ((one, client), (other, server)))
+        index = 1 if placement == "intra" else 0
+        return [(f"{first}{2 * number}", one, client, "client"), (f"{second}{2 * number + index}", other, server, "server")]
+
+    def pair_for(self, cell: Cell) -> tuple[KubernetesPod, KubernetesPod]:
+        """With the Service before the server where the cell's path goes through one. Raises UnsupportedError, ClusterError."""
+        client, server = self._bench(self._pair(cell.path, cell.placement, cell.pair))
+        if paths.through_service(cell.path):
+            known = f"{client.name} {server.name} {cell.path} {cell.ip}"
+            address = self.address(cell, server)
+            if known not in self._reached:
+                paths.wait_reached(client, server, cell.path, address, cell.ip, self._first(cell, server))
+                self._reached.add(known)
+        return client, server
+
+    def address(self, cell: Cell, server: Pod) -> str:
+        """Where the client connects to on the cell's path; a Service is made when it is first asked for. Raises UnsupportedError."""
+        if not paths.through_service(cell.path):
+            return server.addresses[cell.ip]
+        name = f"{server.name}-{cell.path}"
+        if name not in self._services:
+            self._serve(name, server.name, cell.path)
+        if cell.path == "nodeport":
+            assert isinstance(server.node, KubernetesNode)
+            return server.node.addresses[cell.ip]
+        if cell.ip not in self._services[name]:
+            raise UnsupportedError(f"{self.label}: Services have no IPv{cell.ip} address on this cluster")
+        return self._services[name][cell.ip]
+
+    def _serve(self, name: str, server: str, path: str) -> None:
+        """Makes the Service; node ports that others have are stepped over. Raises ClusterError."""
+        starts = range(paths.LEAST, paths.MOST - paths.BLOCK, paths.BLOCK) if path == "nodeport" else [0]
+        starts = [first for first in starts if first not in self._firsts.values() or not first]
+        for first in starts:
+            try:
+                self.access.apply(paths.service(self.making, server, path, self.families, first))
+                break
+            except ClusterError as error:
+                if "already allocated" not in error.message or first == starts[-1]:
+                    raise
+        self._firsts[name] = first
+        self._services[name] = paths.cluster_ips(self.access.get("service", name, "-n", self.namespace))
+
+    def _first(self, cell: Cell, server: Pod) -> int:
+        return self._firsts.get(f"{server.name}-{cell.path}", 0)
+
+    def port(self, cell: Cell, number: int) -> int:
+        return paths.port(number, self._first(cell, self.pair_for(cell)[1])) if cell.path == "nodeport" else number
+
+    def add_pods(self, node: Node, count: int) -> list[Pod]:
+        index = next(number for number, one in enumerate(self._nodes) if one.name == node.name)
+        start = sum(1 for name in self._pods if name.startswith(f"{node.name}x"))
+        made = self._bench([(f"{node.name}x{start + more}", index, False, "client") for more in range(count)])
+        return list(made)
+
+    def add_stranger(self) -> KubernetesPod:
+        """A Pod on the client's node that the policies of an enforcing profile do not let in."""
+        return self._bench([("as0", 0, False, "stranger")])[0]
+
+    # What is there
+
+    def nodes(self) -> tuple[KubernetesNode, ...]:
+        return tuple(self._nodes)
+
+    def underlay(self) -> dict[str, str]:
+        return {node.name: node.device for node in self._nodes if node.device}
+
+    def tunnel(self) -> str:
+        return self.tunnel_on(self._nodes[0], self.families[0])
+
+    def tunnel_on(self, node: Node, family: int) -> str:
+        """The profile's; else the device of a tunnel's kind that the node routes Pods through, or (no route tells) the only one."""
+        if (node.name, family) not in self._tunnels:
+            self._tunnels[(node.name, family)] = self._find_tunnel(node, family)
+        return self._tunnels[(node.name, family)]
+
+    def _find_tunnel(self, node: Node, family: int) -> str:
+        pattern = _of_family(self.profile.kubernetes.tunnel, family) if self.profile.kubernetes else ""
+        other = next((pod for pod in self._pods.values() if pod.node.name != node.name and pod.interface), None)
+        try:
+            links = json.loads(node.run(["ip", "-j", "-d", "link", "show", "up"], timeout=20).stdout)
+            kinds = {str(link["ifname"]): str(link.get("linkinfo", {}).get("info_kind", "")) for link in links}
+            if pattern:
+                return next(iter(fnmatch.filter(sorted(kinds), pattern)), "")
+            if other is None or family not in other.addresses:
+                return ""
+            route = json.loads(node.run(["ip", "-j", "route", "get", other.addresses[family]], timeout=20, check=False).stdout or "[]")
+        except (CnibenchError, ValueError):
+            return ""
+        way = str(route[0].get("dev", "")) if route else ""
+        if kinds.get(way) in _TUNNELS:
+            return way
+        if way == self.underlay().get(node.name):
+            return ""
+        found = [name for name, kind in kinds.items() if kind in _TUNNELS]
+        return found[0] if len(found) == 1 else ""
+
+    def attest(self) -> list[Attestation]:
+        from cnibench.clusters._kubernetes.attest import attest
+
+        return attest(self) if all(node.host for node in self._nodes) else self.reached()
+
+    def reached(self) -> list[Attestation]:
+        """What can be said of a datapath that may not be looked into, or that no profile describes: that it carries a connection."""
+        found = []
+        both: tuple[Placement, ...] = ("intra", "inter")
+        for placement in both:
+            client, server = self.pair(placement)
+            for family in self.families:
+                try:
+                    paths.wait_reached(client, server, "address", server.addresses[family], family, 0)
+                    failure = ""
+                except CnibenchError as error:
+                    failure = error.message
+                found.append(self.attestation(f"reach-{placement}", "a connection is made", failure or "made", not failure, family))
+        return found
+
+    def attestation(self, check: str, expected: str, observed: str, passed: bool, ip: int = 4) -> Attestation:
+        """One check of this standing."""
+        name = self.profile.name
+        return Attestation(label=self.label, profile=name, check=check, expected=expected, observed=observed, passed=passed, ip=ip)
+
+    # While it is measured
+
+    def settle(self) -> None:
+        """What a Pod's kernel remembers of its last peer goes, where we may."""
+        self.processes()  # looked for here, not in a window
+        if self.making.confined:
+            return
+        for pod in self._pods.values():
+            if pod.interface and pod.gateway.python:  # a connection stands: it has been measured
+                pod.run(["ip", "tcp_metrics", "flush"], timeout=20, check=False)
+
+    def alive(self) -> str:
+        """Which node is not Ready, which Pod does not run, or that the API server does not answer."""
+        try:
+            for item in self.access.get("nodes", *[node.facts.name for node in self._nodes], timeout=20)["items"]:
+                if not (now := facts(item)).ready:
+                    return f"node {self._name(now)} is not Ready: {now.reason}"
+            for item in self.access.get("pods", "-n", self.namespace, timeout=20)["items"]:
+                if not pods.is_ready(item) and not item["metadata"].get("deletionTimestamp"):
+                    reason, said = pods.trouble(item)
+                    return f"the Pod {item['metadata']['name']} runs no more: {reason or 'not Ready'} {said}".strip()
+        except CnibenchError as error:
+            return error.message
+        return ""
+
+    def processes(self) -> Mapping[str, int | tuple[Node, int]] | None:
+        """Found once; None where the nodes cannot be looked into, or the profile is not known."""
+        from cnibench.clusters._kubernetes.processes import find
+
+        if not all(node.host for node in self._nodes) or self.profile.kubernetes is None:
+            return None
+        if self._processes is None:
+            self._processes = find(self.access, self.profile, self._nodes)
+        return self._processes
+
+    def _name(self, known: Facts) -> str:
+        return next(node.name for node in self._nodes if node.facts.name == known.name)
+
+    # Its end
+
+    def disconnect(self) -> None:
+        """Ends all connections; what runs over them ends with them."""
+        for place in (*self._pods.values(), *self._nodes):
+            place.gateway.close()
+
+    def remove(self) -> None:
+        """Our Pods and Services; the cluster that made this standing removes the rest."""
+        self.disconnect()
+        names = list(self._pods)
+        self._pods.clear()
+        try:
+            pods.remove(self.access, self.namespace, names)
+            if self._services:
+                self.access.kubectl("delete", "service", "-n", self.namespace, "--ignore-not-found", *self._services)
+        except CnibenchError as error:
+            raise ClusterError(
+                f"{self.label}: not all of its Pods could be removed: {error.message}", f"kubectl delete ns {self.namespace}"
+            ) from None
+
+
+def _of_family(given: Mapping[Any, str], family: int) -> str:
+    return given.get(family, "")

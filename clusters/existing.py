@@ -1,0 +1,331 @@
+"""A cluster that somebody else made: measured as it is, or with profiles installed one after the other where that is allowed."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cnibench.cell import Attestation
+from cnibench.cluster import Cluster, Options, Problem, Wire
+from cnibench.clusters._kubernetes import (
+    agents,
+    images,
+    install,
+    namespace,
+    objects,
+    paths,
+    recognise,
+    safety,
+    shape,
+    state,
+    subnets,
+    suits,
+    tools,
+    wait,
+)
+from cnibench.clusters._kubernetes.access import Access
+from cnibench.clusters._kubernetes.nodes import Facts, Wanted, choose, facts, toleration
+from cnibench.clusters._kubernetes.objects import Making
+from cnibench.clusters._kubernetes.places import KubernetesNode
+from cnibench.clusters._kubernetes.report import describe
+from cnibench.clusters._kubernetes.standing import KubernetesStanding
+from cnibench.errors import ClusterError, CnibenchError
+from cnibench.profile import CURRENT, Profile, builtin
+
+_READY = 300.0  # s: of a CNI; images may have to be fetched
+_SECONDS = 60.0  # s that installing, attesting and removing one takes, for plans
+_SECONDS_CURRENT = 15.0  # s: agents and Pods only
+NO_CNI = "no CNI"
+
+
+class ExistingStanding(KubernetesStanding):
+    """``said`` is what was seen of a CNI that is not recognised, '' for others."""
+
+    said = ""
+    uninstall: Any = None
+
+    def attest(self) -> list[Attestation]:
+        if self.profile.kubernetes is None:
+            return [self.attestation("recognised", "nothing", self.said or "an unknown CNI", True), *self.reached()]
+        return super().attest()
+
+    def remove(self) -> None:
+        """One that was only looked at stays for the next block; it goes with the namespace."""
+        if self.uninstall is None:
+            return
+        uninstall, self.uninstall = self.uninstall, None
+        try:
+            super().remove()
+        finally:
+            uninstall()
+
+
+class ExistingCluster(Cluster):
+    """Any cluster that a kubeconfig leads to."""
+
+    kind: ClassVar[str] = "existing"
+    simultaneous: ClassVar[bool] = False
+    most_pairs: ClassVar[int] = 50
+    paths: ClassVar[tuple[str, ...]] = paths.ALL
+
+    def __init__(self, options: Options) -> None:
+        """Raises UsageError for wrong options; the cluster is not talked to yet."""
+        super().__init__(options)
+        extra = options.extra
+        self.allowed = safety.Allowed.of(extra)
+        self.wanted = Wanted(
+            client=str(extra.get("client_node") or ""), server=str(extra.get("server_node") or ""),
+            client_selector=str(extra.get("client_selector") or ""), server_selector=str(extra.get("server_selector") or ""),
+            tolerations=tuple(toleration(item) for item in extra.get("toleration", ())),
+        )  # fmt: skip
+        self._owned: state.Owned | None = None
+        self._making: Making | None = None
+        self._agents: list[KubernetesNode] = []
+        self._standings: list[ExistingStanding] = []
+        self._facts: dict[str, Any] = {}
+        self._wire: Wire = "nic"
+
+    @cached_property
+    def access(self) -> Access:
+        """Raises InputError, UsageError."""
+        given = self.options.extra.get("kubeconfig")
+        return Access(Path(str(given)) if given else None, str(self.options.extra.get("context") or ""))
+
+    @cached_property
+    def nodes(self) -> list[Facts]:
+        """All nodes. Raises UnreachableError, DeniedError."""
+        return [facts(item) for item in self.access.get("nodes")["items"]]
+
+    @cached_property
+    def chosen(self) -> tuple[Facts, Facts]:
+        return choose(self.nodes, self.wanted, self.options.ip)
+
+    @cached_property
+    def _strangers(self) -> list[tuple[str, str]]:
+        return safety.foreign(self.access.get("pods", "-A")["items"])
+
+    @cached_property
+    def present(self) -> tuple[str, str]:
+        """(the profile that runs there or '', in words)."""
+        return recognise.current(self.access)
+
+    @property
+    def testbed(self) -> str:
+        return "cluster"
+
+    @property
+    def wire(self) -> Wire:
+        return self._wire
+
+    def missing(self) -> list[Problem]:
+        problems = tools.problems("kubectl")
+        if problems:
+            return problems
+        try:
+            self.access.kubectl("get", "--raw", "/version", timeout=15)
+        except CnibenchError as error:
+            problems.append(Problem("", error.message, error.remedy or "name another with --kubeconfig or --context"))
+        return problems
+
+    def check(self, profile: Profile) -> list[Problem]:
+        if profile.cni == CURRENT.cni:
+            return []
+        return suits.problems(profile, self.options)
+
+    def seconds(self, profile: Profile) -> float:
+        return _SECONDS_CURRENT if self._is_current(profile) else _SECONDS
+
+    def resolve(self, profiles: Mapping[str, Profile]) -> Mapping[str, Profile]:
+        """``current`` becomes the profile that is recognised. Raises ClusterError where there is no CNI at all."""
+        if all(profile.name != CURRENT.name for profile in profiles.values()):
+            return profiles
+        name, said = self.present
+        if not name and said == NO_CNI:
+            raise ClusterError("no CNI runs on this cluster", "install one first, or name a profile and --allow-install")
+        found = builtin()[name] if name else CURRENT.model_copy(update={"title": f"not recognised: {said}"})
+        return {label: found if profile.name == CURRENT.name else profile for label, profile in profiles.items()}
+
+    def _is_current(self, profile: Profile) -> bool:
+        """Is it measured as it stands there? Every profile that is not to be installed is."""
+        return profile.cni == CURRENT.cni or (profile.name == self.present[0] and not self.allowed.replace)
+
+    def blind(self) -> str:
+        """Asked of the namespace ``default``: what Pod Security's labels say there does not count, for ours has its own."""
+        try:
+            said = agents.refused(
+                self.access, Making("default", "none", images.name("workload"), images.name("agent")), self.chosen[0].name
+            )
+        except CnibenchError:
+            return ""
+        return f"privileged Pods are refused here ({said.splitlines()[-1][:200]})" if said and "violates PodSecurity" not in said else ""
+
+    def preview(self, profiles: Mapping[str, Profile], seconds: float, volume: float) -> Sequence[str]:
+        """Raises RefusedError for what was not allowed, UsageError when there are no two nodes."""
+        chosen = self.chosen
+        names = [node.name for node in chosen]
+        safety.check_load(self.allowed, self._strangers, names)
+        installed = [label for label, profile in profiles.items() if not self._is_current(profile)]
+        changes = "nothing outside our own namespace is changed"
+        if installed:
+            present = "" if self.present[1] == NO_CNI else self.present[0] or self.present[1]
+            safety.check_change(self.allowed, present, self.access.context, len(self.nodes), self._strangers)
+            changes = f"{', '.join(installed)} installed on all {len(self.nodes)} nodes, one after the other" + (
+                f"; {present} is removed first, its manifests are saved" if present else ""
+            )
+        if given := str(self.options.extra.get("namespace") or ""):
+            namespace.check_free(self.access, given)
+        return safety.lines(self.access.context, names, self._strangers, self.allowed, seconds, volume, changes)
+
+    # Making
+
+    def _ground(self, everywhere: bool, cleaning: bool = False) -> list[KubernetesNode]:
+        """Our namespace and the agents: on the chosen nodes, or on all of them when a CNI is installed; the chosen ones first."""
+        if self._making is None:
+            owned = self._owned = state.Owned(state.new_name())
+            registry = str(self.options.extra.get("registry") or "")
+            tolerations = ({"operator": "Exists"},) if everywhere else self.wanted.tolerations
+            making = Making(
+                str(self.options.extra.get("namespace") or owned.name), owned.name, images.name("workload", registry),
+                images.name("agent", registry), tolerations=tolerations, pull_secret=str(self.options.extra.get("pull_secret") or ""),
+            )  # fmt: skip
+            namespace.check_free(self.access, making.namespace)
+            self._making = making
+            wanted = list(self.nodes) if cleaning else list(self.chosen)
+            wanted += [node for node in self.nodes if everywhere and node not in wanted]
+            self._making = agents.make(self.access, making, wanted)
+            self._agents = agents.connect(self.access, self._making, wanted)
+            for node in self._agents:
+                node.device = agents.device(node)
+            self._wire = agents.wire(self._agents[0])
+        return self._agents
+
+    def install(self, label: str, profile: Profile) -> ExistingStanding:
+        current = self._is_current(profile)
+        if current and (standing := next((one for one in self._standings if one.label == label), None)):
+            if not standing.alive():
+                return standing
+            self._standings.remove(standing)
+            KubernetesStanding.remove(standing)  # its Pods are dead, and their names are wanted
+        nodes = self._ground(everywhere=not current)
+        assert self._making is not None
+        settings = {**self.options.settings.get("", {}), **self.options.settings.get(label, {})}
+        known = {
+            **subnets.variables(self.access, self.nodes, self.options.extra),
+            **{key: settings[key] for key in _GIVEN if key in settings},
+        }
+        given = {key: value for key, value in settings.items() if key not in _GIVEN}
+
+        def uninstall() -> None:
+            install.uninstall(self.access, profile, given, known, nodes)
+
+        if not current:
+            subnets.need(known)
+            self._make_room(nodes, known)
+            install.install(self.access, profile, given, known, nodes)
+            mark = f"{objects.RUN}={self._making.run}"
+            self.access.kubectl("label", "configmap", install.RECORD, "-n", "kube-system", mark, "--overwrite", check=False)
+        try:
+            if not current:
+                wait.ready(self.access, profile, _READY)
+                install.policies(self.access, profile, self._making.namespace)
+            standing = ExistingStanding(label, profile, self.options, self.access, self._making, nodes[:2], known)
+            standing.said = "" if profile.kubernetes else self.present[1]
+            standing.uninstall = None if current else uninstall
+            if self.allowed.max_rate:
+                standing.each_pod = lambda pod: shape.cap(pod, self.allowed.max_rate)
+                for pod in standing.pods():
+                    standing.each_pod(pod)
+            self._facts = describe(self.access, nodes[:2])
+        except BaseException:
+            with contextlib.suppress(CnibenchError):
+                if not current:
+                    uninstall()
+            raise
+        self._standings.append(standing)
+        return standing
+
+    def _make_room(self, nodes: Sequence[KubernetesNode], known: Mapping[str, str]) -> None:
+        """Removes what an earlier run installed, and the cluster's own CNI (saved first) when that was allowed.
+
+        Raises RefusedError, ClusterError.
+        """
+        if install.recorded(self.access):
+            install.uninstall(self.access, None, {}, known, nodes)
+        name, said = recognise.current(self.access)
+        if said == NO_CNI:
+            return
+        strangers = safety.foreign(self.access.get("pods", "-A")["items"])
+        safety.check_change(self.allowed, name or said, self.access.context, len(self.nodes), strangers)
+        if not name:
+            raise ClusterError(f"{said}: nobody here knows how to remove it", "remove it as it was installed, then --allow-install")
+        old, settings = builtin()[name], self.options.settings.get("", {})
+        folder = state.folder().parent / "saved" / state.new_name()
+        folder.mkdir(parents=True, mode=0o700)
+        path = install.save(self.access, old, folder, settings, known)
+        print(
+            f"{name} is removed from all {len(self.nodes)} nodes; its manifests are in {path}: kubectl apply -f brings it back",
+            file=sys.stderr,
+        )
+        install.uninstall(self.access, old, settings, known, nodes)
+
+    def environment(self) -> dict[str, Any]:
+        facts = {"wire_offload": "as the nodes' devices have it", **self._facts}
+        return facts | ({"max_rate": self.allowed.max_rate} if self.allowed.max_rate else {})
+
+    def _in_use(self) -> bool:
+        """Does a running cnibench of this machine measure what is installed there?"""
+        labels = self.access.get("configmap", install.RECORD, "-n", "kube-system")["metadata"].get("labels", {})
+        owner = str(labels.get(objects.RUN, ""))
+        return state.in_use(owner) if owner else any(state.in_use(path.name) for path in state.folder().iterdir())
+
+    def clean(self) -> list[str]:
+        """Removes our namespaces that no running cnibench of this machine owns, and what an earlier run installed."""
+        removed = []
+        if (name := install.recorded(self.access)) and not self._in_use():
+            nodes = self._ground(everywhere=True, cleaning=True)
+            try:
+                install.uninstall(self.access, None, {}, {}, nodes)
+            finally:
+                self.__exit__(None, None, None)
+            removed.append(f"the profile {name} on the cluster of the context {self.access.context}")
+        for name in namespace.abandoned(self.access):
+            namespace.remove(self.access, name)
+            removed.append(f"the namespace {name} on the cluster of the context {self.access.context}")
+        for path in state.folder().iterdir():
+            if not (path / "kubeconfig").exists() and not state.in_use(path.name):
+                state.forget(path.name)
+        return removed
+
+    def __exit__(self, *error: object) -> None:
+        """Everything of ours, in any case; the first failure is told when nothing worse has happened."""
+        failures: list[CnibenchError] = []
+        for standing in self._standings if not self.options.keep else ():
+            try:
+                standing.remove()
+            except CnibenchError as failure:
+                failures.append(failure)
+        for standing in self._standings:
+            standing.disconnect()
+        for node in self._agents:
+            node.gateway.close()
+        self._standings.clear()
+        making, self._making, self._agents = self._making, None, []
+        if making is not None and not self.options.keep:
+            try:
+                namespace.remove(self.access, making.namespace)
+            except CnibenchError as failure:
+                failures.append(failure)
+        if self._owned is not None:
+            self._owned.release()
+            self._owned = None
+        if failures and error and error[0] is None:
+            raise failures[0]
+
+
+_GIVEN = ("pod_cidr", "pod_cidr_ipv6", "service_cidr", "api_host", "api_port")  # settings that are about the cluster, not the CNI
+
+PROVIDER = ExistingCluster

@@ -1,0 +1,259 @@
+"""Two nodes of real Kubernetes as containers of this machine, one cluster for each profile (https://kind.sigs.k8s.io)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cnibench import exec as programs
+from cnibench.cluster import Cluster, Options, Problem, Wire
+from cnibench.clusters._kubernetes import agents, images, install, paths, state, suits, tools, wait
+from cnibench.clusters._kubernetes.access import Access
+from cnibench.clusters._kubernetes.nodes import facts
+from cnibench.clusters._kubernetes.objects import Making
+from cnibench.clusters._kubernetes.report import describe
+from cnibench.clusters._kubernetes.standing import KubernetesStanding
+from cnibench.errors import ClusterError, CnibenchError, LimitError, MissingError
+from cnibench.profile import Profile
+
+POD_SUBNETS = {4: "10.244.0.0/16", 6: "fd00:10:244::/56"}
+SERVICE_SUBNETS = {4: "10.96.0.0/16", 6: "fd00:10:96::/112"}
+_CREATE = 300.0  # s
+_LOAD = 180.0  # s: of one archive
+_DELETE = 120.0  # s
+_READY = 300.0  # s: of a CNI; images may have to be fetched
+_SECONDS = 75.0  # s that making, installing, attesting and removing one takes on a small machine, for plans
+_NODE_IMAGE = "CNIBENCH_KIND_IMAGE"
+
+
+def configuration(families: Sequence[int], nodes: int, kube_proxy: bool) -> dict[str, Any]:
+    """A kind Cluster object without a CNI."""
+    networking = {
+        "disableDefaultCNI": True,
+        "ipFamily": "dual" if len(families) > 1 else f"ipv{families[0]}",
+        "podSubnet": ",".join(POD_SUBNETS[family] for family in families),
+        "serviceSubnet": ",".join(SERVICE_SUBNETS[family] for family in families),
+        "kubeProxyMode": "iptables" if kube_proxy else "none",
+    }
+    roles = ["control-plane", *["worker"] * (nodes - 1)]
+    return {
+        "kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "networking": networking, "nodes": [{"role": role} for role in roles],
+    }  # fmt: skip
+
+
+class KindStanding(KubernetesStanding):
+    """A profile on its own cluster, which goes with it."""
+
+    cluster: OneCluster
+
+    def remove(self) -> None:
+        self.disconnect()
+        self.cluster.delete()
+
+
+class OneCluster:
+    """One kind cluster, ours. Raises ClusterError when it cannot be made; nothing of it stays then."""
+
+    def __init__(self, options: Options, kube_proxy: bool) -> None:
+        self.owned = state.Owned(state.new_name())
+        self.name = self.owned.name
+        self._there = False
+        try:
+            self._create(options, kube_proxy)
+        except BaseException:
+            with contextlib.suppress(CnibenchError):
+                self.delete()
+            raise
+
+    def _create(self, options: Options, kube_proxy: bool) -> None:
+        config = configuration(options.ip, int(options.extra.get("kind_nodes", 2)), kube_proxy)
+        argv = [
+            "kind",
+            "create",
+            "cluster",
+            "--name",
+            self.name,
+            "--kubeconfig",
+            str(self.owned.kubeconfig),
+            "--wait",
+            "0s",
+            "--config",
+            "-",
+        ]
+        if image := options.extra.get("node_image") or os.environ.get(_NODE_IMAGE):
+            argv += ["--image", str(image)]
+        self._there = True
+        try:
+            programs.run(argv, timeout=_CREATE, input=json.dumps(config))
+        except LimitError:
+            raise ClusterError(f"kind made no cluster within {_CREATE:.0f} s", "is its node image here? --node-image IMAGE") from None
+        except ClusterError as error:
+            raise ClusterError(f"kind made no cluster: {error.message}", "--node-image IMAGE names another node image") from None
+        self.access = Access(self.owned.kubeconfig)
+        self.facts = [facts(item) for item in self.access.get("nodes")["items"]]
+
+    def load(self, archives: Sequence[Path]) -> None:
+        """Gives images to all nodes. Raises ClusterError."""
+        for path in archives:
+            if not path.is_file():
+                raise MissingError(f"there is no image archive {path}", "podman save or docker save makes one")
+            programs.run(["kind", "load", "image-archive", str(path), "--name", self.name], timeout=_LOAD)
+
+    def variables(self, options: Options) -> dict[str, str]:
+        """What installations are told of the cluster."""
+        control = next(node for node in self.facts if node.control_plane)
+        family = options.ip[0]
+        return {
+            "pod_cidr": POD_SUBNETS[family], "pod_cidr_ipv6": POD_SUBNETS[6] if 6 in options.ip else "",
+            "service_cidr": SERVICE_SUBNETS[family], "api_host": control.addresses[family], "api_port": "6443",
+            "cluster_name": self.name, "node_addresses": ",".join(node.addresses[family] for node in self.facts),
+            "registry": str(options.extra.get("registry", "")), "pull_secret": str(options.extra.get("pull_secret", "")),
+            "kubernetes": self.access.server_version,
+        }  # fmt: skip
+
+    def delete(self) -> None:
+        """Raises ClusterError; may be called twice."""
+        if self._there:
+            delete(self.name)
+            self._there = False
+        self.owned.release()
+
+    def keep(self) -> str:
+        """Gives it up without removing it, its CNI its own from now on; how to look at it."""
+        self.access.kubectl("delete", "configmap", install.RECORD, "-n", "kube-system", "--ignore-not-found", check=False)
+        self.owned.release(keep=True)
+        return f"kept: KUBECONFIG={self.owned.kubeconfig} kubectl get pods -A; 'cnibench clean --cluster kind' removes it"
+
+
+def delete(name: str) -> None:
+    """Removes a kind cluster. Raises ClusterError."""
+    programs.run(["kind", "delete", "cluster", "--name", name, "--kubeconfig", os.devnull], timeout=_DELETE)
+
+
+class KindCluster(Cluster):
+    """Real CNIs between two containers of this machine: the datapath is real, the wire is a veth pair and a bridge."""
+
+    kind: ClassVar[str] = "kind"
+    simultaneous: ClassVar[bool] = False
+    most_pairs: ClassVar[int] = 50
+    paths: ClassVar[tuple[str, ...]] = paths.ALL
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._standing: list[KindStanding] = []
+        self._facts: dict[str, Any] = {}
+
+    @property
+    def testbed(self) -> str:
+        return "kind"
+
+    @property
+    def wire(self) -> Wire:
+        return "veth"
+
+    def missing(self) -> list[Problem]:
+        problems = tools.problems("kind", "kubectl")
+        try:
+            engine = images.engine()
+        except MissingError as error:
+            return [*problems, Problem("", error.message, error.remedy)]
+        if not self.options.extra.get("registry") and (absent := images.missing(engine)):
+            problems.append(Problem("", f"the image {', '.join(absent)} in {engine.program}", "cnibench images build"))
+        return problems
+
+    def check(self, profile: Profile) -> list[Problem]:
+        found = suits.problems(profile, self.options) + suits.on_this_kernel(profile)
+        if self.options.mtu != 1500:
+            found.append(Problem(profile.name, f"a wire with an MTU of {self.options.mtu}", "leave --mtu out: kind's network has 1500"))
+        return found
+
+    def seconds(self, profile: Profile) -> float:
+        return _SECONDS
+
+    def install(self, label: str, profile: Profile) -> KindStanding:
+        installation = profile.kubernetes
+        assert installation is not None
+        self._replace(label)
+        settings = {**self.options.settings.get("", {}), **self.options.settings.get(label, {})}
+        cluster = OneCluster(self.options, installation.kube_proxy)
+        try:
+            variables = cluster.variables(self.options)
+            engine = images.engine()
+            registry = str(self.options.extra.get("registry", ""))
+            making = Making(
+                cluster.name, cluster.name, images.name("workload", registry), images.name("agent", registry),
+                tolerations=({"operator": "Exists"},), pull_secret=str(self.options.extra.get("pull_secret", "")),
+            )  # fmt: skip
+            wanted = [making.workload_image, making.agent_image, *install.images(cluster.access, profile, settings, variables)]
+            here = [image for image in dict.fromkeys(wanted) if engine.has(image)]
+            cluster.load(
+                [
+                    *([images.archive(engine, here)] if here else []),
+                    *install.archives(settings),
+                    *map(Path, self.options.extra.get("image_archive", ())),
+                ]
+            )
+            ordered = sorted(cluster.facts, key=lambda node: (node.control_plane, node.name))  # the control plane is measured last
+            making = agents.make(cluster.access, making, ordered)
+            nodes = agents.connect(cluster.access, making, ordered)
+            install.install(cluster.access, profile, settings, variables, nodes)
+            wait.ready(cluster.access, profile, _READY)
+            install.policies(cluster.access, profile, making.namespace)
+            for node in nodes:
+                node.device = agents.device(node)
+            measured = nodes if len(nodes) == 2 else nodes[:-1]  # of more, the control plane is left out
+            standing = KindStanding(label, profile, self.options, cluster.access, making, measured, variables)
+            standing.cluster = cluster
+            self._facts = describe(cluster.access, nodes) | {"kind_node_image": self.options.extra.get("node_image", "")}
+        except BaseException:
+            with contextlib.suppress(CnibenchError):
+                cluster.delete()
+            raise
+        self._standing.append(standing)
+        return standing
+
+    def _replace(self, label: str) -> None:
+        """The cluster of the block before that --keep left: one a label is enough to look at."""
+        for standing in [one for one in self._standing if one.label == label and self.options.keep]:
+            self._standing.remove(standing)
+            standing.remove()
+
+    def environment(self) -> dict[str, Any]:
+        return {"kernel": platform.release(), "wire_offload": "none (veth)", **self._facts}
+
+    def clean(self) -> list[str]:
+        """Removes the clusters of runs that are no more, and those that were kept."""
+        listed = programs.run(["kind", "get", "clusters"], timeout=60, check=False).stdout.split()
+        removed = []
+        for name in listed:
+            if name.startswith(state.PREFIX) and not state.in_use(name):
+                delete(name)
+                removed.append(f"the kind cluster {name}")
+        for path in state.folder().iterdir():
+            if path.name not in listed and not state.in_use(path.name):
+                state.forget(path.name)
+        for item in removed:
+            state.forget(item.rpartition(" ")[2])
+        return removed
+
+    def __exit__(self, *error: object) -> None:
+        while self._standing:
+            standing = self._standing.pop()
+            if self.options.keep:
+                standing.disconnect()
+                print(standing.cluster.keep(), file=sys.stderr)
+                continue
+            try:
+                standing.remove()
+            except CnibenchError:
+                if error[0] is None:
+                    raise
+
+
+PROVIDER = KindCluster

@@ -1,0 +1,73 @@
+"""What this machine's NICs do for tunnels, as plain values: for ``cnibench offload``, and for env.json, which the site shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from cnibench.offload import judge, rank, reading
+from cnibench.offload.nic import Nic
+from cnibench.profile import Profile
+
+LIMITS = (
+    "a feature that is on is necessary, not sufficient: the driver decides for each packet, and tells nobody. "
+    "'cnibench offload --verify' measures it."
+)
+_USUAL_PORTS = (8472, 4789)  # of flannel and Cilium (Linux's old default), and IANA's, which the others use
+
+
+def examine(every: bool = False) -> dict[str, Any]:
+    """{nics[...], tunnels[...], other[...], vxlan_ports, asymmetries[...], notes[...]} of this machine; ``every``: software devices too."""
+    nics = reading.here()
+    shown = [nic for nic in nics if every or nic.hardware or nic.underlay]
+    ports = reading.vxlan_ports()
+    used = {"vxlan": ports or _USUAL_PORTS}
+    verdicts = [judge.judge(nic, tunnel, used.get(tunnel.udp, ())) for nic in shown for tunnel in judge.TUNNELS]
+    return {
+        "nics": [_nic(nic) for nic in shown],
+        "tunnels": [dataclasses.asdict(verdict) for verdict in verdicts],
+        "other": [dataclasses.asdict(judge.spread(nic)) for nic in shown],
+        "vxlan_ports": ports,
+        "asymmetries": judge.asymmetries(_between(shown, verdicts)),
+        "notes": _notes(nics, shown),
+    }
+
+
+def stored() -> dict[str, Any]:
+    """The same for a run's environment: without each single feature, and empty where nothing can be asked."""
+    try:
+        found = examine()
+    except Exception as error:  # never the reason why a run does not start
+        return {"notes": [f"the NICs could not be asked: {error}"]}
+    return found | {"nics": [{key: value for key, value in nic.items() if key not in ("features", "bus")} for nic in found["nics"]]}
+
+
+def ranked(found: Mapping[str, Any], profiles: Mapping[str, Profile]) -> list[rank.Ranked]:
+    """Which of ``profiles`` suit the NICs between the nodes best, out of what ``examine`` or ``stored`` gave."""
+    under = {(nic["node"], nic["name"]) for nic in found["nics"] if nic["underlay"]}
+    verdicts = [judge.Verdict(**one) for one in found["tunnels"]]
+    return rank.rank(profiles, [one for one in verdicts if not under or (one.node, one.nic) in under])
+
+
+def _between(shown: Sequence[Nic], verdicts: Iterable[judge.Verdict]) -> list[judge.Verdict]:
+    """Those of the NICs that reach other nodes; of all where none is known to."""
+    under = {(nic.node, nic.name) for nic in shown if nic.underlay}
+    return [one for one in verdicts if not under or (one.node, one.nic) in under]
+
+
+def _notes(nics: Sequence[Nic], shown: Sequence[Nic]) -> list[str]:
+    notes = [LIMITS]
+    if not shown:
+        notes.append("there is no NIC here; --all shows the software devices")
+    if any(nic.virtual for nic in shown):
+        notes.append("this is no bare metal: what holds for these devices says nothing about the NICs of other nodes")
+    if len({nic.node for nic in nics}) < 2:
+        notes.append("one node was asked; both ends of a tunnel matter: run it on the others too and compare")
+    return notes
+
+
+def _nic(nic: Nic) -> dict[str, Any]:
+    facts = dataclasses.asdict(nic) | {"virtual": nic.virtual}
+    del facts["features"]
+    return facts | {"features": {name: dataclasses.asdict(feature) for name, feature in nic.features.items()}}

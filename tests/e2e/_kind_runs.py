@@ -1,0 +1,49 @@
+"""What the tests of runs on kind share."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+CNIBENCH = str(Path(sys.executable).with_name("cnibench"))
+LIMIT = 600.0
+SHORT = ("--duration", "1s", "--warmup", "0s", "--blocks", "1")
+
+
+def cnibench(*words: str | Path, cwd: Path, status: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([CNIBENCH, *map(str, words)], capture_output=True, text=True, timeout=LIMIT, cwd=cwd, check=False)
+    assert done.returncode == status, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def output(*argv: str | Path, given: str = "") -> str:
+    done = subprocess.run([str(word) for word in argv], input=given, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 0, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def until(what: Callable[[], Any], limit: float = 120.0) -> Any:
+    end = time.monotonic() + limit
+    while not (found := what()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.3)
+    return found
+
+
+def run_of(folder: Path) -> Path:
+    (run,) = folder.glob("runs/*")
+    return run
+
+
+def lines(folder: Path, name: str) -> list[dict[str, Any]]:
+    path = run_of(folder) / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def clusters() -> set[str]:
+    return set(output("kind", "get", "clusters").split())

@@ -1,0 +1,28 @@
+"""python tests/e2e/kind: builds all parts and prints the environment for using them, as lines for a shell."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from kind import parts
+
+
+def main() -> None:
+    with contextlib.redirect_stdout(sys.stderr):
+        built = parts.build()
+    for name, value in built.environment().items():
+        print(f"export {name}={shlex.quote(value)}")
+    for name, path in {"BASE": built.base, "FLANNEL": built.flannel, "CILIUM": built.cilium}.items():
+        print(f"export CNIBENCH_E2E_{name}_ARCHIVE={shlex.quote(str(path))}")
+    for name, path in built.charts.items():
+        print(f"export CNIBENCH_E2E_{name.upper()}_CHART={shlex.quote(str(path))}")
+    print(f"export CNIBENCH_E2E_NODE_IMAGE={built.node_image}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""The node image: Debian's systemd and containerd, our Kubernetes, and the control plane's images baked in."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from . import bake, binaries, cache, furnish, images, roots
+from .command import Failed, run
+
+REPOSITORY = "localhost/cnibench-e2e/node"
+
+
+def image() -> str:
+    """The name of the node image in podman's storage, made when it is not there."""
+    programs, control_plane, root = binaries.kubernetes(), images.control_plane(), roots.node()
+    files = [Path(__file__), Path(furnish.__file__), *(furnish.FILES / name for name in furnish.COPIED)]
+    name = f"{REPOSITORY}:{binaries.KUBERNETES}-{cache.key(programs.name, control_plane.name, root.name, *files)}"
+    with cache.lock("node"):
+        if not _exists(name):
+            print("kind: node image ...", flush=True)
+            began = time.monotonic()
+            _make(name, root / "root.tar", programs, sorted(control_plane.glob("*.tar")))
+            _forget_others(name)
+            print(f"kind: node image built in {time.monotonic() - began:.0f} s", flush=True)
+    return name
+
+
+def _exists(name: str) -> bool:
+    return subprocess.run(["podman", "image", "exists", name], check=False).returncode == 0
+
+
+def _forget_others(name: str) -> None:
+    for other in run("podman", "images", "--format", "{{.Repository}}:{{.Tag}}", "--filter", f"reference={REPOSITORY}").split():
+        if other != name:
+            with contextlib.suppress(Failed):  # a container still uses it
+                run("podman", "rmi", other)
+
+
+def _make(name: str, root: Path, programs: Path, archives: list[Path]) -> None:
+    for stale in cache.folder().glob(".node.*"):
+        shutil.rmtree(stale)
+    tree = Path(tempfile.mkdtemp(prefix=".node.", dir=cache.folder()))
+    try:
+        tree.chmod(0o755)
+        run("tar", "--numeric-owner", "-C", tree, "-xpf", root)
+        furnish.furnish(tree, programs)
+        bake.bake(tree, archives)
+        changes = ["ENV container=podman", "STOPSIGNAL SIGRTMIN+3", 'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]']
+        words = ["podman", "import", "--quiet", *(word for change in changes for word in ("--change", change)), "-", name]
+        with subprocess.Popen(["tar", "--numeric-owner", "-C", str(tree), "-c", "."], stdout=subprocess.PIPE) as packing:
+            assert packing.stdout
+            run(*words, stdin=packing.stdout.fileno())
+        if packing.returncode:
+            raise Failed(f"tar of {tree}: exit status {packing.returncode}")
+    finally:
+        shutil.rmtree(tree, ignore_errors=True)

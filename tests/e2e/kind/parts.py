@@ -1,0 +1,73 @@
+"""All parts together, and the environment in which kind, kubectl, helm and podman work with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from . import binaries, cache, furnish, images, node
+from .command import run
+
+NETWORK = "cnibench-e2e"
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """Where everything is."""
+
+    programs: Path
+    """folder of kind, kubectl, helm"""
+    node_image: str
+    base: Path
+    """image archives of the base and, agent and helper together, of each CNI"""
+    flannel: Path
+    cilium: Path
+    charts: Mapping[str, Path]
+    """the CNI's own helm charts, by name"""
+    plugins: Path
+    """folder of the reference CNI plugins"""
+
+    def environment(self) -> dict[str, str]:
+        """What is added to the environment of cnibench, kind and podman."""
+        return {
+            "PATH": f"{self.programs}:{os.environ['PATH']}",
+            "CONTAINERS_CONF": str(furnish.FILES / "containers.conf"),
+            "KIND_EXPERIMENTAL_PROVIDER": "podman",
+            "KIND_EXPERIMENTAL_PODMAN_NETWORK": NETWORK,
+        }
+
+
+def build() -> Parts:
+    """Builds what is missing; minutes when the cache is cold, a second when it is warm."""
+    parts = Parts(
+        programs=_programs(binaries.kubernetes()),
+        node_image=node.image(),
+        base=images.base(),
+        flannel=images.flannel(),
+        cilium=images.cilium(),
+        plugins=binaries.kubernetes() / "cni",
+        charts={"flannel": binaries.flannel() / "chart", "cilium": binaries.cilium() / "chart"},
+    )
+    _network(parts)
+    return parts
+
+
+def _programs(built: Path) -> Path:
+    """Only the three that a user has: the rest of the folder must not hide the machine's own programs."""
+
+    def link(where: Path) -> None:
+        for name in ("kind", "kubectl", "helm"):
+            (where / name).symlink_to(built / name)
+
+    return cache.part("path", cache.key(built.name), link)
+
+
+def _network(parts: Parts) -> None:
+    """A network of IPv4 only, made beforehand: kind would ask for IPv6 too. And the folder that kind mounts into its nodes."""
+    Path("/lib/modules").mkdir(exist_ok=True)
+    env = parts.environment()
+    if subprocess.run(["podman", "network", "exists", NETWORK], env={**os.environ, **env}, check=False).returncode:
+        run("podman", "network", "create", "--driver", "bridge", NETWORK, env=env)

@@ -1,0 +1,167 @@
+"""A kind cluster without an engine's daemon and without a registry: it comes up without a CNI, and goes away leaving nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kind.images import BASE
+from kind.parts import Parts
+
+pytestmark = pytest.mark.timeout(600)
+NAME = "cnibench-offline"
+LIMIT = 240.0
+TOPOLOGY = """
+kind: Cluster
+apiVersion: kind.x-k8s.io/v1alpha4
+networking: {disableDefaultCNI: true, podSubnet: 10.244.0.0/16}
+nodes: [{role: control-plane}, %s]
+"""
+
+
+def output(*argv: str | Path, given: str = "") -> str:
+    done = subprocess.run([str(word) for word in argv], input=given, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 0, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def until(what: Callable[[], Any], limit: float = LIMIT) -> Any:
+    end = time.monotonic() + limit
+    while not (found := what()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.5)
+    return found
+
+
+class Traces:
+    """What the containers of this cluster, and no others on the machine, have brought: found by their identities."""
+
+    def __init__(self, *nodes: str) -> None:
+        found = json.loads(output("podman", "inspect", *nodes))
+        self.names = set(nodes)
+        self.ids = [node["Id"] for node in found]
+        self.namespaces = [Path(node["NetworkSettings"]["SandboxKey"]).name for node in found]
+        self.volumes = {mount["Name"] for node in found for mount in node["Mounts"] if mount["Type"] == "volume"}
+        addresses = [network["IPAddress"] for node in found for network in node["NetworkSettings"]["Networks"].values()]
+        self.address = re.compile("|".join(rf"\b{re.escape(address)}\b" for address in addresses))
+        self.links = {int(output("podman", "exec", node, "cat", "/sys/class/net/eth0/iflink")) for node in nodes}
+
+    def left(self) -> dict[str, list[str]]:
+        """By kind; a kind of which nothing is there is not named."""
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        found = {
+            "processes": list(self._processes()),
+            "mounts": [line for line in mounts if any(word in line for word in (*self.ids, *self.namespaces, *self.volumes))],
+            "cgroups": [path for path, _, _ in os.walk("/sys/fs/cgroup") if any(word in path for word in self.ids)],
+            "interfaces": [link["ifname"] for link in json.loads(output("ip", "-j", "link")) if link["ifindex"] in self.links],
+            "rules": [line for line in output("iptables-save").splitlines() if self.address.search(line)],
+            "containers": sorted(self.names & set(output("podman", "ps", "--all", "--format", "{{.Names}}").split())),
+            "volumes": sorted(self.volumes & set(output("podman", "volume", "ls", "--quiet").split())),
+        }
+        return {what: entries for what, entries in found.items() if entries}
+
+    def _processes(self) -> Iterator[str]:
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                said = (folder / "cgroup").read_text() + (folder / "cmdline").read_text(errors="replace")
+                if any(word in said for word in self.ids):
+                    yield f"{folder.name} {(folder / 'comm').read_text().strip()}"
+            except OSError:  # ended meanwhile
+                continue
+
+
+@pytest.fixture
+def kubeconfig(kind_parts: Parts, tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "kubeconfig"
+    yield path
+    output("kind", "delete", "cluster", "--name", NAME, "--kubeconfig", path)
+
+
+def create(kubeconfig: Path, image: str, workers: int) -> Callable[..., str]:
+    """The cluster, and a function that asks its API server."""
+    config = TOPOLOGY % ", ".join(["{role: worker}"] * workers)
+    output(
+        "kind",
+        "create",
+        "cluster",
+        "--name",
+        NAME,
+        "--image",
+        image,
+        "--kubeconfig",
+        kubeconfig,
+        "--wait",
+        "0s",
+        "--config",
+        "-",
+        given=config,
+    )
+    return lambda *words: output("kubectl", "--kubeconfig", kubeconfig, *words)
+
+
+def test_two_nodes_come_up_without_a_cni_and_leave_nothing(kubeconfig: Path, kind_image: str) -> None:
+    kubectl = create(kubeconfig, kind_image, workers=1)
+
+    def nodes() -> dict[str, dict[str, str]]:
+        found = json.loads(kubectl("get", "nodes", "--output", "json"))["items"]
+        return {node["metadata"]["name"]: {c["type"]: c["message"] for c in node["status"]["conditions"]} for node in found}
+
+    assert set(until(lambda: len(found := nodes()) == 2 and found)) == {f"{NAME}-control-plane", f"{NAME}-worker"}
+    until(lambda: all("cni plugin not initialized" in conditions.get("Ready", "") for conditions in nodes().values()))
+    # A Pod of the host's network needs no CNI: it is kube-proxy that is waited for, from our own image.
+    kubectl("--namespace", "kube-system", "rollout", "status", "daemonset/kube-proxy", f"--timeout={LIMIT:.0f}s")
+    plugins = output("podman", "exec", f"{NAME}-worker", "ls", "/opt/cni/bin").split()
+    assert plugins == ["host-local", "loopback", "portmap", "ptp"], "as in kind's own image"
+
+    traces = Traces(f"{NAME}-control-plane", f"{NAME}-worker")
+    assert set(traces.left()) == {"processes", "mounts", "cgroups", "interfaces", "rules", "containers", "volumes"}, (
+        "it knows where to look"
+    )
+    output("kind", "delete", "cluster", "--name", NAME, "--kubeconfig", kubeconfig)
+    end = time.monotonic() + 30
+    while traces.left() and time.monotonic() < end:
+        time.sleep(0.5)
+    assert traces.left() == {}
+
+
+def test_three_nodes_with_real_flannel_reach_each_other(kind_parts: Parts, kubeconfig: Path, kind_image: str) -> None:
+    """The parts fit together: flannel's own chart and images, CoreDNS, and Pods on three nodes."""
+    kubectl = create(kubeconfig, kind_image, workers=2)
+    for archive in (kind_parts.flannel, kind_parts.base):
+        output("kind", "load", "image-archive", archive, "--name", NAME)
+    nodes = kubectl("get", "nodes", "--output", "jsonpath={.items[*].metadata.name}").split()
+    assert len(nodes) == 3
+    for node in nodes:  # kind's node image has no bridge plugin
+        output("podman", "cp", kind_parts.plugins / "bridge", f"{node}:/opt/cni/bin/bridge")
+    kubectl("create", "namespace", "kube-flannel")
+    kubectl("label", "namespace", "kube-flannel", "pod-security.kubernetes.io/enforce=privileged")
+    output("helm", "--kubeconfig", kubeconfig, "install", "flannel", kind_parts.charts["flannel"], "--namespace", "kube-flannel")
+    kubectl("--namespace", "kube-flannel", "rollout", "status", "daemonset/kube-flannel-ds", f"--timeout={LIMIT:.0f}s")
+    kubectl("--namespace", "kube-system", "rollout", "status", "deployment/coredns", f"--timeout={LIMIT:.0f}s")
+
+    for number, node in enumerate(nodes):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p{number}"},
+            "spec": {
+                "nodeName": node,
+                "tolerations": [{"operator": "Exists"}],
+                "containers": [{"name": "p", "image": BASE, "command": ["sleep", "infinity"]}],
+            },
+        }
+        output("kubectl", "--kubeconfig", kubeconfig, "apply", "-f", "-", given=json.dumps(pod))
+    kubectl("wait", "--for=condition=Ready", "pod", "--all", f"--timeout={LIMIT:.0f}s")
+    addresses = kubectl("get", "pods", "--output", "jsonpath={.items[*].status.podIP}").split()
+    assert len({address.rsplit(".", 1)[0] for address in addresses}) == 3, "a subnet for each node"
+    for number in range(3):
+        for address in addresses:
+            kubectl("exec", f"p{number}", "--", "ping", "-c", "1", "-W", "5", address)
+    assert "10.96.0.1" in kubectl("exec", "p2", "--", "getent", "hosts", "kubernetes.default.svc.cluster.local")

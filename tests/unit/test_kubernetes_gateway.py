@@ -1,0 +1,133 @@
+"""The connection into a Pod, with a shell instead of kubectl: programs there behave as programs here, and none outlives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cnibench.clusters._kubernetes.gateway import Gateway
+from cnibench.errors import ClusterError, LimitError, MissingError
+
+LIMIT = 20.0  # s
+
+
+class Here:
+    """Stands in for Access: what kubectl exec would run in the Pod runs here."""
+
+    def command(self, *argv: str) -> list[str]:
+        return [sys.executable if word == "python3" else word for word in argv[argv.index("--") + 1 :]]
+
+    def hidden(self, text: str) -> str:
+        return text
+
+
+@pytest.fixture()
+def gateway() -> Iterator[Gateway]:
+    made = Gateway(Here(), "space", "pod", "the Pod pod")  # type: ignore[arg-type]
+    yield made
+    made.close()
+
+
+def until(condition: Any, what: str) -> None:
+    end = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_program_runs_to_its_end(gateway: Gateway) -> None:
+    done = gateway.run(["sh", "-c", "cat; echo bad >&2; exit 3"], timeout=LIMIT, input="given", check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "given", "bad\n")
+    assert gateway.run(["cat"], timeout=LIMIT, input="x" * 3_000_000).stdout == "x" * 3_000_000
+    assert gateway.run(["cat"], timeout=LIMIT, input="").stdout == ""
+    with pytest.raises(ClusterError, match="ended with 1"):
+        gateway.run(["false"], timeout=LIMIT)
+    with pytest.raises(MissingError, match="no-such-program"):
+        gateway.run(["no-such-program"], timeout=LIMIT)
+
+
+def test_files_are_read(gateway: Gateway, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    assert gateway.read(str(tmp_path / "file")) == "text"
+    assert "Tcp:" in gateway.read("/proc/net/snmp")
+    with pytest.raises(ClusterError, match="No such file"):
+        gateway.read(str(tmp_path / "none"))
+
+
+def test_a_background_program_is_heard_while_it_runs_and_whole_at_its_end(gateway: Gateway, tmp_path: Path) -> None:
+    out, err = tmp_path / "out", tmp_path / "err"
+    script = "trap 'exit 7' INT; echo ready >&2; head -c 3000000 /dev/zero; while :; do sleep 0.05; done"
+    with gateway.spawn(["sh", "-c", script], out, err) as process:
+        until(lambda: err.read_text() == "ready\n", "its first word did not come")
+        assert process.poll() is None
+        process.watch(0.01)
+        until(lambda: out.stat().st_size > 0, "its first output did not come")
+        process.interrupt()
+        assert process.wait(LIMIT) == 7
+    assert out.stat().st_size == 3_000_000
+
+
+def test_a_limit_kills_the_whole_group(gateway: Gateway, tmp_path: Path) -> None:
+    with pytest.raises(LimitError, match="within 0 s"):
+        gateway.run(["sh", "-c", f"sleep 1000 & echo $! > {tmp_path}/pid; wait"], timeout=0.3)
+    until(lambda: not alive(int((tmp_path / "pid").read_text())), "the grandchild lives")
+
+
+def test_what_runs_there_dies_with_the_connection(gateway: Gateway, tmp_path: Path) -> None:
+    for killed in (False, True):
+        process = gateway.spawn(["sh", "-c", f"echo $$ > {tmp_path}/pid{killed}; exec sleep 1000"], None, None)
+        until(lambda killed=killed: (tmp_path / f"pid{killed}").exists() and (tmp_path / f"pid{killed}").read_text(), "it did not start")
+        if killed:
+            assert gateway._process is not None
+            os.kill(gateway._process.pid, signal.SIGKILL)
+            with pytest.raises(ClusterError, match="is lost"):
+                process.wait(LIMIT)
+        else:
+            gateway.close()
+        until(lambda killed=killed: not alive(int((tmp_path / f"pid{killed}").read_text())), "it outlived its connection")
+    assert gateway.run(["echo", "again"], timeout=LIMIT).stdout == "again\n"
+
+
+def test_what_runs_there_dies_when_cnibench_is_killed(tmp_path: Path) -> None:
+    program = f"""
+import sys, time
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import test_kubernetes_gateway as here
+from cnibench.clusters._kubernetes.gateway import Gateway
+from pathlib import Path
+made = Gateway(here.Here(), "space", "pod", "the Pod pod")
+made.spawn(["sh", "-c", "echo $$ > {tmp_path}/pid; exec sleep 1000"], None, None)
+print("started", flush=True)
+time.sleep(1000)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "it did not start")
+        process.kill()
+    until(lambda: not alive(int((tmp_path / "pid").read_text())), "it outlived cnibench")
+
+
+def test_kubectl_that_fails_is_quoted() -> None:
+    class Failing(Here):
+        def command(self, *argv: str) -> list[str]:
+            return ["sh", "-c", "echo 'pods \"pod\" not found' >&2; exit 1"]
+
+    gateway = Gateway(Failing(), "space", "pod", "the Pod pod")  # type: ignore[arg-type]
+    with pytest.raises(ClusterError, match='pods "pod" not found'):
+        gateway.open()
