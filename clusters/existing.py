@@ -210,6 +210,8 @@ class ExistingCluster(Cluster):
                 return standing
             self._standings.remove(standing)
             KubernetesStanding.remove(standing)  # its Pods are dead, and their names are wanted
+        if current:
+            self._check_ready()
         nodes = self._ground(everywhere=not current)
         assert self._making is not None
         settings = {**self.options.settings.get("", {}), **self.options.settings.get(label, {})}
@@ -247,6 +249,13 @@ class ExistingCluster(Cluster):
             raise
         self._standings.append(standing)
         return standing
+
+    def _check_ready(self) -> None:
+        """Raises ClusterError when a chosen node has gone meanwhile: its Pods would be waited for in vain."""
+        for index, known in enumerate(self.chosen):
+            now = facts(self.access.get("node", known.name))
+            if not now.ready:
+                raise ClusterError(f"node {agents.letter(index)} is not Ready: {now.reason}", "kubectl describe node says more")
 
     def _make_room(self, nodes: Sequence[KubernetesNode], known: Mapping[str, str]) -> None:
         """Removes what an earlier run installed, and the cluster's own CNI (saved first) when that was allowed.

@@ -22,7 +22,7 @@ import sys
 import time
 from typing import Any, cast
 
-SILENCE = 90.0  # s; cnibench says something more often than that
+SILENCE = 30.0  # s; cnibench says something more often than that
 AT_ONCE = 1 << 18  # bytes of each stream that are told as they come
 PIPE = 1 << 20  # bytes: a program that prints much wakes us seldom
 F_SETPIPE_SZ = 1031
@@ -179,7 +179,7 @@ class Runner:
         tell({"id": 0, "ready": sys.version.split()[0]})
         try:
             while True:
-                for key, _ in self.selector.select(timeout=SILENCE):
+                for key, _ in self.selector.select(timeout=SILENCE / 4):
                     work, *arguments = key.data
                     work(*arguments)
                 if time.monotonic() - self.heard > SILENCE:

@@ -10,23 +10,9 @@ from fnmatch import fnmatchcase
 from cnibench.clusters._kubernetes.access import Access
 from cnibench.clusters._kubernetes.manifests import Object
 from cnibench.errors import LimitError
-from cnibench.installation import Exec, Installation
+from cnibench.installation import Installation
 
 GOING = 90.0  # s that objects are given to be gone
-
-
-def in_pods(access: Access, command: Exec) -> None:
-    """A command in each of a DaemonSet's Pods that runs."""
-    found = access.kubectl("get", "daemonset", command.daemonset, "-n", command.namespace, "--ignore-not-found", "-o", "json").stdout
-    if not found.strip():
-        return
-    labels = json.loads(found)["spec"]["selector"].get("matchLabels", {})
-    selector = ",".join(f"{key}={value}" for key, value in labels.items())
-    for pod in access.get("pods", "-n", command.namespace, "-l", selector)["items"]:
-        if pod["status"].get("phase") == "Running":
-            access.kubectl(
-                "exec", "-n", command.namespace, pod["metadata"]["name"], "-c", command.container, "--", *command.command, timeout=60
-            )
 
 
 def delete_objects(access: Access, objects: Sequence[Object]) -> None:

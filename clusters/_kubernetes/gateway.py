@@ -24,7 +24,7 @@ PLAIN = {"LANG": "C", "LC_ALL": "C"}
 ANSWER = 20.0  # s: for anything that the other end does at once
 _START = 30.0  # s
 _TRIES = 3
-_PING = 20.0  # s; the other end gives up after some of them
+_PING = 7.0  # s; the other end gives up when some of them are missing: a killed kubectl does not always end its input
 _SOURCE = Path(__file__).with_name("_runner.py")
 # The program comes over the connection: images stay as they are when it changes, and no command line is too long.
 _BOOT = """\

@@ -153,8 +153,6 @@ def uninstall(
             failed.append(f"{what}: {error.message}")
 
     step("Pods", lambda: evict(access))
-    for command in about.before_removal:
-        step(f"{command.daemonset}'s own clean-up", lambda command=command: deletion.in_pods(access, command))  # type: ignore[misc]
     for name in about.delete_first:
         step(name, lambda name=name: deletion.delete(access, name))  # type: ignore[misc]
     step("objects", lambda: deletion.delete_objects(access, objects))

@@ -139,15 +139,6 @@ class Wait(Part):
         return self
 
 
-class Exec(Part):
-    """A command in each of a DaemonSet's Pods."""
-
-    daemonset: str
-    namespace: str = "kube-system"
-    container: str
-    command: tuple[str, ...]
-
-
 class Leaves(Part):
     """What the CNI leaves on the nodes and in the API when its objects are deleted; all shell patterns."""
 
@@ -206,7 +197,6 @@ class Installation(Part):
         default="none", description="cannot enforce policies; could, and none is applied; ours are applied and enforced"
     )
     delete_first: tuple[str, ...] = Field(default=(), description="RESOURCE/NAME that must be gone before the rest is deleted")
-    before_removal: tuple[Exec, ...] = ()
     leaves: Leaves = Leaves()
     recognise: tuple[Fact, ...] = Field(default=(), description="all must hold; the profile with the most of them is it")
     notes: tuple[str, ...] = Field(default=(), description="what the user should know")

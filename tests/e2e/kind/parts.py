@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from . import binaries, cache, furnish, images, node
+from . import binaries, cache, furnish, images, node, reroot
 from .command import run
 
 NETWORK = "cnibench-e2e"
@@ -42,6 +42,7 @@ class Parts:
 
 def build() -> Parts:
     """Builds what is missing; minutes when the cache is cold, a second when it is warm."""
+    reroot.ensure()
     parts = Parts(
         programs=_programs(binaries.kubernetes()),
         node_image=node.image(),
