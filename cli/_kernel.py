@@ -71,7 +71,9 @@ def decide(choice: str, cluster: str, problems: Callable[[], Sequence[Problem]],
 
     ``problems`` gives those of all requested profiles on this kernel. ``auto`` goes to a VM when one of them is the kernel's and a VM
     can be had; but not when ``whatever_runs`` was asked for (``--cni all``) and the VM would only be emulated: the others' real figures
-    are worth more than a few more rows. Raises MissingError when a VM was asked for and cannot be had, InputError for a PATH that is no kernel.
+    are worth more than a few more rows.
+
+    Raises MissingError when a VM was asked for and cannot be had, InputError for a PATH that is no kernel.
     """
     if inside() or choice == "host":
         return None

@@ -7,6 +7,7 @@ knows what there is to remove. Everything is applied on the server's side; what 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cnibench.clusters._kubernetes import deletion, manifests, plugins, remains, removal, wait
 from cnibench.clusters._kubernetes.access import Access, UnreachableError
 from cnibench.clusters._kubernetes.manifests import LABEL, Object
+from cnibench.clusters._kubernetes.objects import HOST
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.installation import Installation
 from cnibench.profile import Profile
@@ -153,6 +155,7 @@ def uninstall(
             failed.append(f"{what}: {error.message}")
 
     step("Pods", lambda: evict(access))
+    _await_teardown(access, nodes)
     for name in about.delete_first:
         step(name, lambda name=name: deletion.delete(access, name))  # type: ignore[misc]
     step("objects", lambda: deletion.delete_objects(access, objects))
@@ -198,6 +201,23 @@ def evict(access: Access) -> None:
                 break
         else:
             raise access.error(done)
+
+
+def _await_teardown(access: Access, nodes: Sequence[KubernetesNode]) -> None:
+    """Waits, not for ever, until the runtime has taken the evicted Pods off the network: the API forgets a Pod before that is done.
+
+    The runtime keeps one network namespace for each Pod that is not on its node's network (containerd's ``/run/netns/cni-*``).
+    """
+    deadline = time.monotonic() + _LEAVING
+    waiting = [node for node in nodes if node.host]
+    while waiting and time.monotonic() < deadline:
+        pods = [item["spec"] for item in access.get("pods", "--all-namespaces")["items"]]
+        staying = [spec.get("nodeName") for spec in pods if not spec.get("hostNetwork")]
+        script = f"ls {HOST}/run/netns 2>/dev/null | grep -c ^cni-"
+        counts = {node: node.run(["sh", "-c", script], timeout=remains.QUICK, check=False).stdout for node in waiting}
+        waiting = [node for node, count in counts.items() if int(count.strip() or 0) > staying.count(node.facts.name)]
+        if waiting:
+            time.sleep(0.3)
 
 
 def admit(access: Access) -> None:

@@ -87,7 +87,8 @@ def pod(making: Making, name: str, node: str, *, host: bool = False, role: Role 
     spec = _spec(making, making.workload_image, context, node)
     if host:
         spec |= {"hostNetwork": True, "dnsPolicy": "Default"}
-    spec |= {"restartPolicy": "Never"}
+    # The pause container reaps what programs leave behind: sleep, as the first process, would not.
+    spec |= {"restartPolicy": "Never", "shareProcessNamespace": True}
     return {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": making.namespace, "labels": {**making.labels(role), POD: name}}, "spec": spec,

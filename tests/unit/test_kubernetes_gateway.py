@@ -29,7 +29,7 @@ class Here:
         return text
 
 
-@pytest.fixture()
+@pytest.fixture
 def gateway() -> Iterator[Gateway]:
     made = Gateway(Here(), "space", "pod", "the Pod pod")  # type: ignore[arg-type]
     yield made
