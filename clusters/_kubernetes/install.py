@@ -169,13 +169,15 @@ def uninstall(
     step("nodes' metadata", lambda: deletion.clean_metadata(access, about))
     copied, before = json.loads(record.get("copied", "{}")), json.loads(record.get("sysctls", "{}"))
     cidrs = [cidr for cidr in (known.get("pod_cidr", ""), known.get("pod_cidr_ipv6", "")) if cidr]
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        jobs = {
-            node: pool.submit(removal.clean, node, about, cidrs, copied.get(node.facts.name, ()), before.get(node.facts.name))
-            for node in nodes
-        }
-    for node, job in jobs.items():
-        step(f"node {node.facts.name}", job.result)
+    # Twice: a plugin that the runtime had called just before its configuration went may write its files again (Cilium's deleteQueue).
+    for _ in range(2):
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            jobs = {
+                node: pool.submit(removal.clean, node, about, cidrs, copied.get(node.facts.name, ()), before.get(node.facts.name))
+                for node in nodes
+            }
+        for node, job in jobs.items():
+            step(f"node {node.facts.name}", job.result)
     step("Pods", lambda: admit(access))
     if failed:
         raise ClusterError(
