@@ -93,6 +93,12 @@ def kubectl(kept: Mapping[str, Any], *words: str, given: str = "") -> str:
     return output("kubectl", "--kubeconfig", kept["kubeconfig"], *words, given=given)
 
 
+def long_run(existing: list[str], duration: str) -> list[str]:
+    """One cell between the nodes that is still measured when something happens to it."""
+    cell = ["--cni", "current", "--placement", "inter", "--workload", "tcp-rr", "--no-perf"]
+    return [CNIBENCH, "run", *existing, *cell, "--duration", duration]
+
+
 def ours(kept: Mapping[str, Any]) -> set[str]:
     """Namespaces of runs on the kept cluster as an existing one."""
     names = kubectl(kept, "get", "ns", "-l", "app.kubernetes.io/managed-by=cnibench", "-o", "name").split()
@@ -199,20 +205,7 @@ def test_an_image_that_cannot_be_pulled_is_a_failure_with_its_reason(kept: Mappi
 def test_a_run_that_is_ended_leaves_nothing_that_clean_does_not_find(
     kept: Mapping[str, Any], existing: list[str], tmp_path: Path, number: signal.Signals
 ) -> None:
-    argv = [
-        CNIBENCH,
-        "run",
-        *existing,
-        "--cni",
-        "current",
-        "--placement",
-        "inter",
-        "--workload",
-        "tcp-rr",
-        "--duration",
-        "60s",
-        "--no-perf",
-    ]
+    argv = long_run(existing, "60s")
     with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
 
         def client() -> bool:
@@ -248,20 +241,7 @@ def test_two_runs_at_the_same_time_do_not_meet(kept: Mapping[str, Any], existing
 def test_a_node_that_dies_in_the_middle_of_a_cell_is_found(kept: Mapping[str, Any], existing: list[str], tmp_path: Path) -> None:
     """Last of the kept cluster's: its node stays away for a while after it is back."""
     node = f"{kept['name']}-worker"
-    argv = [
-        CNIBENCH,
-        "run",
-        *existing,
-        "--cni",
-        "current",
-        "--placement",
-        "inter",
-        "--workload",
-        "tcp-rr",
-        "--duration",
-        "40s",
-        "--no-perf",
-    ]
+    argv = long_run(existing, "40s")
     with subprocess.Popen([*argv, "--blocks", "2"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         until(lambda: any(tmp_path.glob("runs/*/raw/*/*/client.stdout")))
         output("podman", "pause", node)
