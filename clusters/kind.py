@@ -225,7 +225,7 @@ class KindCluster(Cluster):
             standing.remove()
 
     def environment(self) -> dict[str, Any]:
-        return {"kernel": platform.release(), "wire_offload": "none (veth)", **self._facts}
+        return {"kernel": platform.release(), "wire_offload": "as the veth has it: super-packets cross it whole", **self._facts}
 
     def clean(self) -> list[str]:
         """Removes the clusters of runs that are no more, and those that were kept."""
