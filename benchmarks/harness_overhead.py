@@ -2,10 +2,11 @@
 
 Both run in the same namespaces, with the same pinning, on one profile of the lab. Each harness sample stands between two bare ones
 and is divided by their mean, so that what drifts on a shared machine cancels; the two kinds of window come in seeded random order.
-The bare side is netperf by nsenter alone, started and awaited by subprocess. Then the wall time of all harness samples over the sum
+The bare side is netperf by nsenter alone, started and awaited by subprocess, after a warm-up as long as the harness's: the first
+second after a pause is faster on machines whose clock has something saved up. Then the wall time of all harness samples over the sum
 of (warm-up + duration).
 
-    python benchmarks/harness_overhead.py [--rounds 20] [--duration 3] [--warmup 1] [--cpus shared]
+    python benchmarks/harness_overhead.py [--workload tcp-rr] [--rounds 20] [--duration 3] [--warmup 1] [--cpus shared]
 
 Needs root and a profile that this kernel can run. Prints the median of the ratios with its 95 % interval (order statistics) and the
 conditions; the exit status is always 0: the reader judges.
@@ -41,10 +42,11 @@ def bare(s: Situation) -> float:
     """netperf and netserver without any of cnibench around the client."""
     workload = provider("workloads", s.cell.workload)
     with workload.serve(s):
-        done = subprocess.run(
-            s.client.ns.enter(s.on_client(workload.command(s, s.duration))),  # type: ignore[attr-defined]
-            capture_output=True, text=True, timeout=s.duration + 30, check=True,
-        )  # fmt: skip
+        for seconds in (s.warmup, s.duration):
+            done = subprocess.run(
+                s.client.ns.enter(s.on_client(workload.command(s, seconds))),  # type: ignore[attr-defined]
+                capture_output=True, text=True, timeout=seconds + 30, check=True,
+            )  # fmt: skip
     values = _netperf.parse(done.stdout, done.stderr, (*_netperf._ALWAYS, *workload.selectors), s.duration)
     return next(r.value for r in workload.interpret(values).readings if r.metric in ("throughput", "transaction_rate"))
 
@@ -72,6 +74,7 @@ def main() -> None:
     parser.add_argument("--duration", type=int, default=3)
     parser.add_argument("--warmup", type=int, default=1)
     parser.add_argument("--cpus", choices=("shared", "split", "none"), default="shared")
+    parser.add_argument("--workload", action="append", choices=("tcp-stream", "tcp-rr"))
     parser.add_argument("--profile", default="veth-baseline")
     asked = parser.parse_args()
     speed = [c for c in providers("collectors").values() if "speed" in c.windows]
@@ -87,11 +90,11 @@ def main() -> None:
         try:
             cpus = choose_cpus(asked.cpus, sorted(os.sched_getaffinity(0)), cores())
             client, server = stand.pair("inter")
-            for name in ("tcp-stream", "tcp-rr"):
+            for name in asked.workload or ("tcp-stream", "tcp-rr"):
                 params = provider("workloads", name).params({})
                 cell = Cell(label="x", profile=asked.profile, placement="inter", workload=name, params=params, cpus=asked.cpus)
                 base = Situation(
-                    cell=cell, block=0, standing=stand, client=client, server=server, duration=asked.duration, warmup=0,
+                    cell=cell, block=0, standing=stand, client=client, server=server, duration=asked.duration, warmup=asked.warmup,
                     raw=Path(folder), client_cpu=cpus[0], server_cpu=cpus[1],
                 )  # fmt: skip
                 ratios: dict[str, list[float]] = {"no perf": [], "perf": []}
@@ -101,7 +104,7 @@ def main() -> None:
                         raw = Path(folder) / f"{name}-{number}-{side}"
                         raw.mkdir()
                         began = time.monotonic()
-                        found = harness(replace(base, raw=raw, warmup=asked.warmup), speed if side == "no perf" else cpp)
+                        found = harness(replace(base, raw=raw), speed if side == "no perf" else cpp)
                         wall += time.monotonic() - began
                         expected += asked.warmup + asked.duration
                         after = bare(base)

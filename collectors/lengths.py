@@ -20,14 +20,14 @@ from cnibench.exec import Process
 from cnibench.situation import Findings, Situation
 
 _PROGRAM = Path(__file__).parent / "_lengths.py"
-_SECONDS = 0.1  # of a window: each packet is cloned meanwhile
+_PART, _LEAST, _MOST = 0.01, 0.02, 0.1  # of a window, but so many seconds: each packet is cloned meanwhile
 _SHARE = 16  # one packet in so many is taken
 _LIMIT = 20.0  # s: for a sampler to start, and to end
 
 
 class Lengths(Collector):
     name = "lengths"
-    title = f"histograms of super-packet sizes: one packet in {_SHARE}, for {_SECONDS} s at the beginning of cpp windows"
+    title = f"histograms of super-packet sizes: one packet in {_SHARE}, in the first {_PART:.0%} of cpp windows"
     windows = ("cpp",)
 
     def __init__(self) -> None:
@@ -37,9 +37,10 @@ class Lengths(Collector):
     def prepare(self, s: Situation) -> Iterator[None]:
         """Starts the samplers, which then wait: an interpreter's start is no part of the window."""
         program = _PROGRAM.read_text()
+        seconds = min(max(_PART * s.duration, _LEAST), _MOST)
         with ExitStack() as running:
             for at, place, device in path(s):
-                argv = [place.python, "-I", "-S", "-c", program, device, str(_SECONDS), str(_SHARE)]
+                argv = [place.python, "-I", "-S", "-c", program, device, str(seconds), str(_SHARE)]
                 process = place.spawn(argv, stdout=_file(s, at, "json"), stderr=_file(s, at, "err"))
                 self._started.setdefault(s.raw, []).append(running.enter_context(process))
             try:

@@ -13,7 +13,7 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,10 +73,11 @@ class Perf(Collector):
 
     def __init__(self) -> None:
         self._machines: dict[Path, list[_Machine]] = {}
+        self._evaluations: dict[Path, Callable[[], None]] = {}
 
     @contextmanager
     def prepare(self, s: Situation) -> Iterator[None]:
-        """perf samples from before the client starts until it has ended; observe takes its window out of that."""
+        """perf samples from before the client starts; what observe took is evaluated once the client has ended, whom that would disturb."""
         with ExitStack() as running:
             machines = [running.enter_context(_sampling(s, group)) for group in _counters.kernels(s).values()]
             for machine in machines:
@@ -84,12 +85,15 @@ class Perf(Collector):
             self._machines[s.raw] = machines
             try:
                 yield
+                if evaluate := self._evaluations.get(s.raw):
+                    evaluate()
             finally:
                 del self._machines[s.raw]
+                self._evaluations.pop(s.raw, None)
 
     @contextmanager
     def observe(self, s: Situation, into: Findings) -> Iterator[None]:
-        """Adds a ``cpp`` record (attribution.record) and the readings cycles_per_packet and, of its device's bytes, cycles_per_byte."""
+        """Has ``prepare`` add a ``cpp`` record (attribution.record), cycles_per_packet and, of the device's bytes, cycles_per_byte."""
         kind = _counters.transport(s)
         machines = self._machines[s.raw]
         own = [_own(machine) for machine in machines]
@@ -101,11 +105,9 @@ class Perf(Collector):
         for machine, known in zip(machines, own, strict=True):
             known |= _own(machine)
             machine.process.interrupt()
-        for machine in machines:
-            _finish(machine)
         _counters.seconds(start, end)
         packets = _counters.grown(first, last, "sent", s.client.name)
-        self._evaluate(s, into, machines, own, (start, end), packets, bytes_last - bytes_first)
+        self._evaluations[s.raw] = lambda: self._evaluate(s, into, machines, own, (start, end), packets, bytes_last - bytes_first)
 
     def _evaluate(
         self,
@@ -119,6 +121,8 @@ class Perf(Collector):
     ) -> None:
         from cnibench.cpp import attribution, stacks, taxonomy
 
+        for machine in machines:
+            _finish(machine)
         names = taxonomy.load()
         all_stacks, clock = [], False
         for machine, known in zip(machines, own, strict=True):
