@@ -73,7 +73,9 @@ def test_a_program_that_does_not_compile_is_named(hook: ModuleType, sources: Pat
 def test_the_object_has_the_maps_that_the_python_side_writes(hook: ModuleType) -> None:
     hook.compile_programs()
     found = ebpf_object.read_object("cilium")
-    assert set(found.programs) == {"cil_from_container", "cil_lxc_policy", "cil_from_overlay", "cil_from_netdev", "cil_from_host"}
+    assert set(found.programs) == {
+        "cil_from_container", "cil_lxc_policy", "cil_to_overlay", "cil_from_overlay", "cil_from_netdev", "cil_from_host",
+    }  # fmt: skip
     sizes = {name: (item.key_size, item.value_size) for name, item in found.maps.items()}
     assert sizes["cilium_lxc"] == (struct.calcsize("=16sB3x"), struct.calcsize("=IHH6s6sI"))
     assert sizes["cilium_self"] == (4, struct.calcsize("=I4s16sI"))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnibench.clusters.lab.rules import calico, docker, felix, flannel, kubeproxy, kuberouter
+from cnibench.clusters.lab.rules import calico, cilium, docker, felix, flannel, kubeproxy, kuberouter
 from cnibench.clusters.lab.rules.ruleset import IpSet, Pod, chain, end, head, ipset_text, save_text
 
 CIDRS = {4: ("10.244.0.0/16", "10.244.0.0/24", "10.96.0.0/12"), 6: ("fd00:10:244::/56", "fd00:10:244::/64", "fd00:10:96::/112")}
@@ -52,6 +52,8 @@ def every_text() -> dict[str, str]:
         found[f"flannel{family}"] = save_text([proxy(family), flannel.rules(family, cluster, mine)])
         found[f"kube-router{family}"] = save_text([proxy(family), kuberouter.rules(family, "eth0", services, pods(3))])
         found[f"docker{family}"] = save_text([docker.rules(family, "docker0", mine)])
+        for masquerade in ("tunnel", "native", "none"):
+            found[f"cilium-{masquerade}{family}"] = save_text([proxy(family), cilium.rules(family, cluster, mine, "ROUTER", masquerade)])
         for encapsulation in ("none", "vxlan", "ipip"):
             for policy in (False, True):
                 found[f"calico-{encapsulation}-{policy}{family}"] = save_text(
@@ -200,6 +202,18 @@ def test_kube_router_is_first_in_every_chain_with_its_own_identity() -> None:
     firewall = of_chain(text, "filter", kuberouter.pod_chain(pods(1)[0]))
     assert "KUBE-NWPLCY-COMMON" in firewall[0]
     assert firewall[-1].endswith("--set-mark 0x20000/0x20000")
+
+
+def test_cilium_masquerades_as_its_mode_needs_and_comes_before_kube_proxy() -> None:
+    for family in (4, 6):
+        tunnel, native, none = (every_text()[f"cilium-{mode}{family}"] for mode in ("tunnel", "native", "none"))
+        assert of_chain(tunnel, "nat", "POSTROUTING")[0].endswith("-j CILIUM_POST_nat")
+        assert [len(of_chain(text, "nat", "CILIUM_POST_nat")) for text in (tunnel, native, none)] == [5, 5, 0]
+        assert any("-j SNAT --to-source ROUTER" in rule for rule in of_chain(tunnel, "nat", "CILIUM_POST_nat"))
+        named = cilium.nodes_set(family, HOSTS[family])
+        assert f"--match-set {named.name} dst" in of_chain(native, "nat", "CILIUM_POST_nat")[0]
+        assert "--match-set" not in tunnel + none
+        assert ("CILIUM_PRE_nat" in tunnel) == (family == 4)
 
 
 def test_docker_writes_twelve_rules() -> None:

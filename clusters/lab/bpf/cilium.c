@@ -4,8 +4,9 @@
  *
  *   cil_from_container  ingress of each Pod's veth on the node: connection, egress policy, then to the local endpoint, the tunnel or the wire
  *   cil_lxc_policy      tail call for the receiving endpoint: connection, ingress policy, into the Pod
+ *   cil_to_overlay      egress of the tunnel device: marks the packet, which the packet filter knows it by
  *   cil_from_overlay    ingress of the tunnel device: the source's identity is the VNI
- *   cil_from_netdev     ingress of the wire's device, without a tunnel: the source's identity is in the ipcache
+ *   cil_from_netdev     ingress of the wire's device, without a tunnel and with eBPF host routing: the source's identity is in the ipcache
  *   cil_from_host       egress of cilium_host: what the node itself, or its stack's routing, sends to Pods
  */
 #include "conntrack.h"
@@ -20,6 +21,11 @@ struct config {
 const volatile struct config config SEC(".rodata") = {};
 
 enum delivery { FROM_HOST = 1, FROM_TUNNEL = 2 };
+
+/* skb->mark, lib/common.h: what the node's stack and its packet filter know a packet by */
+#define MARK_MAGIC_HOST_MASK 0x0F00
+#define MARK_MAGIC_OVERLAY 0x0400
+#define MARK_MAGIC_IDENTITY 0x0F00
 
 /* skb->cb[]: what local_delivery() hands to the policy program */
 enum { CB_IDENTITY, CB_DELIVERY, CB_POLICY, CB_IFINDEX };
@@ -73,19 +79,24 @@ inline_always int fib_redirect(struct __sk_buff *skb, struct bpf_fib_lookup *fib
 	return drop(skb, DROP_NO_FIB, EGRESS);
 }
 
-inline_always int route4(struct __sk_buff *skb)
+/* To the node's stack, which routes the packet on: the mark carries the source's identity (set_identity_mark(), lib/overloadable_skb.h). */
+inline_always int pass_to_stack(struct __sk_buff *skb, __u32 identity)
+{
+	skb->mark = MARK_MAGIC_IDENTITY | (identity & 0xFFFF) << 16;
+	count(skb, FORWARDED, EGRESS);
+	return TC_ACT_OK;
+}
+
+inline_always int route4(struct __sk_buff *skb, __u32 identity)
 {
 	struct bpf_fib_lookup fib = {};
 	struct iphdr *ip;
-	int reason;
+	int reason = hop4(skb); /* the stack counts the same hop once more, as with Cilium */
 
-	if (!config.host_routing) {
-		count(skb, FORWARDED, EGRESS);
-		return TC_ACT_OK;
-	}
-	reason = hop4(skb);
 	if (reason)
 		return drop(skb, reason, EGRESS);
+	if (!config.host_routing)
+		return pass_to_stack(skb, identity);
 	ip = network_header(skb, sizeof(*ip));
 	if (!ip)
 		return drop(skb, DROP_INVALID, EGRESS);
@@ -96,19 +107,16 @@ inline_always int route4(struct __sk_buff *skb)
 	return fib_redirect(skb, &fib);
 }
 
-inline_always int route6(struct __sk_buff *skb)
+inline_always int route6(struct __sk_buff *skb, __u32 identity)
 {
 	struct bpf_fib_lookup fib = {};
 	struct ipv6hdr *ip;
-	int reason;
+	int reason = hop6(skb);
 
-	if (!config.host_routing) {
-		count(skb, FORWARDED, EGRESS);
-		return TC_ACT_OK;
-	}
-	reason = hop6(skb);
 	if (reason)
 		return drop(skb, reason, EGRESS);
+	if (!config.host_routing)
+		return pass_to_stack(skb, identity);
 	ip = network_header(skb, sizeof(*ip));
 	if (!ip)
 		return drop(skb, DROP_INVALID, EGRESS);
@@ -168,7 +176,7 @@ inline_always int from_container4(struct __sk_buff *skb, const struct self *self
 	}
 	if (config.tunnel_ifindex && node)
 		return encapsulate(skb, node, self->identity);
-	return route4(skb);
+	return route4(skb, self->identity);
 }
 
 inline_always int from_container6(struct __sk_buff *skb, const struct self *self)
@@ -232,7 +240,7 @@ inline_always int from_container6(struct __sk_buff *skb, const struct self *self
 	}
 	if (config.tunnel_ifindex && node)
 		return encapsulate(skb, node, self->identity);
-	return route6(skb);
+	return route6(skb, self->identity);
 }
 
 SEC("tc/cil_from_container")
@@ -368,6 +376,13 @@ inline_always struct ipcache_entry *ipcache(struct __sk_buff *skb, int source)
 
 		return ip ? ipcache6(source ? &ip->saddr : &ip->daddr) : NULL;
 	}
+}
+
+SEC("tc/cil_to_overlay")
+int cil_to_overlay(struct __sk_buff *skb)
+{
+	skb->mark = (skb->mark & ~MARK_MAGIC_HOST_MASK) | MARK_MAGIC_OVERLAY;
+	return TC_ACT_OK;
 }
 
 SEC("tc/cil_from_overlay")

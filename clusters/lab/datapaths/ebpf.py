@@ -1,15 +1,17 @@
 """``ebpf``: Cilium's datapath by eBPF programs at tc (bpf/cilium.c): endpoints, policies and connections in maps, no rule inside a node.
 
 Between nodes a collect-metadata VXLAN (or Geneve) device ``cilium_vxlan`` that carries the source's identity in the VNI, or, without a
-tunnel, the node's routing table asked from the program. Follows cilium/cilium v1.15: bpf/bpf_lxc.c, bpf_overlay.c, bpf_host.c, bpf/lib;
-devices and routes as pkg/datapath/loader and pkg/datapath/linux make them (cilium_host with cilium_net, cilium_vxlan, lxc*). kube-proxy is
-there, as in the chart's default: packets of the tunnel meet its rules and Cilium's. Beside kube-proxy the chart would choose
-``host_routing: legacy``; ``ebpf`` (redirect_peer) is what Cilium's tuning guide recommends and the default here.
+tunnel, routed packets. Follows cilium/cilium v1.15.19: bpf/bpf_lxc.c, bpf_overlay.c, bpf_host.c, bpf/lib; devices, routes and routing
+rules as pkg/datapath/loader, pkg/datapath/linux and pkg/proxy make them (cilium_host with cilium_net, cilium_vxlan, lxc*). Beside
+kube-proxy, as in the chart's default, the node's stack routes (``host_routing: legacy``; daemon/cmd/kube_proxy_replacement.go,
+finishKubeProxyReplacementInit): packets of the tunnel, and without one the Pods' own, meet kube-proxy's rules and Cilium's. In
+kube-proxy's place Cilium asks the routing table itself (``ebpf``). docs/fidelity.md compares the model with the real one.
 """
 
 from __future__ import annotations
 
 import math
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -22,7 +24,7 @@ from cnibench.clusters.lab.ebpf_maps import ALLOW_ALL, FORWARDED, HOST, REMOTE_N
 from cnibench.clusters.lab.filtered import CLUSTER_CIDRS, Filtered, FilterOptions
 from cnibench.clusters.lab.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import cilium
-from cnibench.clusters.lab.rules.ruleset import Part
+from cnibench.clusters.lab.rules.ruleset import IpSet, Part
 from cnibench.clusters.lab.stand import Stand
 from cnibench.conditions import Policies
 
@@ -35,16 +37,23 @@ POLICY = 0  # all Pods share one
 _TRIES = 3
 _PROBE = 64 * 1024  # bytes
 _TCP, _UDP = 6, 17
+_AF = {4: socket.AF_INET, 6: socket.AF_INET6}
+# pkg/datapath/linux/linux_defaults/linux_defaults.go; rtnetlink(7)
+_TO_PROXY, _PROXY_FIRST, _LOCAL_LATER = 2004, 9, 100
+_LOCAL_TABLE, _LOCAL_ROUTE, _SCOPE = 255, 2, {4: 254, 6: 0}
 _OTHERS = 0x10000  # identities that no Pod of ours has
 
 
 class EbpfOptions(FilterOptions):
-    """``host_routing``: ``ebpf`` delivers with redirect_peer and asks the FIB itself, ``legacy`` goes through the node's stack.
+    """``host_routing``: ``legacy`` goes through the node's stack, ``ebpf`` delivers with redirect_peer and asks the FIB itself.
 
+    ``kube_proxy``: are kube-proxy's and the kubelet's rules there? ``masquerade``: by whom Pods' packets that leave the cluster are.
     ``conntrack_entries``: size of each family's connection table (Cilium's own default depends on the memory: at least 131072).
     """
 
-    host_routing: Literal["ebpf", "legacy"] = "ebpf"
+    host_routing: Literal["ebpf", "legacy"] = "legacy"
+    kube_proxy: bool = True
+    masquerade: Literal["iptables", "ebpf"] = "iptables"
     conntrack_entries: int = Field(default=131072, ge=1024, le=1 << 24)
 
 
@@ -73,9 +82,11 @@ class Ebpf(Filtered):
             maps.policy(POLICY, self._policy())
             self._neighbourhood(maps, here, there)
             self._routes(here, there)
+            self._routing_rules(here)
             self._attach(here, "cilium_host", "cil_from_host", "egress")
             if self.tunnel:
                 self._attach(here, self.tunnel, "cil_from_overlay", "ingress")
+                self._attach(here, self.tunnel, "cil_to_overlay", "egress")
             elif self.options.host_routing == "ebpf":
                 self._attach(here, here.wire, "cil_from_netdev", "ingress")
             self.load(here)
@@ -111,6 +122,21 @@ class Ebpf(Filtered):
                 links.route(here.ns, there.subnets[family], dev="cilium_host", prefsrc=here.gateways[family])
             else:  # autoDirectNodeRoutes
                 links.route(here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire)
+
+    def _routing_rules(self, node: LabNode) -> None:
+        """What is marked for a proxy goes to this node, before its own table is asked (pkg/proxy/routes.go, NodeEnsureLocalRoutingRule).
+
+        No packet here is marked so, but from the first rule on the kernel walks the rules for every route that it looks up.
+        """
+        for family in self.stand.families:
+            kind = _AF[family]
+            ipr = node.ns.ipr
+            ipr.route(
+                "add", family=kind, dst_len=0, type=_LOCAL_ROUTE, table=_TO_PROXY, oif=links.index(node.ns, "lo"), scope=_SCOPE[family]
+            )
+            ipr.rule("add", family=kind, priority=_PROXY_FIRST, fwmark=0x200, fwmask=0xF00, table=_TO_PROXY, action="FR_ACT_TO_TBL")
+            ipr.rule("add", family=kind, priority=_LOCAL_LATER, table=_LOCAL_TABLE, action="FR_ACT_TO_TBL")
+            ipr.rule("del", family=kind, priority=0, table=_LOCAL_TABLE)
 
     def _attach(self, node: LabNode, device: str, program: str, hook: str, endpoint: int = 0) -> None:
         ebpf_tc.attach(node.ns, device, hook, program, self.maps[node.name].program(program), endpoint)
@@ -190,8 +216,14 @@ class Ebpf(Filtered):
         self.maps.clear()
 
     def parts(self, node: LabNode, family: int) -> Sequence[Part]:
-        agent = cilium.rules(family, CLUSTER_CIDRS[family], node.subnets[family], node.gateways[family], tunnel=bool(self.tunnel))
-        return (self.kube_proxy(family), agent)
+        mode: cilium.Masquerade = "none" if self.options.masquerade == "ebpf" else "tunnel" if self.tunnel else "native"
+        agent = cilium.rules(family, CLUSTER_CIDRS[family], node.subnets[family], node.gateways[family], mode)
+        return (self.kube_proxy(family), agent) if self.options.kube_proxy else (agent,)
+
+    def sets(self, node: LabNode, family: int) -> Sequence[IpSet]:
+        if self.tunnel or self.options.masquerade == "ebpf":
+            return ()
+        return (cilium.nodes_set(family, [there.addresses[family] for there in self.stand.nodes()]),)
 
     def checks(self) -> Sequence[Attestation]:
         found: list[Attestation] = []

@@ -65,6 +65,9 @@ class Flannel(Bridged):
         links.fdb(here.ns, device, mac, there.addresses[family])
         links.route(here.ns, there.subnets[family], via=remote, dev=device, onlink=True)
 
+    def also_via_gateway(self, family: int) -> Sequence[str]:
+        return (CLUSTER_CIDRS[family],)  # flannel's CNI plugin (flannel_linux.go, getIPAM)
+
     def underlay_features(self, node: LabNode) -> dict[str, bool]:
         if self.options.tunnel_offload:
             return {}

@@ -1,9 +1,9 @@
 """The rules of kube-proxy in iptables mode and of the kubelet, in the order in which they write them.
 
 Follows Kubernetes v1.34 pkg/proxy/iptables/proxier.go (iptablesJumpChains, syncProxyRules, writeServiceToEndpointRules)
-and pkg/kubelet/kubelet_network_linux.go (syncIPTablesRules). Each jump is put at the head of its chain, in the order of the
-list, so the last of the list is met first. The nfacct counter of the INVALID rule, written only where the kernel has nfacct
-objects, is left out.
+and pkg/kubelet/kubelet_network_linux.go (syncIPTablesRules). Each jump is put at the head of its chain, the kubelet's before
+kube-proxy starts, kube-proxy's in the order of the list: so the last of the list is met first, and the kubelet's last. The
+nfacct counter of the INVALID rule, written only where the kernel has nfacct objects, is left out.
 """
 
 from __future__ import annotations
@@ -67,12 +67,8 @@ def rules(family: int, cluster_cidr: str, services: Iterable[Service]) -> Part:
     """All that kube-proxy and the kubelet write on one node for one family."""
     services = tuple(services)
     lines: list[Line] = []
-    for table, name, kernel_chain, comment, only_new in _JUMPS:
-        lines += [chain(table, name), head(table, kernel_chain, f'{_NEW if only_new else ""}-m comment --comment "{comment}" -j {name}')]
-    lines.append(chain("mangle", "KUBE-IPTABLES-HINT"))
     if family == 4:
-        for kernel_chain in ("INPUT", "OUTPUT"):
-            lines.append(head("filter", kernel_chain, "-j KUBE-FIREWALL"))
+        lines += [head("filter", kernel_chain, "-j KUBE-FIREWALL") for kernel_chain in ("INPUT", "OUTPUT")]
         lines.append(
             end(
                 "filter",
@@ -81,6 +77,9 @@ def rules(family: int, cluster_cidr: str, services: Iterable[Service]) -> Part:
                 "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP",
             )
         )
+    for table, name, kernel_chain, comment, only_new in _JUMPS:
+        lines += [chain(table, name), head(table, kernel_chain, f'{_NEW if only_new else ""}-m comment --comment "{comment}" -j {name}')]
+    lines.append(chain("mangle", "KUBE-IPTABLES-HINT"))
     lines += [chain("nat", "KUBE-NODEPORTS"), chain("nat", "KUBE-MARK-MASQ")]
     lines += _masquerade()
     for service in services:

@@ -64,7 +64,9 @@ class Pod:
 def save_text(parts: Iterable[Sequence[Line]]) -> str:
     """The parts, played in order, as text for iptables-restore or ip6tables-restore; it replaces whole tables.
 
-    All four tables are there, so that what stood before is gone. Raises ValueError for a jump to a chain that no part makes.
+    All four tables are there, so that what stood before is gone; of the kernel's own chains those that have rules, as on a node: with
+    iptables of the nf_tables kind an empty one would be a hook more that each packet passes. Raises ValueError for a jump to a chain that
+    no part makes.
     """
     tables: dict[Table, dict[str, list[str]]] = {table: {name: [] for name in names} for table, names in BUILTIN.items()}
     for line in (line for part in parts for line in part):
@@ -77,7 +79,8 @@ def save_text(parts: Iterable[Sequence[Line]]) -> str:
     for table, chains in tables.items():
         _check_jumps(table, chains)
         out.append(f"*{table}")
-        out += [f":{name} {'ACCEPT' if name in BUILTIN[table] else '-'} [0:0]" for name in chains]
+        out += [f":{name} - [0:0]" for name in chains if name not in BUILTIN[table]]
+        out += [f":{name} ACCEPT [0:0]" for name in BUILTIN[table] if chains[name]]
         out += [f"-A {name} {rule}" for name, rules in chains.items() for rule in rules]
         out.append("COMMIT")
     return "\n".join(out) + "\n"

@@ -1,0 +1,202 @@
+"""What is looked at where a profile stands, in the lab or on kind, so that the two can be compared (docs/fidelity.md).
+
+As a program it looks at the lab's: ``python _fidelity.py FOLDER REPEATS PROFILE...`` prints a JSON document.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cnibench.cell import Cell, Placement
+from cnibench.cluster import Node, Options, Place, Standing
+from cnibench.errors import LimitError, MeasureError
+from cnibench.profile import builtin
+from cnibench.registry import provider
+from cnibench.sampling import choose_cpus, cores, measure
+from cnibench.situation import Findings, Situation
+
+PLACEMENTS: tuple[Placement, ...] = ("intra", "inter")
+PACKETS = ("first", "established")
+_LIMIT = 20.0  # s: of a command that only looks
+_TRIES = 3
+_PROGRAM = re.compile(r"\bcil_[a-z_]+")
+_SETTINGS = ("net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables", "net/netfilter/nf_conntrack_tcp_be_liberal")
+
+
+class Seen:
+    """One profile where it stands: everything found so far, as it goes into the JSON document."""
+
+    def __init__(self, standing: Standing, raw: Path) -> None:
+        self.standing = standing
+        self.found: dict[str, Any] = {"rate": {}, "cpp": {}, "samples": {}, "path": {}, "layout": {}}
+        self._raw = raw
+        self._number = 0
+
+    def measure(self, stream: bool) -> None:
+        """One repeat: TCP_RR with perf, inside a node and between nodes; TCP_STREAM too where asked for.
+
+        ``samples`` are those that perf took of each component, and of all together; ``rate`` in 1/s, ``cpp`` in cycles per packet.
+        """
+        for placement in PLACEMENTS:
+            for workload in ("tcp-rr", *(["tcp-stream"] if stream else [])):
+                found = self._sample(placement, workload, {}, "cpp")
+                (record,) = (line for name, line in found.records if name == "cpp")
+                samples = self.found["samples"].setdefault(f"{placement} {workload}", {})
+                for component, each in record["components"].items():
+                    samples[component] = samples.get(component, 0.0) + each / record["total"] * record["counted"]
+                samples["all"] = samples.get("all", 0) + record["counted"]
+                if workload == "tcp-rr":
+                    rate = next(reading.value for reading in found.readings if reading.metric == "transaction_rate")
+                    self.found["rate"].setdefault(placement, []).append(rate)
+                    self.found["cpp"].setdefault(placement, []).append(record["total"])
+
+    def trace(self) -> None:
+        """The rules that packets traverse, and what stands on the client's node and in its Pod."""
+        for placement in PLACEMENTS:
+            for packet in PACKETS:
+                found = self._sample(placement, "rule-path", {"packet": packet}, "speed")
+                (record,) = (line for name, line in found.records if name == "rulepath")
+                self.found["path"][f"{placement} {packet}"] = [node["path"] for node in record["nodes"]]
+        self.found["layout"] = layout(self.standing)
+
+    def _sample(self, placement: Placement, workload: str, params: Mapping[str, Any], window: Any) -> Findings:
+        """A datagram may be lost and rules may change (then nothing is counted): once more then."""
+        driver = provider("workloads", workload)
+        label = self.standing.label
+        cell = Cell(label=label, profile=label, placement=placement, workload=workload, params=driver.params(params), window=window)
+        for again in range(_TRIES):
+            self._number += 1
+            raw = self._raw / f"{self._number}"
+            raw.mkdir(parents=True)
+            self.standing.settle()
+            client, server = self.standing.pair_for(cell)
+            cpus = choose_cpus("shared", sorted(os.sched_getaffinity(0)), cores())
+            situation = Situation(cell, 0, self.standing, client, server, 1.0, 0.0, raw, *cpus)
+            try:
+                return measure(situation, driver, [provider("collectors", "perf")] if window == "cpp" else []).findings
+            except (LimitError, MeasureError):
+                if again == _TRIES - 1:
+                    raise
+        raise AssertionError
+
+
+def layout(standing: Standing) -> dict[str, Any]:
+    """What a Pod of the client's node and the way to the other node are made of, without the names and numbers that differ anywhere."""
+    client, server = standing.pair("inter")
+    node = client.node
+    links = _json(node, "ip", "-j", "-d", "link", "show")
+    by_index = {link["ifindex"]: link for link in links}
+    (own,) = _json(client, "ip", "-j", "-d", "link", "show", client.interface)
+    end = by_index[own["link_index"]]
+    wire = next(link for link in links if link["ifname"] == standing.underlay()[node.name])
+    found: dict[str, Any] = {
+        "Pod's device": _device(client, own, wire["mtu"]),
+        "node's end of it": _device(node, end, wire["mtu"]),
+        "Pod's routes": sorted(_routes(client)),
+        "routing rules": [f"{rule['priority']}: {rule.get('fwmark', '')} {rule['table']}" for rule in _json(node, "ip", "-j", "rule")],
+    }
+    if master := end.get("master"):
+        bridge = next(link for link in links if link["ifname"] == master)
+        found["bridge"] = {
+            **_device(node, bridge, wire["mtu"]),
+            **_chosen(bridge, "forward_delay", "stp_state", "vlan_filtering", "mcast_snooping"),
+        }
+    if tunnel := standing.tunnel_on(node, 4):
+        device = next(link for link in links if link["ifname"] == tunnel)
+        wanted = ("id", "external", "port", "learning", "ttl", "tos", "ttl_inherit", "udp_csum", "udp_zero_csum6_tx", "gbp", "link")
+        found["tunnel"] = {**_device(node, device, wire["mtu"]), **_chosen(device, *wanted)}
+        found["forwarding entries"] = sorted(
+            f"{'dst' if 'dst' in entry else ''} {' '.join(sorted(entry.get('flags', ())))} {entry.get('state', '')}"
+            for entry in _json(node, "bridge", "-j", "fdb", "show", "dev", tunnel)
+        )
+    other = server.addresses[4].rpartition(".")[0] + ".0/24"
+    found["route to the other node's Pods"] = sorted(_routes(node, other))
+    found["settings"] = {key: _setting(node, key) for key in _SETTINGS}
+    return found
+
+
+def _json(place: Place, *argv: str) -> Any:
+    return json.loads(place.run(argv, timeout=_LIMIT).stdout or "[]")
+
+
+def _setting(node: Node, key: str) -> str:
+    done = node.run(["cat", f"/proc/sys/{key}"], timeout=_LIMIT, check=False)
+    return done.stdout.strip()
+
+
+def _device(place: Place, link: Mapping[str, Any], wire: int) -> dict[str, Any]:
+    """MTU against the wire's, queueing discipline, flags, port flags, what it leaves to its driver, programs at tc."""
+    name = link["ifname"]
+    port = link.get("linkinfo", {}).get("info_slave_data", {})
+    features = place.run(["ethtool", "-k", name], timeout=_LIMIT).stdout
+    programs = {}
+    for hook in ("ingress", "egress"):
+        done = place.run(["tc", "filter", "show", "dev", name, hook], timeout=_LIMIT, check=False)
+        if seen := sorted(set(_PROGRAM.findall(done.stdout))):
+            programs[hook] = seen
+    return {
+        "kind": link.get("linkinfo", {}).get("info_kind", ""),
+        "mtu": link["mtu"] - wire,
+        "qdisc": link.get("qdisc", ""),
+        "flags": sorted(set(link["flags"]) & {"NOARP", "PROMISC", "MULTICAST", "BROADCAST"}),
+        "port": {key: port[key] for key in ("hairpin", "learning", "flood", "mcast_flood", "neigh_suppress") if key in port},
+        "queues": [link.get("num_tx_queues"), link.get("num_rx_queues")],
+        "gso": [link.get("gso_max_size"), link.get("gro_max_size")],
+        "off": sorted(line.partition(":")[0].strip() for line in features.splitlines() if re.search(r": off$", line)),
+        "programs": programs,
+    }
+
+
+def _chosen(link: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    data = link.get("linkinfo", {}).get("info_data", {})
+    return {key: data[key] for key in keys if key in data}
+
+
+def _routes(place: Place, to: str = "") -> Iterator[str]:
+    for route in _json(place, "ip", "-j", "route", "show", *([to] if to else [])):
+        words = [
+            "default" if route["dst"] == "default" else "subnet" if "/" in route["dst"] else "host",
+            "via" if "gateway" in route else "", re.sub(r"\d+$", "", route["dev"]) if not to else route["dev"],
+            " ".join(sorted(route.get("flags", ()))), f"mtu {route['metrics'][0]['mtu']}" if route.get("metrics") else "",
+            route.get("scope", ""), "src" if "prefsrc" in route else "",
+        ]  # fmt: skip
+        yield " ".join(word for word in words if word)
+
+
+def look(stands: Sequence[Standing], folder: Path, repeats: int) -> dict[str, Any]:
+    """All of it of each standing, the repeats of several interleaved."""
+    seen = [Seen(standing, folder / standing.label) for standing in stands]
+    for repeat in range(repeats):
+        for one in seen:
+            one.measure(stream=repeat == 0)
+    for one in seen:
+        one.trace()
+    return {one.standing.label: one.found for one in seen}
+
+
+def main(words: Sequence[str]) -> None:
+    from cnibench.clusters.lab import features, tree
+    from cnibench.clusters.lab.stand import Stand
+
+    folder, repeats, names = Path(words[0]), int(words[1]), words[2:]
+    with tree.entered():
+        stands: list[Stand] = []
+        try:
+            for number, name in enumerate(names):
+                stands.append(Stand(name, builtin()[name], Options(wire_offload="all"), number + 1))
+                for node in stands[-1].nodes():  # kind's wire is a plain veth pair: it passes super-packets, and puts none together
+                    features.write(node.ns, node.wire, {"rx-gro": False})
+            json.dump(look(stands, folder, repeats), sys.stdout)
+        finally:
+            for stand in stands:
+                stand.remove()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
