@@ -1,39 +1,75 @@
-"""The parts of a real kind cluster, for the tests that ask for them: built before the first test starts its clock."""
+"""The parts of a real kind cluster, for the tests that ask for them."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # the package `kind` beside this file
 
-from kind.parts import Parts, build
+from kind import parts, reroot
+from kind.command import Failed
+from kind.parts import Parts
+
+if TYPE_CHECKING:
+    from _kind_cluster import Kept
+
+_built = functools.cache(parts.build)
+
+
+def _needs_parts(item: pytest.Item) -> bool:
+    return "kind_parts" in getattr(item, "fixturenames", ())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that need the parts come last: `tox` has them built in the background meanwhile. Of them, those that share a cluster."""
+    items.sort(key=lambda item: (_needs_parts(item), "bare_cluster" in getattr(item, "fixturenames", ())))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """A cold cache costs minutes, which no test's time limit should have to hold."""
-    if session.config.option.collectonly or not any("kind_parts" in getattr(item, "fixturenames", ()) for item in session.items):
-        return
-    capture = session.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        build()
+    """Now, while this process has one thread."""
+    if not session.config.option.collectonly and any(map(_needs_parts, session.items)):
+        reroot.ensure()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A cold cache costs minutes, which no test's time limit should have to hold: the parts are made before a clock starts."""
+    if _needs_parts(item):
+        capture = item.config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled(), contextlib.suppress(Failed):  # the fixture tries again, and its failure is told
+            _built()
+    return (yield)
 
 
 @pytest.fixture(scope="session")
 def kind_parts() -> Iterator[Parts]:
     """All parts, with the environment set for cnibench, kind, kubectl, helm and podman."""
-    parts = build()
+    built = _built()
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in parts.environment().items():
+        for name, value in built.environment().items():
             patch.setenv(name, value)
         patch.delenv("KUBECONFIG", raising=False)
-        yield parts
+        yield built
 
 
 @pytest.fixture(scope="session")
 def kind_image(kind_parts: Parts) -> str:
     """The node image's name."""
     return kind_parts.node_image
+
+
+@pytest.fixture(scope="session")
+def bare_cluster(kind_parts: Parts) -> Iterator[Kept]:
+    """A kind cluster without a CNI that several files' tests share; they leave it as it was."""
+    from _kind_cluster import kept
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CNIBENCH_KIND_IMAGE", kind_parts.node_image)
+        yield from kept(kind_parts)

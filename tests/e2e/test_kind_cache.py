@@ -26,6 +26,21 @@ def build(where: Path) -> None:
 print(cache.part("thing", cache.key("same"), build))
 """
 
+AHEAD = """
+import subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from kind import ahead
+def build() -> None:
+    if sys.argv[4] == "hang":
+        process = subprocess.Popen(["sleep", "1000"])
+    Path(sys.argv[2], "began").touch()
+    if sys.argv[4] == "hang":
+        process.wait()
+    print("built")
+ahead.attend(int(sys.argv[3]), build)
+"""
+
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,3 +110,19 @@ def test_parts_with_other_keys_go_when_long_unused() -> None:
     os.utime(old, (long_ago, long_ago))
     new = cache.part("thing", "2" * 12, lambda where: None)
     assert [path.exists() for path in (old, recent, new)] == [False, True, True]
+
+
+@pytest.mark.parametrize("course", ["hang", "end"])
+def test_what_is_built_ahead_ends_with_its_owner_or_by_itself(tmp_path: Path, course: str) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as owner:
+        try:
+            words = [sys.executable, "-c", AHEAD, str(Path(cache.__file__).parent.parent), str(tmp_path), str(owner.pid), course]
+            builder = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
+            wait_for(tmp_path, "began")
+            if course == "hang":
+                owner.kill()
+                owner.wait(60)
+            said, _ = builder.communicate(timeout=60)  # the end of its output: all that had it are gone
+            assert (said, builder.returncode) == (("", -signal.SIGKILL) if course == "hang" else ("built\n", 0))
+        finally:
+            owner.kill()

@@ -1,18 +1,31 @@
-"""python tests/e2e/kind: builds all parts and prints the environment for using them, as lines for a shell."""
+"""python tests/e2e/kind: builds all parts and prints the environment for using them, as lines for a shell.
+
+--ahead: only begins to build them, in the background, for as long as the program that called this one runs.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from kind import parts
+from kind import ahead, parts
 
 
-def main() -> None:
+def main(words: list[str]) -> None:
+    if words == ["--ahead"]:
+        if not (lacking := parts.lacking()):
+            ahead.begin(os.getppid())
+        else:
+            print(f"kind: nothing is built ahead: {lacking}")
+        return
+    if words[:1] == ["--ahead-of"]:
+        ahead.attend(int(words[1]), parts.build)
+        return
     with contextlib.redirect_stdout(sys.stderr):
         built = parts.build()
     for name, value in built.environment().items():
@@ -25,4 +38,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

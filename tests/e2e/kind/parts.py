@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import binaries, cache, furnish, images, node, reroot
+from . import binaries, cache, furnish, images, node, reroot, roots
 from .command import run
 
 NETWORK = "cnibench-e2e"
@@ -43,6 +45,9 @@ class Parts:
 def build() -> Parts:
     """Builds what is missing; minutes when the cache is cold, a second when it is warm."""
     reroot.ensure()
+    with ThreadPoolExecutor() as pool:  # what is fetched, packed and linked leaves CPUs to the compiler
+        for each in [pool.submit(make) for make in (_compiled, _packed)]:
+            each.result()
     parts = Parts(
         programs=_programs(binaries.kubernetes()),
         node_image=node.image(),
@@ -54,6 +59,25 @@ def build() -> Parts:
     )
     _network(parts)
     return parts
+
+
+def _compiled() -> None:
+    for make in (binaries.kubernetes, binaries.flannel, binaries.flannel_cni, binaries.cilium):
+        make()
+
+
+def _packed() -> None:
+    """In the order in which the programs become ready; until then the locks of their parts are waited for."""
+    for make in (roots.images, roots.node, node.image, images.base, images.flannel):
+        make()
+
+
+def lacking() -> str:
+    """Why nothing can be built by this user on this machine; '' when it can."""
+    if os.geteuid():
+        return "root is needed"
+    absent = [program for program in ("podman", "mmdebstrap", "containerd", "gcc") if shutil.which(program) is None]
+    return f"{', '.join(absent)} not installed" if absent else ""
 
 
 def _programs(built: Path) -> Path:
@@ -70,5 +94,6 @@ def _network(parts: Parts) -> None:
     """A network of IPv4 only, made beforehand: kind would ask for IPv6 too. And the folder that kind mounts into its nodes."""
     Path("/lib/modules").mkdir(exist_ok=True)
     env = parts.environment()
-    if subprocess.run(["podman", "network", "exists", NETWORK], env={**os.environ, **env}, check=False).returncode:
-        run("podman", "network", "create", "--driver", "bridge", NETWORK, env=env)
+    with cache.lock("network"):
+        if subprocess.run(["podman", "network", "exists", NETWORK], env={**os.environ, **env}, check=False).returncode:
+            run("podman", "network", "create", "--driver", "bridge", NETWORK, env=env)

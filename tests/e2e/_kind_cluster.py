@@ -1,0 +1,80 @@
+"""A kind cluster without a CNI, made by the product's own code, on which profiles are installed and removed one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+from kind.parts import Parts
+
+from cnibench import exec as programs
+from cnibench.cluster import Options
+from cnibench.clusters import kind as kind_cluster
+from cnibench.clusters._kubernetes import agents, images, install, removal
+from cnibench.clusters._kubernetes.access import Access
+from cnibench.clusters._kubernetes.objects import Making
+from cnibench.clusters._kubernetes.places import KubernetesNode
+from cnibench.clusters._kubernetes.remains import Snapshot
+from cnibench.profile import Profile
+
+OPTIONS = Options()
+READY = 240.0  # s
+BASE = "localhost/cnibench-e2e/base:bookworm"
+
+
+@dataclasses.dataclass
+class Kept:
+    """A cluster without a CNI, with our agents on its nodes, and what those had then."""
+
+    cluster: kind_cluster.OneCluster
+    access: Access
+    making: Making
+    nodes: list[KubernetesNode]
+    variables: dict[str, str]
+    charts: Mapping[str, str]
+    bare: dict[str, Snapshot]
+
+    def settings(self, profile: Profile) -> dict[str, str]:
+        assert profile.kubernetes is not None
+        chart = any(step.chart for step in profile.kubernetes.steps)
+        # Privileged instead of single capabilities, of which a machine may lack some (CAP_SYS_RESOURCE in many containers).
+        more = {"securityContext.privileged": "true"} if profile.cni == "cilium" else {}
+        return {"chart": self.charts[profile.cni], **more} if chart else {}
+
+    def install(self, profile: Profile, **more: str) -> None:
+        install.install(self.access, profile, {**self.settings(profile), **more}, self.variables, self.nodes)
+
+    def remove(self) -> None:
+        install.uninstall(self.access, None, {}, {}, self.nodes)
+
+    def state(self) -> dict[str, Snapshot]:
+        return {node.name: removal.snapshot(node) for node in self.nodes}
+
+    def left(self, before: Mapping[str, Snapshot]) -> list[str]:
+        return [f"{name}: {item}" for name, after in self.state().items() for item in removal.leftovers(before[name], after)]
+
+
+def kept(parts: Parts) -> Iterator[Kept]:
+    """One such cluster, until the generator goes on; CNIBENCH_KIND_IMAGE names the node image."""
+    engine = images.engine()
+    if not engine.has(BASE):
+        programs.run(["podman", "load", "-i", str(parts.base)], timeout=300)
+    for name in images.KINDS:
+        if not engine.has(images.name(name)):
+            engine.build(name, base=BASE)
+    cluster = kind_cluster.OneCluster(OPTIONS, kube_proxy=True)
+    try:
+        making = Making(cluster.name, cluster.name, images.name("workload"), images.name("agent"), tolerations=({"operator": "Exists"},))
+        cluster.load([images.archive(engine, [making.workload_image, making.agent_image])])
+        cluster.load([parts.flannel, parts.cilium])
+        ordered = sorted(cluster.facts, key=lambda node: (node.control_plane, node.name))
+        making = agents.make(cluster.access, making, ordered)
+        nodes = agents.connect(cluster.access, making, ordered)
+        for node in nodes:
+            node.device = agents.device(node)
+        charts = {name: str(path) for name, path in parts.charts.items()}
+        found = Kept(cluster, cluster.access, making, nodes, cluster.variables(OPTIONS), charts, {})
+        found.bare = found.state()
+        yield found
+    finally:
+        cluster.delete()
