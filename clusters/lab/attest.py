@@ -6,9 +6,10 @@ Expected comes from the profile and the run's options; observed from devices' co
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from cnibench.cell import Attestation, Placement
 from cnibench.clusters.lab import features, links, probe, tap, wire
@@ -27,13 +28,15 @@ _SAME = {"ovs-vxlan": "vxlan", "evpn": "vxlan", "ila": "none"}  # what an encaps
 def attest(stand: Stand) -> list[Attestation]:
     """All checks, passed or not."""
     found: list[Attestation] = []
-    found += _wire(stand)
-    for family in stand.families:
-        found += _inside(stand, family)
-        found += _between(stand, family)
-        found += _mtu(stand, family)
-    if stand.claim.policy == "enforced":
-        found += _denied(stand)
+    with contextlib.ExitStack() as stack:
+        strange = _begun(stand, stack) if stand.claim.policy == "enforced" else []  # has time to come through while the others are made
+        found += _wire(stand)
+        for family in stand.families:
+            found += _inside(stand, family)
+            found += _between(stand, family)
+            found += _mtu(stand, family)
+        if strange:
+            found += _denied(stand, strange)
     found += stand.datapath.checks()
     return found
 
@@ -118,25 +121,38 @@ def _device_mtu(stand: Stand, pod: LabPod) -> int:
     return links.mtu(pod.ns, pod.interface or stand.a.wire)
 
 
-def _denied(stand: Stand) -> Iterator[Attestation]:
+class _Attempt(NamedTuple):
+    """A connection of the stranger's that must not come about; ``until`` on the monotonic clock it is given time to."""
+
+    family: int
+    placement: Placement
+    listener: socket.socket
+    until: float
+
+
+def _begun(stand: Stand, stack: contextlib.ExitStack) -> list[_Attempt]:
+    stranger = stand.stranger(stand.a)
+    begun = []
+    for family in stand.families:
+        for placement in _PLACEMENTS:
+            server = stand.pair(placement)[1]
+            _, listener = stack.enter_context(probe.attempt(stranger.ns, server.ns, server.addresses[family], family))
+            begun.append(_Attempt(family, placement, listener, time.monotonic() + _DENIAL))
+    return begun
+
+
+def _denied(stand: Stand, begun: Sequence[_Attempt]) -> Iterator[Attestation]:
     """Whom the policy does not let in stays out, inside a node and between nodes; whom it lets in was seen above (reach-*).
 
     So that the denial is the policy's and not a dead Pod's, the stranger itself has to be reachable from its node.
-    All connections are begun first and waited for together.
     """
     stranger = stand.stranger(stand.a)
     for family in stand.families:
         alive = probe.stream(stand.a.ns, stranger.ns, stranger.addresses[family], family, 1)
         yield stand.attestation("stranger-alive", "its node reaches it", alive or "reached", not alive, family)
-    begun = []
-    with contextlib.ExitStack() as stack:
-        for family in stand.families:
-            for placement in _PLACEMENTS:
-                server = stand.pair(placement)[1]
-                attempt = probe.attempt(stranger.ns, server.ns, server.addresses[family], family)
-                begun.append((family, placement, stack.enter_context(attempt)[1]))
-        deadline = time.monotonic() + _DENIAL
-        for family, placement, listener in begun:
-            through = probe.reached(listener, max(deadline - time.monotonic(), 0))
-            observed = "it got through" if through else "denied"
-            yield stand.attestation(f"denied-{placement}", "a connection that no policy allows is denied", observed, not through, family)
+    for each in begun:
+        through = probe.reached(each.listener, max(each.until - time.monotonic(), 0))
+        observed = "it got through" if through else "denied"
+        yield stand.attestation(
+            f"denied-{each.placement}", "a connection that no policy allows is denied", observed, not through, each.family
+        )

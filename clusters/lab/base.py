@@ -16,13 +16,15 @@ from pydantic import ValidationError
 
 from cnibench.cell import Attestation
 from cnibench.conditions import Policies
-from cnibench.errors import InputError, UnsupportedError
+from cnibench.errors import InputError, UnsupportedError, UsageError
 from cnibench.profile import Profile, Strict, explain
-from cnibench.registry import providers
+from cnibench.registry import provider, providers
 
 if TYPE_CHECKING:
     from cnibench.clusters.lab.places import LabNode, LabPod
     from cnibench.clusters.lab.stand import Stand
+
+_ROOM = "clusters.lab.datapaths"
 
 
 class NoOptions(Strict):
@@ -122,18 +124,19 @@ class Datapath(abc.ABC):
 
 def builders() -> dict[str, type[Datapath]]:
     """Model name to builder."""
-    return providers("clusters.lab.datapaths")
+    return providers(_ROOM)
 
 
 def builder_of(profile: Profile, settings: Mapping[str, str] | None = None) -> tuple[type[Datapath], Strict]:
     """The builder of a profile's datapath and its checked options, ``settings`` (``--set KEY=VALUE``) over them. Raises InputError."""
     if profile.datapath is None:
         raise InputError(f"{profile.name} has no datapath model for the lab", "use --cluster kind or existing for it")
-    found = builders().get(profile.datapath.model)
-    if found is None:
+    try:
+        found: type[Datapath] = provider(_ROOM, profile.datapath.model)
+    except UsageError:
         raise InputError(
             f"{profile.name}: datapath.model: there is no '{profile.datapath.model}'", f"there are: {', '.join(sorted(builders()))}"
-        )
+        ) from None
     try:
         changed = {key: yaml.safe_load(value) for key, value in (settings or {}).items()}
         return found, found.Options.model_validate({**profile.datapath.options, **changed})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from cnibench.clusters.lab import links, netlink
@@ -34,6 +34,10 @@ class Bridged(Filtered):
         """Makes the node's way to the other node's Pods."""
         raise NotImplementedError
 
+    def also_via_gateway(self, family: int) -> Sequence[str]:
+        """Prefixes that Pods have a route to beside the default one."""
+        return ()
+
     def _bridge(self, node: LabNode) -> None:
         links.add(node.ns, self.bridge, "bridge", address=links.mac(3, node.number), mtu=self.stand.mtu)
         for family in self.stand.families:
@@ -57,7 +61,8 @@ class Bridged(Filtered):
             links.address(pod.ns, pod.interface, f"{address}/{length}")
         yield "address"
         for family in pod.addresses:
-            links.route(pod.ns, _EVERYTHING[family], via=node.gateways[family], dev=pod.interface)
+            for to in (_EVERYTHING[family], *self.also_via_gateway(family)):
+                links.route(pod.ns, to, via=node.gateways[family], dev=pod.interface)
         yield "routes"
         if self.pod_rules:
             self.joined(pod)

@@ -70,10 +70,11 @@ class LabCluster(Cluster):
         settings = self.options.settings
         builder, _ = builder_of(profile, {**settings.get("", {}), **settings.get(profile.name, {})})
         problems = []
-        for need in dict.fromkeys((*builder.needs, *profile.datapath.needs)):
+        needs = dict.fromkeys((*builder.needs, *profile.datapath.needs))
+        for need in needs:
             if need not in kernel.FEATURES:
                 raise ClusterError(f"{profile.name}: datapath.needs: '{need}' is not known", f"there are: {', '.join(kernel.FEATURES)}")
-            if not kernel.found().get(need, False):
+            if not kernel.found(needs).get(need, False):
                 problems.append(self._lacks(profile.name, kernel.FEATURES[need]))
         for program, package in builder.programs.items():
             if shutil.which(program) is None:
@@ -113,7 +114,7 @@ class LabCluster(Cluster):
             "wire_offload": self.model,
             "wire_mtu": self.options.mtu,
             "wire_rate": self.options.wire_rate,
-            "kernel_features": dict(kernel.found()),
+            "kernel_features": dict(kernel.tried() or kernel.found(("veth",))),
         }
         if self._stands:
             stand = self._stands[-1]

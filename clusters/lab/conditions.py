@@ -37,6 +37,11 @@ def _policies(stand: Stand, asked: Policies) -> Iterator[list[dict[str, Any]]]:
             f"{stand.label}: an HTTP rule is enforced by a proxy in user space, which the lab's model of a datapath does not have",
             "measure it with a real CNI: --cluster kind or --cluster existing",
         )
+    if asked.api != "kubernetes" or asked.objects != "one":
+        raise UnsupportedError(
+            f"{stand.label}: the lab has rules and map entries, no objects of an API",
+            "leave policy.api and policy.objects out, or use a cluster",
+        )
     with _undone(stand, "policies", lambda: _set(stand, None)):
         seconds = _set(stand, asked)
         found = stand.datapath.policies_found()

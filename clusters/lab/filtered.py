@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from cnibench.clusters.lab.base import Datapath
@@ -137,8 +139,13 @@ class Filtered(Datapath):
 
     def _settle(self) -> None:
         stale, self._stale = self._stale, set()
-        for node in self.stand.nodes() if stale else ():
-            if node.number in stale:
-                self.load(node)
-            else:
-                self.load_sets(node)  # peers of policies are Pods of both nodes
+        if not stale:
+            return
+        jobs = [partial(self.load if node.number in stale else self.load_sets, node) for node in self.stand.nodes()]  # peers are on both
+        if self.options.iptables == "legacy":  # one at a time: they would meet at its lock
+            for job in jobs:
+                job()
+            return
+        with ThreadPoolExecutor() as pool:
+            for done in [pool.submit(job) for job in jobs]:
+                done.result()

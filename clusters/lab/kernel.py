@@ -11,19 +11,22 @@ import ctypes
 import json
 import os
 import platform
+import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
-from cnibench.clusters.lab import tree
-from cnibench.clusters.lab.iproute import iproute
+from cnibench.clusters.lab import netlink, tree
 from cnibench.errors import CnibenchError
-from cnibench.vm import patience
+from cnibench.vm import inside, patience
 
+_ROOT, _CLSACT = 0xFFFFFFFF, 0xFFFFFFF1  # parents of queueing disciplines
+# struct tc_tbf_qopt: 10^6 bytes/s, no peak rate, a queue of 10^6 bytes, a bucket of 10^6 ticks of 64 ns (linux/pkt_sched.h)
+_TBF = struct.pack("=BBHhHI12xIII", 0, 1, 0, 0, 0, 10**6, 10**6, 10**6, 0)
 _NR_BPF = {"x86_64": 321, "aarch64": 280}
 
 
@@ -39,7 +42,7 @@ class Feature:
 
 
 FEATURES: Mapping[str, Feature] = {
-    "veth": Feature("CONFIG_VETH", "virtual Ethernet pairs", "veth", "veth", {"peer": "peer"}),
+    "veth": Feature("CONFIG_VETH", "virtual Ethernet pairs", "veth", "veth"),
     "bridge": Feature("CONFIG_BRIDGE", "Linux bridge", "bridge", "bridge"),
     "vxlan": Feature("CONFIG_VXLAN", "VXLAN", "vxlan", "vxlan", {"vxlan_id": 1, "vxlan_port": 8472}),
     "ipip": Feature("CONFIG_NET_IPIP", "IP-in-IP", "ipip", "ipip", {"ipip_local": "192.0.2.1", "ipip_remote": "192.0.2.2"}),
@@ -96,10 +99,29 @@ _COMMANDS = {
 }
 
 
-@cache
-def found() -> Mapping[str, bool]:
-    """Feature to whether this kernel, for this user, has it. Tried once per process. Empty when no namespace can be made."""
-    iproute()  # not in the child only: what is built afterwards needs it as well, and under emulation it takes seconds
+_asked: set[str] = set()
+_found: dict[str, bool] = {}
+
+
+def found(needs: Iterable[str] = ()) -> Mapping[str, bool]:
+    """Feature to whether this kernel, for this user, has it: all of them, each tried once per process. Empty when no namespace can be made.
+
+    Under emulation only ``needs`` where some are given: what it takes to try one, a module or a program, are tenths of a second there.
+    """
+    wanted = set(needs) & FEATURES.keys() if inside() == "tcg" else set()
+    missing = (wanted or FEATURES.keys()) - _asked
+    if missing:
+        _asked.update(missing)
+        _found.update(_in_scratch(missing))
+    return _found
+
+
+def tried() -> Mapping[str, bool]:
+    """What ``found`` has told so far."""
+    return _found
+
+
+def _in_scratch(features: Collection[str]) -> dict[str, bool]:
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -110,7 +132,7 @@ def found() -> Mapping[str, bool]:
             tree.unshare(tree.CLONE_NEWNET | tree.CLONE_NEWNS)
             tree.loopback_up()
             os.environ["XTABLES_LOCKFILE"] = "/dev/null"
-            os.write(writer, json.dumps(_try_all()).encode())
+            os.write(writer, json.dumps(_try_each(features)).encode())
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as file:
@@ -139,21 +161,21 @@ def tree_problem() -> str:
     return said
 
 
-def _try_all() -> dict[str, bool]:
-    with iproute()() as ipr:
-        ipr.link("add", ifname="under", kind="veth", peer="under-peer")
-        under = ipr.link_lookup(ifname="under")[0]
-        answers = {key: _try(partial(_link, ipr, feature, under)) for key, feature in FEATURES.items() if feature.link}
-        families = _generic_families()
-        answers |= {key: family in families for key, family in _GENERIC.items()}
-        answers["tun"] = _try(_tun)
-        answers["ipv6"] = os.path.isdir("/proc/sys/net/ipv6")
-        answers["br_netfilter"] = os.path.exists("/proc/sys/net/bridge/bridge-nf-call-iptables")
-        answers["tbf"] = _try(lambda: ipr.tc("add", "tbf", under, handle=0x10000, rate=10**6, burst=65536, latency="50ms"))
-        answers["tc-bpf"] = _try(lambda: ipr.tc("add", "clsact", under)) and _try(_load_program)
-    for key, (argv, text) in _COMMANDS.items():
-        answers[key] = _try(partial(_command, argv, text))
-    return answers
+def _try_each(features: Collection[str]) -> dict[str, bool]:
+    mine, other = (netlink.link_attributes(name=name) for name in ("under", "under-peer"))
+    netlink.ask_here(netlink.NEWLINK, netlink.ADD, netlink.veth(netlink.link(), mine, netlink.link(), other))
+    under = socket.if_nametoindex("under")
+    tries: dict[str, Callable[[], object]] = {
+        **{key: partial(_link, feature, under) for key, feature in FEATURES.items() if feature.link},
+        **{key: partial(_generic, family) for key, family in _GENERIC.items()},
+        **{key: partial(_command, argv, text) for key, (argv, text) in _COMMANDS.items()},
+        "tun": _tun,
+        "ipv6": partial(os.stat, "/proc/sys/net/ipv6"),
+        "br_netfilter": partial(os.stat, "/proc/sys/net/bridge/bridge-nf-call-iptables"),
+        "tbf": partial(_qdisc, under, "tbf", _ROOT, 0x10000, netlink.attribute(1, _TBF)),
+        "tc-bpf": partial(_tc_bpf, under),
+    }
+    return {key: _try(tries[key]) for key in features}
 
 
 def _try(attempt: Callable[[], object]) -> bool:
@@ -164,25 +186,32 @@ def _try(attempt: Callable[[], object]) -> bool:
     return True
 
 
-def _link(ipr: Any, feature: Feature, under: int) -> None:
-    attributes = dict(feature.attributes or {})
+def _link(feature: Feature, under: int) -> None:
+    attributes = {"ifname": "probe", **(feature.attributes or {})}
     if "link" in attributes:
         attributes["link"] = under
-    ipr.link("add", ifname="probe", kind=feature.link, **attributes)
-    ipr.link("del", index=ipr.link_lookup(ifname="probe")[0])
+    if feature.link == "veth":
+        body = netlink.veth(netlink.link(), netlink.link_attributes(name="probe"), netlink.link(), netlink.link_attributes(name="peer"))
+    else:
+        made = netlink.device(netlink.link(), feature.link, attributes)
+        assert made is not None
+        body = made
+    netlink.ask_here(netlink.NEWLINK, netlink.ADD, body)
+    netlink.ask_here(netlink.DELLINK, netlink.CHANGE, netlink.link(socket.if_nametoindex("probe")))
 
 
-def _generic_families() -> set[str]:
-    from pyroute2.netlink.generic import GenericNetlinkSocket
+def _qdisc(index: int, kind: str, parent: int, handle: int, options: bytes = b"") -> None:
+    netlink.ask_here(netlink.NEWQDISC, netlink.ADD, netlink.qdisc(index, kind, parent=parent, handle=handle, options=options))
 
-    answers = set()
-    for family in _GENERIC.values():
-        with GenericNetlinkSocket() as sock, contextlib.suppress(Exception):
-            from pyroute2.netlink import genlmsg
 
-            sock.bind(family, genlmsg)
-            answers.add(family)
-    return answers
+def _generic(family: str) -> None:
+    if not netlink.has_generic(family):
+        raise OSError(family)
+
+
+def _tc_bpf(under: int) -> None:
+    _qdisc(under, "clsact", _CLSACT, _CLSACT & 0xFFFF0000)
+    _load_program()
 
 
 def _tun() -> None:

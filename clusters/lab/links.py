@@ -45,8 +45,12 @@ def index(ns: Namespace, name: str) -> int:
 
 def add(ns: Namespace, name: str, kind: str, *, up: bool = True, **attributes: Any) -> int:
     """A new device (``bridge``, ``vxlan``, ``ipip``, ...) with pyroute2's attributes of that kind; its interface index."""
-    with _told(ns, f"{kind} device {name}"):
-        ns.ipr.link("add", ifname=name, kind=kind, **attributes)
+    body = netlink.device(netlink.link(), kind, {"ifname": name, **attributes})
+    if body is not None:
+        netlink.ask(ns, f"{kind} device {name}", netlink.NEWLINK, netlink.ADD, body)
+    else:
+        with _told(ns, f"{kind} device {name}"):
+            ns.ipr.link("add", ifname=name, kind=kind, **attributes)
     if up:
         set_link(ns, name, state="up")
     return index(ns, name)
@@ -92,8 +96,8 @@ def set_link(
 
 def delete(ns: Namespace, name: str) -> None:
     """Removes a device (with a veth its peer); one that is gone is no error."""
-    with contextlib.suppress(ClusterError), _told(ns, f"delete {name}"):
-        ns.ipr.link("del", index=index(ns, name))
+    with contextlib.suppress(ClusterError):
+        netlink.ask(ns, f"delete {name}", netlink.DELLINK, netlink.CHANGE, netlink.link(index(ns, name)))
     ns.links.pop(name, None)
 
 
@@ -162,14 +166,15 @@ def neighbour(ns: Namespace, name: str, ip: str, mac: str) -> None:
 
 def proxy_neighbour(ns: Namespace, name: str, ip: str) -> None:
     """Answers ARP or ND for ``ip`` on that device."""
-    with _told(ns, f"proxy neighbour {ip}"):
-        ns.ipr.neigh("add", ifindex=index(ns, name), dst=ip, flags=_NTF_PROXY, family=10 if ":" in ip else 2)
+    head = struct.pack("=BxHiHBB", netlink.family_of(ip), 0, index(ns, name), _PERMANENT, _NTF_PROXY, 0)
+    netlink.ask(ns, f"proxy neighbour {ip}", netlink.NEWNEIGH, netlink.ADD, head + netlink.attribute(1, netlink.packed(ip)))  # NDA_DST
 
 
 def fdb(ns: Namespace, name: str, mac: str, to: str) -> None:
     """A forwarding entry of a VXLAN device: frames for ``mac`` go to the tunnel end ``to`` (bridge fdb add ... dst ... self permanent)."""
-    with _told(ns, f"fdb {mac} {to}"):
-        ns.ipr.fdb("append", ifindex=index(ns, name), lladdr=mac, dst=to, state=_PERMANENT | _NOARP, flags=_NTF_SELF)
+    head = struct.pack("=BxHiHBB", socket.AF_BRIDGE, 0, index(ns, name), _PERMANENT | _NOARP, _NTF_SELF, 0)
+    body = netlink.attribute(1, netlink.packed(to)) + netlink.attribute(2, netlink.octets(mac))  # NDA_DST, NDA_LLADDR
+    netlink.ask(ns, f"fdb {mac} {to}", netlink.NEWNEIGH, netlink.MORE, head + body)
 
 
 def statistics(ns: Namespace, name: str) -> dict[str, int]:

@@ -46,6 +46,7 @@ class LabNode(LabPlace, Node):
 
     def __init__(self, name: str, ns: Namespace, number: int) -> None:
         super().__init__(name, ns)
+        self.disk = f"/run/cnibench/disks/{ns.name}"  # the tree's own memory
         self.number = number
         self.wire = "eth0"
         self.addresses: Mapping[int, str] = {4: f"192.168.100.{number + 1}", 6: f"fd00:100::{number + 1}"}

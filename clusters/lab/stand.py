@@ -54,6 +54,8 @@ class Stand(Standing):
                         features.write(node.ns, node.wire, changed)
                 self._ensure(self.a, 2)
                 self._ensure(self.b, 1)
+                if self.claim.policy == "enforced":  # it is asked for by the proof: in this batch its rules cost nothing
+                    self.stranger(self.a)
         except BaseException:
             with contextlib.suppress(CnibenchError):
                 self.remove()
@@ -112,7 +114,7 @@ class Stand(Standing):
         yield from self._pods[1]
 
     def stranger(self, node: LabNode) -> LabPod:
-        """A Pod there that the policies of an enforcing profile do not let in; made when first asked for."""
+        """A Pod there that the policies of an enforcing profile do not let in; made when first asked for (on a with the others)."""
         for pod in self._pods[node.number]:
             if pod.role == "stranger":
                 return pod

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -159,3 +161,53 @@ def test_a_tap_that_could_not_see_all_says_so(make_stand: Make, monkeypatch: pyt
     monkeypatch.setattr(tap, "_BLOCKS", 1)
     with pytest.raises(ClusterError, match="packets on the wire of node a were not seen"), tap.watching(stand.a):
         assert probe.stream(stand.a.ns, stand.b.ns, stand.b.addresses[4], 4, 300_000) == ""
+
+
+def test_devices_are_made_as_asked(make_stand: Make) -> None:
+    """As iproute2 tells them: what the requests that are encoded here have become in the kernel."""
+    ns = make_stand("veth-baseline").a.ns
+
+    def told(*words: str) -> Any:
+        return json.loads(ns.run([*words]).stdout)
+
+    mac, more = links.mac(7, 1), links.mac(7, 2)
+    below = links.index(ns, "eth0")
+    links.add(
+        ns, "tunnel", "vxlan", vxlan_id=77, vxlan_link=below, vxlan_port=4790, vxlan_learning=0, vxlan_l2miss=1,
+        vxlan_local="192.168.100.1", address=mac, mtu=1400,
+    )  # fmt: skip
+    (tunnel,) = told("ip", "-j", "-d", "link", "show", "tunnel")
+    data = tunnel["linkinfo"]["info_data"]
+    assert (tunnel["address"], tunnel["mtu"], "UP" in tunnel["flags"]) == (mac, 1400, True)
+    assert (data["id"], data["port"], data["link"], data["local"]) == (77, 4790, "eth0", "192.168.100.1")
+    assert (data["learning"], data["l2miss"]) == (False, True)
+    links.add(ns, "six", "vxlan", vxlan_collect_metadata=True, vxlan_port=4791, vxlan_local6="fd00:100::1", up=False)
+    (six,) = told("ip", "-j", "-d", "link", "show", "six")
+    assert six["linkinfo"]["info_data"]["external"]
+    assert six["linkinfo"]["info_data"]["local6"] == "fd00:100::1"
+    links.add(ns, "between", "bridge", address=more)
+    assert told("ip", "-j", "-d", "link", "show", "between")[0]["linkinfo"]["info_kind"] == "bridge"
+    links.add(ns, "other", "macvlan", link=below, macvlan_mode="private")  # of an attribute that only pyroute2 knows
+    assert told("ip", "-j", "-d", "link", "show", "other")[0]["linkinfo"]["info_data"]["mode"] == "private"
+    for target in ("192.168.100.2", "192.168.100.3"):  # a second end of one address, as for flooding
+        links.fdb(ns, "tunnel", "00:00:00:00:00:00", target)
+    entries = [entry for entry in told("bridge", "-j", "fdb", "show", "dev", "tunnel") if entry["mac"] == "00:00:00:00:00:00"]
+    assert {(entry["dst"], entry["state"]) for entry in entries} == {("192.168.100.2", "permanent"), ("192.168.100.3", "permanent")}
+    for address in ("192.0.2.1", "2001:db8::1"):
+        links.proxy_neighbour(ns, "eth0", address)
+    assert {entry["dst"] for entry in told("ip", "-j", "neigh", "show", "proxy")} == {"192.0.2.1", "2001:db8::1"}
+    with pytest.raises(ClusterError, match="vxlan device tunnel"):
+        links.add(ns, "tunnel", "vxlan", vxlan_id=78)
+    for name in ("tunnel", "six", "between", "other", "never-there"):
+        links.delete(ns, name)
+    assert {link["ifname"] for link in told("ip", "-j", "link")} & {"tunnel", "six", "between", "other"} == set()
+
+
+def test_a_program_fails_where_it_is_not_installed_and_where_the_place_is_gone(make_stand: Make) -> None:
+    """As a status, where that is asked for: what is removed may be removed once more."""
+    stand = make_stand("veth-baseline")
+    assert stand.a.run(["no-such-program"], timeout=20, check=False).returncode == 127
+    stand.remove()
+    assert stand.a.run(["true"], timeout=20, check=False).returncode
+    with pytest.raises(ClusterError):
+        stand.a.run(["true"], timeout=20)

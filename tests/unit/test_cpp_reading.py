@@ -130,6 +130,41 @@ def test_code_that_was_loaded_meanwhile_is_named_within_its_length() -> None:
     assert [table.name(address) for address in at] == ["bpf_prog_0123_from_container"] * 2 + [symbols.UNKNOWN, "_text"]
 
 
+BASE = 0xFFFF_FFFF_8100_0000
+LINES = st.lists(st.tuples(st.integers(0, 40), st.sampled_from("TtwWdb"), st.sampled_from(["f", "__pfx_f", "__a", "long_name_of_one"])))
+
+
+@settings(max_examples=60, deadline=None)
+@given(own=LINES, repeated=st.integers(1, 20), modules=LINES, ordered=st.booleans(), data=st.data())
+def test_a_name_is_the_same_however_little_of_the_text_is_parsed(
+    own: list[tuple[int, str, str]], repeated: int, modules: list[tuple[int, str, str]], ordered: bool, data: st.DataObject
+) -> None:
+    """Against all lines read at once: chunks without functions, addresses with many names, modules in any order, a text in no order."""
+    at, rows = BASE, []
+    for number, (gap, kind, name) in enumerate(own * repeated):
+        at += gap
+        rows.append((at, kind, f"{name}_{number}", ""))
+    loaded = [(BASE + 64 * gap, kind, f"{name}_m{number}", "\t[some]") for number, (gap, kind, name) in enumerate(modules)]
+    rows = [*(rows if ordered else rows[::-1]), *loaded]
+    text = "".join(f"{address:016x} {kind} {name}{module}\n" for address, kind, name, module in rows)
+    functions = sorted(address for address, kind, name, _ in rows if kind in "TtwW" and not name.startswith("__pfx_"))
+    if not functions:
+        with pytest.raises(MissingError):
+            symbols.Kallsyms(text.encode())
+        return
+    table = symbols.Kallsyms(text.encode())
+    for address in data.draw(st.lists(st.integers(BASE - 10, at + 100), min_size=1, max_size=30)):
+        found = table.find(address)
+        below = [each for each in functions if each <= address]
+        if not below:
+            assert found is None
+            continue
+        assert found is not None
+        above = [each for each in functions if each > address]
+        assert found[:2] == (below[-1], above[0] if above else below[-1] + (1 << 20))
+        assert found[2] in {name for start, kind, name, _ in rows if start == below[-1] and kind in "TtwW"}
+
+
 def test_symbols_that_were_kept_name_the_same_stacks() -> None:
     recording = perfdata.read(golden("file.data"))
     table = symbols.Kallsyms(golden("kallsyms"))

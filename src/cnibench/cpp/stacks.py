@@ -61,9 +61,10 @@ def named(recording: Recording, symbols: Symbols, hertz: float, own: Collection[
         amount, count = spent.get(key, (0, 0))
         spent[key] = (amount + period, count + 1)
     name = cache(lambda address: base_name(symbols.name(address)))
+    works = cache(network)
     total: dict[tuple[Whose, tuple[str, ...]], tuple[float, int]] = {}
     for (chain, ours), (amount, count) in spent.items():
-        key_of_stack = _whose(_frames(recording.chains[chain], name), ours, network)
+        key_of_stack = _whose(_frames(recording.chains[chain], name), ours, works)
         before = total.get(key_of_stack, (0.0, 0))
         total[key_of_stack] = (before[0] + amount * scale, before[1] + count)
     return [Stack(whose, shown, amount, count) for (whose, shown), (amount, count) in total.items()]
@@ -95,12 +96,21 @@ def _whose(frames: tuple[str, ...], own: bool, network: Callable[[str], bool]) -
     if frames[-1] != USER and not _IDLE_ROOTS.isdisjoint(frames):
         return "kernel", frames
     for depth, name in enumerate(frames):
-        if name.startswith(_IRQ_ENTRIES):
+        if not (way := _way_in(name)):
+            continue
+        if way == "interrupt":
             inner = frames[: depth + 1]
-            return ("kernel", inner) if any(network(frame) for frame in inner) else ("foreign", frames)
-        if name.startswith(_SYSCALL_ROOTS) or name == USER:
-            return "foreign", frames
-    return ("kernel", frames) if any(network(name) for name in frames) else ("foreign", frames)
+            return ("kernel", inner) if any(map(network, inner)) else ("foreign", frames)
+        return "foreign", frames
+    return ("kernel", frames) if any(map(network, frames)) else ("foreign", frames)
+
+
+@cache
+def _way_in(name: str) -> Literal["interrupt", "process", ""]:
+    """How the kernel was entered by this function; '' for one that is no entry."""
+    if name.startswith(_IRQ_ENTRIES):
+        return "interrupt"
+    return "process" if name.startswith(_SYSCALL_ROOTS) or name == USER else ""
 
 
 def fold(stacks: Iterable[Stack]) -> str:

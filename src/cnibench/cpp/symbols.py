@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from functools import lru_cache
+from itertools import pairwise
 
 from cnibench.errors import MissingError
 
@@ -14,6 +14,8 @@ _PADDING = frozenset((b"__pfx_", b"__cfi_"))  # no code of their own: the bytes 
 _SUFFIX = re.compile(r"\.(?:isra|constprop|part|cold|llvm|lto_priv|localalias)\b.*$")
 UNKNOWN = "[unknown]"
 _LARGEST = 1 << 20  # bytes: no function is longer, so a larger gap belongs to no one
+_CHUNK = 2048  # bytes of text that are parsed together: some forty lines
+_KINDS = frozenset(b"tTwW")
 
 
 def base_name(name: str) -> str:
@@ -47,8 +49,8 @@ class Kallsyms(Symbols):
 
     def __init__(self, text: bytes, loaded: Iterable[tuple[int, int, str]] = ()) -> None:
         super().__init__((start, start + length, name) for start, length, name in loaded if length)
-        self._lines = _text_lines(text)
-        if not self._lines or self._lines[-1].startswith(b"0" * _DIGITS):
+        self._text = _Text(text)
+        if self._text.hidden():
             raise MissingError("the kernel hides its symbols' addresses", "as root: sysctl -w kernel.kptr_restrict=0")
         self.used: set[tuple[int, int, str]] = set()
 
@@ -60,8 +62,7 @@ class Kallsyms(Symbols):
         return found
 
     def _look_up(self, address: int) -> tuple[int, int, str] | None:
-        lines = self._lines
-        at = bisect_right(lines, b"%016x~" % address)  # '~' sorts behind whatever follows an address
+        lines, at = self._text.around(b"%016x~" % address)  # '~' sorts behind whatever follows an address
         if at == 0:
             return None
         start = int(lines[at - 1][:_DIGITS], 16)
@@ -72,14 +73,89 @@ class Kallsyms(Symbols):
         return (start, end, _best(lines, at)) if address < end else None
 
 
-@lru_cache(maxsize=2)
-def _text_lines(text: bytes) -> list[bytes]:
-    """The lines of functions, sorted by address (of one width, so that bytes sort as numbers do); kept from one sample to the next."""
-    kinds = frozenset(b"tTwW")
+class _Text:
+    """Lines of functions out of the text of /proc/kallsyms, most of which no recording names: parsed only around the addresses asked for.
+
+    The kernel's own symbols come first and by address (it searches them by halves itself, kernel/kallsyms.c); those of modules and
+    eBPF programs, which have a tab and the module's name, follow in any order. All addresses have one width: bytes sort as numbers do.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        foreign = text.find(b"\t")
+        own = len(text) if foreign < 0 else text.rfind(b"\n", 0, foreign) + 1
+        self._text = text
+        self._bounds = _bounds(text, own)  # where the chunks begin, and their end
+        self._starts = [text[at : at + _DIGITS] for at in self._bounds[:-1]]
+        if any(one >= other for one, other in pairwise(self._starts)):  # no text of a kernel's: nothing is known of its order
+            own, self._bounds, self._starts = 0, [0], []
+        self._rest = _functions(text[own:])
+        self._parsed: dict[int, list[bytes]] = {}
+        self._wider: dict[int, list[bytes]] = {}
+
+    def hidden(self) -> bool:
+        """Is there no function, or none that has an address?"""
+        last = max((*self._rest[-1:], *self._chunk(self._beside(len(self._starts), -1))[-1:]), default=b"0" * _DIGITS)
+        return last.startswith(b"0" * _DIGITS)
+
+    def around(self, key: bytes) -> tuple[list[bytes], int]:
+        """Some lines, sorted, and how many of them sort before ``key``: the last of those, with all lines of its address, and the first
+        after it are what they would be among all lines."""
+        at_chunk = bisect_right(self._starts, key) - 1
+        lines = self._chunk(at_chunk)
+        at = bisect_right(lines, key)
+        if at in (0, len(lines)):
+            lines = self._with_neighbours(at_chunk)
+            at = bisect_right(lines, key)
+        if self._rest:
+            before = bisect_right(self._rest, key)
+            first = bisect_left(self._rest, self._rest[before - 1][:_DIGITS]) if before else 0
+            lines = sorted([*lines, *self._rest[first : before + 1]])
+            at = bisect_right(lines, key)
+        return lines, at
+
+    def _chunk(self, number: int) -> list[bytes]:
+        if number not in self._parsed:
+            inside = 0 <= number < len(self._starts)
+            self._parsed[number] = _functions(self._text[self._bounds[number] : self._bounds[number + 1]]) if inside else []
+        return self._parsed[number]
+
+    def _with_neighbours(self, number: int) -> list[bytes]:
+        """Its lines, and those of the nearest chunks on both sides that have functions."""
+        if number not in self._wider:
+            beside = (self._beside(number, -1), number, self._beside(number, 1))
+            self._wider[number] = [line for each in beside for line in self._chunk(each)]
+        return self._wider[number]
+
+    def _beside(self, number: int, step: int) -> int:
+        number += step
+        while 0 <= number < len(self._starts) and not self._chunk(number):
+            number += step
+        return number
+
+
+def _bounds(text: bytes, end: int) -> list[int]:
+    """Beginnings of lines every _CHUNK bytes or so, and the end; lines of one address are never parted."""
+    bounds = [0]
+    for least in range(_CHUNK, end, _CHUNK):
+        if least <= bounds[-1]:
+            continue
+        at = text.find(b"\n", least, end) + 1
+        before = text.rfind(b"\n", 0, at - 1) + 1
+        address = text[before : before + _DIGITS]
+        while 0 < at < end and text.startswith(address, at):
+            at = text.find(b"\n", at, end) + 1
+        if not 0 < at < end:
+            break
+        bounds.append(at)
+    return [*bounds, end]
+
+
+def _functions(text: bytes) -> list[bytes]:
+    """The lines of functions, sorted by address."""
     return sorted(
         line
         for line in text.split(b"\n")
-        if len(line) > _NAME and line[_KIND] in kinds and line[_NAME : _NAME + 6] not in _PADDING and line[_DIGITS] == _SPACE
+        if len(line) > _NAME and line[_KIND] in _KINDS and line[_NAME : _NAME + 6] not in _PADDING and line[_DIGITS] == _SPACE
     )
 
 

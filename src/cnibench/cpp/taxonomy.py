@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import msgspec
 import yaml
 
 from cnibench.errors import InputError
 
 FILE = Path(__file__).parent / "taxonomy.yaml"
 IDLE = "idle"
+_WORDS = {int: "a whole number", str: "text", bool: "true or false", list: "a list", dict: "keys and values"}
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where there is one: ten times as fast
 
 
-class Component(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Component(NamedTuple):
     """``functions`` and ``leaf`` are names, or beginnings followed by ``*``; ``leaf`` ones count only as the sampled function."""
 
     title: str
@@ -25,7 +26,7 @@ class Component(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leaf: tuple[str, ...] = ()
 
 
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Document(NamedTuple):
     version: int
     components: dict[str, Component]
 
@@ -98,9 +99,39 @@ class _Patterns:
 def load(path: Path = FILE) -> Taxonomy:
     """The taxonomy of a file, ours by default. Raises InputError naming the key."""
     try:
-        document = msgspec.convert(yaml.load(path.read_text(), _Loader), _Document)
+        found = yaml.load(path.read_text(), _Loader)
     except (OSError, yaml.YAMLError) as error:
         raise InputError(f"{path}: {error}", "a taxonomy is a YAML file like the one that is shipped") from None
-    except msgspec.ValidationError as error:
+    try:
+        version, components = _keys(found, "the file", {"version": int, "components": dict}).values()
+        document = _Document(version, {str(name): _component(entry, f"components.{name}") for name, entry in components.items()})
+    except ValueError as error:
         raise InputError(f"{path}: {error}", "see cpp/taxonomy.yaml") from None
     return Taxonomy(document, path.name)
+
+
+def _component(entry: Any, where: str) -> Component:
+    told = _keys(entry, where, {"title": str, "functions": list}, {"network": bool, "leaf": list})
+    for key in {"functions", "leaf"} & told.keys():
+        if not all(isinstance(name, str) for name in told[key]):
+            raise ValueError(f"{where}.{key}: expected names")
+        told[key] = tuple(told[key])
+    return Component(**told)
+
+
+def _keys(found: Any, where: str, needed: dict[str, type], possible: dict[str, type] | None = None) -> dict[str, Any]:
+    """Those of a mapping, ``needed`` first, each of its type, and no others. Raises ValueError.
+
+    By hand: a library that checks documents would take longer to be imported than everything else that reads a recording.
+    """
+    if not isinstance(found, dict):
+        raise ValueError(f"{where}: expected keys and values")
+    known = {**needed, **(possible or {})}
+    if wrong := [str(key) for key in found if key not in known]:
+        raise ValueError(f"{where}: there is no key {', '.join(wrong)}")
+    if missing := needed.keys() - found.keys():
+        raise ValueError(f"{where}: the key {', '.join(sorted(missing))} is missing")
+    for key, kind in known.items():
+        if key in found and type(found[key]) is not kind:
+            raise ValueError(f"{where}.{key}: expected {_WORDS[kind]}")
+    return {key: found[key] for key in known if key in found}

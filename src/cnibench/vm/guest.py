@@ -43,9 +43,10 @@ _SYSCTLS = {"kernel/perf_event_paranoid": "-1", "kernel/kptr_restrict": "0", "ke
 _MODULES = ("br_netfilter", "openvswitch", "ila")
 # What most runs need and the kernel would load one by one while the run waits: loaded on the other CPU while the run's program starts.
 _SOON = (
-    "veth", "bridge", "ip_tables", "iptable_filter", "iptable_nat", "nf_tables", "nft_compat", "nf_conntrack", "xt_conntrack", "xt_comment",
-    "xt_mark", "xt_set", "xt_addrtype", "xt_MASQUERADE", "ip_set_hash_net", "ip_set_hash_ip", "ipip", "vxlan", "geneve", "wireguard", "tun",
-    "dummy", "vrf", "macvlan", "ipvlan", "sch_tbf", "cls_bpf", "sch_ingress",
+    "veth", "bridge", "ip_tables", "iptable_filter", "iptable_nat", "nf_tables", "nft_compat", "nft_chain_nat", "nf_conntrack",
+    "xt_conntrack", "xt_comment", "xt_mark", "xt_set", "xt_addrtype", "xt_tcpudp", "xt_multiport", "xt_statistic", "xt_nat",
+    "xt_MASQUERADE", "ipt_rpfilter", "ip_set_hash_net", "ip_set_hash_ip", "ipip", "nf_conntrack_netlink", "tcp_diag", "vxlan", "tun",
+    "sch_tbf", "geneve", "wireguard", "dummy", "vrf", "macvlan", "ipvlan", "cls_bpf", "sch_ingress",
 )  # fmt: skip
 _DRAIN_SECONDS = 2.0  # how long output may still come after the command's end, from programs it left behind
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -18,6 +18,8 @@ if MYPY:
 
 FD = 3  # the bundle, open for reading, in the guest's first Python process and in the command that it runs
 NAME = "cnibench.vm.preload"
+# Asked for in vain by the standard library, which looks through every folder for them.
+_OF_OTHER_SYSTEMS = frozenset(("_winapi", "msvcrt", "nt", "winreg"))
 _GARBAGE = 100_000  # allocations between two collections: with the usual 700 a tenth of the imports' time goes into them
 
 _START = f"""
@@ -50,6 +52,8 @@ class _Finder:
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         entry = self._bundle.get(name)
         if entry is None:
+            if name in _OF_OTHER_SYSTEMS:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
             return None
         file, code = entry
         return spec_from_file_location(name, file, loader=_Loader(name, file, code) if code else ExtensionFileLoader(name, file))
