@@ -57,10 +57,18 @@ def sent(table: str, interface: str) -> int:
 
 def pods(standing: Standing, node: Node, role: str, count: int) -> list[Pod]:
     """``count`` background Pods of that role on the node; those made for earlier cells are used again."""
-    known = _pods.setdefault(standing, {}).setdefault((node.name, role), [])
-    if len(known) < count:
-        known.extend(standing.add_pods(node, count - len(known)))
-    return known[:count]
+    return groups(standing, [(node, role)], count)[0]
+
+
+def groups(standing: Standing, wanted: Sequence[tuple[Node, str]], count: int) -> list[list[Pod]]:
+    """So many of each (node, role); those that are missing are made together."""
+    of_all = _pods.setdefault(standing, {})
+    known = [of_all.setdefault((node.name, role), []) for node, role in wanted]
+    missing = [(node, max(0, count - len(there))) for (node, _), there in zip(wanted, known, strict=True)]
+    if any(more for _, more in missing):
+        for there, made in zip(known, standing.add_pods_on(missing), strict=True):
+            there.extend(made)
+    return [there[:count] for there in known]
 
 
 class Running:
@@ -70,8 +78,7 @@ class Running:
         self.load = load
         self._s = s
         self._folder = folder
-        self.clients = pods(s.standing, s.client.node, "client", load.pairs)
-        self.servers = pods(s.standing, s.server.node, "server", load.pairs)
+        self.clients, self.servers = groups(s.standing, [(s.client.node, "client"), (s.server.node, "server")], load.pairs)
         self._programs: list[tuple[str, Process, Path]] = []
         self._shared = not self.clients[0].interface  # Pods in their node's namespace share its ports
 

@@ -41,6 +41,7 @@ class UnderLoad(Workload):
 
     inner: ClassVar[_netperf.Netperf]
     tools = ("netserver", "netperf", "iperf3")
+    several = False
 
     def __init__(self) -> None:
         self._background: _load.Running | None = None

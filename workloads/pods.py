@@ -1,7 +1,8 @@
 """Pod creation as in qi2021: Pods are made on one node, one at a time or all at once, each step of each timed, and removed again.
 
 In the lab a Pod's start is what a datapath's builder does for it: namespace, veth pair, addresses, routes, rules or map entries, until a
-TCP connection reaches it. There is no API server, no kubelet and no container runtime in it, so the totals are not those of a cluster.
+TCP connection reaches it. There is no API server, no kubelet and no container runtime in it, so the totals are not those of a cluster; on a
+cluster all of them are.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Pods(Workload):
     cpp = False
     noise = 0.1  # a few short events a sample; nobody published repeats of it
     collected = False
+    several = False
 
     def __init__(self) -> None:
         self._made: list[Started] = []

@@ -53,6 +53,8 @@ class RulePath(Workload):
     cpp = False
     transport = "udp"
     noise = 0.0  # counted, not measured
+    looks = True
+    several = False
 
     def __init__(self) -> None:
         self._captures: dict[str, Process] = {}  # of nodes with rules of the older iptables, by the node's name

@@ -22,6 +22,8 @@ class Policies(Strict):
     ``setting``: a packet passes all ``entries`` (``no-match``) or meets one that matches first (``top-of-chain``). ``restrictions``:
     so many entries of one policy that selects the peer and names another port each. ``conntrack``: ``used`` has packets of established
     connections pass by the entries, as CNIs do; ``bypassed`` has each packet walk them, as bruijn2017 had. ``layer``: L4, or an HTTP rule.
+
+    On clusters: ``api`` has them as NetworkPolicy, or as the CNI's own kind of object; ``objects`` as rules of one, or each as its own.
     """
 
     entries: int = Field(default=0, ge=0, le=MOST_ENTRIES)
@@ -29,6 +31,8 @@ class Policies(Strict):
     restrictions: int = Field(default=0, ge=0, le=1000)
     conntrack: Literal["used", "bypassed"] = "used"
     layer: Literal["L4", "L7"] = "L4"
+    api: Literal["kubernetes", "cni"] = "kubernetes"
+    objects: Literal["one", "many"] = "one"
 
 
 class Offload(Strict):

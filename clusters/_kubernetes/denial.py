@@ -1,0 +1,111 @@
+"""UDP to one port denied, so that the time can be taken until it is: the request is ready and sent without anything in between.
+
+A NetworkPolicy can only allow. So one is made that lets nothing but TCP into our Pods, and those that let the pair in by everything do it
+by TCP alone meanwhile. Cilium's and Calico's own policies can deny.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from cnibench import exec as programs
+from cnibench.clusters._kubernetes import manifests, policies, policy_objects, refusals
+from cnibench.clusters._kubernetes.policy_objects import Kind, Object
+from cnibench.errors import ClusterError, LimitError, UnsupportedError
+from cnibench.exec import Process
+
+if TYPE_CHECKING:
+    from cnibench.clusters._kubernetes.standing import KubernetesStanding
+
+_BEGINNING = 1.0  # s that kubectl is given to come to where it reads the objects; what it has not done by then is measured with the rest
+_DONE = 60.0  # s
+
+
+class Denying:
+    """A kubectl that waits for the objects, and then makes them."""
+
+    def __init__(self, standing: KubernetesStanding, objects: list[Object], kinds: set[Kind]) -> None:
+        self.kinds = kinds
+        self._standing = standing
+        self._text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()
+        self._said = tempfile.NamedTemporaryFile(prefix="cnibench-")  # noqa: SIM115 (closed by ``end``)
+        argv = standing.access.command("apply", "--server-side", "--force-conflicts", "-f", "-")
+        self._sent = False
+        self._process: Process
+        self._given: IO[bytes]
+        self._process, self._given, self._output = programs.converse(argv, Path(self._said.name))
+        time.sleep(_BEGINNING)
+
+    def send(self) -> None:
+        """Raises ClusterError when kubectl has ended before."""
+        self._sent = True
+        try:
+            left = memoryview(self._text)
+            while left:
+                left = left[self._given.write(left) :]
+            self._given.close()
+        except OSError:
+            raise ClusterError(f"kubectl did not take the policies: {self._words()}") from None
+
+    def end(self) -> None:
+        """Raises ClusterError, LimitError when they were not made."""
+        with contextlib.suppress(OSError):
+            self._given.close()
+        try:
+            with self._process, self._output:
+                status = self._process.wait(_DONE)
+            if status and self._sent:
+                raise ClusterError(f"the policies could not be made: {self._words()}")
+        except LimitError:
+            raise LimitError(f"the API server took no policies within {_DONE:.0f} s", "does it answer? kubectl get nodes") from None
+        finally:
+            self._said.close()
+
+    def _words(self) -> str:
+        said = Path(self._said.name).read_text(errors="replace").strip()[-300:]
+        return self._standing.access.hidden(said) or "it said nothing"
+
+
+def prepare(standing: KubernetesStanding, port: int) -> Callable[[], None]:
+    """As Standing.denial. Raises UnsupportedError where nothing would come of it."""
+    if reason := refusals.enforcing(standing.profile):
+        raise UnsupportedError(f"{standing.label}: {reason}")
+    own: set[Kind] = {kind for kind, _ in standing.restrict.values() if kind != "kubernetes"}
+    if own:
+        objects = [policy_objects.denial(standing.making, kind, port) for kind in sorted(own)]
+    else:
+        objects = [*_letting_in(standing, tcp_only=True), policy_objects.only_tcp(standing.making)]
+    standing.denying = Denying(standing, objects, own or {"kubernetes"})
+    return standing.denying.send
+
+
+def end(standing: KubernetesStanding) -> None:
+    """Nothing is denied any more. Raises ClusterError, also when it never was."""
+    if standing.denying is None:
+        return
+    denying, standing.denying = standing.denying, None
+    try:
+        denying.end()
+    finally:
+        for kind in denying.kinds:
+            policies.delete(standing, kind, "denial", 1)
+        if changed := _letting_in(standing, tcp_only=False):
+            standing.access.apply(*changed)
+
+
+def _letting_in(standing: KubernetesStanding, *, tcp_only: bool) -> list[Object]:
+    """The NetworkPolicies that let the pair in, by TCP alone or as they are."""
+    found = [item for kind, build in standing.restrict.values() if kind == "kubernetes" for item in build(tcp_only)]
+    if standing.profile.kubernetes and standing.profile.kubernetes.policy == "enforced":
+        for item in manifests.own("policies.yaml"):
+            item["metadata"]["namespace"] = standing.namespace
+            if tcp_only:
+                item["spec"]["ingress"] = [{**rule, "ports": [{"protocol": "TCP"}]} for rule in item["spec"]["ingress"]]
+            found.append(item)
+    return found

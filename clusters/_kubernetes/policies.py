@@ -1,0 +1,216 @@
+"""Policies as a condition of a cell on a cluster: made, seen to be in force by a stranger's connections, counted, and taken back.
+
+The API takes a policy at once and its CNI some time later, or never. So a stranger on the client's node connects to two ports of the
+server, of which the policies let it use one: that is what no cluster without them does. Only the server's incoming packets are affected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cnibench.clusters._kubernetes import policy_objects, refusals
+from cnibench.clusters._kubernetes.objects import HOST
+from cnibench.clusters._kubernetes.places import KubernetesPod
+from cnibench.clusters._kubernetes.policy_objects import CANARY, FOR, Kind, Object
+from cnibench.conditions import Policies
+from cnibench.errors import ClusterError, CnibenchError, Interrupted, LimitError, UnsupportedError
+from cnibench.vm import patience
+
+if TYPE_CHECKING:
+    from cnibench.clusters._kubernetes.standing import KubernetesStanding
+
+_EFFECT = 90.0  # s: an agent may compile the datapath anew for the first policy of a Pod
+_NOTICE = 20.0  # s: what is there already
+_QUICK, _EACH = 30.0, 0.1  # s for a request, and for each object of it
+_UNDER, _OPEN, _CLOSED = "10", "11", "00"  # of the two ports: which can be connected to
+
+_LISTEN = """
+import select, socket, sys
+family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+listeners = [socket.create_server((sys.argv[1], int(port)), family=family, backlog=64) for port in sys.argv[2:]]
+print("ready", flush=True)
+while True:
+    for one in select.select(listeners, [], [])[0]:
+        one.accept()[0].close()
+"""
+# Twice the same: one connection may also fail because the machine is busy.
+_STATE = """
+import socket, sys, time
+target, ports, wanted, end = sys.argv[1], sys.argv[2].split(","), sys.argv[3].split(","), time.monotonic() + float(sys.argv[4])
+def answers(port):
+    try:
+        socket.create_connection((target, int(port)), 0.5).close()
+        return "1"
+    except OSError:
+        return "0"
+last = ""
+while True:
+    seen = "".join(answers(port) for port in ports)
+    if seen in wanted and seen == last or time.monotonic() > end:
+        break
+    last = seen
+    time.sleep(0.02)
+print(seen)
+"""
+
+
+@contextlib.contextmanager
+def applied(standing: KubernetesStanding, asked: Policies, client: KubernetesPod, server: KubernetesPod) -> Iterator[list[dict[str, Any]]]:
+    """The policies for the block; one record. Raises UnsupportedError with the reason, ClusterError when they do not come into force."""
+    if reason := refusals.policy(standing.profile, asked) or ("" if server.interface else refusals.ON_NODE):
+        raise UnsupportedError(f"{standing.label}: {reason}")
+    kind = kind_of(standing, asked)
+    if asked.layer == "L7":
+        _need_proxy(standing)
+    nodes = [address for node in standing.nodes() for family, address in node.addresses.items() if family in standing.families]
+
+    def build(tcp_only: bool) -> list[Object]:
+        made = policy_objects.rules(asked, kind, standing.families, nodes, tcp_only=tcp_only)
+        return made.objects(standing.making, kind, server.name, asked.objects == "many")
+
+    passed = policy_objects.rules(asked, kind, standing.families).passed
+    objects = build(False)
+    record = {"condition": "policy", **asked.model_dump(mode="json"), "kind": policy_objects.resource(kind), "server": server.name}
+    if not objects:
+        yield [{**record, "found": {"objects": 0}, "seconds": 0.0}]
+        return
+    base = _state(standing, server, (_OPEN, _CLOSED), _NOTICE)
+    with _undone(standing, lambda: _take_back(standing, kind, server, len(objects), base)):
+        began = time.monotonic()
+        _create(standing, objects)
+        _await(standing, server, base)
+        found = {"objects": _count(standing, kind, server.name)} | _entries(standing, server, passed)
+        if found["objects"] != len(objects):
+            raise ClusterError(f"{standing.label}: {len(objects)} policies were asked for, there are {found['objects']}")
+        standing.restrict[server.name] = (kind, build)
+        try:
+            yield [{**record, "found": found, "seconds": time.monotonic() - began}]
+        finally:
+            standing.restrict.pop(server.name, None)
+
+
+def kind_of(standing: KubernetesStanding, asked: Policies) -> Kind:
+    """In which kind of object they are made."""
+    if asked.api == "kubernetes" and asked.layer == "L4":
+        return "kubernetes"
+    if standing.profile.cni == "cilium":
+        return "cilium"
+    served = standing.access.kubectl("get", "--raw", "/apis/projectcalico.org/v3", check=False).returncode == 0
+    return "calico" if served else "calico-crd"
+
+
+def _create(standing: KubernetesStanding, objects: Sequence[Object]) -> None:
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+    standing.access.kubectl("create", "-f", "-", timeout=_QUICK + _EACH * len(objects), input=text)
+
+
+def delete(standing: KubernetesStanding, kind: Kind, of: str, count: int) -> None:
+    options = ("-n", standing.namespace, "-l", f"{FOR}={of}", "--ignore-not-found", "--wait=false")
+    standing.access.kubectl("delete", policy_objects.resource(kind), *options, timeout=_QUICK + _EACH * count)
+
+
+def _count(standing: KubernetesStanding, kind: Kind, of: str) -> int:
+    return len(standing.access.get(policy_objects.resource(kind), "-n", standing.namespace, "-l", f"{FOR}={of}")["items"])
+
+
+def _take_back(standing: KubernetesStanding, kind: Kind, server: KubernetesPod, count: int, base: str) -> None:
+    delete(standing, kind, server.name, count)
+    if (seen := _state(standing, server, (base,), _EFFECT)) != base:
+        raise ClusterError(f"{_EFFECT:.0f} s after the policies were deleted {_words(seen)}")
+
+
+def _await(standing: KubernetesStanding, server: KubernetesPod, base: str) -> None:
+    """Until they are in force. Raises UnsupportedError when nothing changed at all, LimitError."""
+    seen = _state(standing, server, (_UNDER,), _EFFECT)
+    if seen == base == _OPEN:
+        raise UnsupportedError(
+            f"{standing.label}: the policies stand in the API, and nothing enforces them: {_EFFECT:.0f} s later a stranger is let in",
+            "measure a CNI that does",
+        )
+    if seen != _UNDER:
+        raise LimitError(f"{standing.label}: the policies were not in force within {_EFFECT:.0f} s: {_words(seen)}")
+
+
+def _words(state: str) -> str:
+    said = [f"port {CANARY + number} {'lets' if letter == '1' else 'does not let'} a stranger in" for number, letter in enumerate(state)]
+    return " and ".join(said) or "nothing was seen"
+
+
+def _state(standing: KubernetesStanding, server: KubernetesPod, wanted: Sequence[str], limit: float) -> str:
+    """Which of the two ports a stranger can connect to, as soon as it is one of ``wanted``, or after ``limit`` seconds."""
+    stranger = standing.add_stranger()
+    address = server.addresses[standing.families[0]]
+    ports = [str(CANARY), str(CANARY + 1)]
+    with tempfile.TemporaryDirectory(prefix="cnibench-") as folder:
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        with server.spawn([server.python, "-I", "-S", "-u", "-c", _LISTEN, address, *ports], stdout=out, stderr=err) as listener:
+            end = time.monotonic() + _NOTICE * patience()
+            while "ready" not in out.read_text():
+                if listener.poll() is not None or time.monotonic() > end:
+                    raise ClusterError(
+                        f"{server.name} does not listen for a stranger: {err.read_text().strip()[-200:] or 'it said nothing'}"
+                    )
+                time.sleep(0.01)
+            argv = [stranger.python, "-I", "-S", "-c", _STATE, address, ",".join(ports), ",".join(wanted), str(limit)]
+            return stranger.run(argv, timeout=limit + _NOTICE).stdout.strip()
+
+
+def _entries(standing: KubernetesStanding, server: KubernetesPod, least: int) -> dict[str, int]:
+    """Entries of the Pod's policy map in the kernel, where the CNI is Cilium and they can be read; ``least`` of them are waited for."""
+    if standing.profile.cni != "cilium" or not server.node.host:
+        return {}
+    try:
+        number = int(standing.access.get("ciliumendpoint", server.pod, "-n", standing.namespace)["status"]["id"])
+    except (CnibenchError, KeyError, ValueError):
+        return {}
+    script = f"bpftool -j map dump pinned $(ls {HOST}/sys/fs/bpf/tc/globals/cilium_policy_*{number:05d} | head -n 1)"
+    end = time.monotonic() + _EFFECT * patience()
+    while True:
+        done = server.node.run(["sh", "-c", script], timeout=_QUICK, check=False)
+        if done.returncode:
+            return {}
+        found = len(json.loads(done.stdout or "[]"))
+        if found >= least:
+            return {f"entries of the policy map of {server.name}": found}
+        if time.monotonic() > end:
+            raise LimitError(f"{standing.label}: {least} policy entries were asked for, the policy map of {server.name} has {found}")
+        time.sleep(0.2)
+
+
+def _need_proxy(standing: KubernetesStanding) -> None:
+    """Raises UnsupportedError where Cilium has no Envoy: it would take the policy and let nothing through."""
+    assert standing.profile.kubernetes is not None
+    agent = next(one for one in standing.profile.kubernetes.ready if one.rollout.startswith("daemonset/"))
+    config = standing.access.get("configmap", "cilium-config", "-n", agent.namespace)["data"]
+    if config.get("enable-l7-proxy", "true") == "false":
+        raise UnsupportedError(f"{standing.label}: its agent has HTTP rules switched off (enable-l7-proxy)", "--set l7Proxy=true")
+    beside = ("daemonset", "cilium-envoy", "-n", agent.namespace, "--ignore-not-found", "-o", "name")
+    if standing.access.kubectl("get", *beside).stdout.strip():
+        return
+    look = ("exec", "-n", agent.namespace, agent.rollout, "-c", "cilium-agent", "--", "sh", "-c", "command -v cilium-envoy")
+    if standing.access.kubectl(*look, check=False).returncode:
+        raise UnsupportedError(
+            f"{standing.label}: HTTP rules are enforced by Envoy, which is neither in the image of its agent nor in a DaemonSet of its own",
+            "use an image that has it, or --set envoy.enabled=true",
+        )
+
+
+@contextlib.contextmanager
+def _undone(standing: KubernetesStanding, undo: Callable[[], None]) -> Iterator[None]:
+    """``undo`` at the end, whatever happens; a standing on which that fails is not measured on any more."""
+    try:
+        yield
+    finally:
+        try:
+            undo()
+        except Interrupted:  # the whole namespace goes then
+            raise
+        except CnibenchError as error:
+            standing.broken = f"policies of an earlier cell could not be taken back: {error.message}"
+            raise ClusterError(f"{standing.label}: {standing.broken}") from None
