@@ -13,6 +13,7 @@ from cnibench.cell import Sample
 from cnibench.cli._guard import guarded
 from cnibench.cli._output import fancy
 from cnibench.cli._request import Request
+from cnibench.cluster import Cluster
 from cnibench.environment import machine
 from cnibench.errors import Interrupted, MeasureError
 from cnibench.progress import Lines, Progress, Terminal
@@ -25,7 +26,7 @@ from cnibench.workload import Workload
 
 def carry_out(request: Request, path: Path, *, resume: bool) -> int:
     """Measures; the exit status. Errors of the inner process are told by it. Raises MeasureError when that was killed."""
-    nics = offloads(request.manifest.cluster)  # here: inside, this machine's NICs are not seen
+    nics = offloads(request.cluster)  # here: inside, this machine's NICs are not seen
     status = request.cluster.carry(lambda: guarded(lambda: _measure(request, path, resume, nics)))
     if status > 128 and status != Interrupted.exit_code:
         raise MeasureError(
@@ -35,9 +36,9 @@ def carry_out(request: Request, path: Path, *, resume: bool) -> int:
     return status
 
 
-def offloads(cluster: str) -> dict[str, Any]:
-    """What the NICs of the nodes' machine do for tunnels, for env.json; nothing where the nodes are other machines."""
-    if inside() or cluster == "existing":
+def offloads(cluster: type[Cluster]) -> dict[str, Any]:
+    """What the NICs of the nodes' machine do for tunnels, for env.json; nothing where the nodes are other machines, which tell it then."""
+    if inside() or not cluster.ours:
         return {}
     from cnibench.offload.facts import stored
 
@@ -49,15 +50,16 @@ def _measure(request: Request, path: Path, resume: bool, nics: Mapping[str, Any]
     with RunWriter.resume(path) if resume else RunWriter.create(path, request.manifest) as writer:
         if writer.manifest != request.manifest:
             writer.narrow(request.manifest)
-        mode = request.manifest.cells[0].cpus
+        mode, allowed = request.manifest.cells[0].cpus, sorted(os.sched_getaffinity(0))
+        pinned = [choose_cpus(mode, allowed, cores(), pair) for pair in range(request.options.pairs)]
         facts = {**machine(() if inside() else tools_of(request)), **nics}
         if inside():  # the programs and the NICs are the host's, which has asked them already
             known = RunReader(path).environment
             facts |= {"accelerator": inside(), "tools": known.get("tools", {}), "offload": known.get("offload", {})}
         runner = Runner(
             cluster=request.cluster(request.options), writer=writer, profiles=request.profiles, workloads=request.workloads,
-            collectors=request.collectors, cpus=choose_cpus(mode, sorted(os.sched_getaffinity(0)), cores()), done=done,
-            progress=progress(), environment=facts, enough=_target(path, request),
+            collectors=request.collectors, cpus=pinned, done=done, progress=progress(), environment=facts,
+            enough=_target(path, request),
         )  # fmt: skip
         failed = runner.run()
     return 1 if failed else 0

@@ -11,10 +11,8 @@ from typing import Any
 import click
 
 from cnibench.cluster import Problem
-from cnibench.environment import versions
 from cnibench.errors import MissingError, UsageError
 from cnibench.layout import Manifest
-from cnibench.offload.facts import stored
 from cnibench.plan import Plan, Work
 from cnibench.store import RunWriter
 from cnibench.units import duration
@@ -114,6 +112,9 @@ def start(machine: Machine, manifest: Manifest, run_dir: Path, tools: Sequence[s
 
     ``tools``: the programs whose versions the environment names; they are asked here, where that is quick.
     """
+    from cnibench.environment import versions
+    from cnibench.offload.facts import stored
+
     with RunWriter.create(run_dir, manifest) as writer:
         writer.environment({"tools": versions(tools), "offload": stored()})
         (run_dir / _IMAGE.parent).mkdir()

@@ -160,7 +160,7 @@ def prepare(
     if plan.pairs > kind.most_pairs:
         raise UsageError(f"--cluster {plan.cluster} has room for {kind.most_pairs} pairs of Pods, not {plan.pairs}", "ask for fewer")
     options = Options(
-        mtu=plan.mtu, wire_offload=plan.wire_offload, wire_rate=plan.wire_rate, ip=plan.ip, settings=plan.settings,
+        mtu=plan.mtu, wire_offload=plan.wire_offload, wire_rate=plan.wire_rate, ip=plan.ip, pairs=plan.pairs, settings=plan.settings,
         keep=bool((extra or {}).get("keep")), extra=dict(extra or {}),
     )  # fmt: skip
     cluster = kind(options)
@@ -173,11 +173,32 @@ def prepare(
     collectors, plan, without = _collectors(cluster, list(providers("collectors").values()), plan)
     whole, blocks = with_blocks(plan, list(found.runnable), used, noise_of(plan, here))
     planned, left_out = cells(whole, workloads, found.runnable)
+    cluster.permit(planned)
+    planned, refused = _possible(cluster, planned, found.runnable, used)
     if not planned:
-        raise UsageError("nothing is left to measure", "; ".join([*left_out, *without]) or "name a profile and a workload")
-    request = _request(whole, name, kind, options, found, planned, used, collectors, [*notes, *without, *left_out, *words(blocks)])
+        raise UsageError("nothing is left to measure", "; ".join([*refused, *left_out, *without]) or "name a profile and a workload")
+    remarks = [*notes, *without, *left_out, *refused, *words(blocks)]
+    request = _request(whole, name, kind, options, found, planned, used, collectors, remarks)
+    request = replace(request, warnings=[*request.warnings, *refused])
     asked_for = plan.model_dump(mode="json", by_alias=True)
     return replace(request, manifest=replace_fields(request.manifest, planned=blocks, plan=asked_for))
+
+
+def _possible(
+    cluster: Cluster, planned: Sequence[Cell], profiles: Mapping[str, Profile], workloads: Mapping[str, Workload]
+) -> tuple[list[Cell], list[str]]:
+    """Those cells that this kind of cluster can measure, and in words why others are left out."""
+    blind = cluster.blind() if any(workload.looks for workload in workloads.values()) else ""
+    possible, refused = [], dict[str, None]()
+    for cell in planned:
+        reason = cluster.refuses(profiles[cell.label], cell)
+        if not reason and blind and workloads[cell.workload].looks:
+            reason = f"it looks into the nodes' kernels: {blind}"
+        if reason:
+            refused[f"{cell.label}, {cell.workload} is left out: {reason}"] = None
+        else:
+            possible.append(cell)
+    return possible, list(refused)
 
 
 def _request(
@@ -255,15 +276,14 @@ def again(manifest: Manifest) -> Request:
     profiles = {label: Profile.model_validate(item) for label, item in manifest.profiles.items()}
     kind: type[Cluster] = provider("clusters", plan.cluster)
     options = Options(
-        mtu=plan.mtu, wire_offload=plan.wire_offload, wire_rate=plan.wire_rate, ip=plan.ip, settings=plan.settings,
+        mtu=plan.mtu, wire_offload=plan.wire_offload, wire_rate=plan.wire_rate, ip=plan.ip, pairs=plan.pairs, settings=plan.settings,
         keep=bool(manifest.extra.get("keep")), extra=manifest.extra | ({"testbed": "vm"} if inside() else {}),
     )  # fmt: skip
     cluster = kind(options)
-    known: dict[str, Workload] = providers("workloads")
-    names = {cell.workload for cell in manifest.cells}
-    if strange := names - known.keys():
-        raise UsageError(f"this cnibench has no workload {', '.join(sorted(strange))}", f"resume with cnibench {manifest.tool_version}")
-    used = {name: known[name] for name in sorted(names)}
+    try:
+        used: dict[str, Workload] = {name: provider("workloads", name) for name in sorted({cell.workload for cell in manifest.cells})}
+    except UsageError as error:
+        raise UsageError(f"this cnibench has other workloads: {error.message}", f"resume with cnibench {manifest.tool_version}") from None
     _machine(cluster, [tool for workload in used.values() for tool in workload.tools])
     found = _profiles(cluster, profiles)
     warnings = []

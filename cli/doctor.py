@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from cnibench.cluster import Cluster
 
 
 @click.command("doctor")
@@ -19,6 +22,7 @@ from cnibench.cli._output import json_option, print_json, print_table
 def command(kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool, **values: Any) -> int:
     """Say what is missing here and the command that mends it, and what disturbs measuring.
 
+    Of a cluster that is there already, the two nodes that would be measured are compared: an agent looks at each, and is removed again.
     Exits 3 when something is missing that the cluster, the workloads or a profile named with --cni need.
     """
     found = examine(kinds or ("lab",), cni, extra_of(values))
@@ -31,9 +35,9 @@ def command(kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool, **value
 
 def examine(kinds: tuple[str, ...], cni: tuple[str, ...], extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """{schema, environment, missing[{for, lacks, remedy}], optional[...], profiles[{profile, lab, ...}], vm{possible, summary},
-    disturbances[{what, remedy}]}."""
+    disturbances[{what, remedy}], nodes{cluster: {facts{node: {...}}, remarks[{kind, what, remedy}]}}}."""
     from cnibench.cli._packages import install_command, lacking
-    from cnibench.cluster import Cluster, Options, Problem
+    from cnibench.cluster import Options, Problem
     from cnibench.environment import disturbances, machine
     from cnibench.profile import builtin, choose
     from cnibench.registry import provider, providers
@@ -46,12 +50,16 @@ def examine(kinds: tuple[str, ...], cni: tuple[str, ...], extra: Mapping[str, An
     missing: list[dict[str, str]] = []
     optional: list[dict[str, str]] = []
     profiles: list[dict[str, str]] = []
+    nodes: dict[str, Any] = {}
     named = choose(cni) if cni else {}
     vm: list[Problem] = vm_problems() if "lab" in kinds else []
     for name in kinds:
         kind: type[Cluster] = provider("clusters", name)
         cluster = kind(Options(extra=extra or {}))
-        missing += [{"for": name, "lacks": one.lacks, "remedy": one.remedy} for one in cluster.missing()]
+        absent_here = [{"for": name, "lacks": one.lacks, "remedy": one.remedy} for one in cluster.missing()]
+        if not absent_here and not kind.ours:
+            nodes[name], absent_here = _nodes(cluster)
+        missing += absent_here
         for label, item in (named or builtin()).items():
             problems = kind(Options(ip=item.features.ip, extra=extra or {})).check(item)
             where = "ok" if not problems else "vm" if all(one.kind == "kernel" for one in problems) else "no"
@@ -70,7 +78,26 @@ def examine(kinds: tuple[str, ...], cni: tuple[str, ...], extra: Mapping[str, An
         "vm": {"possible": not vm, "summary": summary()} if "lab" in kinds else None,
         "install": install_command(absent) if absent else "",
         "disturbances": [{"what": what, "remedy": remedy} for what, remedy in disturbances(facts)],
+        "nodes": nodes,
     }  # fmt: skip
+
+
+def _nodes(cluster: Cluster) -> tuple[dict[str, Any] | None, list[dict[str, str]]]:
+    """(how the cluster's nodes compare, what is missing because no agent can look at them)."""
+    from dataclasses import asdict
+
+    from cnibench.errors import CnibenchError, InputError, Interrupted, UsageError
+    from cnibench.stop import Stop
+
+    click.echo("an agent looks at each of the two nodes, in a namespace of its own, which is removed again", err=True)
+    try:
+        with Stop(), cluster:
+            found = cluster.compared()
+    except (Interrupted, InputError, UsageError):
+        raise
+    except CnibenchError as error:
+        return None, [{"for": f"the nodes of {cluster.kind}", "lacks": error.message, "remedy": error.remedy}]
+    return (asdict(found) if found else None), []
 
 
 def _programs(what: str, absent: list[str]) -> dict[str, str]:
@@ -92,9 +119,24 @@ def _print(found: Mapping[str, Any]) -> None:
         ("profile", "cluster", "runs here", "why not", "remedy"),
         [(one["profile"], one["cluster"], one["runs"], one["lacks"], one["remedy"]) for one in found["profiles"]],
     )
+    for name, nodes in found["nodes"].items():
+        if nodes:
+            _compared(name, nodes)
     if found["disturbances"]:
         print_table(("disturbs measuring", "remedy"), [(one["what"], one["remedy"]) for one in found["disturbances"]])
     if found["install"]:
         click.echo(f"one command for all programs:\n  {found['install']}")
     elif not found["missing"]:
         click.echo("nothing is missing")
+
+
+def _compared(kind: str, nodes: Mapping[str, Any]) -> None:
+    from cnibench.reports._escape import plain
+
+    facts = nodes["facts"]
+    names = list(dict.fromkeys(name for told in facts.values() for name in told))
+    rows = [(name, *(plain(str(told.get(name, ""))) or "not told" for told in facts.values())) for name in names]
+    print_table((f"nodes of {kind}", *facts), rows)
+    print_table(("", "the nodes", "remedy"), [(one["kind"], plain(one["what"]), one["remedy"]) for one in nodes["remarks"]])
+    if not any(one["kind"] == "differs" for one in nodes["remarks"]):
+        click.echo("nothing that was seen differs between the nodes\n")

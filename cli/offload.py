@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
+    from cnibench.cluster import Cluster, Problem
     from cnibench.offload.verify import Verified
 
 
@@ -25,16 +27,14 @@ if TYPE_CHECKING:
 @click.option("--duration", default="1s", show_default=True, help="With --verify: of each measurement.")
 @click.option("--seed", default=1, show_default=True, help="With --verify: of the order of on and off.")
 @click.option("--all", "every", is_flag=True, help="Software devices too.")
-@click.option("--allow-node-changes", is_flag=True, help="Let --verify change a NIC of a node; it is restored, whatever happens.")
+@cluster_options
 @json_option
-def command(
-    kind: str, verify: bool, cni: str, blocks: int, duration: str, seed: int, every: bool, allow_node_changes: bool, as_json: bool
-) -> int:
+def command(kind: str, verify: bool, cni: str, blocks: int, duration: str, seed: int, every: bool, as_json: bool, **values: Any) -> int:
     """Say what each NIC does for each type of tunnel, and which profiles that suits.
 
-    Asks the devices that reach other nodes, never the tunnel's own. Changes nothing without --verify.
+    Asks the devices that reach other nodes, never the tunnel's own: of this machine (lab), or through an agent on each measured node of a
+    cluster, removed again (existing; kind makes a cluster for it). Changes no device without --verify.
     """
-    from cnibench.cluster import Cluster
     from cnibench.registry import provider
 
     chosen: type[Cluster] = provider("clusters", kind)
@@ -42,9 +42,9 @@ def command(
         from cnibench.cli._guard import guarded
         from cnibench.units import seconds
 
-        lasting = seconds(duration)
-        return chosen.carry(lambda: guarded(lambda: _verify(chosen, cni, blocks, lasting, seed, allow_node_changes, as_json)))
-    found = examine(chosen, every)
+        asked = _Asked(cni, blocks, seconds(duration), seed, extra_of(values))
+        return chosen.carry(lambda: guarded(lambda: _verify(chosen, asked, as_json)))
+    found = examine(chosen, every, extra_of(values))
     if as_json:
         print_json(found)
     else:
@@ -52,14 +52,18 @@ def command(
     return 0
 
 
-def examine(chosen: Any, every: bool = False) -> dict[str, Any]:
+def examine(chosen: type[Cluster], every: bool = False, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """{schema, nics[...], tunnels[...], other[...], asymmetries[...], profiles[...], notes[...]}."""
+    from cnibench.cluster import Options
     from cnibench.offload import facts
     from cnibench.profile import builtin
+    from cnibench.stop import Stop
 
-    if chosen.kind != "lab":
-        raise UsageError(f"--cluster {chosen.kind} does not tell its nodes' NICs", "run it on each node with --cluster lab")
-    found = facts.examine(every)
+    cluster = chosen(Options(extra=extra or {}))
+    if chosen.kind != "lab":  # to ask this machine takes nothing of what the lab needs
+        _need(cluster.missing())
+    with Stop(), cluster:
+        found = facts.judged(*cluster.nics(every), every)
     return {"schema": 1, **found, "profiles": [dataclasses.asdict(one) for one in facts.ranked(found, builtin())]}
 
 
@@ -91,39 +95,58 @@ def _print(found: Mapping[str, Any]) -> None:
         click.echo(f"- {line}")
 
 
-def _verify(chosen: Any, cni: str, blocks: int, duration: float, seed: int, allowed: bool, as_json: bool) -> int:
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """What --verify is to do; ``duration`` in s of each measurement."""
+
+    cni: str
+    blocks: int
+    duration: float
+    seed: int
+    extra: Mapping[str, Any]
+
+
+def _need(problems: Sequence[Problem]) -> None:
+    if problems:
+        raise MissingError("; ".join(one.lacks for one in problems), "; ".join(dict.fromkeys(one.remedy for one in problems)))
+
+
+def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     from cnibench.cli._packages import install_command, lacking
     from cnibench.cluster import Options
-    from cnibench.offload import change, judge, rank
+    from cnibench.offload import judge, rank
     from cnibench.offload.verify import verify
     from cnibench.profile import choose
+    from cnibench.stop import Stop
 
-    profiles = choose([cni])
+    profiles = choose([asked.cni])
     if len(profiles) != 1:
-        raise UsageError(f"--cni {cni} is {len(profiles)} profiles", "name one")
+        raise UsageError(f"--cni {asked.cni} is {len(profiles)} profiles", "name one")
+    if chosen.kind == "lab" and (absent := lacking(["ethtool", "netperf", "netserver"])):  # elsewhere the images bring them
+        raise MissingError(f"not installed: {', '.join(absent)}", install_command(absent))
+    if not chosen.ours and not asked.extra.get("allow_node_changes"):
+        raise UsageError("--verify would change a NIC of the nodes", "allow it with --allow-node-changes; it is restored in every case")
+    cluster = chosen(Options(extra=asked.extra))
+    _need(cluster.missing())
+    profiles = dict(cluster.resolve(profiles))
     ((label, profile),) = profiles.items()
     kind = rank.tunnel_of(profile)
     if not kind or not judge.tunnel(kind).bit:
         raise UsageError(f"{label} has no tunnel that a feature of a NIC speeds up", "name one with VXLAN, Geneve or IP-in-IP")
-    if absent := lacking(["ethtool", "netperf", "netserver"]):
-        raise MissingError(f"not installed: {', '.join(absent)}", install_command(absent))
-    cluster = chosen(Options())
-    if problems := [*cluster.missing(), *cluster.check(profile)]:
-        raise MissingError("; ".join(one.lacks for one in problems), "; ".join(dict.fromkeys(one.remedy for one in problems)))
-    if cluster.wire != "veth" and not allowed:
-        raise UsageError("--verify would change a NIC of the nodes", "allow it with --allow-node-changes; it is restored in every case")
-    folder = "/run/cnibench/offload" if cluster.wire == "veth" else change.FOLDER  # the lab's own, which goes with it
-    with cluster, tempfile.TemporaryDirectory(prefix="cnibench-offload-") as raw:
+    _need(cluster.check(profile))
+    for line in cluster.preview(profiles, 2 * asked.blocks * asked.duration, 0.0):
+        click.echo(line, err=True)
+    with Stop(), cluster, tempfile.TemporaryDirectory(prefix="cnibench-offload-") as raw:
         standing = cluster.install(label, profile)
         try:
             found = verify(
-                standing, judge.tunnel(kind).bit, lambda name: _stream(standing, label, duration, Path(raw) / name), blocks=blocks,
-                seed=seed, folder=folder,
+                standing, judge.tunnel(kind).bit, lambda name: _stream(standing, label, asked.duration, Path(raw) / name),
+                blocks=asked.blocks, seed=asked.seed,
             )  # fmt: skip
         finally:
             standing.remove()
     if as_json:
-        print_json({"schema": 1, "profile": label, "tunnel": kind, "wire": cluster.wire, "seed": seed, **dataclasses.asdict(found)})
+        print_json({"schema": 1, "profile": label, "tunnel": kind, "wire": cluster.wire, "seed": asked.seed, **dataclasses.asdict(found)})
     else:
         _tell(found, label, judge.tunnel(kind).title, cluster.wire)
     return 0

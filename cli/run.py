@@ -43,7 +43,7 @@ from cnibench.vm import inside
 )
 @click.option("--wire-rate", metavar="RATE", help="Limit of the lab's wire, 1G say.")
 @click.option("--kernel", metavar="auto|host|vm|PATH", help="This kernel, or a stock one in a VM (lab only).  [default: auto]")
-@click.option("--pairs", type=int, metavar="N", help="Monitored Pod pairs.  [default: 1]")
+@click.option("--pairs", type=int, metavar="N", help="Pod pairs, measured at the same time, over more nodes where there are.  [default: 1]")
 @click.option("--no-perf", is_flag=True, help="Speed only, no cycles per packet.")
 @click.option("--set", "settings", multiple=True, metavar="[LABEL:]KEY=VALUE", help="A setting of a profile.")
 @click.option("--seed", type=int, metavar="N", help="Of the order of the cells.")

@@ -9,16 +9,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cnibench.cell import Attestation
-from cnibench.cluster import Cluster, Options, Problem, Wire
+from cnibench import conditions
+from cnibench.cell import Attestation, Cell
+from cnibench.cluster import Cluster, Nodes, Options, Problem, Wire
 from cnibench.clusters._kubernetes import (
     agents,
-    images,
     install,
+    look,
     namespace,
     objects,
     paths,
     recognise,
+    refusals,
     safety,
     shape,
     state,
@@ -28,12 +30,13 @@ from cnibench.clusters._kubernetes import (
     wait,
 )
 from cnibench.clusters._kubernetes.access import Access
-from cnibench.clusters._kubernetes.nodes import Facts, Wanted, choose, facts, toleration
+from cnibench.clusters._kubernetes.nodes import Facts, Wanted, choose, facts, more, toleration
 from cnibench.clusters._kubernetes.objects import Making
 from cnibench.clusters._kubernetes.places import KubernetesNode
 from cnibench.clusters._kubernetes.report import describe
 from cnibench.clusters._kubernetes.standing import KubernetesStanding
-from cnibench.errors import ClusterError, CnibenchError
+from cnibench.errors import ClusterError, CnibenchError, InputError, UsageError
+from cnibench.offload.nic import Nic
 from cnibench.profile import CURRENT, Profile, builtin
 
 _READY = 300.0  # s: of a CNI; images may have to be fetched
@@ -69,6 +72,7 @@ class ExistingCluster(Cluster):
 
     kind: ClassVar[str] = "existing"
     simultaneous: ClassVar[bool] = False
+    ours: ClassVar[bool] = False
     most_pairs: ClassVar[int] = 50
     paths: ClassVar[tuple[str, ...]] = paths.ALL
 
@@ -88,6 +92,7 @@ class ExistingCluster(Cluster):
         self._standings: list[ExistingStanding] = []
         self._facts: dict[str, Any] = {}
         self._wire: Wire = "nic"
+        self._bare = False  # we have removed what was there; the nodes' kubelets say so only some seconds later
 
     @cached_property
     def access(self) -> Access:
@@ -101,8 +106,9 @@ class ExistingCluster(Cluster):
         return [facts(item) for item in self.access.get("nodes")["items"]]
 
     @cached_property
-    def chosen(self) -> tuple[Facts, Facts]:
-        return choose(self.nodes, self.wanted, self.options.ip)
+    def chosen(self) -> list[Facts]:
+        """The client's node, the server's, those of further pairs."""
+        return more(self.nodes, choose(self.nodes, self.wanted, self.options.ip), self.wanted, self.options.ip, self.options.pairs)
 
     @cached_property
     def _strangers(self) -> list[tuple[str, str]]:
@@ -127,6 +133,8 @@ class ExistingCluster(Cluster):
             return problems
         try:
             self.access.kubectl("get", "--raw", "/version", timeout=15)
+        except (InputError, UsageError):  # nothing is missing: what was given is wrong
+            raise
         except CnibenchError as error:
             problems.append(Problem("", error.message, error.remedy or "name another with --kubeconfig or --context"))
         return problems
@@ -135,6 +143,9 @@ class ExistingCluster(Cluster):
         if profile.cni == CURRENT.cni:
             return []
         return suits.problems(profile, self.options)
+
+    def refuses(self, profile: Profile, cell: Cell) -> str:
+        return refusals.refusal(profile, cell)
 
     def seconds(self, profile: Profile) -> float:
         return _SECONDS_CURRENT if self._is_current(profile) else _SECONDS
@@ -156,12 +167,18 @@ class ExistingCluster(Cluster):
     def blind(self) -> str:
         """Asked of the namespace ``default``: what Pod Security's labels say there does not count, for ours has its own."""
         try:
-            said = agents.refused(
-                self.access, Making("default", "none", images.name("workload"), images.name("agent")), self.chosen[0].name
-            )
+            said = agents.refused(self.access, agents.plan("none", {}, namespace="default"), self.chosen[0].name)
         except CnibenchError:
             return ""
         return f"privileged Pods are refused here ({said.splitlines()[-1][:200]})" if said and "violates PodSecurity" not in said else ""
+
+    def permit(self, cells: Sequence[Cell]) -> None:
+        asked = [conditions.of(cell.params) for cell in cells]
+        if not self.allowed.node_changes and any(one and one.offload and one.offload.wire != "default" for one in asked):
+            raise safety.RefusedError(
+                f"the condition offload.wire would change the NICs of nodes of the context '{self.access.context}'",
+                "--allow-node-changes allows it: the old values are on the node's disk first, and are restored whatever happens to us",
+            )
 
     def preview(self, profiles: Mapping[str, Profile], seconds: float, volume: float) -> Sequence[str]:
         """Raises RefusedError for what was not allowed, UsageError when there are no two nodes."""
@@ -186,22 +203,21 @@ class ExistingCluster(Cluster):
         """Our namespace and the agents: on the chosen nodes, or on all of them when a CNI is installed; the chosen ones first."""
         if self._making is None:
             owned = self._owned = state.Owned(state.new_name())
-            registry = str(self.options.extra.get("registry") or "")
             tolerations = ({"operator": "Exists"},) if everywhere else self.wanted.tolerations
-            making = Making(
-                str(self.options.extra.get("namespace") or owned.name), owned.name, images.name("workload", registry),
-                images.name("agent", registry), tolerations=tolerations, pull_secret=str(self.options.extra.get("pull_secret") or ""),
-            )  # fmt: skip
+            making = agents.plan(owned.name, self.options.extra, str(self.options.extra.get("namespace") or ""), tolerations)
             namespace.check_free(self.access, making.namespace)
             self._making = making
             wanted = list(self.nodes) if cleaning else list(self.chosen)
             wanted += [node for node in self.nodes if everywhere and node not in wanted]
-            self._making = agents.make(self.access, making, wanted)
-            self._agents = agents.connect(self.access, self._making, wanted)
-            for node in self._agents:
-                node.device = agents.device(node)
+            self._making, self._agents = agents.start(self.access, making, wanted)
             self._wire = agents.wire(self._agents[0])
         return self._agents
+
+    def nics(self, every: bool = False) -> tuple[list[Nic], list[int]]:
+        return agents.nics(self._ground(everywhere=False), every)
+
+    def compared(self) -> Nodes:
+        return look.compared(self._ground(everywhere=False)[:2])
 
     def install(self, label: str, profile: Profile) -> ExistingStanding:
         current = self._is_current(profile)
@@ -223,6 +239,7 @@ class ExistingCluster(Cluster):
 
         def uninstall() -> None:
             install.uninstall(self.access, profile, given, known, nodes)
+            self._bare = True
 
         if not current:
             subnets.need(known)
@@ -234,14 +251,14 @@ class ExistingCluster(Cluster):
             if not current:
                 wait.ready(self.access, profile, _READY)
                 install.policies(self.access, profile, self._making.namespace)
-            standing = ExistingStanding(label, profile, self.options, self.access, self._making, nodes[:2], known)
+            standing = ExistingStanding(label, profile, self.options, self.access, self._making, nodes[: len(self.chosen)], known)
             standing.said = "" if profile.kubernetes else self.present[1]
             standing.uninstall = None if current else uninstall
             if self.allowed.max_rate:
                 standing.each_pod = lambda pod: shape.cap(pod, self.allowed.max_rate)
                 for pod in standing.pods():
                     standing.each_pod(pod)
-            self._facts = describe(self.access, nodes[:2])
+            self._facts = describe(self.access, standing.nodes()) | standing.told() | agents.offload(standing.nodes())
         except BaseException:
             with contextlib.suppress(CnibenchError):
                 if not current:
@@ -264,6 +281,9 @@ class ExistingCluster(Cluster):
         """
         if install.recorded(self.access):
             install.uninstall(self.access, None, {}, known, nodes)
+            self._bare = True
+        if self._bare:
+            return
         name, said = recognise.current(self.access)
         if said == NO_CNI:
             return
@@ -302,6 +322,7 @@ class ExistingCluster(Cluster):
                 self.__exit__(None, None, None)
             removed.append(f"the profile {name} on the cluster of the context {self.access.context}")
         for name in namespace.abandoned(self.access):
+            agents.restore(self.access, name)
             namespace.remove(self.access, name)
             removed.append(f"the namespace {name} on the cluster of the context {self.access.context}")
         for path in state.folder().iterdir():

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from cnibench import exec as programs
+from cnibench.cell import Cell
 from cnibench.cluster import Cluster, Options, Problem, Wire
-from cnibench.clusters._kubernetes import agents, images, install, paths, state, suits, tools, wait
+from cnibench.clusters._kubernetes import agents, images, install, paths, refusals, state, suits, tools, wait
 from cnibench.clusters._kubernetes.access import Access
 from cnibench.clusters._kubernetes.nodes import facts
 from cnibench.clusters._kubernetes.objects import Making
+from cnibench.clusters._kubernetes.places import KubernetesNode
 from cnibench.clusters._kubernetes.report import describe
 from cnibench.clusters._kubernetes.standing import KubernetesStanding
 from cnibench.errors import ClusterError, CnibenchError, LimitError, MissingError
+from cnibench.offload.nic import Nic
 from cnibench.profile import Profile
 
 POD_SUBNETS = {4: "10.244.0.0/16", 6: "fd00:10:244::/56"}
@@ -94,7 +97,10 @@ class OneCluster:
         except LimitError:
             raise ClusterError(f"kind made no cluster within {_CREATE:.0f} s", "is its node image here? --node-image IMAGE") from None
         except ClusterError as error:
-            raise ClusterError(f"kind made no cluster: {error.message}", "--node-image IMAGE names another node image") from None
+            died = "could not find a log line" in error.message  # its system did not come up, mostly because many others run
+            more = "a node's systemd needs inotify instances: sysctl -w fs.inotify.max_user_instances=1024"
+            remedy = more if died else "--node-image IMAGE names another node image"
+            raise ClusterError(f"kind made no cluster: {error.message}", remedy) from None
         self.access = Access(self.owned.kubeconfig)
         self.facts = [facts(item) for item in self.access.get("nodes")["items"]]
 
@@ -164,7 +170,7 @@ class KindCluster(Cluster):
         except MissingError as error:
             return [*problems, Problem("", error.message, error.remedy)]
         if not self.options.extra.get("registry") and (absent := images.missing(engine)):
-            problems.append(Problem("", f"the image {', '.join(absent)} in {engine.program}", "cnibench images build"))
+            problems.append(Problem("", f"{engine.program} has not the image {', '.join(absent)}", "cnibench images build"))
         return problems
 
     def check(self, profile: Profile) -> list[Problem]:
@@ -172,6 +178,9 @@ class KindCluster(Cluster):
         if self.options.mtu != 1500:
             found.append(Problem(profile.name, f"a wire with an MTU of {self.options.mtu}", "leave --mtu out: kind's network has 1500"))
         return found
+
+    def refuses(self, profile: Profile, cell: Cell) -> str:
+        return refusals.refusal(profile, cell)
 
     def seconds(self, profile: Profile) -> float:
         return _SECONDS
@@ -184,39 +193,44 @@ class KindCluster(Cluster):
         cluster = OneCluster(self.options, installation.kube_proxy)
         try:
             variables = cluster.variables(self.options)
-            engine = images.engine()
-            registry = str(self.options.extra.get("registry", ""))
-            making = Making(
-                cluster.name, cluster.name, images.name("workload", registry), images.name("agent", registry),
-                tolerations=({"operator": "Exists"},), pull_secret=str(self.options.extra.get("pull_secret", "")),
-            )  # fmt: skip
-            wanted = [making.workload_image, making.agent_image, *install.images(cluster.access, profile, settings, variables)]
-            here = [image for image in dict.fromkeys(wanted) if engine.has(image)]
-            cluster.load(
-                [
-                    *([images.archive(engine, here)] if here else []),
-                    *install.archives(settings),
-                    *map(Path, self.options.extra.get("image_archive", ())),
-                ]
-            )
-            ordered = sorted(cluster.facts, key=lambda node: (node.control_plane, node.name))  # the control plane is measured last
-            making = agents.make(cluster.access, making, ordered)
-            nodes = agents.connect(cluster.access, making, ordered)
+            archives = [*install.archives(settings), *map(Path, self.options.extra.get("image_archive", ()))]
+            making, nodes = self._agents(cluster, install.images(cluster.access, profile, settings, variables), archives)
             install.install(cluster.access, profile, settings, variables, nodes)
             wait.ready(cluster.access, profile, _READY)
             install.policies(cluster.access, profile, making.namespace)
-            for node in nodes:
-                node.device = agents.device(node)
-            measured = nodes if len(nodes) == 2 else nodes[:-1]  # of more, the control plane is left out
+            # The control plane, which is the last, is left out unless the pairs would have one node twice without it.
+            measured = nodes[:-1] if len(nodes) > 2 * self.options.pairs else nodes
             standing = KindStanding(label, profile, self.options, cluster.access, making, measured, variables)
             standing.cluster = cluster
             self._facts = describe(cluster.access, nodes) | {"kind_node_image": self.options.extra.get("node_image", "")}
+            self._facts |= standing.told()
         except BaseException:
             with contextlib.suppress(CnibenchError):
                 cluster.delete()
             raise
         self._standing.append(standing)
         return standing
+
+    def _agents(self, cluster: OneCluster, wanted: Sequence[str], archives: Sequence[Path]) -> tuple[Making, list[KubernetesNode]]:
+        """Agents on all nodes of a new cluster, the control plane's last; it gets our images, and those of ``wanted`` that are here."""
+        making = agents.plan(cluster.name, self.options.extra, tolerations=({"operator": "Exists"},))
+        engine = images.engine()
+        here = [image for image in dict.fromkeys((making.workload_image, making.agent_image, *wanted)) if engine.has(image)]
+        cluster.load([*([images.archive(engine, here)] if here else []), *archives])
+        return agents.start(cluster.access, making, sorted(cluster.facts, key=lambda node: (node.control_plane, node.name)))
+
+    def nics(self, every: bool = False) -> tuple[list[Nic], list[int]]:
+        """Of a cluster without a CNI, which is made for it and removed."""
+        cluster = OneCluster(self.options, kube_proxy=True)
+        try:
+            _, nodes = self._agents(cluster, (), ())
+            try:
+                return agents.nics(nodes, every)
+            finally:
+                for node in nodes:
+                    node.gateway.close()
+        finally:
+            cluster.delete()
 
     def _replace(self, label: str) -> None:
         """The cluster of the block before that --keep left: one a label is enough to look at."""

@@ -17,6 +17,7 @@ class Cpu(Collector):
     name = "cpu"
     title = "CPU time of each machine (/proc/stat): everything that runs there, the load generators included"
     windows = ("speed",)
+    of_pair = False
 
     @contextmanager
     def observe(self, s: Situation, into: Findings) -> Iterator[None]:

@@ -19,6 +19,7 @@ from cnibench.errors import CnibenchError, MeasureError
 from cnibench.situation import Findings, Situation
 
 NONE = "no process of the CNI runs in the lab's model"
+NO_AGENT = "the CNI has no process that stays: its plugins run while a Pod is made, and not longer"
 _EVERY = 1.0  # s between two readings of the memory
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -40,6 +41,7 @@ class Footprint(Collector):
     name = "footprint"
     title = "memory and CPU of the CNI's own processes"
     windows = ("speed",)
+    of_pair = False
 
     @contextmanager
     def observe(self, s: Situation, into: Findings) -> Iterator[None]:
@@ -49,7 +51,8 @@ class Footprint(Collector):
             yield
             return
         if not found:
-            into.records.append(("footprint", {"process": "", "said": NONE}))
+            said = NO_AGENT if s.standing.fidelity == "cni" else NONE
+            into.records.append(("footprint", {"process": "", "said": said}))
             yield
             return
         series: dict[str, list[tuple[float, int]]] = {name: [] for name in found}

@@ -3,20 +3,48 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 from cnibench.cluster import Wire
-from cnibench.clusters._kubernetes import objects, pods
+from cnibench.clusters._kubernetes import images, objects, pods
 from cnibench.clusters._kubernetes.access import Access, DeniedError
 from cnibench.clusters._kubernetes.gateway import Gateway
 from cnibench.clusters._kubernetes.nodes import Facts
 from cnibench.clusters._kubernetes.objects import Making, Rights
 from cnibench.clusters._kubernetes.places import KubernetesNode
 from cnibench.errors import ClusterError, CnibenchError
+from cnibench.offload import change, facts, reading
+from cnibench.offload.nic import Nic
 
 _LEVELS: tuple[Rights, ...] = ("all", "network", "none")
 _REFUSED = ("violates PodSecurity", "denied the request", "is forbidden", "not allowed", "admission webhook")
+
+
+def plan(run: str, extra: Mapping[str, Any], namespace: str = "", tolerations: Sequence[Mapping[str, str]] = ()) -> Making:
+    """What our objects have in common: images of ``--registry``, the secret of ``--pull-secret``; the namespace has the run's name."""
+    workload, agent = (images.name(kind, str(extra.get("registry") or "")) for kind in ("workload", "agent"))
+    return Making(namespace or run, run, workload, agent, tolerations=tolerations, pull_secret=str(extra.get("pull_secret") or ""))
+
+
+def start(access: Access, making: Making, nodes: Sequence[Facts]) -> tuple[Making, list[KubernetesNode]]:
+    """(what was allowed, the nodes in their order): agents made and connected to, each node's device known.
+
+    What an earlier run changed on a node and could not restore is restored. Raises ClusterError, LimitError.
+    """
+    making = make(access, making, nodes)
+    found = connect(access, making, nodes)
+
+    def look(node: KubernetesNode) -> None:
+        node.device = device(node)
+        if node.host:
+            change.restore_left(node)
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        list(pool.map(look, found))
+    return making, found
 
 
 def make(access: Access, making: Making, nodes: Sequence[Facts]) -> Making:
@@ -64,12 +92,12 @@ def connect(access: Access, making: Making, nodes: Sequence[Facts]) -> list[Kube
     ready = pods.wait_ready(access, making.namespace, f"{objects.ROLE}={objects.AGENT}", len(nodes))
     names = {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in ready}
     found = []
-    for number, facts in enumerate(nodes):
+    for number, known in enumerate(nodes):
         short = letter(number)
-        if facts.name not in names:
-            raise ClusterError(f"no agent runs on node {facts.name}", "does it tolerate the node's taints? --toleration")
-        gateway = Gateway(access, making.namespace, names[facts.name], f"the agent on node {short}")
-        found.append(KubernetesNode(short, facts, gateway, host=not making.confined))
+        if known.name not in names:
+            raise ClusterError(f"no agent runs on node {known.name}", "does it tolerate the node's taints? --toleration")
+        gateway = Gateway(access, making.namespace, names[known.name], f"the agent on node {short}")
+        found.append(KubernetesNode(short, known, gateway, host=not making.confined))
     return found
 
 
@@ -99,3 +127,30 @@ def wire(node: KubernetesNode) -> Wire:
     except CnibenchError:
         return "nic"
     return "virtio" if driver.startswith("virtio") else "veth" if driver == "none" else "nic"
+
+
+def nics(nodes: Sequence[KubernetesNode], every: bool) -> tuple[list[Nic], list[int]]:
+    """As Cluster.nics, of those nodes. Raises ClusterError."""
+    found: list[Nic] = []
+    ports: set[int] = set()
+    for node in nodes:
+        links = json.loads(node.run(["ip", "-j", "-d", "link", "show"], timeout=20).stdout)
+        names = [str(link["ifname"]) for link in links if link["ifname"] != "lo"]
+        found += reading.there(node, [name for name in names if every or name == node.device], node.name, {node.device})
+        ports |= {int(link["linkinfo"]["info_data"]["port"]) for link in links if link.get("linkinfo", {}).get("info_kind") == "vxlan"}
+    return found, sorted(ports)
+
+
+def offload(nodes: Sequence[KubernetesNode]) -> dict[str, Any]:
+    """What those nodes' NICs do for tunnels, for env.json; nothing where they may not be looked into."""
+    if not all(node.host for node in nodes):
+        return {}
+    return {"offload": facts.short(facts.judged(*nics(nodes, every=False)))}
+
+
+def restore(access: Access, namespace: str) -> None:
+    """Has the agents that a run left restore what it changed on their nodes; their guardians would end with them. Raises ClusterError."""
+    where = change.restoring(f"{objects.HOST}{change.FOLDER}", -1)
+    for pod in access.get("pods", "-n", namespace, "-l", f"{objects.ROLE}={objects.AGENT}")["items"]:
+        if pods.is_ready(pod):
+            access.kubectl("exec", "-n", namespace, pod["metadata"]["name"], "--", *where)

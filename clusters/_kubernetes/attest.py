@@ -31,11 +31,13 @@ _UNREADABLE = ("wireguard", "esp")  # the inner packet cannot be read, which is 
 def attest(standing: KubernetesStanding) -> list[Attestation]:
     """All checks, passed or not. Raises ClusterError, LimitError when one cannot be made."""
     found: list[Attestation] = []
-    servers = [standing.pair(placement)[1] for placement in _PLACEMENTS]
+    further = _further(standing)
+    servers = [standing.pair(placement)[1] for placement in _PLACEMENTS] + [standing.pair("inter", pair)[1] for pair in further]
     with probe.serving(*dict.fromkeys(servers)):
         for family in standing.families:
             found += _inside(standing, family)
-            found += _between(standing, family)
+            for pair in (0, *further):
+                found += _between(standing, family, pair)
             found += _mtu(standing, family)
         if standing.profile.kubernetes and standing.profile.kubernetes.policy in ("unused", "enforced"):
             found += _stranger(standing, enforced=standing.profile.kubernetes.policy == "enforced")
@@ -62,15 +64,22 @@ def _inside(standing: KubernetesStanding, family: int) -> Iterator[Attestation]:
         yield standing.attestation("intra-stays-inside", "no packet of it on the wire", f"{astray} packets on the wire", not astray, family)
 
 
-def _between(standing: KubernetesStanding, family: int) -> Iterator[Attestation]:
+def _further(standing: KubernetesStanding) -> list[int]:
+    """The pairs after the first that are between other nodes than any before them."""
+    ways = [standing.between("inter", pair) for pair in range(standing.options.pairs)]
+    return [pair for pair, way in enumerate(ways) if pair and way not in ways[:pair]]
+
+
+def _between(standing: KubernetesStanding, family: int, pair: int = 0) -> Iterator[Attestation]:
     """Traffic between nodes: it arrives, in the claimed encapsulation and in no other, through the tunnel device when there is one."""
-    client, server = standing.pair("inter")
+    client, server = standing.pair("inter", pair)
     nodes = (client.node, server.node)
+    beside = f"-{nodes[0].name}-to-{nodes[1].name}" if pair else ""  # the first pair's checks have the names that the lab's have
     expected, _ = claims(standing.profile)
     pattern = _tunnel(standing.profile, family)
     before = [counted(node, pattern) for node in nodes]
     failure, packets = _watched(nodes[0], client, server, family)
-    yield standing.attestation("reach-inter", "a TCP stream arrives", failure or "arrived", not failure, family)
+    yield standing.attestation(f"reach-inter{beside}", "a TCP stream arrives", failure or "arrived", not failure, family)
 
     if expected in _UNREADABLE:
         packets = [packet for packet in packets if packet.encapsulation == expected] + _of(packets, client, server, family)
@@ -78,13 +87,13 @@ def _between(standing: KubernetesStanding, family: int) -> Iterator[Attestation]
         packets = _of(packets, client, server, family)
     kinds = {kind: sum(packet.encapsulation == kind for packet in packets) for kind in sorted({one.encapsulation for one in packets})}
     observed = ", ".join(f"{count} packets {kind}" for kind, count in kinds.items()) or "no packet of it on the wire"
-    yield standing.attestation("encapsulation", f"all {expected}", observed, list(kinds) == [expected], family)
+    yield standing.attestation(f"encapsulation{beside}", f"all {expected}", observed, list(kinds) == [expected], family)
 
     if pattern:
         after = [counted(node, pattern) for node in nodes]
         grown = [sum(new.values()) - sum(old.values()) for old, new in zip(before, after, strict=True)]
-        told = f"{grown[0]} B on a, {grown[1]} B on b" if all(after) else "there is no such device"
-        yield standing.attestation("tunnel-device", f"{pattern} counts at least {_PROBE} B", told, min(grown) >= _PROBE, family)
+        told = f"{grown[0]} B on {nodes[0].name}, {grown[1]} B on {nodes[1].name}" if all(after) else "there is no such device"
+        yield standing.attestation(f"tunnel-device{beside}", f"{pattern} counts at least {_PROBE} B", told, min(grown) >= _PROBE, family)
 
 
 def _mtu(standing: KubernetesStanding, family: int) -> Iterator[Attestation]:

@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from cnibench.clusters._kubernetes import deletion, manifests, plugins, remains, removal, wait
 from cnibench.clusters._kubernetes.access import Access, UnreachableError
 from cnibench.clusters._kubernetes.manifests import LABEL, Object
@@ -109,14 +111,20 @@ def save(access: Access, profile: Profile, folder: Path, settings: Mapping[str, 
         if item["kind"] == "Secret":
             left_out.append(f"{item['metadata'].get('namespace')}/{item['metadata']['name']}")
             continue
-        done = access.kubectl("get", "-f", "-", "--ignore-not-found", "-o", "yaml", input=json.dumps(item), check=False)
+        done = access.kubectl("get", "-f", "-", "--ignore-not-found", "-o", "json", input=json.dumps(item), check=False)
         if not done.returncode and done.stdout.strip():
-            parts.append(done.stdout)
+            parts.append(yaml.safe_dump(_plain(json.loads(done.stdout)), sort_keys=False))
     head = f"# {profile.title}, as it was before it was replaced; not here: {', '.join(left_out) or 'nothing'}\n"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{profile.name}.yaml"
     path.write_text(head + "---\n".join(parts))
     return path
+
+
+def _plain(item: Object) -> Object:
+    """Without what the API server writes, and refuses in an object that is made."""
+    ours = {key: value for key, value in item["metadata"].items() if key in ("name", "namespace", "labels", "annotations")}
+    return {key: ours if key == "metadata" else value for key, value in item.items() if key != "status"}
 
 
 def uninstall(
@@ -169,15 +177,18 @@ def uninstall(
     step("nodes' metadata", lambda: deletion.clean_metadata(access, about))
     copied, before = json.loads(record.get("copied", "{}")), json.loads(record.get("sysctls", "{}"))
     cidrs = [cidr for cidr in (known.get("pod_cidr", ""), known.get("pod_cidr_ipv6", "")) if cidr]
-    # Twice: a plugin that the runtime had called just before its configuration went may write its files again (Cilium's deleteQueue).
-    for _ in range(2):
-        with ThreadPoolExecutor(max_workers=8) as pool:
-            jobs = {
-                node: pool.submit(removal.clean, node, about, cidrs, copied.get(node.facts.name, ()), before.get(node.facts.name))
-                for node in nodes
-            }
-        for node, job in jobs.items():
-            step(f"node {node.facts.name}", job.result)
+
+    def clean(node: KubernetesNode) -> None:
+        """Twice: a plugin that the runtime called just before its configuration went may write its files again (Cilium's deleteQueue)."""
+        for last in (False, True):
+            removal.clean(node, about, cidrs, copied.get(node.facts.name, ()), before.get(node.facts.name))
+            if not last:
+                removal.end_plugins(node)
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        jobs = {node: pool.submit(clean, node) for node in nodes}
+    for node, job in jobs.items():
+        step(f"node {node.facts.name}", job.result)
     step("Pods", lambda: admit(access))
     if failed:
         raise ClusterError(

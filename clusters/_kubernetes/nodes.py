@@ -139,6 +139,24 @@ def choose(nodes: Sequence[Facts], wanted: Wanted, families: Sequence[int] = (4,
     return client, server
 
 
+def more(nodes: Sequence[Facts], chosen: tuple[Facts, Facts], wanted: Wanted, families: Sequence[int], pairs: int) -> list[Facts]:
+    """The nodes of ``pairs`` pairs, the two that were chosen first: two more for each further pair as long as there are, none where they
+    were named. An odd one, which then has the client of one pair and the server of another, only where no selector says which it is for."""
+    found = list(chosen)
+    if wanted.client or wanted.server:
+        return found
+    for pair in range(1, pairs):
+        for selector in (wanted.client_selector, wanted.server_selector):
+            for node in sorted(nodes, key=lambda one: (one.control_plane, one.name)):
+                if node not in found and not _unfit(node, wanted.tolerations, families, bool(selector)) and matches(node.labels, selector):
+                    found.append(node)
+                    break
+            else:
+                odd = len(found) > 2 * pair and not (wanted.client_selector or wanted.server_selector)
+                return found if odd else found[: 2 * pair]
+    return found
+
+
 def _pick(
     nodes: Sequence[Facts], name: str, selector: str, wanted: Wanted, families: Sequence[int], role: str, without: str
 ) -> Facts:  # fmt: skip

@@ -41,6 +41,8 @@ class KubernetesNode(KubernetesPlace, Node):
     privileged Pods are refused: then only counters can be read.
     """
 
+    disk = HOST
+
     def __init__(self, name: str, facts: Facts, gateway: Gateway, host: bool) -> None:
         super().__init__(name, gateway)
         self.facts = facts

@@ -15,6 +15,7 @@ READY = 180.0  # s: pulling an image takes most of it
 _AGAIN = 0.25  # s
 # What a container that waits for these will not come out of by itself soon (kubelet, images and container runtime).
 _HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "CrashLoopBackOff")
+_FULL = "Too many pods"  # the scheduler's word for a node that has as many as its kubelet takes (110 unless told otherwise)
 _PULL = ("ErrImagePull", "ImagePullBackOff")
 _PULL_TRIES = 20.0  # s: a registry may be slow to answer once, not for ever
 
@@ -66,7 +67,7 @@ def wait_ready(access: Access, namespace: str, selector: str, count: int, limit:
             return found
         for pod in found:
             reason, said = trouble(pod)
-            if reason in (*_HOPELESS, "Ended"):
+            if reason in (*_HOPELESS, "Ended") or (reason == "Unschedulable" and _FULL in said):
                 raise _never(access, namespace, pod, reason, said)
             if reason in _PULL:
                 pulling = pulling or time.monotonic()

@@ -17,7 +17,7 @@ _LIFE = 120  # s after which what was started ends by itself, whatever became of
 _RUN = 20.0  # s beyond a probe's own limit
 _MOST = 5000  # frames of one capture
 
-# Streams are counted to their end and the count is told; each datagram is answered by its length.
+# Streams are counted to their end and the count is told; each datagram is answered by its length, or by the time when it asks for that.
 _SERVER = """
 import select, socket, sys, time
 port, life = int(sys.argv[1]), time.time() + float(sys.argv[2])
@@ -39,7 +39,7 @@ while time.time() < life:
     for sock in select.select([datagrams, listener, *counts], [], [], 1)[0]:
         if sock is datagrams:
             data, source = sock.recvfrom(65536)
-            sock.sendto(str(len(data)).encode(), source)
+            sock.sendto(str(time.time_ns() if data == b"time" else len(data)).encode(), source)
         elif sock is listener:
             counts[sock.accept()[0]] = 0
         else:
@@ -90,6 +90,25 @@ except TimeoutError:
 except OSError as error:
     print(errno.errorcode.get(error.errno, "?"))
 """
+# The exchange with the shortest way there and back tells most (RFC 5905, section 8).
+_CLOCK = """
+import socket, sys, time
+sock = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
+sock.settimeout(1)
+best = None
+try:
+    sock.connect((sys.argv[1], int(sys.argv[2])))
+    for _ in range(40):
+        then, start = time.time_ns(), time.perf_counter_ns()
+        sock.send(b"time")
+        there = int(sock.recv(32))
+        way = time.perf_counter_ns() - start
+        best = min(best or (way, 0), (way, there - then - way // 2))
+        time.sleep(0.005)
+    print(best[1], best[0])
+except OSError as error:
+    print(error.strerror or "no answer within 1 s")
+"""
 # Outgoing frames (after segmentation, as they are on the wire) that name one of the addresses: length and the first 256 bytes.
 _CAPTURE = """
 import os, select, socket, sys, time
@@ -139,6 +158,16 @@ def datagram(client: Place, target: str, packet: int, limit: float = 2.0, port: 
     """One UDP datagram that makes an IP packet of ``packet`` bytes, with DF, and its answer. '' or what went wrong."""
     size = packet - (48 if ":" in target else 28)
     return client.run(["python3", "-c", _DATAGRAM, target, str(port), str(size), str(limit)], timeout=limit + _RUN).stdout.strip()
+
+
+def clock(client: Place, target: str, port: int = PORT) -> tuple[float, float] | str:
+    """(how far the other clock is ahead, in s, how wrong that may be), or why it cannot be told."""
+    said = client.run(["python3", "-c", _CLOCK, target, str(port)], timeout=60).stdout.strip()
+    try:
+        offset, way = map(int, said.split())
+    except ValueError:
+        return said
+    return offset * 1e-9, way * 0.5e-9
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from cnibench.profile import Profile
 if TYPE_CHECKING:
     from cnibench.clusters._kubernetes.places import KubernetesNode
 
+_PLUGINS = 20.0  # s that a plugin which the runtime has called is given to end
 _TYPES = ("local", "broadcast", "anycast", "multicast", "blackhole", "unreachable", "prohibit", "throw", "unicast")
 
 __all__ = ["clean", "clean_node", "leftovers", "snapshot"]
@@ -64,6 +65,15 @@ def clean(
     )
     if done.returncode:
         raise ClusterError(f"something could not be removed: {' | '.join(done.stderr.strip().splitlines()[-5:])}")
+
+
+def end_plugins(node: KubernetesNode) -> None:
+    """Waits until no deleted CNI plugin runs and kills what still does in the end: it would write its files again. Raises ClusterError."""
+    script = f"""
+    running() {{ ls -l /proc/[0-9]*/exe 2>/dev/null | sed -n 's,.* /proc/\\([0-9]*\\)/exe -> /opt/cni/bin/.* (deleted)$,\\1,p'; }}
+    for again in $(seq {int(_PLUGINS / 0.2)}); do test -n "$(running)" || exit 0; sleep 0.2; done
+    kill -9 $(running) 2>/dev/null; true"""
+    node.run(["sh", "-c", script], timeout=_PLUGINS + QUICK)
 
 
 def chain_removal(saved: str, chains: Sequence[str], rules: Sequence[str]) -> str:

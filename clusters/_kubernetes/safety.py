@@ -93,7 +93,8 @@ def lines(
     there = [name for node, name in strangers if node in chosen]
     load = f"at most {human(allowed.max_rate, 'bit/s')} a Pod" if allowed.max_rate else "as fast as the network goes (--max-rate caps it)"
     return [
-        f"context {context}: clients on node {chosen[0]}, servers on node {', '.join(chosen[1:])}",
+        f"context {context}: clients on node {chosen[0]}, servers on node {chosen[1]}"
+        + (f"; further pairs on {', '.join(chosen[2:])} too" if chosen[2:] else ""),
         f"Pods of others on these nodes: {_some(there) if there else 'none'}",
         f"load: {load}" + (f", at most about {human(volume, 'B')} in all" if volume else "") + f"; about {duration(seconds)} of windows",
         changes,

@@ -5,16 +5,21 @@ from __future__ import annotations
 import fnmatch
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from cnibench.cell import Attestation, Cell, Placement
-from cnibench.cluster import Fidelity, Node, Options, Pod, Standing
+from cnibench.cluster import Fidelity, Node, Options, Pod, Standing, Started
 from cnibench.clusters._kubernetes import agents, objects, paths, pods
 from cnibench.clusters._kubernetes.access import Access
+from cnibench.clusters._kubernetes.background import enter
+from cnibench.clusters._kubernetes.denial import Denying
 from cnibench.clusters._kubernetes.gateway import Gateway
 from cnibench.clusters._kubernetes.nodes import Facts, facts
 from cnibench.clusters._kubernetes.objects import Making, Role
 from cnibench.clusters._kubernetes.places import KubernetesNode, KubernetesPod
+from cnibench.clusters._kubernetes.policy_objects import Kind
+from cnibench.conditions import Conditions
 from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
 from cnibench.profile import Profile
 
@@ -40,6 +45,10 @@ class KubernetesStanding(Standing):
         self.families = tuple(family for family in options.ip if family in profile.features.ip) or (4,)
         self.fidelity: Fidelity = "baseline" if profile.features.network_model == "host" else "cni"
         self._nodes = list(nodes)
+        self.broken = ""  # why nothing can be measured here any more
+        self.restrict: dict[str, tuple[Kind, Callable[[bool], list[dict[str, Any]]]]] = {}  # server to the policies that stand for it
+        self.denying: Denying | None = None  # what denies UDP to one port
+        self.started = 0  # calls of start_pods
         self._pods: dict[str, KubernetesPod] = {}
         self.each_pod: Callable[[KubernetesPod], None] = lambda pod: None  # done to every Pod that is made
         self._processes: dict[str, tuple[Node, int]] | None = None
@@ -51,8 +60,11 @@ class KubernetesStanding(Standing):
 
     # Pods
 
-    def _bench(self, wanted: Sequence[tuple[str, int, bool, Role]]) -> list[KubernetesPod]:
-        """The Pods of those (name, node's number, in the node's namespace?, role); those that are missing are made together."""
+    def _bench(self, wanted: Sequence[tuple[str, int, bool, Role]], background: bool = False) -> list[KubernetesPod]:
+        """The Pods of those (name, node's number, in the node's namespace?, role); those that are missing are made together.
+
+        ``background``: many connections would cost more than the load, so they are entered from their nodes where agents may.
+        """
         host_only = self.profile.features.network_model == "host"
         new = [item for item in wanted if item[0] not in self._pods]
         if new:
@@ -69,6 +81,9 @@ class KubernetesStanding(Standing):
                 gateway = Gateway(self.access, self.namespace, name, f"the Pod {name}")
                 addresses = node.addresses if host or host_only else known[name]
                 self._pods[name] = KubernetesPod(name, node, gateway, addresses, host or host_only)
+            if background:
+                self._pods |= {pod.name: pod for pod in enter(self, [self._pods[item[0]] for item in new])}
+            for name, *_ in new:
                 self.each_pod(self._pods[name])
         return [self._pods[item[0]] for item in wanted]
 
@@ -80,13 +95,27 @@ class KubernetesStanding(Standing):
         return client, server
 
     def _pair(self, path: str, placement: Placement, number: int) -> list[tuple[str, int, bool, Role]]:
-        """Pair ``number``'s two Pods. The pairs go over the chosen nodes: (a, b), then (c, a) with three, (c, d) with four."""
-        one = 2 * number % len(self._nodes)
-        other = one if placement == "intra" else (one + 1) % len(self._nodes)
+        """Pair ``number``'s two Pods."""
+        one, other = (self._nodes.index(node) for node in self.between(placement, number))
         client, server = paths.on_host(path)
         first, second = (f"{agents.letter(node)}{'h' if host else ''}" for node, host in ((one, client), (other, server)))
         index = 1 if placement == "intra" else 0
         return [(f"{first}{2 * number}", one, client, "client"), (f"{second}{2 * number + index}", other, server, "server")]
+
+    def pairs_for(self, cells: Sequence[Cell]) -> list[tuple[Pod, Pod]]:
+        """Those that are missing are made together."""
+        self._bench([pod for cell in cells for pod in self._pair(cell.path, cell.placement, cell.pair)])
+        return super().pairs_for(cells)
+
+    def between(self, placement: Placement, number: int) -> tuple[KubernetesNode, KubernetesNode]:
+        """The nodes of pair ``number``'s client and server: (a, b), then (c, a) where there are three, (c, d) where there are four."""
+        one = 2 * number % len(self._nodes)
+        return self._nodes[one], self._nodes[one if placement == "intra" else (one + 1) % len(self._nodes)]
+
+    def told(self) -> dict[str, Any]:
+        """Between which nodes the pairs are, for env.json; nothing where all are between the same."""
+        names = [f"{one.name} to {other.name}" for one, other in (self.between("inter", pair) for pair in range(self.options.pairs))]
+        return {"pairs": names} if len(set(names)) > 1 else {}
 
     def pair_for(self, cell: Cell) -> tuple[KubernetesPod, KubernetesPod]:
         """With the Service before the server where the cell's path goes through one. Raises UnsupportedError, ClusterError."""
@@ -134,10 +163,18 @@ class KubernetesStanding(Standing):
         return paths.port(number, self._first(cell, self.pair_for(cell)[1])) if cell.path == "nodeport" else number
 
     def add_pods(self, node: Node, count: int) -> list[Pod]:
-        index = next(number for number, one in enumerate(self._nodes) if one.name == node.name)
-        start = sum(1 for name in self._pods if name.startswith(f"{node.name}x"))
-        made = self._bench([(f"{node.name}x{start + more}", index, False, "client") for more in range(count)])
-        return list(made)
+        return self.add_pods_on([(node, count)])[0]
+
+    def add_pods_on(self, wanted: Sequence[tuple[Node, int]]) -> list[list[Pod]]:
+        """All in one request."""
+        groups: list[list[tuple[str, int, bool, Role]]] = []
+        for node, count in wanted:
+            index = next(number for number, one in enumerate(self._nodes) if one.name == node.name)
+            known = [*self._pods, *(item[0] for group in groups for item in group)]
+            first = sum(1 for name in known if name.startswith(f"{node.name}x"))
+            groups.append([(f"{node.name}x{first + more}", index, False, "client") for more in range(count)])
+        self._bench([item for group in groups for item in group], background=True)
+        return [[self._pods[item[0]] for item in group] for group in groups]
 
     def add_stranger(self) -> KubernetesPod:
         """A Pod on the client's node that the policies of an enforcing profile do not let in."""
@@ -210,7 +247,10 @@ class KubernetesStanding(Standing):
 
     def settle(self) -> None:
         """What a Pod's kernel remembers of its last peer goes, where we may."""
-        self.processes()  # looked for here, not in a window
+        self.processes()  # looked for here, not in a window, as the tunnels are
+        for node in self._nodes:
+            for family in self.families:
+                self.tunnel_on(node, family)
         if self.making.confined:
             return
         for pod in self._pods.values():
@@ -219,17 +259,53 @@ class KubernetesStanding(Standing):
 
     def alive(self) -> str:
         """Which node is not Ready, which Pod does not run, or that the API server does not answer."""
+        if self.broken:
+            return self.broken
         try:
             for item in self.access.get("nodes", *[node.facts.name for node in self._nodes], timeout=20)["items"]:
                 if not (now := facts(item)).ready:
                     return f"node {self._name(now)} is not Ready: {now.reason}"
-            for item in self.access.get("pods", "-n", self.namespace, timeout=20)["items"]:
+            there = self.access.get("pods", "-n", self.namespace, timeout=20)["items"]
+            if gone := sorted(self._pods.keys() - {item["metadata"]["name"] for item in there}):
+                return f"the Pod {gone[0]} is gone: somebody else has removed it"
+            for item in there:
                 if not pods.is_ready(item) and not item["metadata"].get("deletionTimestamp"):
                     reason, said = pods.trouble(item)
                     return f"the Pod {item['metadata']['name']} runs no more: {reason or 'not Ready'} {said}".strip()
         except CnibenchError as error:
             return error.message
         return ""
+
+    def under(self, asked: Conditions, client: Pod, server: Pod) -> AbstractContextManager[list[dict[str, Any]]]:
+        from cnibench.clusters._kubernetes.conditions import under
+
+        assert isinstance(client, KubernetesPod)
+        assert isinstance(server, KubernetesPod)
+        return under(self, asked, client, server)
+
+    def deny(self, port: int | None) -> None:
+        from cnibench.clusters._kubernetes import denial
+
+        if port is None:
+            denial.end(self)
+        else:
+            denial.prepare(self, port)()
+
+    def denial(self, port: int) -> Callable[[], None]:
+        from cnibench.clusters._kubernetes import denial
+
+        return denial.prepare(self, port)
+
+    def start_pods(self, node: Node, count: int, at_once: bool) -> list[Started]:
+        from cnibench.clusters._kubernetes.starting import start
+
+        assert isinstance(node, KubernetesNode)
+        return start(self, node, count, at_once)
+
+    def remove_pods(self, pods: Sequence[Pod]) -> None:
+        from cnibench.clusters._kubernetes.starting import remove
+
+        remove(self, [pod.name for pod in pods])
 
     def processes(self) -> Mapping[str, int | tuple[Node, int]] | None:
         """Found once; None where the nodes cannot be looked into, or the profile is not known."""

@@ -39,16 +39,16 @@ def problems(*names: str) -> list[Problem]:
     for name in names:
         tool = _TOOLS[name]
         if shutil.which(name) is None:
-            found.append(Problem("", f"the program {name}", tool.remedy))
+            found.append(Problem("", f"the program {name} is not installed", tool.remedy))
             continue
         try:
             said = version(programs.run([name, *tool.argv], timeout=20, check=False).stdout)
         except CnibenchError as error:
-            found.append(Problem("", f"a {name} that works ({error.message})", tool.remedy))
+            found.append(Problem("", f"{name} does not work: {error.message}", tool.remedy))
             continue
         if said is None:
-            found.append(Problem("", f"a {name} that tells its version", tool.remedy))
+            found.append(Problem("", f"{name} does not tell its version", tool.remedy))
         elif said < tool.least:
             least = ".".join(map(str, tool.least))
-            found.append(Problem("", f"{name} {least} or newer (here is {said[0]}.{said[1]})", tool.remedy))
+            found.append(Problem("", f"{name} is too old: it takes {name} {least} or newer (here is {said[0]}.{said[1]})", tool.remedy))
     return found

@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from cnibench.cell import Attestation, Cell, Placement
 from cnibench.conditions import Conditions
 from cnibench.errors import UnsupportedError
 from cnibench.exec import Done, Process
 from cnibench.profile import Profile
+
+if TYPE_CHECKING:
+    from cnibench.offload.nic import Nic
 
 Wire = Literal["veth", "virtio", "nic", "none"]
 Fidelity = Literal["cni", "datapath-model", "baseline"]
@@ -43,7 +46,9 @@ class Place(abc.ABC):
 
 
 class Node(Place):
-    """A node; commands run in its host network namespace."""
+    """A node; commands run in its host network namespace. ``disk`` is where they see the root of its own files."""
+
+    disk: str = ""
 
 
 class Pod(Place):
@@ -68,6 +73,23 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class Remark:
+    """One thing about the nodes, with what mends it; ``kind``: they differ, it disturbs measuring, or it could not be seen."""
+
+    kind: Literal["differs", "disturbs", "unseen"]
+    what: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """What nodes told of themselves: name to facts, by their names in what is published (a, b, ...), and what follows from that."""
+
+    facts: Mapping[str, Mapping[str, Any]]
+    remarks: Sequence[Remark]
+
+
+@dataclass(frozen=True)
 class Options:
     """What a run asks of its cluster. ``extra`` holds what only one kind knows (kubeconfig, context, ...)."""
 
@@ -75,6 +97,7 @@ class Options:
     wire_offload: str = ""
     wire_rate: float = 0.0  # bit/s, 0: unlimited
     ip: tuple[int, ...] = (4,)
+    pairs: int = 1  # monitored at the same time
     keep: bool = False
     settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # label -> key -> value of --set
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -105,6 +128,10 @@ class Standing(abc.ABC):
         """(client, server) of a cell: those of its pair, on the nodes' own network where its path says so."""
         return self.pair(cell.placement, cell.pair)
 
+    def pairs_for(self, cells: Sequence[Cell]) -> list[tuple[Pod, Pod]]:
+        """The same of cells that are measured at the same time."""
+        return [self.pair_for(cell) for cell in cells]
+
     def address(self, cell: Cell, server: Pod) -> str:
         """What the client connects to: the server's address, or that of a Service before it. Raises UnsupportedError."""
         return server.addresses[cell.ip]
@@ -120,6 +147,10 @@ class Standing(abc.ABC):
     @abc.abstractmethod
     def add_pods(self, node: Node, count: int) -> list[Pod]:
         """More Pods on a node, through the same steps as the first ones; they go when the profile is removed."""
+
+    def add_pods_on(self, wanted: Sequence[tuple[Node, int]]) -> list[list[Pod]]:
+        """So many on each of several nodes (a node may stand there twice), together where that is quicker."""
+        return [self.add_pods(node, count) for node, count in wanted]
 
     @abc.abstractmethod
     def attest(self) -> list[Attestation]:
@@ -160,6 +191,10 @@ class Standing(abc.ABC):
         """From now on UDP to that port of every Pod is denied; None: no longer. Raises UnsupportedError, ClusterError."""
         raise UnsupportedError(f"{self.label}: no policy can be made on this kind of cluster")
 
+    def denial(self, port: int) -> Callable[[], None]:
+        """``deny`` made ready: what is called then does no more than the denial itself takes, and may return before it is in force."""
+        return lambda: self.deny(port)
+
     def start_pods(self, node: Node, count: int, at_once: bool) -> list[Started]:
         """More Pods, timed: all at once, or the next when the one before is ready. They go with ``remove_pods``. Raises ClusterError."""
         raise UnsupportedError(f"{self.label}: the steps of a Pod's start cannot be timed on this kind of cluster")
@@ -178,6 +213,7 @@ class Cluster(abc.ABC):
 
     kind: ClassVar[str]
     simultaneous: ClassVar[bool] = False  # can several profiles stand side by side, so that blocks interleave them?
+    ours: ClassVar[bool] = True  # are its nodes made by us, of this machine?
     most_pairs: ClassVar[int] = 1000  # monitored pairs that have room here
     paths: ClassVar[tuple[str, ...]] = ("pod",)  # how a client can reach its server here (Cell.path)
 
@@ -222,6 +258,27 @@ class Cluster(abc.ABC):
     def blind(self) -> str:
         """Why the nodes' kernels cannot be looked into here, as far as that can be told beforehand; '' when they can."""
         return ""
+
+    def refuses(self, profile: Profile, cell: Cell) -> str:
+        """Why a cell can never be measured on this kind of cluster, as far as that can be told beforehand; '' when it can."""
+        return ""
+
+    def nics(self, every: bool = False) -> tuple[list[Nic], list[int]]:
+        """The devices that may reach other nodes (``every``: all), and UDP ports of VXLAN devices. Within ``with``. Raises ClusterError."""
+        from cnibench.offload import reading
+
+        return reading.here(), reading.vxlan_ports()
+
+    def compared(self) -> Nodes | None:
+        """What of the nodes disturbs measuring or differs between them, looked at from within; None where they are this machine.
+
+        Within ``with``. Raises ClusterError, UsageError.
+        """
+        return None
+
+    def permit(self, cells: Sequence[Cell]) -> None:
+        """Raises UsageError when cells would change what was not allowed to be changed."""
+        return None
 
     def preview(self, profiles: Mapping[str, Profile], seconds: float, volume: float) -> Sequence[str]:
         """What is about to be done to whom, in lines for the user; ``seconds`` of windows, ``volume`` in bytes at most.

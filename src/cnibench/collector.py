@@ -21,6 +21,7 @@ class Collector(abc.ABC):
     title: ClassVar[str]
     tools: ClassVar[tuple[str, ...]] = ()
     windows: ClassVar[tuple[Window, ...]] = ("speed", "cpp")
+    of_pair: ClassVar[bool] = True  # False: of whole machines, read once where several pairs are measured at the same time
     cycles: ClassVar[bool] = False  # is it what cpp windows are there for? without it there are none
 
     def missing(self, cluster: Cluster) -> str:

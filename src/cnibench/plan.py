@@ -244,8 +244,9 @@ def _works(asked: Sequence[Work], workloads: Mapping[str, Workload]) -> Iterator
 
 
 def expected_seconds(plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float, warmup: float) -> float:
-    """Time of one block in seconds, without making and attesting the profiles."""
-    return sum(workloads[cell.workload].seconds(cell.params, cell.duration or duration, warmup) for cell in plan_cells)
+    """Time of one block in seconds, without making and attesting the profiles; pairs that are measured at the same time count once."""
+    known = ((cell, workloads[cell.workload]) for cell in plan_cells)
+    return sum(work.seconds(cell.params, cell.duration or duration, warmup) for cell, work in known if not work.beside(cell))
 
 
 def expected_bytes(plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float) -> float:

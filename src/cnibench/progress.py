@@ -17,10 +17,13 @@ class Progress(Protocol):
     """Told by the runner; must not do anything between ``cell`` and ``finished`` (a window may be open)."""
 
     def begin(self, samples: int, seconds: float) -> None:
-        """So many samples are left, of so many seconds together."""
+        """So many samples are left, of so many seconds together; installing is in it where it is told by ``made``."""
 
     def stage(self, text: str) -> None:
         """Something that is no sample: a profile is installed, say."""
+
+    def made(self, seconds: float) -> None:
+        """A profile is installed, of which so many seconds were expected."""
 
     def cell(self, cell: Cell, block: int, blocks: int) -> None: ...
 
@@ -37,6 +40,8 @@ class Silent:
 
     def stage(self, text: str) -> None: ...
 
+    def made(self, seconds: float) -> None: ...
+
     def cell(self, cell: Cell, block: int, blocks: int) -> None: ...
 
     def finished(self, cell: Cell, seconds: float, status: str, reason: str) -> None: ...
@@ -52,9 +57,12 @@ class _Clock:
         self._seconds, self._spent = seconds, 0.0
         self._start = time.monotonic()
 
+    def spend(self, seconds: float) -> None:
+        self._spent += seconds
+
     def count(self, seconds: float) -> None:
         self.done += 1
-        self._spent += seconds
+        self.spend(seconds)
 
     def left(self) -> str:
         stretch = (time.monotonic() - self._start) / self._spent if self._spent else 1.0
@@ -66,8 +74,9 @@ def words(cell: Cell) -> str:
     family = " IPv6" if cell.ip == 6 else ""
     window = " (cycles)" if cell.window == "cpp" else ""
     path = "" if cell.path == "pod" else f" by {cell.path}"
+    pair = f" pair {cell.pair}" if cell.pair else ""
     params = " ".join(f"{key}={value}" for key, value in cell.params.items())
-    return f"{cell.label} {cell.placement}{path}{family} {cell.workload}{window}" + (f" [{params}]" if params else "")
+    return f"{cell.label} {cell.placement}{path}{family} {cell.workload}{window}{pair}" + (f" [{params}]" if params else "")
 
 
 class Lines:
@@ -80,10 +89,13 @@ class Lines:
 
     def begin(self, samples: int, seconds: float) -> None:
         self._clock = _Clock(samples, seconds)
-        self._say(f"{samples} samples, about {duration(seconds)} and the time to install the profiles")
+        self._say(f"{samples} samples, about {duration(seconds)}")
 
     def stage(self, text: str) -> None:
         self._say(text)
+
+    def made(self, seconds: float) -> None:
+        self._clock.spend(seconds)
 
     def cell(self, cell: Cell, block: int, blocks: int) -> None:
         self._where = f"block {block + 1}/{blocks}"
@@ -119,6 +131,9 @@ class Terminal:
         self._bar = Bar(*columns, console=self._console, auto_refresh=False, transient=True)
         self._task = self._bar.add_task("", total=samples, left=duration(seconds))
         self._bar.start()
+
+    def made(self, seconds: float) -> None:
+        self._clock.spend(seconds)
 
     def stage(self, text: str) -> None:
         if self._bar is None:

@@ -29,10 +29,11 @@ def providers(room: str) -> dict[str, Any]:
 def provider(room: str, name: str) -> Any:
     """One provider. Raises UsageError naming those that are there.
 
-    Where a module is named as its provider it alone is imported.
+    Where a module is named as its provider (``tcp-rr``: tcp_rr.py) it alone is imported.
     """
-    own = f"cnibench.{room}.{name}"
-    if name.isidentifier() and importlib.util.find_spec(own):
+    stem = name.replace("-", "_")
+    own = f"cnibench.{room}.{stem}"
+    if stem.isidentifier() and importlib.util.find_spec(own):
         for offered in _offered(importlib.import_module(own)):
             if name in (getattr(offered, "name", None), getattr(offered, "kind", None)):
                 return offered

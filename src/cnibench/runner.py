@@ -6,7 +6,7 @@ import errno
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -20,8 +20,8 @@ from cnibench.errors import ClusterError, CnibenchError, Interrupted, LimitError
 from cnibench.layout import now
 from cnibench.profile import Profile
 from cnibench.progress import Progress, Silent
-from cnibench.sampling import Ground, failure, lines, measure
-from cnibench.schedule import order
+from cnibench.sampling import Ground, failure, lines, measure_pairs
+from cnibench.schedule import by_pairs, order
 from cnibench.situation import Situation
 from cnibench.stop import Stop
 from cnibench.workload import Workload
@@ -42,7 +42,8 @@ class Runner:
     """One run. ``done`` are the samples that an earlier attempt finished; ``enough`` is asked
     after so many blocks why the run may stop now ('': it may not), when the plan has a target.
 
-    ``cpus`` are the CPUs of (client, server). ``environment`` is what the machine says of itself; the cluster's facts are added.
+    ``cpus`` are the CPUs of (client, server) of each pair, over and over. ``environment`` is what the machine says of itself; the cluster's
+    facts are added.
     """
 
     cluster: Cluster
@@ -50,7 +51,7 @@ class Runner:
     profiles: Mapping[str, Profile]
     workloads: Mapping[str, Workload]
     collectors: Sequence[Collector] = ()
-    cpus: tuple[int | None, int | None] = (None, None)
+    cpus: Sequence[tuple[int | None, int | None]] = ((None, None),)
     done: set[tuple[str, int]] = field(default_factory=set)
     progress: Progress = field(default_factory=Silent)
     environment: Mapping[str, Any] = field(default_factory=dict)
@@ -93,7 +94,7 @@ class Runner:
                 stands[label] = self._install(label, None)
             self._describe()  # once more: what was installed is known now
             self._announce()
-            return self._blocks(lambda block, cells: sum(self._sample(stands[cell.label], cell, block) for cell in cells))
+            return self._blocks(lambda block, cells: self._samples(stands, cells, block))
         finally:
             with self._stop.held():
                 for stand in stands.values():
@@ -107,9 +108,10 @@ class Runner:
             failed = 0
             for label, group in groupby(cells, key=lambda cell: cell.label):
                 stand = self._install(label, block)
+                self.progress.made(self.cluster.seconds(self.profiles[label]))
                 self._describe()  # once more: what was installed is known now
                 try:
-                    failed += sum(self._sample(stand, cell, block) for cell in group)
+                    failed += self._samples({label: stand}, group, block)
                 finally:
                     with self._stop.held():
                         self._remove(stand)
@@ -144,11 +146,15 @@ class Runner:
 
     def _announce(self) -> None:
         missing = self._missing()
-        self.progress.begin(len(missing), sum(self._expected(cell) for cell, _ in missing))
+        seconds = sum(self._expected(cell) for cell, _ in missing)
+        if not self.cluster.simultaneous:  # else all of them stand already
+            seconds += sum(self.cluster.seconds(self.profiles[label]) for label, _ in {(cell.label, block) for cell, block in missing})
+        self.progress.begin(len(missing), seconds)
 
     def _expected(self, cell: Cell) -> float:
-        manifest = self.writer.manifest
-        return self.workloads[cell.workload].seconds(cell.params, cell.duration or manifest.duration, manifest.warmup)
+        """Seconds; 0 for a pair that is measured while the first one is."""
+        manifest, workload = self.writer.manifest, self.workloads[cell.workload]
+        return 0.0 if workload.beside(cell) else workload.seconds(cell.params, cell.duration or manifest.duration, manifest.warmup)
 
     def _describe(self) -> None:
         facts = self.cluster.environment()
@@ -197,26 +203,39 @@ class Runner:
             self._last_words("profile-not-removed", label=stand.label, reason=error.message)
             self.progress.stage(f"{stand.label}: {error.message}")
 
-    def _sample(self, stand: Stand, cell: Cell, block: int) -> int:
-        """1 when the sample failed, else 0; it is stored in both cases."""
-        self.progress.cell(cell, block, self._most_blocks())
+    def _samples(self, stands: Mapping[str, Stand], cells: Iterable[Cell], block: int) -> int:
+        """All those cells of a block, pairs at the same time where they can be; the number of samples that failed."""
+        failed = 0
+        for pairs in by_pairs(cells):
+            several = any(self.workloads[cell.workload].beside(cell) for cell in pairs)
+            for group in [pairs] if several else [[cell] for cell in pairs]:
+                failed += self._sample(stands[group[0].label], group, block)
+        return failed
+
+    def _sample(self, stand: Stand, cells: Sequence[Cell], block: int) -> int:
+        """One cell, or those of several pairs at the same time: the number that failed, all or none; they are stored in both cases."""
+        self.progress.cell(cells[0], block, self._most_blocks())
         start = now()
         status: Status = "failed"
         reason = stand.reason
         ground = replace(self._ground, fidelity=stand.standing.fidelity if stand.standing else "")
+        where = f"block {block + 1}, {cells[0].id}"
         if not reason and stand.standing is not None:
-            raw = self.writer.raw(cell, block)
+            raw = [self.writer.raw(cell, block) for cell in cells]
             try:
-                with _recorded(raw, self.writer):
-                    measured = measure(
-                        self._situation(stand.standing, cell, block, raw), self.workloads[cell.workload], self._reading(cell)
+                with _recorded(raw[0], self.writer):
+                    found = measure_pairs(
+                        [(s, self._reading(s.cell)) for s in self._situations(stand.standing, cells, block, raw)],
+                        self.workloads[cells[0].workload],
                     )
                     if died := stand.standing.alive():
-                        stand.reason = f"{died} (found after block {block + 1}, {cell.id})"
+                        stand.reason = f"{died} (found after {where})"
                         raise ClusterError(died)
                 with self._stop.held():
-                    self.writer.finish(cell, block, lines(cell, block, ground, measured), measured.findings.records)
-                self.progress.finished(cell, self._expected(cell), "ok", "")
+                    both = zip(cells, found, strict=True)
+                    self.writer.finish_all([(cell, lines(cell, block, ground, one), one.findings.records) for cell, one in both], block)
+                for cell in cells:
+                    self.progress.finished(cell, self._expected(cell), "ok", "")
                 return 0
             except (Interrupted, FullError):
                 raise
@@ -227,26 +246,31 @@ class Runner:
             except CnibenchError as error:
                 reason = error.message
             if status != "unsupported" and not stand.reason and (died := stand.standing.alive()):
-                stand.reason = f"{died} (found after block {block + 1}, {cell.id})"
+                stand.reason = f"{died} (found after {where})"
         self.writer.room()  # what failed because the disk is full has not failed: it is missing, and resuming does it
         with self._stop.held():
-            self.writer.finish(cell, block, failure(cell, block, ground, status, reason, start))
-        self.progress.finished(cell, self._expected(cell), status, reason)
-        return 1
+            self.writer.finish_all([(cell, failure(cell, block, ground, status, reason, start), ()) for cell in cells], block)
+        for cell in cells:
+            self.progress.finished(cell, self._expected(cell), status, reason)
+        return len(cells)
 
     def _reading(self, cell: Cell) -> list[Collector]:
-        if not self.workloads[cell.workload].collected:
+        workload = self.workloads[cell.workload]
+        if not workload.collected:
             return []
-        return [collector for collector in self.collectors if cell.window in collector.windows]
+        return [one for one in self.collectors if cell.window in one.windows and (one.of_pair or not workload.beside(cell))]
 
-    def _situation(self, standing: Standing, cell: Cell, block: int, raw: Path) -> Situation:
+    def _situations(self, standing: Standing, cells: Sequence[Cell], block: int, raw: Sequence[Path]) -> list[Situation]:
         standing.settle()
-        client, server = standing.pair_for(cell)
         manifest = self.writer.manifest
-        return Situation(
-            cell=cell, block=block, standing=standing, client=client, server=server,
-            duration=cell.duration or manifest.duration, warmup=manifest.warmup, raw=raw, client_cpu=self.cpus[0], server_cpu=self.cpus[1],
-        )  # fmt: skip
+        return [
+            Situation(
+                cell=cell, block=block, standing=standing, client=client, server=server, duration=cell.duration or manifest.duration,
+                warmup=manifest.warmup, raw=folder, client_cpu=self.cpus[cell.pair % len(self.cpus)][0],
+                server_cpu=self.cpus[cell.pair % len(self.cpus)][1],
+            )
+            for cell, folder, (client, server) in zip(cells, raw, standing.pairs_for(cells), strict=True)
+        ]  # fmt: skip
 
     @contextmanager
     def _clean(self, cluster: Cluster) -> Iterator[None]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
 from cnibench import conditions
 from cnibench.cell import Cell, Reading, Sample, Status
 from cnibench.collector import Collector
-from cnibench.errors import MeasureError, MissingError
+from cnibench.errors import CnibenchError, Interrupted, MeasureError, MissingError
+from cnibench.exec import Process
 from cnibench.layout import now
 from cnibench.metrics import metric
 from cnibench.situation import Findings, Situation
@@ -21,6 +25,7 @@ from cnibench.vm import inside
 from cnibench.workload import Workload
 
 _MARGIN = 0.5  # s: what the window leaves out at each end, where client and server start and stop
+_LEAST = 0.2  # of a window that must be left once all pairs' clients have started
 _HEADROOM = 2.0  # times as long a client runs beside perf under emulation, where the readers take seconds to begin
 _GRACE = 20.0  # seconds beyond its time that a client may take to end: a loaded machine is slow to, a dead peer never does
 
@@ -44,8 +49,8 @@ class Measured:
     end: str
 
 
-def choose_cpus(cpus: str, allowed: Sequence[int], siblings: Mapping[int, int]) -> tuple[int | None, int | None]:
-    """(client's CPU, server's CPU) for ``shared``, ``split`` or ``none``, out of the ``allowed`` ones.
+def choose_cpus(cpus: str, allowed: Sequence[int], siblings: Mapping[int, int], pair: int = 0) -> tuple[int | None, int | None]:
+    """(client's CPU, server's CPU) for ``shared``, ``split`` or ``none``, out of the ``allowed`` ones; further pairs take the next ones.
 
     ``siblings`` maps a CPU to its core. The highest numbers are taken, because interrupts and housekeeping prefer the low ones; ``split``
     takes two cores, not two threads of one, where it can. Raises MissingError when there is only one CPU to split.
@@ -53,6 +58,8 @@ def choose_cpus(cpus: str, allowed: Sequence[int], siblings: Mapping[int, int]) 
     if cpus == "none":
         return None, None
     ordered = sorted(allowed, reverse=True)
+    skip = pair * (1 if cpus == "shared" else 2) % len(ordered)
+    ordered = ordered[skip:] + ordered[:skip]
     first = ordered[0]
     if cpus == "shared":
         return first, first
@@ -79,40 +86,122 @@ def measure(s: Situation, workload: Workload, collectors: Sequence[Collector]) -
 
     Raises MeasureError (LimitError when the client does not end) and ClusterError; whatever was started is gone then, too.
     """
-    margin, window = min(_MARGIN, s.duration / 10), s.duration
-    if s.cell.window == "cpp" and inside() == "tcg":
-        s = replace(s, duration=s.duration * _HEADROOM)
-    expected = max(workload.seconds(s.cell.params, s.duration, s.warmup) - s.warmup, s.duration)
-    found = Findings()
-    asked = conditions.of(s.cell.params)
-    with s.standing.under(asked, s.client, s.server) if asked else nullcontext([]) as seen, workload.serve(s):
-        if s.warmup > 0:
-            workload.warm_up(s)
+    return measure_pairs([(s, collectors)], workload)[0]
+
+
+def measure_pairs(pairs: Sequence[tuple[Situation, Sequence[Collector]]], workload: Workload) -> list[Measured]:
+    """The same with several pairs at the same time: all servers first, then all warm-ups, then all clients; one window for all collectors.
+
+    What goes wrong with one pair goes wrong with all: the others did not run beside what they were to run beside. Raises as ``measure``.
+    """
+    emulated = pairs[0][0].cell.window == "cpp" and inside() == "tcg"
+    pairs = [(replace(s, duration=s.duration * _HEADROOM) if emulated else s, collectors) for s, collectors in pairs]
+    window = pairs[0][0].duration / (_HEADROOM if emulated else 1)
+    margin = min(_MARGIN, window / 10)
+    all_of_them = [s for s, _ in pairs]
+    found = [Findings() for _ in pairs]
+    with ExitStack() as served:
+        for s, into in zip(all_of_them, found, strict=True):
+            with _named(s, all_of_them):
+                if asked := conditions.of(s.cell.params):
+                    into.records += [("conditions", record) for record in served.enter_context(s.standing.under(asked, s.client, s.server))]
+                served.enter_context(workload.serve(s))
+        _warm_up(all_of_them, workload)
         with ExitStack() as prepared:
-            for collector in collectors:
-                prepared.enter_context(collector.prepare(s))
-            start, began = now(), time.monotonic()
-            client = prepared.enter_context(workload.start(s))
-            client.watch(margin)
-            with ExitStack() as readers:
+            for s, collectors in pairs:
                 for collector in collectors:
-                    readers.enter_context(collector.observe(s, found))
-                left = s.duration - margin - (time.monotonic() - began)  # before the client ends, however long they took to begin
-                client.watch(min(left, window - 2 * margin))
-            status = client.wait(max(0.0, expected * 1.5 + _GRACE - (time.monotonic() - began)))
-            end = now()
-            argv = client.argv
-        _note(s, argv, status, start, end)
-        driven = workload.findings(s)
-    found.records += [("conditions", record) for record in seen]
-    if status != 0:
-        raise MeasureError(f"{argv[0]} ended with {status}", f"its output is in {s.raw}")
-    return Measured(Findings([*driven.readings, *found.readings], [*driven.records, *found.records]), start, end)
+                    prepared.enter_context(collector.prepare(s))
+            began, clients = time.monotonic(), list[tuple[str, Process]]()
+            for s in all_of_them:
+                with _named(s, all_of_them):
+                    clients.append((now(), prepared.enter_context(workload.start(s))))
+            clients[0][1].watch(margin)
+            with _observing(pairs, found):
+                left = all_of_them[0].duration - margin - (time.monotonic() - began)  # before a client ends, however long they took
+                if len(pairs) > 1 and left < _LEAST * window:
+                    raise MeasureError(f"starting {len(pairs)} pairs took most of their window", "use a longer --duration or fewer --pairs")
+                clients[0][1].watch(min(left, window - 2 * margin))
+            ended = [_wait(s, client, workload, all_of_them, began) for s, (_, client) in zip(all_of_them, clients, strict=True)]
+        measured = []
+        for s, into, (start, client), (status, end) in zip(all_of_them, found, clients, ended, strict=True):
+            with _named(s, all_of_them):
+                _note(s, client.argv, status, start, end)
+                driven = workload.findings(s)
+                if status != 0:
+                    raise MeasureError(f"{client.argv[0]} ended with {status}", f"its output is in {s.raw}")
+            measured.append(Measured(Findings([*driven.readings, *into.readings], [*driven.records, *into.records]), start, end))
+    return measured
+
+
+@contextmanager
+def _observing(pairs: Sequence[tuple[Situation, Sequence[Collector]]], found: Sequence[Findings]) -> Iterator[None]:
+    """The collectors of all pairs, each pair's one after the other; several pairs' are opened, and closed, at the same time."""
+    stacks = [ExitStack() for _ in pairs]
+    several = [s for s, _ in pairs]
+
+    def begin(number: int) -> None:
+        s, collectors = pairs[number]
+        for collector in collectors:
+            stacks[number].enter_context(collector.observe(s, found[number]))
+
+    def end(number: int) -> None:
+        stacks[number].close()
+
+    def everywhere(do: Callable[[int], None]) -> None:
+        if len(pairs) == 1:
+            do(0)
+            return
+        with ThreadPoolExecutor(max_workers=len(pairs)) as pool:
+            jobs = [pool.submit(do, number) for number in range(len(pairs))]
+        for s, job in zip(several, jobs, strict=True):
+            with _named(s, several):
+                job.result()
+
+    try:
+        everywhere(begin)
+        yield
+    except BaseException:
+        for stack in stacks:  # nothing is read any more
+            stack.__exit__(*sys.exc_info())
+        raise
+    everywhere(end)
+
+
+def _warm_up(pairs: Sequence[Situation], workload: Workload) -> None:
+    warm = [s for s in pairs if s.warmup > 0]
+    if len(warm) < 2:
+        for s in warm:
+            workload.warm_up(s)
+        return
+    with ThreadPoolExecutor(max_workers=len(warm)) as pool:
+        for s, job in [(s, pool.submit(workload.warm_up, s)) for s in warm]:
+            with _named(s, pairs):
+                job.result()
+
+
+def _wait(s: Situation, client: Process, workload: Workload, pairs: Sequence[Situation], began: float) -> tuple[int, str]:
+    """(exit status, when it had ended)"""
+    expected = max(workload.seconds(s.cell.params, s.duration, s.warmup) - s.warmup, s.duration)
+    with _named(s, pairs):
+        return client.wait(max(0.0, expected * 1.5 + _GRACE - (time.monotonic() - began))), now()
+
+
+@contextmanager
+def _named(s: Situation, pairs: Sequence[Situation]) -> Iterator[None]:
+    """Says of which pair an error is, where there are several."""
+    try:
+        yield
+    except Interrupted:
+        raise
+    except CnibenchError as error:
+        if len(pairs) > 1:
+            error.message = f"pair {s.cell.pair}, of {len(pairs)} at the same time: {error.message}"
+        raise
 
 
 def _note(s: Situation, argv: Sequence[str], status: int, start: str, end: str) -> None:
     """raw/CELL/BLOCK/cmd.json: what was run, as the parsers of tomorrow will want to know."""
-    told = {
+    told: dict[str, Any] = {
         "argv": list(argv), "status": status, "start": start, "end": end, "duration": s.duration, "warmup": s.warmup,
         "client_cpu": s.client_cpu, "server_cpu": s.server_cpu, "cell": s.cell,
     }  # fmt: skip

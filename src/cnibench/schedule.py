@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from msgspec.structs import replace
 
 from cnibench.cell import Cell
 from cnibench.stats_plan import least_blocks
@@ -46,12 +49,24 @@ def order(cells: Iterable[Cell], block: int, seed: int, *, together: bool = Fals
     """The cells of one block in a random order that the seed gives, the same on every machine and Python.
 
     ``together``: the cells of one label follow each other, the labels in random order (where only one profile can be installed at once).
+    The pairs of a cell follow each other in any case.
     """
 
     def key(what: str) -> bytes:
         return hashlib.sha256(f"{seed}:{block}:{what}".encode()).digest()
 
-    def place(cell: Cell) -> tuple[bytes, bytes]:
-        return (key(f"label {cell.label}") if together else b"", key(cell.id))
+    def place(cell: Cell) -> tuple[bytes, bytes, int]:
+        return (key(f"label {cell.label}") if together else b"", key(_first(cell).id), cell.pair)
 
     return sorted(cells, key=place)
+
+
+def by_pairs(ordered: Iterable[Cell]) -> Iterator[list[Cell]]:
+    """Cells in the order of ``order``, those that differ by their pair alone together."""
+    for _, group in groupby(ordered, key=_first):
+        yield list(group)
+
+
+def _first(cell: Cell) -> Cell:
+    """The same of the first pair."""
+    return replace(cell, pair=0) if cell.pair else cell

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
+from cnibench.cell import Cell
 from cnibench.exec import Process
 from cnibench.profile import Strict
 from cnibench.situation import Findings, Situation
@@ -25,7 +26,9 @@ class Workload(abc.ABC):
     primary: ClassVar[str]  # the metric by which profiles are compared first
     cpp: ClassVar[bool] = True  # does cycles per packet make sense for it?
     transport: ClassVar[str] = "tcp"  # what the packets collector counts: tcp or udp
+    looks: ClassVar[bool] = False  # does it run programs on the nodes that look into their kernels?
     collected: ClassVar[bool] = True  # do collectors read while it runs? not where it has no window of a steady load
+    several: ClassVar[bool] = True  # can several pairs run it at the same time? not where it remembers what it made, or counts for all
     counts: ClassVar[tuple[str, ...]] = ()  # parameters that say how often something is done: what --scale shrinks beside durations
 
     # What --blocks auto assumes while no calibration of this machine is at hand: the standard deviation of the log of the primary metric
@@ -36,6 +39,10 @@ class Workload(abc.ABC):
     def params(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """``given`` over the defaults, checked. Raises pydantic.ValidationError."""
         return self.Params.model_validate(dict(given)).model_dump(mode="json")
+
+    def beside(self, cell: Cell) -> bool:
+        """Is the cell measured while that of the first pair is? With perf it is not: no kernel tells cycles apart by pairs."""
+        return bool(cell.pair) and self.several and cell.window == "speed"
 
     def seconds(self, params: Mapping[str, Any], duration: float, warmup: float) -> float:
         """The expected time of one sample in seconds, for plans and progress."""

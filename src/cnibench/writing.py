@@ -85,17 +85,27 @@ class RunWriter:
     def finish(self, cell: Cell, block: int, samples: Sequence[Sample], records: Sequence[tuple[str, Record]] = ()) -> None:
         """Everything that one cell gave in one block, committed together. Raises MeasureError before anything is written when a record
         has a key of the coordinates."""
-        where = coordinates(cell, block)
+        self.finish_all([(cell, samples, records)], block)
+
+    def finish_all(self, given: Sequence[tuple[Cell, Sequence[Sample], Sequence[tuple[str, Record]]]], block: int) -> None:
+        """The same for cells that were measured at the same time: all of them are committed, or none."""
         files: dict[str, list[Any]] = {}
-        for name, record in records:
-            if clash := where.keys() & record.keys():
-                raise MeasureError(f"a record of '{name}' has the reserved keys {', '.join(sorted(clash))}", "report this as a defect")
-            files.setdefault(record_file(name), []).append({**where, **record})
+        for cell, _, records in given:
+            where = coordinates(cell, block)
+            for name, record in records:
+                if clash := where.keys() & record.keys():
+                    raise MeasureError(f"a record of '{name}' has the reserved keys {', '.join(sorted(clash))}", "report this as a defect")
+                files.setdefault(record_file(name), []).append({**where, **record})
         for file, lines in files.items():
             self._append(file, lines)
-        self._append(SAMPLES, samples)
-        status = next((sample.status for sample in samples if sample.status != "ok"), "ok")
-        self.event("cell-finished", cell=cell.id, block=block, status=status, lines=len(samples), sizes=self._sizes())
+        self._append(SAMPLES, [sample for _, samples, _ in given for sample in samples])
+        sizes, time = self._sizes(), now()
+        events = []
+        for cell, samples, _ in given:
+            status = next((sample.status for sample in samples if sample.status != "ok"), "ok")
+            told = {"cell": cell.id, "block": block, "status": status, "lines": len(samples), "sizes": sizes}
+            events.append({"schema": SCHEMA, "time": time, "event": "cell-finished", **told})
+        self._append(EVENTS, events)
 
     def raw(self, cell: Cell, block: int) -> Path:
         """A new, empty folder for the raw output; what an interrupted attempt left there is kept beside it."""

@@ -5,91 +5,29 @@ Everything is the product's own: charts out of the projects' modules, images bui
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from kind.parts import Parts
 
-from cnibench import exec as programs
-from cnibench.cluster import Options
-from cnibench.clusters import kind as kind_cluster
-from cnibench.clusters._kubernetes import agents, images, install, manifests, recognise, removal, wait
-from cnibench.clusters._kubernetes.access import Access
-from cnibench.clusters._kubernetes.objects import Making
-from cnibench.clusters._kubernetes.places import KubernetesNode
-from cnibench.clusters._kubernetes.remains import Snapshot
+sys.path.insert(0, str(Path(__file__).parent))
+
+from _kind_cluster import OPTIONS, READY, Kept
+from _kind_runs import until
+
+from cnibench.clusters._kubernetes import install, manifests, recognise, removal, wait
 from cnibench.clusters._kubernetes.standing import KubernetesStanding
 from cnibench.errors import ClusterError, LimitError
 from cnibench.profile import Profile, builtin
 
 pytestmark = pytest.mark.timeout(600)
-READY = 240.0  # s
-OPTIONS = Options()
-BASE = "localhost/cnibench-e2e/base:bookworm"
-
-
-@dataclasses.dataclass
-class Kept:
-    """A cluster without a CNI, with our agents on its nodes, and what those had then."""
-
-    cluster: kind_cluster.OneCluster
-    access: Access
-    making: Making
-    nodes: list[KubernetesNode]
-    variables: dict[str, str]
-    charts: Mapping[str, str]
-    bare: dict[str, Snapshot]
-
-    def settings(self, profile: Profile) -> dict[str, str]:
-        assert profile.kubernetes is not None
-        chart = any(step.chart for step in profile.kubernetes.steps)
-        # Privileged instead of single capabilities, of which a machine may lack some (CAP_SYS_RESOURCE in many containers).
-        more = {"securityContext.privileged": "true"} if profile.cni == "cilium" else {}
-        return {"chart": self.charts[profile.cni], **more} if chart else {}
-
-    def install(self, profile: Profile, **more: str) -> None:
-        install.install(self.access, profile, {**self.settings(profile), **more}, self.variables, self.nodes)
-
-    def remove(self) -> None:
-        install.uninstall(self.access, None, {}, {}, self.nodes)
-
-    def state(self) -> dict[str, Snapshot]:
-        return {node.name: removal.snapshot(node) for node in self.nodes}
-
-    def left(self, before: Mapping[str, Snapshot]) -> list[str]:
-        return [f"{name}: {item}" for name, after in self.state().items() for item in removal.leftovers(before[name], after)]
 
 
 @pytest.fixture(scope="module")
-def kept(kind_parts: Parts) -> Iterator[Kept]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CNIBENCH_KIND_IMAGE", kind_parts.node_image)
-        engine = images.engine()
-        if not engine.has(BASE):
-            programs.run(["podman", "load", "-i", str(kind_parts.base)], timeout=300)
-        for name in images.KINDS:
-            if not engine.has(images.name(name)):
-                engine.build(name, base=BASE)
-        cluster = kind_cluster.OneCluster(OPTIONS, kube_proxy=True)
-        try:
-            making = Making(
-                cluster.name, cluster.name, images.name("workload"), images.name("agent"), tolerations=({"operator": "Exists"},)
-            )
-            cluster.load([images.archive(engine, [making.workload_image, making.agent_image])])
-            cluster.load([kind_parts.flannel, kind_parts.cilium])
-            ordered = sorted(cluster.facts, key=lambda node: (node.control_plane, node.name))
-            making = agents.make(cluster.access, making, ordered)
-            nodes = agents.connect(cluster.access, making, ordered)
-            for node in nodes:
-                node.device = agents.device(node)
-            charts = {name: str(path) for name, path in kind_parts.charts.items()}
-            found = Kept(cluster, cluster.access, making, nodes, cluster.variables(OPTIONS), charts, {})
-            found.bare = found.state()
-            yield found
-        finally:
-            cluster.delete()
+def kept(bare_cluster: Kept) -> Kept:
+    return bare_cluster
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +51,19 @@ def _attested(kept: Kept, profile: Profile) -> dict[str, str]:
 
 def test_a_cluster_without_a_cni_is_known_as_one(kept: Kept) -> None:
     assert recognise.current(kept.access) == ("", recognise.NONE)
+
+
+def test_a_plugin_that_outlives_its_file_is_ended(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it writes its files again after they were removed."""
+    monkeypatch.setattr(removal, "_PLUGINS", 1.0)
+    node, host = kept.nodes[0], ["nsenter", "-t", "1", "-m", "--"]
+    node.run([*host, "sh", "-c", "cp $(command -v sleep) /opt/cni/bin/slow"], timeout=30)
+    with node.spawn([*host, "/opt/cni/bin/slow", "300"]) as process:
+        look = ["sh", "-c", "ls -l /proc/[0-9]*/exe 2>/dev/null | grep -q /opt/cni/bin/slow"]
+        until(lambda: node.run(look, timeout=10, check=False).returncode == 0, 30)
+        node.run([*host, "rm", "/opt/cni/bin/slow"], timeout=30)
+        removal.end_plugins(node)
+        assert process.wait(10) != 0
 
 
 @pytest.mark.parametrize("name", ["bridge-static", "veth-baseline", "flannel-host-gw", "flannel-udp", "cilium-native"])

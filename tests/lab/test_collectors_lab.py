@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ import pytest
 from cnibench.cell import Cell
 from cnibench.clusters.lab.stand import Stand
 from cnibench.cpp import attribution, perfdata, stacks, symbols, taxonomy
+from cnibench.errors import MeasureError
 from cnibench.registry import provider, providers
 from cnibench.sampling import measure
 from cnibench.situation import Findings, Situation
@@ -21,6 +23,8 @@ from cnibench.situation import Findings, Situation
 MakeStand = Callable[..., Stand]
 Placement = Literal["intra", "inter"]
 _ATTEMPTS = 8
+_ENOUGH = 300  # samples of ours, to judge shares by
+_UNCLASSIFIED = 0.05
 OURS = ("cpu", "lengths", "packets", "perf", "retransmits", "sizes")
 
 
@@ -48,9 +52,8 @@ def value(found: Findings, metric: str, **params: Any) -> float:
 
 def adds_up(cpp: dict[str, Any]) -> None:
     assert math.isclose(sum(cpp["components"].values()) + cpp["unclassified"], cpp["total"], rel_tol=1e-9)
-    assert cpp["unclassified"] < 0.05 * cpp["total"]
     assert cpp["packets"] > 0
-    assert cpp["samples"] > 100
+    assert cpp["samples"] >= cpp["counted"] > 0
     per_packet = (cpp["cycles"] - cpp["idle_cycles"] - cpp["foreign_cycles"]) / cpp["packets"]
     assert math.isclose(per_packet, cpp["total"], rel_tol=1e-9)
     assert all(own <= inclusive * (1 + 1e-9) for own, inclusive in cpp["functions"].values())
@@ -67,19 +70,29 @@ def adds_up(cpp: dict[str, Any]) -> None:
 def test_cycles_go_to_the_components_of_the_datapath(
     make_stand: MakeStand, tmp_path: Path, profile: str, placement: Placement, costs: set[str]
 ) -> None:
-    stand, seen = make_stand(profile), set[str]()
-    for attempt in range(_ATTEMPTS):  # on a machine that others keep busy few samples are ours: until the rarest component was sampled
+    """In several windows where it takes them: on a machine that others keep busy few samples of one are ours."""
+    stand, cycles, counted, refused = make_stand(profile), Counter[str](), 0, list[str]()
+    for attempt in range(_ATTEMPTS):
         raw = tmp_path / str(attempt)
-        found = observed(stand, "tcp-stream", raw, placement=placement, window="cpp")
+        try:
+            found = observed(stand, "tcp-stream", raw, placement=placement, window="cpp")
+        except MeasureError as error:  # as good as no sample was ours
+            refused.append(error.message)
+            continue
         cpp = line(found, "cpp")
         adds_up(cpp)
         assert value(found, "cycles_per_packet") == cpp["total"]
         assert 0 < value(found, "cycles_per_byte") < cpp["total"]
         self_made(raw, cpp)
-        seen |= {name for name, cycles in cpp["components"].items() if cycles > 0}
-        if costs <= seen:
+        counted += cpp["counted"]
+        for name, each in {**cpp["components"], "unclassified": cpp["unclassified"]}.items():
+            cycles[name] += each * cpp["packets"]
+        if costs <= (+cycles).keys() and counted >= _ENOUGH:
             break
-    assert costs <= seen
+    assert costs <= (+cycles).keys(), refused
+    assert counted > 0
+    error_of_share = math.sqrt(_UNCLASSIFIED * (1 - _UNCLASSIFIED) / counted)
+    assert cycles["unclassified"] < (_UNCLASSIFIED + 3 * error_of_share) * cycles.total(), (counted, refused)
 
 
 def self_made(raw: Path, cpp: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from cnibench.clusters.lab import features, links
 from cnibench.clusters.lab.netns import Namespace
-from cnibench.clusters.lab.places import LabPlace
+from cnibench.clusters.lab.places import LabNode
 from cnibench.clusters.lab.stand import Stand
 from cnibench.errors import ClusterError
 from cnibench.offload import change, ioctl, netlink, reading
@@ -26,16 +26,17 @@ BIT = "tx-udp_tnl-segmentation"
 KILLED = """
 import sys, time
 from cnibench import exec as programs
-from cnibench.cluster import Place
+from cnibench.cluster import Node
 from cnibench.offload.change import Lease
 
-class Here(Place):
+class Here(Node):
     name = "here"
+    disk = sys.argv[1]
     def spawn(self, argv, *, stdout=None, stderr=None): return programs.spawn(argv)
     def run(self, argv, *, timeout, input=None, check=True): return programs.run(argv, timeout=timeout, input=input, check=check)
     def read_text(self, path): return open(path).read()
 
-lease = Lease(Here(), "v0", sys.argv[1], 8)
+lease = Lease(Here(), "v0", 8)
 lease.take({"tx-udp_tnl-segmentation": True})
 lease.set({"tx-udp_tnl-segmentation": False})
 print("changed", flush=True)
@@ -44,15 +45,28 @@ time.sleep(600)
 
 
 @pytest.fixture
-def place() -> Iterator[LabPlace]:
+def place(tmp_path: Path) -> Iterator[LabNode]:
+    """A node whose disk is the test's folder."""
     ns = Namespace("offload-test")
     links.veth(ns, "v0", ns, "v1")
-    yield LabPlace("node", ns)
+    node = LabNode("node", ns, 0)
+    node.disk = str(tmp_path)
+    yield node
     ns.remove()
 
 
-def bit(place: LabPlace) -> bool:
+def bit(place: LabNode) -> bool:
     return features.read(place.ns, "v0")[BIT]
+
+
+def kept(place: LabNode) -> Path:
+    """Where old values are."""
+    return Path(change.folder(place))
+
+
+def left(place: LabNode) -> list[Path]:
+    """What is there of it: neither a file nor a folder when all is as it was."""
+    return [path for path in (kept(place).parent, kept(place)) if path.exists()]
 
 
 def until(reached: Callable[[], bool], limit: float = 90.0) -> bool:
@@ -64,7 +78,7 @@ def until(reached: Callable[[], bool], limit: float = 90.0) -> bool:
     return True
 
 
-def test_the_three_ways_of_reading_agree(place: LabPlace) -> None:
+def test_the_three_ways_of_reading_agree(place: LabNode) -> None:
     with place.ns.inside():
         by_netlink, by_ioctl = netlink.features("v0"), ioctl.features("v0")
         nics = {nic.name: nic for nic in reading.here("node")}
@@ -80,7 +94,7 @@ def test_the_three_ways_of_reading_agree(place: LabPlace) -> None:
     assert {judge(nic, kind).outcome for nic in (nics["v0"], by_program) for kind in TUNNELS} == {"software-only"}
 
 
-def test_a_device_that_answers_nothing_is_said_to(place: LabPlace) -> None:
+def test_a_device_that_answers_nothing_is_said_to(place: LabNode) -> None:
     with place.ns.inside():
         nic = reading.one("no-such", "node")
     assert "No such device" in nic.problem
@@ -90,29 +104,33 @@ def test_a_device_that_answers_nothing_is_said_to(place: LabPlace) -> None:
     assert asked.problem
 
 
-def test_the_old_values_are_on_disk_before_anything_changes_and_come_back(place: LabPlace, tmp_path: Path) -> None:
+def test_the_old_values_are_on_disk_before_anything_changes_and_come_back(place: LabNode) -> None:
     assert bit(place)
-    with change.leased(place, "v0", {BIT: True}, str(tmp_path), 60) as lease:
-        assert (tmp_path / "node.v0.restore").read_text() == f"ethtool -K v0 {BIT} on\n"
+    with change.leased(place, "v0", {BIT: True}) as lease:
+        assert (kept(place) / "v0.restore").read_text() == f"ethtool -K v0 {BIT} on\n"
         assert bit(place)
         lease.set({BIT: False})
         assert not bit(place)
-        with pytest.raises(ClusterError, match="has no feature tx-none"), change.leased(place, "v0", {"tx-none": True}, str(tmp_path)):
+        with pytest.raises(ClusterError, match="has no feature tx-none"), change.leased(place, "v0", {"tx-none": True}):
+            pass
+        with pytest.raises(ClusterError, match="another run is changing"), change.leased(place, "v0", {BIT: True}):
             pass
     assert bit(place)
-    assert list(tmp_path.iterdir()) == []
+    assert not left(place)
 
 
-def test_a_lease_that_was_lost_is_noticed(place: LabPlace, tmp_path: Path) -> None:
-    with change.leased(place, "v0", {BIT: True}, str(tmp_path), 60) as lease:
-        lease.set({BIT: False})
-        (tmp_path / "node.v0.lease").unlink()
-        assert until(lambda: bit(place))  # the guardian has restored
-        with pytest.raises(ClusterError):
+def test_a_lease_that_was_lost_is_noticed(place: LabNode) -> None:
+    def lose() -> None:
+        with change.leased(place, "v0", {BIT: True}) as lease:
             lease.set({BIT: False})
+            (kept(place) / "v0.lease").unlink()
+            assert until(lambda: bit(place))  # the guardian has restored
+
+    with pytest.raises(ClusterError, match="was restored meanwhile"):
+        lose()
 
 
-def test_kill_9_restores(place: LabPlace, tmp_path: Path) -> None:
+def test_kill_9_restores(place: LabNode, tmp_path: Path) -> None:
     argv = place.ns.enter([sys.executable, "-c", KILLED, str(tmp_path)])
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as killed:
         assert killed.stdout is not None
@@ -120,17 +138,18 @@ def test_kill_9_restores(place: LabPlace, tmp_path: Path) -> None:
         assert not bit(place)
         killed.send_signal(signal.SIGKILL)
     assert until(lambda: bit(place))
-    assert until(lambda: not list(tmp_path.iterdir()))
+    assert until(lambda: not left(place))
 
 
-def test_the_next_start_restores_what_no_guardian_did(place: LabPlace, tmp_path: Path) -> None:
-    (tmp_path / "node.v0.restore").write_text(f"ethtool -K v0 {BIT} off\n")
-    change.restore_left(place, str(tmp_path))
+def test_the_next_start_restores_what_no_guardian_did(place: LabNode) -> None:
+    kept(place).mkdir(parents=True)
+    (kept(place) / "v0.restore").write_text(f"ethtool -K v0 {BIT} off\n")
+    change.restore_left(place)
     assert not bit(place)
-    assert list(tmp_path.iterdir()) == []
+    assert not left(place)
 
 
-def test_verify_changes_both_ends_and_gives_them_back(make_stand: Make, tmp_path: Path) -> None:
+def test_verify_changes_both_ends_and_gives_them_back(make_stand: Make) -> None:
     stand = make_stand("flannel")
     seen: dict[str, tuple[bool, bool]] = {}
 
@@ -139,7 +158,7 @@ def test_verify_changes_both_ends_and_gives_them_back(make_stand: Make, tmp_path
         seen[name] = (first, second)
         return 2.0 if name.endswith("on") else 1.0
 
-    found = verify(stand, BIT, stream, blocks=2, seed=1, folder=str(tmp_path / "kept"))
+    found = verify(stand, BIT, stream, blocks=2, seed=1)
     assert seen == {f"{block}-{word}": (on, on) for block in (0, 1) for word, on in (("on", True), ("off", False))}
     assert (found.ratio, found.verdict) == (2.0, "inconclusive")
     assert all(features.read(node.ns, node.wire)[BIT] for node in stand.nodes())

@@ -38,7 +38,7 @@ def holder() -> Iterator[int]:
 
 
 def under(processes: dict[str, int] | None) -> Any:
-    return SimpleNamespace(standing=SimpleNamespace(processes=lambda: processes))
+    return SimpleNamespace(standing=SimpleNamespace(processes=lambda: processes, fidelity="datapath-model"))
 
 
 def test_names_with_blanks_and_brackets_do_not_shift_the_fields() -> None:

@@ -32,6 +32,9 @@ class _Work:
     def params(self, given: dict[str, Any]) -> dict[str, Any]:
         return self.Params.model_validate(dict(given)).model_dump(mode="json")
 
+    def beside(self, cell: Any) -> bool:
+        return False
+
     def seconds(self, params: dict[str, Any], duration: float, warmup: float) -> float:
         return duration + warmup
 

@@ -128,6 +128,7 @@ def test_conditions_are_parameters_with_all_their_defaults() -> None:
     assert own == {"request": 3}
     assert around == {
         "policy.entries": 7, "policy.setting": "no-match", "policy.restrictions": 0, "policy.conntrack": "used", "policy.layer": "L4",
+        "policy.api": "kubernetes", "policy.objects": "one",
     }  # fmt: skip
     asked = conditions.of({**own, **around})
     assert asked is not None

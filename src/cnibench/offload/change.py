@@ -1,8 +1,9 @@
 """Changes features of a node's device for a while, and brings the old values back whatever happens to us.
 
 Before anything changes, a script that restores the old values is on the node's disk, and a guardian process runs there in a session of its
-own: it carries the script out when our lease on it, a file that we touch, is gone or has grown old. So a client that is killed (``kill
--9`` too) or cut off leaves nothing changed; and what a node's crash left behind, the next start restores before it reads anything.
+own: it carries the script out when our lease on it, a file that is touched for as long as our connection to the node stands, is gone or
+has grown old. So a client that is killed (``kill -9`` too) or cut off leaves nothing changed; and what a node's crash left behind, the next
+start restores before it reads anything.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from cnibench.cluster import Place
+from cnibench.cluster import Node
 from cnibench.errors import ClusterError, UsageError
+from cnibench.exec import Process
 from cnibench.offload.reading import parse_features
 
-FOLDER = "/var/lib/cnibench/offload"
-LEASE = 120  # s without a sign of life after which the guardian restores
+FOLDER = "/var/lib/cnibench/offload"  # on the node's disk
+LEASE = 20  # s without a sign of life after which the guardian restores
 _LIMIT = 30.0  # s
 
 # $1 the restoring script, $2 the lease, $3 seconds
@@ -26,14 +28,18 @@ _GUARDIAN = """
 while [ -e "$2" ] && [ $(( $(date +%s) - $(stat -c %Y "$2" 2>/dev/null || echo 0) )) -le "$3" ]; do sleep 0.5; done
 if [ -e "$1" ]; then sh "$1" && rm -f "$1"; fi
 rm -f "$2"
+folder=${1%/*}; rmdir "$folder" "${folder%/*}" 2>/dev/null
 """
+_BEAT = 'while [ -e "$0" ]; do touch -c "$0"; sleep 2; done'
+# $0 the folder, $1 seconds: what has given no sign of life for longer is restored
 _RESTORE_ALL = """
-for file in "$0/$2".*.restore; do
+for file in "$0"/*.restore; do
   [ -e "$file" ] || continue
   lease=${file%.restore}.lease
   [ -e "$lease" ] && [ $(( $(date +%s) - $(stat -c %Y "$lease") )) -le "$1" ] && continue
   sh "$file" && rm -f "$file" "$lease"
 done
+rmdir "$0" "${0%/*}" 2>/dev/null
 true
 """
 
@@ -41,23 +47,24 @@ true
 class Lease:
     """The right to change features of one device of one node, for as long as it is kept alive."""
 
-    def __init__(self, place: Place, device: str, folder: str = FOLDER, seconds: int = LEASE) -> None:
+    def __init__(self, place: Node, device: str, seconds: int = LEASE) -> None:
         if not re.fullmatch(r"[^\s/]{1,15}", device):
             raise UsageError(f"'{device}' is no name of a network device")
         self._place = place
         self._device = device
         self._seconds = seconds
-        base = f"{folder}/{place.name}.{device}"  # the lab's nodes share their folders
-        self._restore, self._lease = f"{base}.restore", f"{base}.lease"
-        self._folder = folder
+        self._folder = folder(place)
+        self._restore, self._lease = f"{self._folder}/{device}.restore", f"{self._folder}/{device}.lease"
         self.before: dict[str, bool] = {}
 
     def take(self, features: Mapping[str, bool]) -> None:
         """Stores the present values of those features and starts the guardian. Raises ClusterError; nothing is changed then."""
-        restore_left(self._place, self._folder)
+        restore_left(self._place)
         now = self._read()
         if unknown := sorted(features.keys() - now.keys()):
             raise ClusterError(f"{self._place.name}: {self._device} has no feature {', '.join(unknown)}")
+        if self._place.run(["test", "-e", self._restore], timeout=_LIMIT, check=False).returncode == 0:
+            raise ClusterError(f"{self._place.name}: another run is changing features of {self._device}", "wait until it has ended")
         self.before = {name: now[name] for name in features}
         words = " ".join(f"{name} {'on' if on else 'off'}" for name, on in self.before.items())
         script = f"ethtool -K {shlex.quote(self._device)} {words}\n"
@@ -77,11 +84,18 @@ class Lease:
 
     def renew(self) -> None:
         """A sign of life. Raises ClusterError when the guardian has restored meanwhile."""
-        self._sh('[ -e "$1" ] && [ -e "$2" ] && touch "$2"')
+        argv = ["sh", "-c", '[ -e "$0" ] && [ -e "$1" ] && touch "$1"', self._restore, self._lease]
+        if self._place.run(argv, timeout=_LIMIT, check=False).returncode:
+            words = f"{self._place.name}: {self._device} was restored meanwhile, after no sign of life from us for {self._seconds} s"
+            raise ClusterError(words, "was the node, or this machine, halted?")
+
+    def beating(self) -> Process:
+        """The sign of life while its ``with`` block lasts: a process on the node, which ends with our connection to it."""
+        return self._place.spawn(["sh", "-c", _BEAT, self._lease])
 
     def give_back(self) -> None:
         """Restores the old values. Raises ClusterError when they are not there again."""
-        self._sh('if [ -e "$1" ]; then sh "$1"; fi; rm -f "$1" "$2"')
+        self._sh('if [ -e "$1" ]; then sh "$1"; fi; rm -f "$1" "$2"; rmdir "$0" "${0%/*}" 2>/dev/null; true')
         now = self._read()
         if wrong := [name for name, on in self.before.items() if now.get(name) != on]:
             raise ClusterError(f"{self._place.name}: {self._device}: {', '.join(wrong)} could not be restored")
@@ -96,16 +110,28 @@ class Lease:
 
 
 @contextmanager
-def leased(place: Place, device: str, features: Mapping[str, bool], folder: str = FOLDER, seconds: int = LEASE) -> Iterator[Lease]:
-    """The device's features, stored before and restored at the block's end."""
-    lease = Lease(place, device, folder, seconds)
+def leased(place: Node, device: str, features: Mapping[str, bool], seconds: int = LEASE) -> Iterator[Lease]:
+    """The device's features, stored before and restored at the block's end. Raises ClusterError."""
+    lease = Lease(place, device, seconds)
     lease.take(features)
     try:
-        yield lease
+        with lease.beating():
+            yield lease
+        lease.renew()  # or it was restored meanwhile
     finally:
         lease.give_back()
 
 
-def restore_left(place: Place, folder: str = FOLDER) -> None:
+def folder(place: Node) -> str:
+    """Where the old values are, as programs on the node see it."""
+    return place.disk + FOLDER
+
+
+def restore_left(place: Node) -> None:
     """Restores what a run left that lost its guardian too; one whose lease is fresh is somebody's who is at work."""
-    place.run(["sh", "-c", _RESTORE_ALL, folder, str(2 * LEASE), place.name], timeout=_LIMIT)
+    place.run(restoring(folder(place), 2 * LEASE), timeout=_LIMIT)
+
+
+def restoring(where: str, age: int) -> list[str]:
+    """The program that restores, in that folder, what has given no sign of life for ``age`` seconds (-1: everything)."""
+    return ["sh", "-c", _RESTORE_ALL, where, str(age)]

@@ -18,18 +18,24 @@ _USUAL_PORTS = (8472, 4789)  # of flannel and Cilium (Linux's old default), and 
 
 
 def examine(every: bool = False) -> dict[str, Any]:
-    """{nics[...], tunnels[...], other[...], vxlan_ports, asymmetries[...], notes[...]} of this machine; ``every``: software devices too."""
-    nics = reading.here()
+    """``judged`` of this machine."""
+    return judged(reading.here(), reading.vxlan_ports(), every)
+
+
+def judged(nics: Sequence[Nic], ports: Sequence[int], every: bool = False) -> dict[str, Any]:
+    """{nics[...], tunnels[...], other[...], vxlan_ports, asymmetries[...], notes[...]}; ``every``: software devices too.
+
+    ``ports``: of the VXLAN devices that are there.
+    """
     shown = [nic for nic in nics if every or nic.hardware or nic.underlay]
-    ports = reading.vxlan_ports()
-    used = {"vxlan": ports or _USUAL_PORTS}
+    used = {"vxlan": tuple(ports) or _USUAL_PORTS}
     verdicts = [judge.judge(nic, tunnel, used.get(tunnel.udp, ())) for nic in shown for tunnel in judge.TUNNELS]
     return {
         "nics": [_nic(nic) for nic in shown],
         "tunnels": [dataclasses.asdict(verdict) for verdict in verdicts],
         "other": [dataclasses.asdict(judge.spread(nic)) for nic in shown],
-        "vxlan_ports": ports,
-        "asymmetries": judge.asymmetries(_between(shown, verdicts)),
+        "vxlan_ports": list(ports),
+        "asymmetries": judge.asymmetries(_between(shown, verdicts)) + judge.unlike(shown),
         "notes": _notes(nics, shown),
     }
 
@@ -40,7 +46,12 @@ def stored() -> dict[str, Any]:
         found = examine()
     except Exception as error:  # never the reason why a run does not start
         return {"notes": [f"the NICs could not be asked: {error}"]}
-    return found | {"nics": [{key: value for key, value in nic.items() if key not in ("features", "bus")} for nic in found["nics"]]}
+    return short(found)
+
+
+def short(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``judged`` found, as a run's environment keeps it."""
+    return {**found} | {"nics": [{key: value for key, value in nic.items() if key not in ("features", "bus")} for nic in found["nics"]]}
 
 
 def ranked(found: Mapping[str, Any], profiles: Mapping[str, Profile]) -> list[rank.Ranked]:

@@ -6,7 +6,8 @@ no interface tells their answers (netif_skb_features in net/core/dev.c). ``--ver
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -173,6 +174,28 @@ def _scaling(nic: Nic) -> str:
         )
     mend = f"ethtool -N {nic.name} rx-flow-hash udp4 sdfn"
     return f"{nic.queues} queues by addresses only: all flows of a tunnel between two nodes arrive at one ({mend})"
+
+
+_COMPARED = re.compile(r"(tx|rx)-(.*segmentation|gso-.*|checksum.*|scatter-gather|gro.*|lro|hashing|udp_tunnel-port-offload)$|esp-")
+
+
+def unlike(nics: Iterable[Nic]) -> list[str]:
+    """What the nodes' underlay NICs do not have in common (driver, firmware, queues, features that change a packet's cost), in words."""
+    by_node = {nic.node: nic for nic in nics if nic.underlay}
+    if len(by_node) < 2:
+        return []
+
+    def differing(what: str, values: Mapping[str, str]) -> list[str]:
+        told = ", ".join(f"{node}: {value}" for node, value in values.items())
+        return [f"{what} differs between the nodes: {told}"] if len(set(values.values())) > 1 else []
+
+    found = []
+    for what in ("driver", "version", "firmware", "queues"):
+        found += differing(what, {node: str(getattr(nic, what) or "not told") for node, nic in by_node.items()})
+    answered = {node: nic for node, nic in by_node.items() if nic.features}
+    for name in sorted({name for nic in answered.values() for name in nic.features if _COMPARED.match(name)}):
+        found += differing(name, {node: "on" if nic.on(name) else "off" for node, nic in answered.items()})
+    return found
 
 
 def asymmetries(verdicts: Iterable[Verdict]) -> list[str]:

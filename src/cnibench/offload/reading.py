@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ _ALIASES = {
     "receive-hashing": "rx-hashing", "rx-checksumming": "rx-checksum", "ntuple-filters": "rx-ntuple-filter",
     "rx-vlan-offload": "rx-vlan-hw-parse", "tx-vlan-offload": "tx-vlan-hw-insert",
 }  # fmt: skip
+_HASHED = (("IP SA", "s"), ("IP DA", "d"), ("L4 bytes 0 & 1", "f"), ("L4 bytes 2 & 3", "n"))  # dump_rxfhash of ethtool's rxclass.c
 _SUMMARIES = ("tx-checksumming", "scatter-gather", "tcp-segmentation-offload")  # of several bits, which follow
 
 
@@ -52,19 +53,23 @@ def one(name: str, node: str = "this machine") -> Nic:
     return replace(nic, ports=ports, queues=queues or 0, udp_hash=hashed or "")
 
 
-def there(place: Place, devices: Sequence[str], node: str) -> list[Nic]:
-    """Those devices of a node, asked by its program ethtool (the node agent's image brings it)."""
-    return [_there(place, device, node) for device in devices]
+def there(place: Place, devices: Sequence[str], node: str, underlay: Container[str] | None = None) -> list[Nic]:
+    """Those devices of a node, asked by its program ethtool (the node agent's image brings it). ``underlay``: those of them that reach
+    other nodes, all when it is None."""
+    return [replace(_there(place, device, node), underlay=underlay is None or device in underlay) for device in devices]
 
 
 def _there(place: Place, device: str, node: str) -> Nic:
     features, refused = _said(place, ["ethtool", "-k", device])
-    nic = Nic(node, device, features=parse_features(features), source="ethtool" if features else "none", problem=refused, underlay=True)
+    nic = Nic(node, device, features=parse_features(features), source="ethtool" if features else "none", problem=refused)
     about = parse_driver(_said(place, ["ethtool", "-i", device])[0])
     ports, none = _said(place, ["ethtool", "--show-tunnels", device])
+    queues, _ = _said(place, ["sh", "-c", 'ls -d /sys/class/net/"$0"/queues/rx-*', device])
+    hashed, _ = _said(place, ["ethtool", "-n", device, "rx-flow-hash", "udp4"])
     return replace(
         nic, driver=about.get("driver", ""), version=about.get("version", ""), firmware=about.get("firmware-version", ""),
         bus=about.get("bus-info", ""), hardware=bool(about.get("bus-info")), ports=None if none else parse_ports(ports),
+        queues=len(queues.split()), udp_hash=parse_hash(hashed),
     )  # fmt: skip
 
 
@@ -86,6 +91,11 @@ def parse_driver(text: str) -> dict[str, str]:
 def parse_ports(text: str) -> tuple[tuple[str, int], ...]:
     """``ethtool --show-tunnels``: (tunnel type, UDP port) pairs."""
     return tuple(sorted((kind, int(port)) for port, kind in re.findall(r"^\s*port (\d+), ([a-z-]+)", text, re.MULTILINE)))
+
+
+def parse_hash(text: str) -> str:
+    """``ethtool -n DEVICE rx-flow-hash udp4``: what chooses a packet's queue, as the letters that ``ethtool -N`` takes."""
+    return "".join(letter for word, letter in _HASHED if re.search(rf"^{word}", text, re.MULTILINE))
 
 
 def vxlan_ports() -> list[int]:

@@ -30,7 +30,7 @@ class Verified:
     verdict: Literal["faster", "slower", "no-difference-found", "inconclusive"]
 
 
-def verify(standing: Standing, feature: str, stream: Callable[[str], float], *, blocks: int, seed: int, folder: str) -> Verified:
+def verify(standing: Standing, feature: str, stream: Callable[[str], float], *, blocks: int, seed: int) -> Verified:
     """``stream`` measures one TCP stream between nodes, named by its argument, in bit/s. The feature is changed on the devices of both
     nodes and restored at the end. Raises ClusterError, MeasureError."""
     devices = dict(standing.underlay())
@@ -42,9 +42,7 @@ def verify(standing: Standing, feature: str, stream: Callable[[str], float], *, 
     values: dict[bool, list[float]] = {True: [], False: []}
     with ExitStack() as stack:
         leases = [
-            stack.enter_context(leased(node, devices[node.name], {feature: True}, folder))
-            for node in standing.nodes()
-            if node.name in devices
+            stack.enter_context(leased(node, devices[node.name], {feature: True})) for node in standing.nodes() if node.name in devices
         ]
         for block in range(blocks):
             for on in order.sample(_BOTH, 2):
