@@ -242,11 +242,11 @@ class KindCluster(Cluster):
         return {"kernel": platform.release(), "wire_offload": "as the veth has it: super-packets cross it whole", **self._facts}
 
     def clean(self) -> list[str]:
-        """Removes the clusters of runs that are no more, and those that were kept."""
+        """Removes the clusters of runs that are no more, and those that were kept; none of which this user's state has no word."""
         listed = programs.run(["kind", "get", "clusters"], timeout=60, check=False).stdout.split()
         removed = []
         for name in listed:
-            if name.startswith(state.PREFIX) and not state.in_use(name):
+            if state.known(name) and not state.in_use(name):
                 delete(name)
                 removed.append(f"the kind cluster {name}")
         for path in state.folder().iterdir():

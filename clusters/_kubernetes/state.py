@@ -45,6 +45,11 @@ class Owned:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def known(name: str) -> bool:
+    """Did a run of this user, that left its state here, make it? Another's may run at this moment."""
+    return name.startswith(PREFIX) and (folder() / name).is_dir()
+
+
 def in_use(name: str) -> bool:
     """Does a running process own it?"""
     try:
