@@ -63,8 +63,8 @@ class Footprint(Collector):
                 for name, pid in found.items():
                     try:
                         series[name].append((_counters.clock() / 1e9, resident(_read(pid, "statm"))))
-                    except MeasureError:
-                        return  # it is found dead at the window's end
+                    except CnibenchError:
+                        return  # told at the window's end
 
         start = _counters.clock()
         before = {name: cpu(_read(pid, "stat")) for name, pid in found.items()}
@@ -88,13 +88,15 @@ class Footprint(Collector):
 
 
 def _read(process: int | tuple[Node, int], file: str) -> str:
-    """Of a process of this machine, or of a node's."""
+    """Of a process of this machine, or of a node's. Raises MeasureError when it is gone, what the node says when that does not answer."""
     node, pid = (None, process) if isinstance(process, int) else process
     try:
         if node is not None:
             return node.read_text(f"/proc/{pid}/{file}")
         return Path(f"/proc/{pid}/{file}").read_text(encoding="ascii", errors="replace")
-    except (OSError, CnibenchError):
+    except (OSError, CnibenchError) as error:
+        if isinstance(error, CnibenchError) and "No such" not in error.message:
+            raise
         raise MeasureError(f"the CNI's process {pid} is gone") from None
 
 
