@@ -45,7 +45,7 @@ def kept(kind_parts: Parts, charts: list[str], tmp_path_factory: pytest.TempPath
         run = ["run", "--cluster", "kind", "--kind-nodes", "3", "--pairs", "2", "--cni", "flannel", *CELL, "--keep"]
         archive = ["--image-archive", str(kind_parts.flannel)]
         try:
-            done = cnibench(*run, "--duration", "8s", "--warmup", "1s", "--blocks", "1", *archive, *charts, cwd=folder)
+            done = cnibench(*run, "--duration", "20s", "--warmup", "1s", "--blocks", "1", *archive, *charts, cwd=folder)
             match = re.search(r"kept: KUBECONFIG=(\S+)", done.stderr)
             assert match, done.stderr
             name = Path(match[1]).parent.name
