@@ -32,6 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Of those the comparison with the lab comes first: empty base chains, which a removed CNI leaves in nf_tables, are walked by packets.
     """
+
     def place(item: pytest.Item) -> tuple[bool, bool, bool]:
         shares = "bare_cluster" in getattr(item, "fixturenames", ())
         return _needs_parts(item), shares, shares and "test_kind_fidelity" not in item.nodeid
