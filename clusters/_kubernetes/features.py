@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cnibench.cluster import Place
 from cnibench.clusters._kubernetes.places import KubernetesNode, KubernetesPod
 from cnibench.clusters.lab import wire
 from cnibench.conditions import Offload
-from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
+from cnibench.errors import ClusterError, UnsupportedError
 from cnibench.offload.change import leased
 from cnibench.offload.nic import Feature
 from cnibench.offload.reading import parse_features
@@ -65,22 +65,9 @@ def _on_veth(standing: KubernetesStanding, place: Place, device: str, wanted: Ma
     """Of an end of our Pod's own veth, which goes with the Pod whatever becomes of us."""
     now = _read(place, device)
     changed = _changes(f"{place.name}: {device}", now, wanted)
-    with _undone(standing, lambda: _write(place, device, {name: now[name].on for name in changed})):
+    with standing.undone("features", lambda: _write(place, device, {name: now[name].on for name in changed})):
         _write(place, device, changed)
         yield [_record(place, device, now, wanted)]
-
-
-@contextlib.contextmanager
-def _undone(standing: KubernetesStanding, undo: Callable[[], None]) -> Iterator[None]:
-    """``undo`` at the end; a standing on which that fails is not measured on any more."""
-    try:
-        yield
-    finally:
-        try:
-            undo()
-        except CnibenchError as error:
-            standing.broken = f"features of an earlier cell could not be taken back: {error.message}"
-            raise ClusterError(f"{standing.label}: {standing.broken}") from None
 
 
 def _ends(standing: KubernetesStanding, pod: KubernetesPod) -> Iterator[tuple[Place, str]]:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from cnibench.clusters._kubernetes.objects import HOST
 from cnibench.clusters._kubernetes.places import KubernetesPod
 from cnibench.clusters._kubernetes.policy_objects import CANARY, FOR, Kind, Object
 from cnibench.conditions import Policies
-from cnibench.errors import ClusterError, CnibenchError, Interrupted, LimitError, UnsupportedError
+from cnibench.errors import ClusterError, CnibenchError, LimitError, UnsupportedError
 from cnibench.vm import patience
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def applied(standing: KubernetesStanding, asked: Policies, client: KubernetesPod
         yield [{**record, "found": {"objects": 0}, "seconds": 0.0}]
         return
     base = _state(standing, server, (_OPEN, _CLOSED), _NOTICE)
-    with _undone(standing, lambda: _take_back(standing, kind, server, len(objects), base)):
+    with standing.undone("policies", lambda: _take_back(standing, kind, server, len(objects), base)):
         began = time.monotonic()
         _create(standing, objects)
         _await(standing, server, base)
@@ -199,18 +199,3 @@ def _need_proxy(standing: KubernetesStanding) -> None:
             f"{standing.label}: HTTP rules are enforced by Envoy, which is neither in the image of its agent nor in a DaemonSet of its own",
             "use an image that has it, or --set envoy.enabled=true",
         )
-
-
-@contextlib.contextmanager
-def _undone(standing: KubernetesStanding, undo: Callable[[], None]) -> Iterator[None]:
-    """``undo`` at the end, whatever happens; a standing on which that fails is not measured on any more."""
-    try:
-        yield
-    finally:
-        try:
-            undo()
-        except Interrupted:  # the whole namespace goes then
-            raise
-        except CnibenchError as error:
-            standing.broken = f"policies of an earlier cell could not be taken back: {error.message}"
-            raise ClusterError(f"{standing.label}: {standing.broken}") from None

@@ -45,7 +45,6 @@ class KubernetesStanding(Standing):
         self.families = tuple(family for family in options.ip if family in profile.features.ip) or (4,)
         self.fidelity: Fidelity = "baseline" if profile.features.network_model == "host" else "cni"
         self._nodes = list(nodes)
-        self.broken = ""  # why nothing can be measured here any more
         self.restrict: dict[str, tuple[Kind, Callable[[bool], list[dict[str, Any]]]]] = {}  # server to the policies that stand for it
         self.denying: Denying | None = None  # what denies UDP to one port
         self.started = 0  # calls of start_pods

@@ -10,7 +10,7 @@ from cnibench.clusters.lab import features, links, wire
 from cnibench.clusters.lab.netns import Namespace
 from cnibench.clusters.lab.places import LabPod
 from cnibench.conditions import Conditions, Offload, Policies
-from cnibench.errors import ClusterError, CnibenchError, Interrupted, UnsupportedError
+from cnibench.errors import ClusterError, UnsupportedError
 
 if TYPE_CHECKING:
     from cnibench.clusters.lab.stand import Stand
@@ -42,7 +42,7 @@ def _policies(stand: Stand, asked: Policies) -> Iterator[list[dict[str, Any]]]:
             f"{stand.label}: the lab has rules and map entries, no objects of an API",
             "leave policy.api and policy.objects out, or use a cluster",
         )
-    with _undone(stand, "policies", lambda: _set(stand, None)):
+    with stand.undone("policies", lambda: _set(stand, None)):
         seconds = _set(stand, asked)
         found = stand.datapath.policies_found()
         yield [{"condition": "policy", **asked.model_dump(mode="json"), "found": found, "seconds": seconds}]
@@ -79,7 +79,7 @@ def _offload(stand: Stand, asked: Offload, client: LabPod, server: LabPod) -> It
         for ns, device, old in reversed(before):
             features.write(ns, device, old)
 
-    with _undone(stand, "features", restore):
+    with stand.undone("features", restore):
         records = []
         for ns, device, on in wanted:
             now = features.read(ns, device)
@@ -88,18 +88,3 @@ def _offload(stand: Stand, asked: Offload, client: LabPod, server: LabPod) -> It
             told = {name: now.get(name, False) for name in on}
             records.append({"condition": "offload", "place": ns.name.partition("-")[2], "device": device, "now": on, "before": told})
         yield records
-
-
-@contextlib.contextmanager
-def _undone(stand: Stand, what: str, undo: Any) -> Iterator[None]:
-    """``undo`` at the end, whatever happens; a stand on which that fails is not measured on any more."""
-    try:
-        yield
-    finally:
-        try:
-            undo()
-        except Interrupted:  # the whole stand goes then
-            raise
-        except CnibenchError as error:
-            stand.broken = f"{what} of an earlier cell could not be taken back: {error.message}"
-            raise ClusterError(f"{stand.label}: {stand.broken}") from None

@@ -39,7 +39,6 @@ class Stand(Standing):
         self.wire_mtu = options.mtu
         self.mtu = options.mtu - self.claim.overhead - (self.claim.overhead_ipv6 if 6 in self.families else 0)
         self.settings: dict[str, dict[str, str]] = {}
-        self.broken = ""  # why nothing can be measured here any more
         self.steps: dict[str, list[tuple[str, float]]] = {}  # Pod name -> (step, seconds) of its making
         self._namespaces: list[Namespace] = []
         self._pods: dict[int, list[LabPod]] = {0: [], 1: []}

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import abc
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from cnibench.cell import Attestation, Cell, Placement
 from cnibench.conditions import Conditions
-from cnibench.errors import UnsupportedError
+from cnibench.errors import ClusterError, CnibenchError, Interrupted, UnsupportedError
 from cnibench.exec import Done, Process
 from cnibench.profile import Profile
 
@@ -119,6 +119,21 @@ class Standing(abc.ABC):
     label: str
     profile: Profile
     fidelity: Fidelity
+    broken: str = ""  # why nothing can be measured here any more
+
+    @contextmanager
+    def undone(self, what: str, undo: Callable[[], object]) -> Iterator[None]:
+        """``undo`` at the end, whatever happens. Raises ClusterError when that fails: then this standing is not measured on any more."""
+        try:
+            yield
+        finally:
+            try:
+                undo()
+            except Interrupted:  # the whole standing goes then
+                raise
+            except CnibenchError as error:
+                self.broken = f"{what} of an earlier cell could not be taken back: {error.message}"
+                raise ClusterError(f"{self.label}: {self.broken}") from None
 
     @abc.abstractmethod
     def pair(self, placement: Placement, number: int = 0) -> tuple[Pod, Pod]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
+from _kind_runs import BASE
 from kind.parts import Parts
 
 from cnibench import exec as programs
@@ -19,7 +20,6 @@ from cnibench.profile import Profile
 
 OPTIONS = Options()
 READY = 240.0  # s
-BASE = "localhost/cnibench-e2e/base:bookworm"
 
 
 @dataclasses.dataclass

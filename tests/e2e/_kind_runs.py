@@ -12,6 +12,7 @@ from typing import Any
 
 CNIBENCH = str(Path(sys.executable).with_name("cnibench"))
 LIMIT = 600.0
+BASE = "localhost/cnibench-e2e/base:bookworm"
 SHORT = ("--duration", "1s", "--warmup", "0s", "--blocks", "1")
 
 
@@ -33,6 +34,13 @@ def until(what: Callable[[], Any], limit: float = 120.0) -> Any:
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.3)
     return found
+
+
+def images_built(base_archive: Path) -> None:
+    """Our two images in the engine, on a base that is at hand."""
+    if BASE not in output("podman", "images", "--format", "{{.Repository}}:{{.Tag}}").split():
+        output("podman", "load", "--quiet", "-i", base_archive)
+    output(CNIBENCH, "images", "build", "--base", BASE)
 
 
 def run_of(folder: Path) -> Path:

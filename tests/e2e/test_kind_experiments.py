@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ import yaml
 from kind import definitions
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from _each_workload import METRICS_OF, SMALL
 from _kind_cluster import OPTIONS, READY, Kept
 from _kind_runs import SHORT, cnibench, until
 
@@ -32,23 +34,6 @@ from cnibench.sampling import measure
 from cnibench.situation import Findings, Situation
 
 pytestmark = pytest.mark.timeout(600)
-LATENCIES = {"latency_mean", "latency_p50", "latency_p90", "latency_p99"}
-METRICS_OF: Mapping[str, set[str]] = {
-    "tcp-stream": {"throughput"},
-    "udp-stream": {"throughput", "loss"},
-    "tcp-rr": {"transaction_rate", *LATENCIES},
-    "tcp-crr": {"transaction_rate", *LATENCIES},
-    "iperf3-tcp": {"throughput"},
-    "iperf3-udp": {"throughput", "loss"},
-    "tcp-stream-series": {"throughput"},
-    "http": {"request_rate", "throughput", "failed_requests", *LATENCIES},
-}
-SMALL: Mapping[str, dict[str, Any]] = {
-    "http": {"payload": 20_000, "concurrency": 4},
-    "iperf3-tcp": {"streams": 2, "bidirectional": True},
-    "iperf3-udp": {"rate": "2M"},
-    "tcp-stream-series": {"interval": 0.2},
-}
 OTHERS = {"tcp-rr-under-load", "tcp-stream-under-load", "pods", "policy-effect", "rule-path"}
 
 on_flannel = pytest.mark.parametrize("standing", ["flannel"], indirect=True, scope="module")

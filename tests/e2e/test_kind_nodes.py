@@ -17,7 +17,7 @@ from kind.parts import Parts
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from _kind_runs import CNIBENCH, SHORT, clusters, cnibench, lines, output, run_of, until
+from _kind_runs import CNIBENCH, SHORT, clusters, cnibench, images_built, lines, output, run_of, until
 
 pytestmark = pytest.mark.timeout(900)
 GOLDEN = Path(__file__).parent.parent / "golden" / "kubernetes_errors"
@@ -38,10 +38,7 @@ def kept(kind_parts: Parts, charts: list[str], tmp_path_factory: pytest.TempPath
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(home / "state"))
         patch.setenv("CNIBENCH_KIND_IMAGE", kind_parts.node_image)
-        base = "localhost/cnibench-e2e/base:bookworm"
-        if base not in output("podman", "images", "--format", "{{.Repository}}:{{.Tag}}").split():
-            output("podman", "load", "--quiet", "-i", kind_parts.base)
-        output(CNIBENCH, "images", "build", "--base", base)
+        images_built(kind_parts.base)
         run = ["run", "--cluster", "kind", "--kind-nodes", "3", "--pairs", "2", "--cni", "flannel", *CELL, "--keep"]
         archive = ["--image-archive", str(kind_parts.flannel)]
         try:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from _each_workload import LATENCIES
+from _each_workload import METRICS_OF as OF_A_PAIR
+from _each_workload import SMALL as SMALL_PAIR
 
 from cnibench.cell import Cell
 from cnibench.clusters.lab.stand import Stand
@@ -23,24 +30,13 @@ from cnibench.workloads._load import pods, sent
 from cnibench.workloads.tcp_crr import count
 
 MakeStand = Callable[..., Stand]
-LATENCIES = {"latency_mean", "latency_p50", "latency_p90", "latency_p99"}
 METRICS_OF = {
-    "tcp-stream": {"throughput"},
-    "udp-stream": {"throughput", "loss"},
-    "tcp-rr": {"transaction_rate", *LATENCIES},
-    "tcp-crr": {"transaction_rate", *LATENCIES},
-    "iperf3-tcp": {"throughput"},
-    "iperf3-udp": {"throughput", "loss"},
-    "tcp-stream-series": {"throughput"},
-    "http": {"request_rate", "throughput", "failed_requests", *LATENCIES},
+    **OF_A_PAIR,
     "tcp-rr-under-load": {"transaction_rate", *LATENCIES},
     "tcp-stream-under-load": {"throughput"},
 }
-SMALL: dict[str, dict[str, Any]] = {
-    "http": {"payload": 20_000, "concurrency": 4},
-    "iperf3-tcp": {"streams": 2, "bidirectional": True},
-    "iperf3-udp": {"rate": "2M"},
-    "tcp-stream-series": {"interval": 0.2},
+SMALL = {
+    **SMALL_PAIR,
     "tcp-rr-under-load": {"connections": 5, "pods": 2, "rate": "1M"},
     "tcp-stream-under-load": {"connections": 2, "rate": "1M"},
 }
