@@ -19,6 +19,7 @@ from cnibench.clusters._kubernetes import (
     namespace,
     objects,
     paths,
+    pods,
     recognise,
     refusals,
     safety,
@@ -75,6 +76,7 @@ class ExistingCluster(Cluster):
     ours: ClassVar[bool] = False
     most_pairs: ClassVar[int] = 50
     paths: ClassVar[tuple[str, ...]] = paths.ALL
+    pod_seconds: ClassVar[float] = pods.EACH
 
     def __init__(self, options: Options) -> None:
         """Raises UsageError for wrong options; the cluster is not talked to yet."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from cnibench import exec as programs
 from cnibench.cell import Cell
 from cnibench.cluster import Cluster, Options, Problem, Wire
-from cnibench.clusters._kubernetes import agents, images, install, paths, refusals, state, suits, tools, wait
+from cnibench.clusters._kubernetes import agents, images, install, paths, pods, refusals, state, suits, tools, wait
 from cnibench.clusters._kubernetes.access import Access
 from cnibench.clusters._kubernetes.nodes import facts
 from cnibench.clusters._kubernetes.objects import Making
@@ -149,6 +149,7 @@ class KindCluster(Cluster):
     simultaneous: ClassVar[bool] = False
     most_pairs: ClassVar[int] = 50
     paths: ClassVar[tuple[str, ...]] = paths.ALL
+    pod_seconds: ClassVar[float] = pods.EACH
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from cnibench.cell import Cell
 from cnibench.exec import Process
 from cnibench.situation import Findings, Situation
 from cnibench.workload import Workload
@@ -69,6 +70,9 @@ class UnderLoad(Workload):
         if self._background is not None:
             _load.mark(s, self._background)
         return self.inner.start(s)
+
+    def pods(self, cell: Cell) -> int:
+        return 2 * _load.most_pairs(cell.params["connections"], cell.placement, cell.params["pods"]) if cell.params["connections"] else 0
 
     def findings(self, s: Situation) -> Findings:
         """The pair's figures, and a record of the load: what was asked for and what it truly sent (bit/s, all connections)."""

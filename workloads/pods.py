@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
+from cnibench.cell import Cell
 from cnibench.cluster import Started
 from cnibench.errors import MeasureError
 from cnibench.exec import Process
@@ -20,8 +21,6 @@ from cnibench.profile import Strict
 from cnibench.situation import Findings, Situation
 from cnibench.task import Task
 from cnibench.workload import Workload
-
-_EACH = 0.05  # s: what a plan reckons with for one Pod
 
 
 class Params(Strict):
@@ -46,7 +45,10 @@ class Pods(Workload):
         self._made: list[Started] = []
 
     def seconds(self, params: Mapping[str, Any], duration: float, warmup: float) -> float:
-        return float(params["count"]) * _EACH
+        return 0.0
+
+    def pods(self, cell: Cell) -> int:
+        return int(cell.params["count"])
 
     @contextmanager
     def serve(self, s: Situation) -> Iterator[None]:

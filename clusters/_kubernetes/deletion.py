@@ -13,6 +13,7 @@ from cnibench.errors import LimitError
 from cnibench.installation import Installation
 
 GOING = 90.0  # s that objects are given to be gone
+_FREEING = 5.0  # s between two looks at what keeps a definition
 
 
 def delete_objects(access: Access, objects: Sequence[Object]) -> None:
@@ -58,31 +59,39 @@ def delete_definitions(access: Access, patterns: Sequence[str]) -> None:
         items = access.get("customresourcedefinitions")["items"]
         return [item for item in items if any(fnmatchcase(item["metadata"]["name"], pattern) for pattern in patterns)]
 
-    names = [item["metadata"]["name"] for item in left()]
-    if not names:
-        return
-    access.kubectl("delete", "customresourcedefinition", *names, "--wait=false", "--ignore-not-found", timeout=GOING)
-    deadline = time.monotonic() + GOING
-    freed: set[str] = set()
+    begun = freed = time.monotonic()
     while remaining := left():
-        for item in remaining:
-            if item["metadata"]["name"] not in freed and time.monotonic() > deadline - GOING + 5:
-                freed.add(item["metadata"]["name"])
-                _free(access, item["metadata"]["name"])
-        if time.monotonic() > deadline:
-            names = [item["metadata"]["name"] for item in remaining]
-            raise LimitError(f"custom resource definitions are still there after {GOING:.0f} s: {', '.join(names)}")
+        again = [item["metadata"]["name"] for item in remaining if not item["metadata"].get("deletionTimestamp")]
+        if again:  # also one that somebody made after the others went
+            access.kubectl("delete", "customresourcedefinition", *again, "--wait=false", "--ignore-not-found", timeout=GOING)
+        if time.monotonic() > begun + GOING:
+            raise LimitError(f"custom resource definitions are still there after {GOING:.0f} s: {'; '.join(map(_standing, remaining))}")
+        if time.monotonic() > freed + _FREEING:
+            freed = time.monotonic()
+            for item in remaining:
+                _free(access, item["metadata"]["name"], also_itself=freed > begun + GOING / 3)
         time.sleep(0.5)
 
 
-def _free(access: Access, definition: str) -> None:
-    """Takes the finalizers of a definition's objects away."""
-    for item in access.get(definition, "--all-namespaces")["items"]:
+def _standing(definition: Object) -> str:
+    """Its name, with what the API server says of its end."""
+    said = [item.get("message", "") for item in definition.get("status", {}).get("conditions") or () if item["type"] == "Terminating"]
+    return f"{definition['metadata']['name']} ({', '.join(said) or 'not called ending'})"
+
+
+def _free(access: Access, definition: str, *, also_itself: bool) -> None:
+    """Takes the finalizers of a definition's objects away, and its own when it has no objects: the API server may take minutes over it."""
+    done = access.kubectl("get", definition, "--all-namespaces", "-o", "json", check=False)
+    if done.returncode:
+        return  # it went meanwhile, or is asked again
+    items = json.loads(done.stdout)["items"]
+    unfinished = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    for item in items:
         if item["metadata"].get("finalizers"):
             where = ["-n", item["metadata"]["namespace"]] if item["metadata"].get("namespace") else []
-            access.kubectl(
-                "patch", definition, item["metadata"]["name"], *where, "--type=merge", "-p", '{"metadata":{"finalizers":null}}', check=False
-            )
+            access.kubectl("patch", definition, item["metadata"]["name"], *where, *unfinished, check=False)
+    if also_itself and not items:
+        access.kubectl("patch", "customresourcedefinition", definition, *unfinished, check=False)
 
 
 def clean_metadata(access: Access, about: Installation) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cnibench.cluster import Place
 from cnibench.clusters._kubernetes.places import KubernetesNode, KubernetesPod
 from cnibench.clusters.lab import wire
-from cnibench.conditions import Offload
+from cnibench.conditions import TSO, Offload
 from cnibench.errors import ClusterError, UnsupportedError
 from cnibench.offload.change import leased
 from cnibench.offload.nic import Feature
@@ -22,7 +22,6 @@ from cnibench.offload.reading import parse_features
 if TYPE_CHECKING:
     from cnibench.clusters._kubernetes.standing import KubernetesStanding
 
-_TSO = ("tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation")
 _LIMIT = 20.0  # s
 Record = dict[str, Any]
 
@@ -38,7 +37,7 @@ def applied(standing: KubernetesStanding, asked: Offload, client: KubernetesPod,
         if asked.pods != "default":
             for pod in (client, server):
                 for place, device in _ends(standing, pod):
-                    tso = dict.fromkeys(_TSO, asked.pods == "tso-on")
+                    tso = dict.fromkeys(TSO, asked.pods == "tso-on")
                     records += stack.enter_context(_on_veth(standing, place, device, tso))
         yield records
 

@@ -12,6 +12,7 @@ from cnibench.errors import ClusterError, LimitError
 from cnibench.vm import patience
 
 READY = 180.0  # s: pulling an image takes most of it
+EACH = 1.0  # s: what a plan reckons with for one of many that are made at once on a small machine
 _AGAIN = 0.25  # s
 # What a container that waits for these will not come out of by itself soon (kubelet, images and container runtime).
 _HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "CrashLoopBackOff")

@@ -33,6 +33,7 @@ section rules; ip rule show; ip -6 rule show
 for tool in {" ".join(BACKENDS)}; do section $tool; $tool-save 2>/dev/null; done
 section ipsets; ipset list -n 2>/dev/null
 section nft; nft list tables 2>/dev/null
+section ruleset; nft -s list ruleset 2>/dev/null
 section tc
 for device in $(ls /sys/class/net); do for way in ingress egress; do
   tc filter show dev $device $way 2>/dev/null | \\
@@ -53,9 +54,8 @@ true
 """
 VOLATILE = re.compile(r" (expires|cache|age|users|used) \S+| (linkdown|dead|offload|trap|rt_offload|rt_trap)\b|\s+$")
 _PROXY = re.compile(r"\bKUBE-(?!ROUTER-|POD-FW-|NWPLCY-)[A-Z-]+")  # kube-proxy's and the kubelet's own, which change with each Service
-_FRAMEWORK = re.compile(
-    r"table (ip6?|inet|arp|bridge) (filter|nat|mangle|raw|security|kube-proxy)"
-)  # of the nft back end, and kube-proxy's
+_TABLES = "filter|nat|mangle|raw|security"  # of iptables' nft back end
+_FRAMEWORK = re.compile(f"table (ip6?|inet|arp|bridge) ({_TABLES}|kube-proxy)")
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,32 @@ def parse(text: str) -> dict[str, frozenset[str]]:
     return {kind: frozenset(items) for kind, items in found.items()}
 
 
+def empty_bases(ruleset: str) -> list[str]:
+    """FAMILY TABLE CHAIN of the base chains of iptables' nft back end that accept everything and hold no rule.
+
+    Takes what ``nft list ruleset`` printed: ``iptables-nft-save`` prints a table's base chains whether they are there or not.
+    """
+    found = []
+    for family, table, body in re.findall(rf"^table (ip6?) ({_TABLES}) {{\n(.*?)^}}", ruleset, re.MULTILINE | re.DOTALL):
+        for chain, hook, rules in re.findall(r"^\tchain (\S+) {\n\t\t(type [^\n]*)\n(.*?)^\t}", body, re.MULTILINE | re.DOTALL):
+            if hook.endswith("policy accept;") and not rules.strip():
+                found.append(f"{family} {table} {chain}")
+    return found
+
+
 _KINDS = {
-    "links": "device", "routes": "route", "rules": "routing rule", "ipsets": "ipset", "nft": "nft", "tc": "program at tc",
-    "pins": "pinned eBPF object", "files": "file", "xfrm": "IPsec", "sysctls": "sysctl", **dict.fromkeys(BACKENDS, "iptables"),
+    "links": "device", "routes": "route", "rules": "routing rule", "ipsets": "ipset", "nft": "nft", "ruleset": "empty base chain",
+    "tc": "program at tc", "pins": "pinned eBPF object", "files": "file", "xfrm": "IPsec", "sysctls": "sysctl",
+    **dict.fromkeys(BACKENDS, "iptables"),
 }  # fmt: skip
 
 
 def _lines(kind: str, body: str) -> Iterator[str]:
     if kind == "links":
         yield from (str(item["ifname"]) for item in json.loads(body.strip() or "[]"))
+        return
+    if kind == "ruleset":
+        yield from empty_bases(body)
         return
     table = ""
     for line in map(str.rstrip, body.splitlines()):

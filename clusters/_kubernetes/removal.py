@@ -45,6 +45,7 @@ def clean(
             node.run([f"{tool}-restore", "--noflush"], timeout=QUICK, input=restore)
     shown = node.run(["sh", "-c", SCRIPT], timeout=QUICK).stdout
     lines = [
+        *_base_chain_removal(shown),
         *_device_removal(shown, leaves.devices),
         *_tc_removal(shown, leaves.programs),
         *_route_removal(shown, cidrs, leaves.route_tables),
@@ -89,6 +90,12 @@ def chain_removal(saved: str, chains: Sequence[str], rules: Sequence[str]) -> st
             script += [f"*{table}", *(f":{name} - [0:0]" for name in own), *(f"-D{line[2:]}" for line in doomed)]
             script += [*(f"-X {name}" for name in own), "COMMIT"]
     return "\n".join(script) + "\n" if script else ""
+
+
+def _base_chain_removal(shown: str) -> Iterator[str]:
+    """Packets walk a base chain although nothing is in it; iptables makes it again when it needs it."""
+    for which in remains.empty_bases("\n".join(_section(shown, "ruleset"))):
+        yield f"nft delete chain {which} 2>/dev/null || true"  # somebody may have put a rule there meanwhile
 
 
 def _target(rule: str) -> str:

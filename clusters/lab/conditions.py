@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from cnibench.clusters.lab import features, links, wire
 from cnibench.clusters.lab.netns import Namespace
 from cnibench.clusters.lab.places import LabPod
-from cnibench.conditions import Conditions, Offload, Policies
+from cnibench.conditions import TSO, Conditions, Offload, Policies
 from cnibench.errors import ClusterError, UnsupportedError
 
 if TYPE_CHECKING:
     from cnibench.clusters.lab.stand import Stand
-
-_TSO = ("tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation")
 
 
 @contextlib.contextmanager
@@ -65,7 +63,7 @@ def _offload(stand: Stand, asked: Offload, client: LabPod, server: LabPod) -> It
     if asked.pods != "default":
         if not client.interface:
             raise UnsupportedError(f"{stand.label}: its Pods have no interface of their own")
-        tso = dict.fromkeys(_TSO, asked.pods == "tso-on")
+        tso = dict.fromkeys(TSO, asked.pods == "tso-on")
         for pod in (client, server):
             wanted.append((pod.ns, pod.interface, tso))
             with contextlib.suppress(ClusterError):  # not every datapath has a device on the node for each Pod

@@ -231,6 +231,7 @@ class Cluster(abc.ABC):
     ours: ClassVar[bool] = True  # are its nodes made by us, of this machine?
     most_pairs: ClassVar[int] = 1000  # monitored pairs that have room here
     paths: ClassVar[tuple[str, ...]] = ("pod",)  # how a client can reach its server here (Cell.path)
+    pod_seconds: ClassVar[float] = 0.05  # s: about what a further Pod takes here, for plans
 
     def __init__(self, options: Options) -> None:
         self.options = options

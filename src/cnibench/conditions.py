@@ -14,6 +14,8 @@ from pydantic import Field, ValidationError
 from cnibench.profile import Strict
 
 MOST_ENTRIES = 5000
+# The features of a veth that ``offload.pods`` turns on and off together: TCP segmentation, as ethtool names them.
+TSO = ("tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation")
 
 
 class Policies(Strict):

@@ -243,10 +243,19 @@ def _works(asked: Sequence[Work], workloads: Mapping[str, Workload]) -> Iterator
                 raise UsageError(said.message, f"{what} are: {', '.join(known) or 'none'}") from None
 
 
-def expected_seconds(plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float, warmup: float) -> float:
-    """Time of one block in seconds, without making and attesting the profiles; pairs that are measured at the same time count once."""
+def expected_seconds(
+    plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float, warmup: float, pod: float = 0.0
+) -> float:
+    """Time of one block in seconds, without making and attesting the profiles; pairs that are measured at the same time count once.
+
+    ``pod`` is what one Pod that a sample makes takes (Cluster.pod_seconds).
+    """
     known = ((cell, workloads[cell.workload]) for cell in plan_cells)
-    return sum(work.seconds(cell.params, cell.duration or duration, warmup) for cell, work in known if not work.beside(cell))
+    return sum(
+        work.seconds(cell.params, cell.duration or duration, warmup) + pod * work.pods(cell)
+        for cell, work in known
+        if not work.beside(cell)
+    )
 
 
 def expected_bytes(plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float) -> float:

@@ -18,6 +18,7 @@ from cnibench.cluster import Cluster, Standing
 from cnibench.collector import Collector
 from cnibench.errors import ClusterError, CnibenchError, Interrupted, LimitError, MeasureError, UnsupportedError
 from cnibench.layout import now
+from cnibench.plan import expected_seconds
 from cnibench.profile import Profile
 from cnibench.progress import Progress, Silent
 from cnibench.sampling import Ground, failure, lines, measure_pairs
@@ -153,8 +154,8 @@ class Runner:
 
     def _expected(self, cell: Cell) -> float:
         """Seconds; 0 for a pair that is measured while the first one is."""
-        manifest, workload = self.writer.manifest, self.workloads[cell.workload]
-        return 0.0 if workload.beside(cell) else workload.seconds(cell.params, cell.duration or manifest.duration, manifest.warmup)
+        manifest = self.writer.manifest
+        return expected_seconds([cell], self.workloads, manifest.duration, manifest.warmup, self.cluster.pod_seconds)
 
     def _describe(self) -> None:
         facts = self.cluster.environment()

@@ -48,6 +48,10 @@ class Workload(abc.ABC):
         """The expected time of one sample in seconds, for plans and progress."""
         return duration + warmup
 
+    def pods(self, cell: Cell) -> int:
+        """Pods that one sample makes beside the monitored ones, which takes time of its own (Cluster.pod_seconds)."""
+        return 0
+
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:
         """A rough upper bound of the bytes that one sample sends, for --dry-run; 0 when it is little."""
         return 0.0

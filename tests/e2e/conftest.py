@@ -28,16 +28,8 @@ def _needs_parts(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that need the parts come last: `tox` has them built in the background meanwhile. Of them, those that share a cluster.
-
-    Of those the comparison with the lab comes first: empty base chains, which a removed CNI leaves in nf_tables, are walked by packets.
-    """
-
-    def place(item: pytest.Item) -> tuple[bool, bool, bool]:
-        shares = "bare_cluster" in getattr(item, "fixturenames", ())
-        return _needs_parts(item), shares, shares and "test_kind_fidelity" not in item.nodeid
-
-    items.sort(key=place)
+    """Those that need the parts come last: `tox` has them built in the background meanwhile. Of them, those that share a cluster."""
+    items.sort(key=lambda item: (_needs_parts(item), "bare_cluster" in getattr(item, "fixturenames", ())))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

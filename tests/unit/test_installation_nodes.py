@@ -237,3 +237,23 @@ def test_static_routes_and_the_reference_plugins_configuration() -> None:
     assert not bridge["ipMasq"]
     assert bridge["ipam"]["routes"] == [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]
     assert "bridge" not in plugins.conflist("ptp", ("10.244.1.0/24",), 1500)["plugins"][0]
+
+
+def test_base_chains_that_hold_nothing_are_leftovers_and_removed() -> None:
+    """Packets walk them; one with a rule, one with another policy, a user's chain and another's table are none."""
+    ruleset = (
+        "# Warning: table ip raw is managed by iptables-nft, do not touch!\n"
+        "table ip raw {\n"
+        "\tchain PREROUTING {\n\t\ttype filter hook prerouting priority raw; policy accept;\n\t}\n\n"
+        "\tchain OWN {\n\t}\n}\n"
+        "table ip6 filter {\n"
+        "\tchain FORWARD {\n\t\ttype filter hook forward priority filter; policy accept;\n\t\tcounter accept\n\t}\n\n"
+        "\tchain OUTPUT {\n\t\ttype filter hook output priority filter; policy accept;\n\t}\n"
+        "\tchain INPUT {\n\t\ttype filter hook input priority filter; policy drop;\n\t}\n}\n"
+        "table inet own {\n\tchain c {\n\t\ttype filter hook input priority filter; policy accept;\n\t}\n}\n"
+    )
+    empty = ["ip raw PREROUTING", "ip6 filter OUTPUT"]
+    assert remains.empty_bases(ruleset) == empty
+    assert remains.parse(f"@@ ruleset\n{ruleset}")["empty base chain"] == set(empty)
+    lines = list(removal._base_chain_removal(f"@@ ruleset\n{ruleset}@@ tc\n"))
+    assert [line.split(" 2>")[0] for line in lines] == [f"nft delete chain {which}" for which in empty]

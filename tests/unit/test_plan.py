@@ -38,6 +38,9 @@ class _Work:
     def seconds(self, params: dict[str, Any], duration: float, warmup: float) -> float:
         return duration + warmup
 
+    def pods(self, cell: Any) -> int:
+        return 0
+
 
 WORKLOADS: Any = {"tcp-rr": _Work(), "tcp-stream": _Work(), "udp-stream": _Work(cpp=False)}
 

@@ -159,3 +159,14 @@ def test_a_workload_has_its_own_windows_placement_and_blocks() -> None:
     assert len(found) == 5
     assert len(passes(found, 4)) == 2 + 4 * 4
     assert Plan(workload=works, blocks=1).number_of_blocks(1) == 2
+
+
+def test_pods_that_a_sample_makes_are_part_of_the_time() -> None:
+    works = (
+        Work(name="pods", params={"count": 20}, placement=("intra",)),
+        Work(name="tcp-rr-under-load", params={"connections": 10, "pods": 4}),
+    )
+    found, _ = cells(Plan(workload=works, placement=("inter",), windows=("speed",)), providers("workloads"), choose(["flannel"]))
+    assert len(found) == 2
+    for each in (0.0, 0.05, 2.0):
+        assert expected_seconds(found, providers("workloads"), 10.0, 2.0, each) == pytest.approx(12.0 + each * (20 + 2 * 4))
