@@ -29,7 +29,8 @@ from cnibench.workloads._common import Size
 
 PORT = 8080
 _MOST = 2_000_000  # requests that a run by time may make: ab keeps 40 bytes for each
-_SLOWEST = 1e9  # bit/s: what a plan's time for a fixed number of requests is reckoned with
+_RATE = 10e9  # bit/s: what a plan's time for a fixed number of requests is reckoned with
+_SLOWEST = 1e9  # bit/s: with less, ab is ended
 
 _CONF = """\
 daemon off;
@@ -139,10 +140,11 @@ class Http(Workload):
     counts = ("requests",)
 
     def seconds(self, params: Mapping[str, Any], duration: float, warmup: float) -> float:
-        """A fixed number of requests takes what it takes; this reckons with 1 Gbit/s and 1 ms a request."""
-        if not params["requests"]:
-            return duration + warmup
-        return warmup + float(params["requests"] * (params["payload"] * 8 / _SLOWEST + 1e-3))
+        """A fixed number of requests takes what it takes; this reckons with 10 Gbit/s and 1 ms a request."""
+        return warmup + (_taking(params, _RATE) or duration)
+
+    def longest(self, params: Mapping[str, Any], duration: float) -> float:
+        return 1.5 * (_taking(params, _SLOWEST) or duration)
 
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:
         return float(params["requests"] * params["payload"]) or 12.5e9 * duration
@@ -188,6 +190,11 @@ class Http(Workload):
         values = {"complete": report.complete, "failed": report.failed, "not_ok": report.not_ok, "seconds": report.seconds}
         found.records.append(("tools", {"tool": "ab", "test": "http", "values": values}))
         return found
+
+
+def _taking(params: Mapping[str, Any], rate: float) -> float:
+    """Seconds for a fixed number of requests at ``rate`` bit/s and 1 ms each, 0 for a run by time."""
+    return float(params["requests"] * (params["payload"] * 8 / rate + 1e-3))
 
 
 def _complete(report: Report, requests: int, seconds: float) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from cnibench.clusters._kubernetes.access import Access, DeniedError
 from cnibench.clusters._kubernetes.gateway import Gateway
 from cnibench.clusters._kubernetes.nodes import Facts
 from cnibench.clusters._kubernetes.objects import Making, Rights
-from cnibench.clusters._kubernetes.places import KubernetesNode
+from cnibench.clusters._kubernetes.places import KubernetesNode, on_each
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.offload import change, facts, reading
 from cnibench.offload.nic import Nic
@@ -42,8 +41,7 @@ def start(access: Access, making: Making, nodes: Sequence[Facts]) -> tuple[Makin
         if node.host:
             change.restore_left(node)
 
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        list(pool.map(look, found))
+    on_each(found, look)
     return making, found
 
 
@@ -131,14 +129,15 @@ def wire(node: KubernetesNode) -> Wire:
 
 def nics(nodes: Sequence[KubernetesNode], every: bool) -> tuple[list[Nic], list[int]]:
     """As Cluster.nics, of those nodes. Raises ClusterError."""
-    found: list[Nic] = []
-    ports: set[int] = set()
-    for node in nodes:
+
+    def look(node: KubernetesNode) -> tuple[list[Nic], set[int]]:
         links = json.loads(node.run(["ip", "-j", "-d", "link", "show"], timeout=20).stdout)
         names = [str(link["ifname"]) for link in links if link["ifname"] != "lo"]
-        found += reading.there(node, [name for name in names if every or name == node.device], node.name, {node.device})
-        ports |= {int(link["linkinfo"]["info_data"]["port"]) for link in links if link.get("linkinfo", {}).get("info_kind") == "vxlan"}
-    return found, sorted(ports)
+        own = reading.there(node, [name for name in names if every or name == node.device], node.name, {node.device})
+        return own, {int(link["linkinfo"]["info_data"]["port"]) for link in links if link.get("linkinfo", {}).get("info_kind") == "vxlan"}
+
+    found = on_each(nodes, look)
+    return [nic for own, _ in found for nic in own], sorted({port for _, ports in found for port in ports})
 
 
 def offload(nodes: Sequence[KubernetesNode]) -> dict[str, Any]:

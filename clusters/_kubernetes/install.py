@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -19,12 +19,10 @@ from cnibench.clusters._kubernetes import deletion, manifests, plugins, remains,
 from cnibench.clusters._kubernetes.access import Access, UnreachableError
 from cnibench.clusters._kubernetes.manifests import LABEL, Object
 from cnibench.clusters._kubernetes.objects import HOST
+from cnibench.clusters._kubernetes.places import KubernetesNode, on_each
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.installation import Installation
 from cnibench.profile import Profile
-
-if TYPE_CHECKING:
-    from cnibench.clusters._kubernetes.places import KubernetesNode
 
 RECORD = "cnibench-installed"
 TAINT = "cnibench.io/changing-the-network"  # keeps Pods away while one CNI goes and the next comes
@@ -226,11 +224,15 @@ def _await_teardown(access: Access, nodes: Sequence[KubernetesNode]) -> None:
     while waiting and time.monotonic() < deadline:
         pods = [item["spec"] for item in access.get("pods", "--all-namespaces")["items"]]
         staying = [spec.get("nodeName") for spec in pods if not spec.get("hostNetwork")]
-        script = f"ls {HOST}/run/netns 2>/dev/null | grep -c ^cni-"
-        counts = {node: node.run(["sh", "-c", script], timeout=remains.QUICK, check=False).stdout for node in waiting}
-        waiting = [node for node, count in counts.items() if int(count.strip() or 0) > staying.count(node.facts.name)]
+        counts = zip(waiting, on_each(waiting, _networks), strict=True)
+        waiting = [node for node, count in counts if count > staying.count(node.facts.name)]
         if waiting:
             time.sleep(0.3)
+
+
+def _networks(node: KubernetesNode) -> int:
+    script = f"ls {HOST}/run/netns 2>/dev/null | grep -c ^cni-"
+    return int(node.run(["sh", "-c", script], timeout=remains.QUICK, check=False).stdout.strip() or 0)
 
 
 def admit(access: Access) -> None:

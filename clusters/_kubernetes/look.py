@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cnibench.cluster import Nodes, Remark
 from cnibench.clusters._kubernetes import agents, alike, probe
-from cnibench.clusters._kubernetes.places import KubernetesNode
+from cnibench.clusters._kubernetes.places import KubernetesNode, on_each
 from cnibench.errors import CnibenchError
 from cnibench.offload import judge
 
@@ -70,13 +69,8 @@ print(json.dumps({
 
 def compared(nodes: Sequence[KubernetesNode]) -> Nodes:
     """Two nodes beside each other. Raises ClusterError when their agents cannot be asked."""
-    facts = dict(zip((node.name for node in nodes), _all(nodes), strict=True))
+    facts = dict(zip((node.name for node in nodes), on_each(nodes, _look), strict=True))
     return Nodes(facts, [*alike.remarks(facts), *_nics(nodes), *_way(nodes, facts), *_refused(nodes)])
-
-
-def _all(nodes: Sequence[KubernetesNode]) -> list[dict[str, Any]]:
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        return list(pool.map(_look, nodes))
 
 
 def _look(node: KubernetesNode) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from cnibench.cluster import Node, Place, Pod
 from cnibench.clusters._kubernetes.gateway import Gateway
@@ -13,6 +15,8 @@ from cnibench.errors import ClusterError
 from cnibench.exec import Done, Process
 
 _KERNEL = ("/proc/", "/sys/")
+_TOGETHER = 16  # nodes: each has a connection of its own
+_T = TypeVar("_T")
 
 
 class KubernetesPlace(Place):
@@ -68,3 +72,9 @@ class KubernetesPod(KubernetesPlace, Pod):
         self.node: KubernetesNode = node
         self.addresses: Mapping[int, str] = addresses
         self.interface = "" if host else "eth0"
+
+
+def on_each(nodes: Sequence[KubernetesNode], what: Callable[[KubernetesNode], _T]) -> list[_T]:
+    """What it gave for each node, in their order; many nodes at the same time. Raises what it raised for the first that failed."""
+    with ThreadPoolExecutor(max_workers=_TOGETHER) as pool:
+        return list(pool.map(what, nodes))

@@ -8,16 +8,14 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cnibench.clusters._kubernetes.access import Access
 from cnibench.clusters._kubernetes.nodes import Facts, facts
 from cnibench.clusters._kubernetes.objects import HOST
+from cnibench.clusters._kubernetes.places import KubernetesNode, on_each
 from cnibench.errors import ClusterError, MissingError, UsageError
 from cnibench.installation import Reference
-
-if TYPE_CHECKING:
-    from cnibench.clusters._kubernetes.places import KubernetesNode
 
 BRIDGE = "cnibench0"
 _BIN, _CONF = f"{HOST}/opt/cni/bin", f"{HOST}/etc/cni/net.d"
@@ -30,25 +28,28 @@ def missing(nodes: Sequence[KubernetesNode], names: Sequence[str]) -> dict[str, 
     if not names:
         return {}
     script = f"for name in {' '.join(names)}; do test -x {_BIN}/$name || echo $name; done"
-    found = {node.facts.name: node.run(["sh", "-c", script], timeout=_QUICK).stdout.split() for node in nodes}
-    return {name: lacking for name, lacking in found.items() if lacking}
+    found = on_each(nodes, lambda node: node.run(["sh", "-c", script], timeout=_QUICK).stdout.split())
+    return {node.facts.name: lacking for node, lacking in zip(nodes, found, strict=True) if lacking}
 
 
 def copy(nodes: Sequence[KubernetesNode], wanted: Mapping[str, Sequence[str]]) -> None:
     """Copies plugins from the agent's image. Raises MissingError where that has none."""
-    for node in nodes:
-        for name in wanted.get(node.facts.name, ()):
-            script = (
-                f"mkdir -p {_BIN}; for folder in {_SOURCES}; do test -x $folder/{name} || continue; "
-                f"cp $folder/{name} {_BIN}/.{name} && mv {_BIN}/.{name} {_BIN}/{name}; exit; done; exit 3"
+    on_each(nodes, lambda node: _copy(node, wanted.get(node.facts.name, ())))
+
+
+def _copy(node: KubernetesNode, names: Sequence[str]) -> None:
+    for name in names:
+        script = (
+            f"mkdir -p {_BIN}; for folder in {_SOURCES}; do test -x $folder/{name} || continue; "
+            f"cp $folder/{name} {_BIN}/.{name} && mv {_BIN}/.{name} {_BIN}/{name}; exit; done; exit 3"
+        )
+        done = node.run(["sh", "-c", script], timeout=_QUICK, check=False)
+        if done.returncode == 3:
+            raise MissingError(
+                f"node {node.facts.name} lacks the CNI plugin {name}", "install containernetworking-plugins on it (into /opt/cni/bin)"
             )
-            done = node.run(["sh", "-c", script], timeout=_QUICK, check=False)
-            if done.returncode == 3:
-                raise MissingError(
-                    f"node {node.facts.name} lacks the CNI plugin {name}", "install containernetworking-plugins on it (into /opt/cni/bin)"
-                )
-            if done.returncode:
-                raise ClusterError(f"node {node.facts.name}: {done.words()}")
+        if done.returncode:
+            raise ClusterError(f"node {node.facts.name}: {done.words()}")
 
 
 def configure(access: Access, nodes: Sequence[KubernetesNode], reference: Reference, settings: Mapping[str, str]) -> None:
@@ -60,13 +61,16 @@ def configure(access: Access, nodes: Sequence[KubernetesNode], reference: Refere
         raise ClusterError(
             f"the nodes {', '.join(without)} have no Pod subnet (spec.podCIDR)", "kubeadm init --pod-network-cidr gives every node one"
         )
-    for node in nodes:
+
+    def put(node: KubernetesNode) -> None:
         own = next((item for item in everywhere if item.name == node.facts.name), node.facts)
         mtu = int(settings.get("mtu", 0)) or reference.mtu or int(node.read_text(f"/sys/class/net/{node.device}/mtu"))
         lines = [f"ip route replace {cidr} via {via}" for cidr, via in routes(own, everywhere)]
         lines.append(f"mkdir -p {_CONF} && cat > {_CONF}/.cnibench && mv {_CONF}/.cnibench {_CONF}/10-cnibench.conflist")
         text = json.dumps(conflist(reference.plugin, own.pod_cidrs, mtu), indent=2)
         node.run(["sh", "-ec", "\n".join(lines)], timeout=_QUICK, input=text)
+
+    on_each(nodes, put)
 
 
 def routes(own: Facts, everywhere: Sequence[Facts]) -> list[tuple[str, str]]:

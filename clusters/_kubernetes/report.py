@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cnibench.clusters._kubernetes.access import Access
-from cnibench.clusters._kubernetes.places import KubernetesNode
+from cnibench.clusters._kubernetes.places import KubernetesNode, on_each
 from cnibench.errors import CnibenchError
 
 # What changes a datapath's cost, where the node has it.
@@ -21,8 +20,7 @@ _FEATURES = ("tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation", "tx-tcp-
 
 def describe(access: Access, nodes: Sequence[KubernetesNode]) -> dict[str, Any]:
     """The cluster's version, and of each node what the API and its agent tell; all nodes at the same time."""
-    with ThreadPoolExecutor(max_workers=16) as pool:
-        told = list(pool.map(_node, nodes))
+    told = on_each(nodes, _node)
     facts: dict[str, Any] = {
         "kubernetes": access.server_version,
         "nodes": dict(zip((node.name for node in nodes), told, strict=True)),

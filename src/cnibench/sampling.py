@@ -181,9 +181,9 @@ def _warm_up(pairs: Sequence[Situation], workload: Workload) -> None:
 
 def _wait(s: Situation, client: Process, workload: Workload, pairs: Sequence[Situation], began: float) -> tuple[int, str]:
     """(exit status, when it had ended)"""
-    expected = max(workload.seconds(s.cell.params, s.duration, s.warmup) - s.warmup, s.duration)
+    longest = workload.longest(s.cell.params, s.duration)
     with _named(s, pairs):
-        return client.wait(max(0.0, expected * 1.5 + _GRACE - (time.monotonic() - began))), now()
+        return client.wait(max(0.0, longest + _GRACE - (time.monotonic() - began))), now()
 
 
 @contextmanager

@@ -48,6 +48,10 @@ class Workload(abc.ABC):
         """The expected time of one sample in seconds, for plans and progress."""
         return duration + warmup
 
+    def longest(self, params: Mapping[str, Any], duration: float) -> float:
+        """Seconds of the measured client after which it hangs: what is given to it before it is ended and counts as failed."""
+        return 1.5 * max(self.seconds(params, duration, 0.0), duration)
+
     def pods(self, cell: Cell) -> int:
         """Pods that one sample makes beside the monitored ones, which takes time of its own (Cluster.pod_seconds)."""
         return 0

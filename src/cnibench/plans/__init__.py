@@ -66,7 +66,8 @@ def scaled(plan: Plan, factor: float, profiles: int, workloads: Mapping[str, Wor
         if not isinstance(value, int) or value <= FEWEST:
             return value
         fresh = max(FEWEST, round(value * factor))
-        told[f"{fresh} {name} instead of {value}"] = None
+        if fresh != value:
+            told[f"{fresh} {name} instead of {value}"] = None
         return fresh
 
     def shorter(work: Work) -> Work:
