@@ -77,7 +77,7 @@ class KubernetesStanding(Standing):
             known = {pod["metadata"]["name"]: pods.addresses(pod) for pod in ready}
             for name, number, host, _ in new:
                 node = self._nodes[number]
-                gateway = Gateway(self.access, self.namespace, name, f"the Pod {name}")
+                gateway = Gateway(self.access, self.namespace, name, f"the Pod {name} on node {node.name}")
                 addresses = node.addresses if host or host_only else known[name]
                 self._pods[name] = KubernetesPod(name, node, gateway, addresses, host or host_only)
             if background:

@@ -213,7 +213,9 @@ def _group(standing: KubernetesStanding, watch: _Watch, client: KubernetesPod, n
         if (packet := answers.get(timed.addresses[family])) is None:
             raise ClusterError(f"{standing.label}: the new Pod {name} is not reached within {_PACKET:.0f} s")
         steps, network = _steps(asked, timed.seen, told.get(name, {}))
-        pod = KubernetesPod(name, node, Gateway(standing.access, standing.namespace, name, f"the Pod {name}"), timed.addresses, False)
+        pod = KubernetesPod(
+            name, node, Gateway(standing.access, standing.namespace, name, f"the Pod {name} on node {node.name}"), timed.addresses, False
+        )
         made.append(Started(pod, [*steps, ("first-packet", packet)], timed.seen["ready"] - asked + packet, network))
     return made
 
