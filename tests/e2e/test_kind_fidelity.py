@@ -118,8 +118,18 @@ def test_the_same_components_take_cycles(lab: Found, real: Found, profile: str) 
 def test_a_packet_meets_the_same_rules(lab: Found, real: Found, profile: str) -> None:
     """The same hooks on both nodes, there the same chains in the same order, as many rules looked at in each and as many that match."""
     for placement, packet in itertools.product(PLACEMENTS, PACKETS):
-        here, there = (place[profile]["path"][f"{placement} {packet}"] for place in (lab, real))
+        here, there = (_way(place[profile]["path"][f"{placement} {packet}"]) for place in (lab, real))
         assert here == there, f"{placement} {packet}"
+
+
+def _way(nodes: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
+    """A line for each chain that the packet meets."""
+    return [
+        f"{node} {hook['hook']}: {chain['family']} {chain['table']} {chain['chain']}: {chain['evaluated']} rules, {chain['matched']} match"
+        for node, hooks in zip(("client's node", "server's node"), nodes, strict=True)
+        for hook in hooks
+        for chain in hook["chains"]
+    ]
 
 
 @pytest.mark.parametrize("profile", PROFILES)
