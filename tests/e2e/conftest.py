@@ -30,8 +30,8 @@ def _needs_parts(item: pytest.Item) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those that need the parts come last: `tox` has them built in the background meanwhile. Of them, those that share a cluster.
 
-    Of those the comparison with the lab comes first: one of the others uses iptables-legacy, whose table the kernel keeps, empty, as long as
-    the node lives, and packets walk it.
+    Of those the comparison with the lab comes first: one of the others uses iptables-legacy, whose table the kernel keeps, empty, as
+    long as the node lives, and packets walk it.
     """
 
     def place(item: pytest.Item) -> tuple[bool, bool, bool]:
