@@ -207,7 +207,8 @@ def _request(
 ) -> Request:  # fmt: skip
     blocks = plan.number_of_blocks(len(found.runnable))
     warnings = []
-    if not plan.target_ci and (told := schedule.warning(blocks, len(found.runnable))):
+    measured = any(workload.noise for workload in workloads.values())  # what is counted differs or does not: no test is needed
+    if measured and not plan.target_ci and (told := schedule.warning(blocks, len(found.runnable))):
         warnings.append(told)
     title = name or plan.title
     manifest = Manifest(

@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from _kind_runs import BASE
+from _kind_runs import BASE, until
 from kind.parts import Parts
 
 from cnibench import exec as programs
 from cnibench.cluster import Options
 from cnibench.clusters import kind as kind_cluster
-from cnibench.clusters._kubernetes import agents, images, install, removal
+from cnibench.clusters._kubernetes import agents, images, install, removal, wait
 from cnibench.clusters._kubernetes.access import Access
 from cnibench.clusters._kubernetes.objects import Making
 from cnibench.clusters._kubernetes.places import KubernetesNode
 from cnibench.clusters._kubernetes.remains import Snapshot
+from cnibench.clusters._kubernetes.standing import KubernetesStanding
 from cnibench.profile import Profile
 
 OPTIONS = Options()
@@ -43,6 +44,20 @@ class Kept:
 
     def install(self, profile: Profile, **more: str) -> None:
         install.install(self.access, profile, {**self.settings(profile), **more}, self.variables, self.nodes)
+
+    def ready(self, profile: Profile, dns: bool = False) -> None:
+        """Waits for the CNI; ``dns``: and for kube-dns. A Service without Pods has rules of its own, and Pods that come up disturb."""
+        wait.ready(self.access, profile, READY)
+        if dns:
+            until(self._has_dns)
+
+    def _has_dns(self) -> bool:
+        slices = self.access.get("endpointslices", "-n", "kube-system", "-l", "kubernetes.io/service-name=kube-dns")["items"]
+        return sum(one["conditions"].get("ready", False) for item in slices for one in item.get("endpoints") or ()) == 2
+
+    def standing(self, profile: Profile) -> KubernetesStanding:
+        """The profile that was installed, as it is measured."""
+        return KubernetesStanding(profile.name, profile, OPTIONS, self.access, self.making, self.nodes, self.variables)
 
     def remove(self) -> None:
         install.uninstall(self.access, None, {}, {}, self.nodes)

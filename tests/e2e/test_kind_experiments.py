@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from _each_workload import METRICS_OF, SMALL
-from _kind_cluster import OPTIONS, READY, Kept
+from _kind_cluster import Kept
 from _kind_runs import SHORT, cnibench, until
 
 from cnibench import conditions
@@ -46,8 +46,8 @@ def standing(request: pytest.FixtureRequest, bare_cluster: Kept) -> Iterator[Kub
     kept, profile = bare_cluster, builtin()[request.param]
     kept.install(profile)
     try:
-        wait.ready(kept.access, profile, READY)
-        found = KubernetesStanding(profile.name, profile, OPTIONS, kept.access, kept.making, kept.nodes, kept.variables)
+        kept.ready(profile)
+        found = kept.standing(profile)
         try:
             yield found
         finally:

@@ -19,12 +19,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from _fidelity import PACKETS, PLACEMENTS, look
-from _kind_cluster import OPTIONS, READY, Kept
-from _kind_runs import LIMIT, until
+from _kind_cluster import Kept
+from _kind_runs import LIMIT
 
-from cnibench.clusters._kubernetes import wait
-from cnibench.clusters._kubernetes.access import Access
-from cnibench.clusters._kubernetes.standing import KubernetesStanding
 from cnibench.profile import builtin
 
 pytestmark = pytest.mark.timeout(1200)  # on a machine that does something else as well
@@ -69,9 +66,8 @@ def of_kind(cluster: Kept, folder: Path) -> Found:
         profile = builtin()[name]
         cluster.install(profile)
         try:
-            wait.ready(cluster.access, profile, READY)
-            until(lambda: _has_dns(cluster.access))
-            standing = KubernetesStanding(name, profile, OPTIONS, cluster.access, cluster.making, cluster.nodes, cluster.variables)
+            cluster.ready(profile, dns=True)
+            standing = cluster.standing(profile)
             try:
                 found |= look([standing], folder, REPEATS)
             finally:
@@ -79,12 +75,6 @@ def of_kind(cluster: Kept, folder: Path) -> Found:
         finally:
             cluster.remove()
     return found
-
-
-def _has_dns(access: Access) -> bool:
-    """Do its Pods stand behind kube-dns? A Service without any has rules of its own, and Pods that come up disturb."""
-    slices = access.get("endpointslices", "-n", "kube-system", "-l", "kubernetes.io/service-name=kube-dns")["items"]
-    return sum(one["conditions"].get("ready", False) for item in slices for one in item.get("endpoints") or ()) == 2
 
 
 @pytest.fixture(scope="module")

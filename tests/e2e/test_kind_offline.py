@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ TOPOLOGY = """
 kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
 networking: {disableDefaultCNI: true, podSubnet: 10.244.0.0/16}
-nodes: [{role: control-plane}, %s]
+nodes: [{role: control-plane}, {role: worker}, {role: worker}]
 """
 
 
@@ -84,43 +84,21 @@ def kubeconfig(kind_parts: Parts, tmp_path: Path) -> Iterator[Path]:
     output("kind", "delete", "cluster", "--name", NAME, "--kubeconfig", path)
 
 
-def create(kubeconfig: Path, image: str, workers: int) -> Callable[..., str]:
-    """The cluster, and a function that asks its API server."""
-    config = TOPOLOGY % ", ".join(["{role: worker}"] * workers)
-    output(
-        "kind",
-        "create",
-        "cluster",
-        "--name",
-        NAME,
-        "--image",
-        image,
-        "--kubeconfig",
-        kubeconfig,
-        "--wait",
-        "0s",
-        "--config",
-        "-",
-        given=config,
-    )
-    return lambda *words: output("kubectl", "--kubeconfig", kubeconfig, *words)
+@pytest.fixture
+def kubectl(kubeconfig: Path, kind_image: str) -> Callable[..., str]:
+    """A cluster of three nodes without a CNI, and what asks its API server."""
+    create = ["kind", "create", "cluster", "--name", NAME, "--image", kind_image, "--kubeconfig", kubeconfig, "--wait", "0s"]
+    output(*create, "--config", "-", given=TOPOLOGY)
+    return lambda *words, given="": output("kubectl", "--kubeconfig", kubeconfig, *words, given=given)
 
 
-def test_two_nodes_come_up_without_a_cni_and_leave_nothing(kubeconfig: Path, kind_image: str) -> None:
-    kubectl = create(kubeconfig, kind_image, workers=1)
+def test_three_nodes_come_up_take_a_real_cni_and_leave_nothing(kind_parts: Parts, kubeconfig: Path, kubectl: Callable[..., str]) -> None:
+    """The parts fit together: nodes without a CNI, flannel's own chart and images, CoreDNS, Pods on three nodes; then all of it goes."""
+    nodes = _come_up(kubectl)
+    _install_flannel(kind_parts, kubeconfig, kubectl, nodes)
+    _reach_each_other(kubectl, nodes)
 
-    def nodes() -> dict[str, dict[str, str]]:
-        found = json.loads(kubectl("get", "nodes", "--output", "json"))["items"]
-        return {node["metadata"]["name"]: {c["type"]: c["message"] for c in node["status"]["conditions"]} for node in found}
-
-    assert set(until(lambda: len(found := nodes()) == 2 and found)) == {f"{NAME}-control-plane", f"{NAME}-worker"}
-    until(lambda: all("cni plugin not initialized" in conditions.get("Ready", "") for conditions in nodes().values()))
-    # A Pod of the host's network needs no CNI: it is kube-proxy that is waited for, from our own image.
-    kubectl("--namespace", "kube-system", "rollout", "status", "daemonset/kube-proxy", f"--timeout={LIMIT:.0f}s")
-    plugins = output("podman", "exec", f"{NAME}-worker", "ls", "/opt/cni/bin").split()
-    assert plugins == ["host-local", "loopback", "portmap", "ptp"], "as in kind's own image"
-
-    traces = Traces(f"{NAME}-control-plane", f"{NAME}-worker")
+    traces = Traces(*nodes)
     assert set(traces.left()) == {"processes", "mounts", "cgroups", "interfaces", "rules", "containers", "volumes"}, (
         "it knows where to look"
     )
@@ -131,33 +109,40 @@ def test_two_nodes_come_up_without_a_cni_and_leave_nothing(kubeconfig: Path, kin
     assert traces.left() == {}
 
 
-def test_three_nodes_with_real_flannel_reach_each_other(kind_parts: Parts, kubeconfig: Path, kind_image: str) -> None:
-    """The parts fit together: flannel's own chart and images, CoreDNS, and Pods on three nodes."""
-    kubectl = create(kubeconfig, kind_image, workers=2)
-    for archive in (kind_parts.flannel, kind_parts.base):
+def _come_up(kubectl: Callable[..., str]) -> list[str]:
+    def nodes() -> dict[str, dict[str, str]]:
+        found = json.loads(kubectl("get", "nodes", "--output", "json"))["items"]
+        return {node["metadata"]["name"]: {c["type"]: c["message"] for c in node["status"]["conditions"]} for node in found}
+
+    names = [f"{NAME}-control-plane", f"{NAME}-worker", f"{NAME}-worker2"]
+    assert sorted(until(lambda: len(found := nodes()) == 3 and found)) == names
+    until(lambda: all("cni plugin not initialized" in conditions.get("Ready", "") for conditions in nodes().values()))
+    # A Pod of the host's network needs no CNI: it is kube-proxy that is waited for, from our own image.
+    kubectl("--namespace", "kube-system", "rollout", "status", "daemonset/kube-proxy", f"--timeout={LIMIT:.0f}s")
+    for node in names:
+        plugins = output("podman", "exec", node, "ls", "/opt/cni/bin").split()
+        assert plugins == ["host-local", "loopback", "portmap", "ptp"], "as in kind's own image"
+    return names
+
+
+def _install_flannel(parts: Parts, kubeconfig: Path, kubectl: Callable[..., str], nodes: Sequence[str]) -> None:
+    for archive in (parts.flannel, parts.base):
         output("kind", "load", "image-archive", archive, "--name", NAME)
-    nodes = kubectl("get", "nodes", "--output", "jsonpath={.items[*].metadata.name}").split()
-    assert len(nodes) == 3
     for node in nodes:  # kind's node image has no bridge plugin
-        output("podman", "cp", kind_parts.plugins / "bridge", f"{node}:/opt/cni/bin/bridge")
+        output("podman", "cp", parts.plugins / "bridge", f"{node}:/opt/cni/bin/bridge")
     kubectl("create", "namespace", "kube-flannel")
     kubectl("label", "namespace", "kube-flannel", "pod-security.kubernetes.io/enforce=privileged")
-    output("helm", "--kubeconfig", kubeconfig, "install", "flannel", kind_parts.charts["flannel"], "--namespace", "kube-flannel")
+    output("helm", "--kubeconfig", kubeconfig, "install", "flannel", parts.charts["flannel"], "--namespace", "kube-flannel")
     kubectl("--namespace", "kube-flannel", "rollout", "status", "daemonset/kube-flannel-ds", f"--timeout={LIMIT:.0f}s")
     kubectl("--namespace", "kube-system", "rollout", "status", "deployment/coredns", f"--timeout={LIMIT:.0f}s")
 
+
+def _reach_each_other(kubectl: Callable[..., str], nodes: Sequence[str]) -> None:
     for number, node in enumerate(nodes):
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"p{number}"},
-            "spec": {
-                "nodeName": node,
-                "tolerations": [{"operator": "Exists"}],
-                "containers": [{"name": "p", "image": BASE, "command": ["sleep", "infinity"]}],
-            },
-        }
-        output("kubectl", "--kubeconfig", kubeconfig, "apply", "-f", "-", given=json.dumps(pod))
+        container = {"name": "p", "image": BASE, "command": ["sleep", "infinity"]}
+        spec = {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [container]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{number}"}, "spec": spec}
+        kubectl("apply", "-f", "-", given=json.dumps(pod))
     kubectl("wait", "--for=condition=Ready", "pod", "--all", f"--timeout={LIMIT:.0f}s")
     addresses = kubectl("get", "pods", "--output", "jsonpath={.items[*].status.podIP}").split()
     assert len({address.rsplit(".", 1)[0] for address in addresses}) == 3, "a subnet for each node"

@@ -91,6 +91,16 @@ def test_dry_run_tells_cells_time_and_bytes_and_makes_nothing(
     assert not list(tmp_path.iterdir())
 
 
+def test_too_few_blocks_are_told_of_what_is_measured_not_of_what_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["run", "--dry-run", "--cni", "a=veth-baseline,b=veth-baseline", "--no-perf", "--kernel", "host", "--blocks", "1"]
+    for workload, told in (("tcp-rr", True), ("rule-path", False)):
+        assert call(*arguments, "--workload", workload) == 0
+        assert ("cannot tell" in "".join(capsys.readouterr())) == told, workload
+
+
 def test_options_override_the_keys_of_a_plan_file(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text("cni: [flannel]\nduration: 3s\nplacement: intra\nsettings: {'': {mtu: '1400'}}\n")
