@@ -14,6 +14,9 @@ from cnibench.installation import Wait
 from cnibench.profile import Profile
 
 _STEP = 1.0  # s between two questions
+# s that a kubelet's word on its network may be old: it asks the runtime every 5 s (updateRuntimeUp, pkg/kubelet/kubelet.go) and tells
+# the API server of it later. A node that is Ready may be so by the CNI before this one, and turn NotReady when this one runs already.
+_STALE = 7.0
 _HOPELESS = ("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError")
 _CRASHES = 5  # restarts of one container after which waiting is vain
 
@@ -25,10 +28,20 @@ def ready(access: Access, profile: Profile, limit: float) -> None:
     """
     waits = installation(profile).ready
     deadline = time.monotonic() + limit
+    turned = set[str]()  # nodes that were seen NotReady: what they say afterwards is of this CNI
+    complete = 0.0
     while True:
-        missing = [words for one in waits if (words := _lacks(access, one))] + _unready(access)
+        nodes = {item["metadata"]["name"]: _condition(item, "Ready") for item in access.get("nodes")["items"]}
+        turned |= {name for name, is_ready in nodes.items() if not is_ready}
+        missing = [words for one in waits if (words := _lacks(access, one))]
+        missing += [f"node {name} is not Ready" for name, is_ready in nodes.items() if not is_ready]
         if not missing:
-            return
+            complete = complete or time.monotonic()
+            if turned >= nodes.keys() or time.monotonic() >= complete + _STALE:
+                return
+            time.sleep(_STEP)
+            continue
+        complete = 0.0
         namespaces = sorted({one.namespace for one in waits if one.rollout})
         pods = [pod for namespace in namespaces for pod in access.get("pods", "-n", namespace)["items"]]
         if hopeless := _hopeless(pods):
@@ -97,11 +110,6 @@ def rollout(workload: Mapping[str, Any]) -> str:
 
 def _condition(found: Mapping[str, Any], name: str) -> bool:
     return any(item["type"] == name and item["status"] == "True" for item in found.get("status", {}).get("conditions") or ())
-
-
-def _unready(access: Access) -> list[str]:
-    nodes = access.get("nodes")["items"]
-    return [f"node {item['metadata']['name']} is not Ready" for item in nodes if not _condition(item, "Ready")]
 
 
 def _statuses(pods: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, Mapping[str, Any]]]:

@@ -10,6 +10,7 @@ import pytest
 
 from cnibench.clusters._kubernetes import plugins, recognise, remains, removal, wait
 from cnibench.clusters._kubernetes.nodes import Facts
+from cnibench.errors import LimitError
 from cnibench.exec import Done
 from cnibench.installation import Fact
 from cnibench.profile import builtin
@@ -257,3 +258,33 @@ def test_base_chains_that_hold_nothing_are_leftovers_and_removed() -> None:
     assert remains.parse(f"@@ ruleset\n{ruleset}")["empty base chain"] == set(empty)
     lines = list(removal._base_chain_removal(f"@@ ruleset\n{ruleset}@@ tc\n"))
     assert [line.split(" 2>")[0] for line in lines] == [f"nft delete chain {which}" for which in empty]
+
+
+class _Nodes:
+    """An API server's word on two nodes, one answer after the other; the last one stays."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.asked = 0
+
+    def get(self, *what: str) -> dict[str, Any]:
+        assert what == ("nodes",)
+        said = self.answers[min(self.asked, len(self.answers) - 1)]
+        self.asked += 1
+        status = {"y": "True", "n": "False"}
+        conditions = [[{"type": "Ready", "status": status[letter]}] for letter in said]
+        return {"items": [{"metadata": {"name": f"n{i}"}, "status": {"conditions": one}} for i, one in enumerate(conditions)]}
+
+
+def test_a_node_that_is_ready_by_the_cni_before_is_not_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait, "_STEP", 0.0)
+    monkeypatch.setattr(wait, "_STALE", 0.2)
+    profile = builtin()["bridge-static"]
+    late = _Nodes("yy", "yy", "yn", "nn", "ny", "yy", "nn")
+    wait.ready(late, profile, 10)  # type: ignore[arg-type]
+    assert late.asked == 6, "both were seen to turn, and are Ready by this CNI: nothing more is waited for"
+    never = _Nodes("yy")
+    wait.ready(never, profile, 10)  # type: ignore[arg-type]
+    assert never.asked > 2, "neither turned in all the time that it may take"
+    with pytest.raises(LimitError, match="node n1 is not Ready"):
+        wait.ready(_Nodes("yy", "yn"), profile, 0.3)  # type: ignore[arg-type]
