@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnibench.analysis import Analysis, analyse
+from cnibench.analysis import Analysis, analyse, build
 from cnibench.analysis.calibration import calibration
 from cnibench.errors import CnibenchError, InputError, UsageError
 from cnibench.layout import Unsupported
@@ -326,3 +326,8 @@ def test_an_unknown_wire_is_not_called_another_than_a_nic(tmp_path: Path) -> Non
     assert "whether a NIC was in the path is not recorded" in analyse([RunReader(reader.path)]).summary[-1]
     file.write_text(file.read_text().replace('"wire":"not recorded"', '"wire":"nic"'))
     assert "NIC" not in analyse([RunReader(reader.path)]).summary[-1]
+
+
+def test_swept_values_stand_in_the_order_of_numbers() -> None:
+    swept = ['{"concurrency":1}', '{"concurrency":50}', '{"concurrency":200}', '{"setting":"no-match"}']
+    assert sorted(reversed(swept), key=build._natural) == swept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -105,7 +106,12 @@ def _contexts(series: Sequence[Series], numbers: Sequence[int], labels: Sequence
     place = {label: i for i, label in enumerate(labels)}
     for context in found.values():
         context.members = dict(sorted(context.members.items(), key=lambda item: place[item[0]]))
-    return [found[key] for key in sorted(found)]
+    return [found[key] for key in sorted(found, key=lambda key: (*key[:4], _natural(key[4]), *key[5:]))]
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Sorts 50 before 200."""
+    return [(int(part) if part.isdigit() else -1, part) for part in re.split(r"(\d+)", text)]
 
 
 def _where(line: Line, text: str, environment: int, own: Mapping[str, Any] | None) -> dict[str, Any]:
