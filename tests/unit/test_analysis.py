@@ -329,5 +329,5 @@ def test_an_unknown_wire_is_not_called_another_than_a_nic(tmp_path: Path) -> Non
 
 
 def test_swept_values_stand_in_the_order_of_numbers() -> None:
-    swept = ['{"concurrency":1}', '{"concurrency":50}', '{"concurrency":200}', '{"setting":"no-match"}']
-    assert sorted(swept[::-1], key=build._natural) == swept
+    swept = ['{"concurrency":200}', '{"setting":"no-match"}', '{"concurrency":1}', '{"concurrency":50}']
+    assert sorted(swept, key=build._natural) == [swept[2], swept[3], swept[0], swept[1]]
