@@ -44,6 +44,8 @@ def configuration(families: Sequence[int], nodes: int, kube_proxy: bool) -> dict
         "serviceSubnet": ",".join(SERVICE_SUBNETS[family] for family in families),
         "kubeProxyMode": "iptables" if kube_proxy else "none",
     }
+    if 4 not in families:  # kind would publish the API server's port on ::1, from which podman forwards nothing
+        networking["apiServerAddress"] = "127.0.0.1"
     roles = ["control-plane", *["worker"] * (nodes - 1)]
     return {
         "kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "networking": networking, "nodes": [{"role": role} for role in roles],
