@@ -141,7 +141,7 @@ def _expect(request: Any) -> None:
 
     manifest = request.manifest
     all_of_them = passes(manifest.cells, manifest.blocks)
-    whole = expected_seconds(all_of_them, request.workloads, manifest.duration, manifest.warmup)
+    whole = expected_seconds(all_of_them, request.workloads, manifest.duration, manifest.warmup, request.cluster.pod_seconds)
     click.echo(f"{len(all_of_them)} samples, about {duration(whole)}, and the time to install and attest the profiles", err=True)
 
 
@@ -151,7 +151,7 @@ def _preview(request: Any) -> list[str]:
 
     manifest = request.manifest
     all_of_them = passes(manifest.cells, manifest.blocks)
-    whole = expected_seconds(all_of_them, request.workloads, manifest.duration, manifest.warmup)
+    whole = expected_seconds(all_of_them, request.workloads, manifest.duration, manifest.warmup, request.cluster.pod_seconds)
     cluster = request.cluster(request.options)
     told = list(cluster.preview(request.profiles, whole, expected_bytes(all_of_them, request.workloads, manifest.duration)))
     making = sum(cluster.seconds(profile) for profile in request.profiles.values())
@@ -174,7 +174,7 @@ def _show(request: Any, as_json: bool) -> None:
 
     manifest = request.manifest
     all_of_them = passes(manifest.cells, manifest.blocks)
-    whole = expected_seconds(all_of_them, request.workloads, manifest.duration, manifest.warmup)
+    whole = expected_seconds(all_of_them, request.workloads, manifest.duration, manifest.warmup, request.cluster.pod_seconds)
     volume = expected_bytes(all_of_them, request.workloads, manifest.duration)
     if as_json:
         print_json(
