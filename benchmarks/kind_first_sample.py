@@ -83,6 +83,8 @@ def by_cnibench(folder: Path, chart: str, archive: str) -> float:
 
 
 def main() -> None:
+    if len(sys.argv) < 3:
+        raise SystemExit(f"usage: python {sys.argv[0]} CHART IMAGE_ARCHIVE [ROUNDS]")
     chart, archive = sys.argv[1:3]
     rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 3
     for number in range(rounds):

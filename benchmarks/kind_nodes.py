@@ -3,9 +3,9 @@
     python benchmarks/kind_nodes.py [ROUNDS]
 
 Needs root, kind, kubectl, podman and the images of ``cnibench images build``. Prints (a) milliseconds that ``true`` takes in the node
-agent's Pod over cnibench's kept connection, by ``kubectl exec``, and in the node's container by ``nsenter``, in turn; a cell starts about
-ten programs; (b) milliseconds until the facts of all nodes are read, with the cluster's 2 nodes and with 28 more Node objects, which the
-API server holds although no machine is behind them. The exit status says nothing of them.
+agent's Pod over cnibench's kept connection, by ``kubectl exec``, and in the node's container by ``nsenter``, in turn: a cell pays the
+difference for each program that it starts; (b) milliseconds until the facts of all nodes are read, with the cluster's 2 nodes and with
+28 more Node objects, which the API server holds although no machine is behind them. The exit status says nothing of them.
 """
 
 from __future__ import annotations

@@ -135,23 +135,29 @@ def _report(path: Path, status: int, as_json: bool) -> int:
     return 1 if any(sample.status != "ok" for sample in RunReader(path).samples()) else status
 
 
+def _seconds(request: Any, samples: list[Any]) -> float:
+    from cnibench.plan import expected_seconds
+
+    return expected_seconds(samples, request.workloads, request.manifest.duration, request.manifest.warmup, request.cluster.pod_seconds)
+
+
 def _expect(request: Any) -> None:
     """The time that a plan takes, before it starts."""
-    from cnibench.plan import expected_seconds, passes
+    from cnibench.plan import passes
 
     manifest = request.manifest
     all_of_them = passes(manifest.cells, manifest.blocks)
-    whole = expected_seconds(all_of_them, request.workloads, manifest.duration, manifest.warmup, request.cluster.pod_seconds)
+    whole = _seconds(request, all_of_them)
     click.echo(f"{len(all_of_them)} samples, about {duration(whole)}, and the time to install and attest the profiles", err=True)
 
 
 def _preview(request: Any) -> list[str]:
     """What the cluster says of what is about to be done, and what making and removing the profiles costs. Raises UsageError."""
-    from cnibench.plan import expected_bytes, expected_seconds, passes
+    from cnibench.plan import expected_bytes, passes
 
     manifest = request.manifest
     all_of_them = passes(manifest.cells, manifest.blocks)
-    whole = expected_seconds(all_of_them, request.workloads, manifest.duration, manifest.warmup, request.cluster.pod_seconds)
+    whole = _seconds(request, all_of_them)
     cluster = request.cluster(request.options)
     told = list(cluster.preview(request.profiles, whole, expected_bytes(all_of_them, request.workloads, manifest.duration)))
     making = sum(cluster.seconds(profile) for profile in request.profiles.values())
@@ -169,12 +175,12 @@ def _blocks(manifest: Any) -> str:
 
 def _show(request: Any, as_json: bool) -> None:
     """What --dry-run prints; ``request`` is a _request.Request."""
-    from cnibench.plan import expected_bytes, expected_seconds, passes
+    from cnibench.plan import expected_bytes, passes
     from cnibench.progress import words
 
     manifest = request.manifest
     all_of_them = passes(manifest.cells, manifest.blocks)
-    whole = expected_seconds(all_of_them, request.workloads, manifest.duration, manifest.warmup, request.cluster.pod_seconds)
+    whole = _seconds(request, all_of_them)
     volume = expected_bytes(all_of_them, request.workloads, manifest.duration)
     if as_json:
         print_json(

@@ -33,6 +33,11 @@ _DELETE = 120.0  # s
 _READY = 300.0  # s: of a CNI; images may have to be fetched
 _SECONDS = 75.0  # s that making, installing, attesting and removing one takes on a small machine, for plans
 _NODE_IMAGE = "CNIBENCH_KIND_IMAGE"
+_REMEDIES = {  # by what kind says
+    # A node's system did not come up, mostly because many others run.
+    "could not find a log line": "a node's systemd needs inotify instances: sysctl -w fs.inotify.max_user_instances=1024",
+    "failed to get IPv6 address": 'podman network create --ipv6 NAME, and KIND_EXPERIMENTAL_PODMAN_NETWORK=NAME; docker: "ipv6": true',
+}
 
 
 def configuration(families: Sequence[int], nodes: int, kube_proxy: bool) -> dict[str, Any]:
@@ -44,7 +49,7 @@ def configuration(families: Sequence[int], nodes: int, kube_proxy: bool) -> dict
         "serviceSubnet": ",".join(SERVICE_SUBNETS[family] for family in families),
         "kubeProxyMode": "iptables" if kube_proxy else "none",
     }
-    if 4 not in families:  # kind would publish the API server's port on ::1, from which podman forwards nothing
+    if 4 not in families:  # kind would publish the API server's port on ::1, from which podman 4.3 forwards nothing
         networking["apiServerAddress"] = "127.0.0.1"
     roles = ["control-plane", *["worker"] * (nodes - 1)]
     return {
@@ -99,9 +104,8 @@ class OneCluster:
         except LimitError:
             raise ClusterError(f"kind made no cluster within {_CREATE:.0f} s", "is its node image here? --node-image IMAGE") from None
         except ClusterError as error:
-            died = "could not find a log line" in error.message  # its system did not come up, mostly because many others run
-            more = "a node's systemd needs inotify instances: sysctl -w fs.inotify.max_user_instances=1024"
-            remedy = more if died else "--node-image IMAGE names another node image"
+            told = (remedy for sign, remedy in _REMEDIES.items() if sign in error.message)
+            remedy = next(told, "--node-image IMAGE names another node image")
             raise ClusterError(f"kind made no cluster: {error.message}", remedy) from None
         self.access = Access(self.owned.kubeconfig)
         self.facts = [facts(item) for item in self.access.get("nodes")["items"]]

@@ -168,11 +168,16 @@ def achieved(s: Situation, background: Running) -> float | None:
     return float((after - before["bytes"]) * 8 / (time.monotonic() - before["at"]))
 
 
-def most_pairs(connections: int, placement: str, asked: int) -> int:
+def pairs(connections: int, placement: str, asked: int) -> int:
     """Pairs of Pods for so many connections: ``asked``, or as qi2021 had (49 intra, 99 inter), never more than connections."""
-    pairs = min(connections, asked or (49 if placement == "intra" else 99))
-    if connections > pairs * _MOST_STREAMS:
+    return min(connections, asked or (49 if placement == "intra" else 99))
+
+
+def most_pairs(connections: int, placement: str, asked: int) -> int:
+    """The same. Raises MeasureError when those Pods cannot have so many connections."""
+    number = pairs(connections, placement, asked)
+    if connections > number * _MOST_STREAMS:
         raise MeasureError(
-            f"{connections} connections over {pairs} pairs of Pods are more than {_MOST_STREAMS} each", "ask for more Pods with pods=N"
+            f"{connections} connections over {number} pairs of Pods are more than {_MOST_STREAMS} each", "ask for more Pods with pods=N"
         )
-    return pairs
+    return number

@@ -71,8 +71,8 @@ class UnderLoad(Workload):
             _load.mark(s, self._background)
         return self.inner.start(s)
 
-    def pods(self, cell: Cell) -> int:
-        return 2 * _load.most_pairs(cell.params["connections"], cell.placement, cell.params["pods"]) if cell.params["connections"] else 0
+    def kept_pods(self, cell: Cell) -> int:
+        return 2 * _load.pairs(cell.params["connections"], cell.placement, cell.params["pods"])
 
     def findings(self, s: Situation) -> Findings:
         """The pair's figures, and a record of the load: what was asked for and what it truly sent (bit/s, all connections)."""

@@ -144,7 +144,7 @@ class Http(Workload):
         return warmup + (_taking(params, _RATE) or duration)
 
     def longest(self, params: Mapping[str, Any], duration: float) -> float:
-        return 1.5 * (_taking(params, _SLOWEST) or duration)
+        return 1.5 * max(_taking(params, _SLOWEST), duration)
 
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:
         return float(params["requests"] * params["payload"]) or 12.5e9 * duration

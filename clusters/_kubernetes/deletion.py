@@ -51,7 +51,7 @@ def delete_matching(access: Access, resources: Sequence[str], patterns: Sequence
 
 
 def delete_definitions(access: Access, patterns: Sequence[str]) -> None:
-    """Custom resource definitions with all their objects, whose finalizers nobody answers any more."""
+    """Custom resource definitions with all their objects, whose finalizers nobody answers any more. Raises ClusterError, LimitError."""
     if not patterns:
         return
 

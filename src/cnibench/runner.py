@@ -148,8 +148,13 @@ class Runner:
     def _announce(self) -> None:
         missing = self._missing()
         seconds = sum(self._expected(cell) for cell, _ in missing)
+        kept: dict[tuple[str, int], int] = {}  # by label, and by block where each block has a standing of its own
+        for cell, block in missing:
+            standing = (cell.label, 0 if self.cluster.simultaneous else block)
+            kept[standing] = max(kept.get(standing, 0), self.workloads[cell.workload].kept_pods(cell))
+        seconds += sum(kept.values()) * self.cluster.pod_seconds
         if not self.cluster.simultaneous:  # else all of them stand already
-            seconds += sum(self.cluster.seconds(self.profiles[label]) for label, _ in {(cell.label, block) for cell, block in missing})
+            seconds += sum(self.cluster.seconds(self.profiles[label]) for label, _ in kept)
         self.progress.begin(len(missing), seconds)
 
     def _expected(self, cell: Cell) -> float:

@@ -53,7 +53,11 @@ class Workload(abc.ABC):
         return 1.5 * max(self.seconds(params, duration, 0.0), duration)
 
     def pods(self, cell: Cell) -> int:
-        """Pods that one sample makes beside the monitored ones, which takes time of its own (Cluster.pod_seconds)."""
+        """Pods that each sample makes beside the monitored ones, which takes time of its own (Cluster.pod_seconds)."""
+        return 0
+
+    def kept_pods(self, cell: Cell) -> int:
+        """Pods that the first such sample of a standing makes and later ones use again."""
         return 0
 
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:

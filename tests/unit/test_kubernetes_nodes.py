@@ -277,7 +277,7 @@ def test_a_cluster_of_kind_is_asked_for_without_a_cni() -> None:
     assert (four["networking"]["ipFamily"], four["networking"]["podSubnet"]) == ("ipv4", "10.244.0.0/16")
     assert [item["role"] for item in four["nodes"]] == ["control-plane", "worker"]
     assert "apiServerAddress" not in four["networking"]
-    assert configuration((6,), 2, True)["networking"]["apiServerAddress"] == "127.0.0.1", "engines forward no port of ::1"
+    assert configuration((6,), 2, True)["networking"]["apiServerAddress"] == "127.0.0.1", "podman forwards no port of ::1"
     both = configuration((4, 6), 3, False)
     assert (both["networking"]["ipFamily"], both["networking"]["kubeProxyMode"], len(both["nodes"])) == ("dual", "none", 3)
     json.dumps(both)
