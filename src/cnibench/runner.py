@@ -186,7 +186,7 @@ class Runner:
         except CnibenchError as error:
             step = "installing" if standing is None else "attesting"
             self.writer.event("profile-failed", label=label, reason=f"{step}: {error.message}", **where)
-            self.progress.stage(f"{label} is not measured, {step}: {error.message}")
+            self.progress.stage(f"{label} is not measured, {step}: {_with_remedy(error)}")
             return Stand(label, standing, f"{step} the profile failed: {error.message}")
         self.writer.attestations(found)
         seconds = {"install": round(installed - began, 3), "attest": round(time.monotonic() - installed, 3)}
@@ -207,7 +207,7 @@ class Runner:
             standing.remove()
         except CnibenchError as error:
             self._last_words("profile-not-removed", label=stand.label, reason=error.message)
-            self.progress.stage(f"{stand.label}: {error.message}")
+            self.progress.stage(f"{stand.label}: {_with_remedy(error)}")
 
     def _samples(self, stands: Mapping[str, Stand], cells: Iterable[Cell], block: int) -> int:
         """All those cells of a block, pairs at the same time where they can be; the number of samples that failed."""
@@ -320,3 +320,7 @@ def _refuted(found: Sequence[Attestation]) -> str:
     """'' when every check passed, else which did not and what was seen."""
     wrong = [f"{item.check}: expected {item.expected}, observed {item.observed}" for item in found if not item.passed]
     return f"attestation failed: {'; '.join(wrong)}" if wrong else ""
+
+
+def _with_remedy(error: CnibenchError) -> str:
+    return f"{error.message}; remedy: {error.remedy}" if error.remedy else error.message

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -21,6 +21,7 @@ from cnibench.errors import ClusterError, Interrupted, MeasureError
 from cnibench.exec import Done, Process, run, spawn
 from cnibench.layout import Manifest, now
 from cnibench.profile import Profile, Strict
+from cnibench.progress import Silent
 from cnibench.runner import Runner
 from cnibench.sampling import choose_cpus
 from cnibench.schedule import order
@@ -130,7 +131,7 @@ class Local(Cluster):
     def install(self, label: str, profile: Profile) -> Standing:
         self.log.append(f"install {label}")
         if label in self.broken:
-            raise ClusterError("no such device")
+            raise ClusterError("no such device", "modprobe it")
         return LocalStanding(self, label, profile)
 
     def environment(self) -> dict[str, Any]:
@@ -330,6 +331,18 @@ def test_a_profile_that_is_not_what_it_claims_is_not_measured(folder: Path, kind
     assert [item.status for item in reader.samples() if item.label == "good"].count("ok") == 2
     assert any(event["event"] == "profile-failed" and event["label"] == "bad" for event in reader.events())
     assert not reader.raw(bad[0].cell, 0).exists()
+
+
+def test_why_a_profile_was_not_installed_is_told_with_the_remedy(folder: Path) -> None:
+    class Told(Silent):
+        said: ClassVar[list[str]] = []
+
+        def stage(self, text: str) -> None:
+            self.said.append(text)
+
+    with RunWriter.create(folder, manifest([cell("bad"), cell("good")], 1)) as writer:
+        assert runner(writer, Local(Options(), broken=("bad",)), progress=Told()).run() == 1
+    assert "bad is not measured, installing: no such device; remedy: modprobe it" in Told.said
 
 
 def test_an_interrupted_run_is_cleaned_up_and_resumes_in_the_original_order(folder: Path) -> None:
