@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from cnibench import exec as programs
 from cnibench.cell import Cell
 from cnibench.cluster import Cluster, Options, Problem, Wire
-from cnibench.clusters._kubernetes import agents, images, install, paths, pods, refusals, state, suits, tools, wait
+from cnibench.clusters._kubernetes import agents, images, install, paths, pods, refusals, state, suits, tasks, tools, wait
 from cnibench.clusters._kubernetes.access import Access
 from cnibench.clusters._kubernetes.nodes import facts
 from cnibench.clusters._kubernetes.objects import Making
@@ -32,6 +32,7 @@ _LOAD = 180.0  # s: of one archive
 _DELETE = 120.0  # s
 _READY = 300.0  # s: of a CNI; images may have to be fetched
 _SECONDS = 75.0  # s that making, installing, attesting and removing one takes on a small machine, for plans
+_MOST_PODS = 250  # of a node: qi2021 has 99 background Pods on one, beside those of the cluster; as many as a /24 has addresses for
 _NODE_IMAGE = "CNIBENCH_KIND_IMAGE"
 _REMEDIES = {  # by what kind says
     # A node's system did not come up, mostly because many others run.
@@ -52,8 +53,10 @@ def configuration(families: Sequence[int], nodes: int, kube_proxy: bool) -> dict
     if 4 not in families:  # kind would publish the API server's port on ::1, from which podman 4.3 forwards nothing
         networking["apiServerAddress"] = "127.0.0.1"
     roles = ["control-plane", *["worker"] * (nodes - 1)]
+    kubelet = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", "maxPods": _MOST_PODS}
     return {
         "kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "networking": networking, "nodes": [{"role": role} for role in roles],
+        "kubeadmConfigPatches": [json.dumps(kubelet)],
     }  # fmt: skip
 
 
@@ -109,6 +112,7 @@ class OneCluster:
             raise ClusterError(f"kind made no cluster: {error.message}", remedy) from None
         self.access = Access(self.owned.kubeconfig)
         self.facts = [facts(item) for item in self.access.get("nodes")["items"]]
+        tasks.unlimited([node.name for node in self.facts])
 
     def load(self, archives: Sequence[Path]) -> None:
         """Gives images to all nodes. Raises ClusterError."""

@@ -66,14 +66,18 @@ def sockets(table: str, port: int, state: str) -> int:
     return len(re.findall(rf"^\s*\d+: [0-9A-F]+:{port:04X} [0-9A-F]+:[0-9A-F]{{4}} {state} ", table, re.MULTILINE))
 
 
-def _count(pod: Place, port: int, state: str, ip: int) -> int:
-    return sockets(pod.read_text("/proc/net/tcp6" if ip == 6 else "/proc/net/tcp"), port, state)
+def sockets_file(ip: int) -> str:
+    return "/proc/net/tcp6" if ip == 6 else "/proc/net/tcp"
+
+
+def _listeners(pod: Place, port: int, ip: int) -> int:
+    return sockets(pod.read_text(sockets_file(ip)), port, _LISTENING)
 
 
 def wait_free(pod: Pod, port: int, ip: int, limit: float = _FREE_LIMIT) -> None:
     """Until nobody listens on that port in the Pod: the server before may be dying still. Raises MeasureError after ``limit`` seconds."""
     end = time.monotonic() + limit
-    while _count(pod, port, _LISTENING, ip):
+    while _listeners(pod, port, ip):
         if time.monotonic() > end:
             raise MeasureError(f"the TCP port {port} is in use in {pod.name}", "end the program that listens there")
         time.sleep(0.005)
@@ -82,7 +86,7 @@ def wait_free(pod: Pod, port: int, ip: int, limit: float = _FREE_LIMIT) -> None:
 def wait_listening(pod: Pod, port: int, ip: int, server: Process, errors: Path, limit: float = LISTEN_LIMIT) -> None:
     """Until ``server`` listens on that TCP port in its Pod. Raises MeasureError when it ended, LimitError after ``limit`` seconds."""
     end = time.monotonic() + limit
-    while not _count(pod, port, _LISTENING, ip):
+    while not _listeners(pod, port, ip):
         if server.poll() is not None:
             raise MeasureError(f"the server {tool(server.argv)} ended with {server.poll()} before it listened: {tail(read(errors))}")
         if time.monotonic() > end:
@@ -90,9 +94,9 @@ def wait_listening(pod: Pod, port: int, ip: int, server: Process, errors: Path, 
         time.sleep(0.005)
 
 
-def established(pod: Pod, port: int, ip: int) -> int:
-    """Connections that the Pod's server has on that port now."""
-    return _count(pod, port, _ESTABLISHED, ip)
+def established(table: str, port: int) -> int:
+    """Connections that a server on that local port has, by its Pod's /proc/net/tcp or tcp6."""
+    return sockets(table, port, _ESTABLISHED)
 
 
 @contextmanager

@@ -120,8 +120,9 @@ class Running:
 
     def connections(self) -> int:
         """Data connections that the servers have now (iperf3's control connections, one a pair, not counted)."""
-        found = [_common.established(pod, self._port(number), self._s.cell.ip) for number, pod in enumerate(self.servers)]
-        return sum(max(0, count - 1) for count in found)
+        ip = self._s.cell.ip
+        tables = self._s.standing.read_texts(self.servers, _common.sockets_file(ip))
+        return sum(max(0, _common.established(table, self._port(number)) - 1) for number, table in enumerate(tables))
 
     def check(self, counted: bool = True) -> None:
         """Raises MeasureError when a program of the load or a connection has died: such a cell is no measurement under this load."""
@@ -136,7 +137,8 @@ class Running:
         """What the client Pods have sent by now; None where they have no device of their own."""
         if self._shared:
             return None
-        return sum(sent(pod.read_text("/proc/net/dev"), pod.interface) for pod in self.clients)
+        tables = self._s.standing.read_texts(self.clients, "/proc/net/dev")
+        return sum(sent(table, pod.interface) for table, pod in zip(tables, self.clients, strict=True))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Program: runs commands in a Pod for cnibench, over its standard input and output. Standard library only; sent over the connection.
 
 Each message, both ways, is 8 bytes (two lengths, big endian), a header in JSON, and bytes. Asked: {id, do: run|spawn|signal|read|ping}.
-Told: {id, pid}, then {id, stream: 1|2} with bytes, then {id, end: status}; {id, error, missing}; {id, text} with bytes.
+Told: {id, pid}, then {id, stream: 1|2} with bytes, then {id, end: status}; {id, error, missing}; {id, texts: lengths} with bytes.
 
 One thread, asleep unless something happens, so that nothing of it disturbs a measured window: of what a program prints the first
 part is told at once, the rest at its end. All programs die with this one (PR_SET_PDEATHSIG), and this one when its input
@@ -167,10 +167,13 @@ class Runner:
                 if header["id"] in self.programs:
                     self.programs[header["id"]].end(header["number"])
             elif header["do"] == "read":
-                with open(header["path"], "rb") as file:
-                    tell({"id": header["id"], "text": True}, file.read())
+                texts = []
+                for path in header["paths"]:
+                    with open(path, "rb") as file:
+                        texts.append(file.read())
+                tell({"id": header["id"], "texts": [len(text) for text in texts]}, b"".join(texts))
             elif header["do"] == "ping":
-                tell({"id": header["id"], "text": True})
+                tell({"id": header["id"], "texts": []})
         except Exception as error:
             told = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
             tell({"id": header["id"], "error": told, "missing": isinstance(error, FileNotFoundError)})

@@ -60,14 +60,43 @@ class EnteredPod(KubernetesPod):
 
     def read_text(self, path: str) -> str:
         """A file as the Pod sees it. Raises ClusterError, also when the Pod is gone."""
-        inside = f"/proc/{self.pid}/net/{path.removeprefix('/proc/net/')}" if path.startswith("/proc/net/") else ""
         try:
-            return self.node.gateway.read(inside) if inside else self.run(["cat", path], timeout=_LIMIT).stdout
+            return self.node.gateway.read(self.inside(path)) if _of_network(path) else self.run(["cat", path], timeout=_LIMIT).stdout
         except ClusterError as error:
-            raise ClusterError(f"the background Pod {self.name} cannot be entered, has it died? {error.message}") from None
+            raise self.dead(error) from None
+
+    def inside(self, path: str) -> str:
+        """A file of the Pod's network, as its node sees it."""
+        return f"/proc/{self.pid}/net/{path.removeprefix('/proc/net/')}"
+
+    def dead(self, error: ClusterError) -> ClusterError:
+        """What is said when its files cannot be read."""
+        return ClusterError(f"the background Pod {self.name} cannot be entered, has it died? {error.message}")
 
     def _entering(self, argv: Sequence[str]) -> list[str]:
         return ["nsenter", "-t", str(self.pid), "-m", "-n", "--", *argv]
+
+
+def _of_network(path: str) -> bool:
+    return path.startswith("/proc/net/")
+
+
+def read(pods: Sequence[KubernetesPod], path: str) -> list[str]:
+    """A file of all of these Pods: one request to each node for those that are entered, the others at the same time. Raises ClusterError."""
+    found: dict[str, str] = {}
+    entered = [pod for pod in pods if isinstance(pod, EnteredPod) and _of_network(path)]
+    for node in dict.fromkeys(pod.node for pod in entered):
+        there = [pod for pod in entered if pod.node is node]
+        try:
+            texts = node.gateway.read_all([pod.inside(path) for pod in there])
+        except ClusterError as error:
+            dead = next((pod for pod in there if f"/{pod.pid}/" in error.message), None)
+            raise (dead.dead(error) if dead else error) from None
+        found |= dict(zip((pod.name for pod in there), texts, strict=True))
+    others = [pod for pod in pods if pod.name not in found]
+    with ThreadPoolExecutor(max_workers=_TOGETHER) as pool:
+        found |= dict(zip((pod.name for pod in others), pool.map(lambda pod: pod.read_text(path), others), strict=True))
+    return [found[pod.name] for pod in pods]
 
 
 def enter(standing: KubernetesStanding, pods: Sequence[KubernetesPod]) -> list[KubernetesPod]:

@@ -53,7 +53,7 @@ class _Answer:
         self.status: int | None = None
         self.error = ""
         self.missing = False
-        self.text = bytearray()
+        self.texts: list[str] = []
         self.kept = {1: bytearray(), 2: bytearray()} if keep else None
         self._files: dict[int, IO[bytes]] = {}
         for number, path in ((1, stdout), (2, stderr)):
@@ -74,7 +74,10 @@ class _Answer:
         elif "error" in header:
             self.fail(header["error"], header["missing"])
         else:
-            self.text += data
+            rest = memoryview(data)
+            for size in header.get("texts", ()):
+                self.texts.append(bytes(rest[:size]).decode(errors="replace"))
+                rest = rest[size:]
             self.finish(0)
         self.first.set()
 
@@ -284,14 +287,18 @@ class Gateway:
 
     def read(self, path: str) -> str:
         """A file as seen there. Raises ClusterError."""
+        return self.read_all([path])[0]
+
+    def read_all(self, paths: Sequence[str]) -> list[str]:
+        """Files as seen there, asked for once. Raises ClusterError, which names the one that cannot be read."""
         self.open()
         answer = _Answer()
-        self._ask({"do": "read", "path": path}, b"", answer)
+        self._ask({"do": "read", "paths": list(paths)}, b"", answer)
         if not answer.ended.wait(ANSWER * patience()):
-            raise LimitError(f"{self.what}: {path} was not read within {ANSWER:.0f} s")
+            raise LimitError(f"{self.what}: {paths[0]} was not read within {ANSWER:.0f} s")
         if answer.error:
-            raise ClusterError(f"{self.what}: {path}: {answer.error}")
-        return answer.text.decode(errors="replace")
+            raise ClusterError(f"{self.what}: {answer.error}")
+        return answer.texts
 
     def close(self) -> None:
         """Ends the connection, and with it all that runs over it; may be called twice."""

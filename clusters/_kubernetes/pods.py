@@ -37,7 +37,9 @@ def trouble(pod: Mapping[str, Any]) -> tuple[str, str]:
     """(the reason's name, words) why a Pod is not ready, ('', '') when nothing speaks against it."""
     status = pod.get("status", {})
     if status.get("phase") in ("Failed", "Succeeded"):
-        return "Ended", f"{status.get('reason', status['phase'])} {status.get('message', '')}".strip()
+        ended = [item["state"]["terminated"] for item in status.get("containerStatuses", ()) if "terminated" in item.get("state", {})]
+        said = status if "reason" in status or not ended else ended[0]  # the kubelet's own reason (Evicted), else the container's
+        return "Ended", f"{said.get('reason', status['phase'])} {said.get('message', '')}".strip()
     for item in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
         waiting = item.get("state", {}).get("waiting", {})
         if waiting.get("reason") in (*_HOPELESS, *_PULL):
@@ -86,6 +88,8 @@ def _never(access: Access, namespace: str, pod: Mapping[str, Any], reason: str, 
         remedy = (
             "'cnibench images build' and 'cnibench images load' bring the images where there is no registry; or --registry, --pull-secret"
         )
+    if "resource temporarily unavailable" in said:
+        remedy = "its node has as many processes and threads as it may: a container's pids limit (pids_limit of containers.conf), the kubelet's podPidsLimit, or kernel.pid_max"
     told = said or events(access, namespace, name)
     return ClusterError(f"the Pod {name} will not run: {reason}: {told}", remedy)
 

@@ -10,9 +10,8 @@ from typing import Any
 
 from cnibench.cell import Attestation, Cell, Placement
 from cnibench.cluster import Fidelity, Node, Options, Pod, Standing, Started
-from cnibench.clusters._kubernetes import agents, objects, paths, pods
+from cnibench.clusters._kubernetes import agents, background, objects, paths, pods
 from cnibench.clusters._kubernetes.access import Access
-from cnibench.clusters._kubernetes.background import enter
 from cnibench.clusters._kubernetes.denial import Denying
 from cnibench.clusters._kubernetes.gateway import Gateway
 from cnibench.clusters._kubernetes.nodes import Facts, facts
@@ -59,10 +58,10 @@ class KubernetesStanding(Standing):
 
     # Pods
 
-    def _bench(self, wanted: Sequence[tuple[str, int, bool, Role]], background: bool = False) -> list[KubernetesPod]:
+    def _bench(self, wanted: Sequence[tuple[str, int, bool, Role]], many: bool = False) -> list[KubernetesPod]:
         """The Pods of those (name, node's number, in the node's namespace?, role); those that are missing are made together.
 
-        ``background``: many connections would cost more than the load, so they are entered from their nodes where agents may.
+        ``many``: their connections would cost more than the load, so they are entered from their nodes where agents may.
         """
         host_only = self.profile.features.network_model == "host"
         new = [item for item in wanted if item[0] not in self._pods]
@@ -80,8 +79,8 @@ class KubernetesStanding(Standing):
                 gateway = Gateway(self.access, self.namespace, name, f"the Pod {name} on node {node.name}")
                 addresses = node.addresses if host or host_only else known[name]
                 self._pods[name] = KubernetesPod(name, node, gateway, addresses, host or host_only)
-            if background:
-                self._pods |= {pod.name: pod for pod in enter(self, [self._pods[item[0]] for item in new])}
+            if many:
+                self._pods |= {pod.name: pod for pod in background.enter(self, [self._pods[item[0]] for item in new])}
             for name, *_ in new:
                 self.each_pod(self._pods[name])
         return [self._pods[item[0]] for item in wanted]
@@ -172,8 +171,11 @@ class KubernetesStanding(Standing):
             known = [*self._pods, *(item[0] for group in groups for item in group)]
             first = sum(1 for name in known if name.startswith(f"{node.name}x"))
             groups.append([(f"{node.name}x{first + more}", index, False, "client") for more in range(count)])
-        self._bench([item for group in groups for item in group], background=True)
+        self._bench([item for group in groups for item in group], many=True)
         return [[self._pods[item[0]] for item in group] for group in groups]
+
+    def read_texts(self, pods: Sequence[Pod], path: str) -> list[str]:
+        return background.read([self._pods[pod.name] for pod in pods], path)
 
     def add_stranger(self) -> KubernetesPod:
         """A Pod on the client's node that the policies of an enforcing profile do not let in."""

@@ -120,6 +120,8 @@ def measure_pairs(pairs: Sequence[tuple[Situation, Sequence[Collector]]], worklo
                 left = all_of_them[0].duration - margin - (time.monotonic() - began)  # before a client ends, however long they took
                 if len(pairs) > 1 and left < _LEAST * window:
                     raise MeasureError(f"starting {len(pairs)} pairs took most of their window", "use a longer --duration or fewer --pairs")
+                if left <= 0 and not workload.counts and pairs[0][1]:  # what is counted instead of timed may end sooner
+                    raise MeasureError("the client's time was over before the collectors had begun", "use a longer --duration, or less load")
                 clients[0][1].watch(min(left, window - 2 * margin))
             ended = [_wait(s, client, workload, all_of_them, began) for s, (_, client) in zip(all_of_them, clients, strict=True)]
         measured = []

@@ -65,8 +65,12 @@ def test_files_are_read(gateway: Gateway, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
     assert gateway.read(str(tmp_path / "file")) == "text"
     assert "Tcp:" in gateway.read("/proc/net/snmp")
-    with pytest.raises(ClusterError, match="No such file"):
-        gateway.read(str(tmp_path / "none"))
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "umlaut").write_text("ä" * 100_000)
+    several = gateway.read_all([str(tmp_path / name) for name in ("file", "empty", "umlaut", "file")])
+    assert several == ["text", "", "ä" * 100_000, "text"]
+    with pytest.raises(ClusterError, match=f"the Pod pod: No such file or directory: {tmp_path}/none"):
+        gateway.read_all([str(tmp_path / "file"), str(tmp_path / "none")])
 
 
 def test_a_background_program_is_heard_while_it_runs_and_whole_at_its_end(gateway: Gateway, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cnibench.clusters._kubernetes import objects, paths, pods, safety, subnets
+from cnibench.clusters._kubernetes import objects, paths, pods, safety, subnets, tasks
 from cnibench.clusters._kubernetes.access import Access, DeniedError, UnreachableError
 from cnibench.clusters._kubernetes.nodes import Facts, Taint, Wanted, choose, facts, matches, tolerated, toleration
 from cnibench.clusters._kubernetes.objects import Making
@@ -263,6 +263,9 @@ def test_why_a_pod_does_not_run_is_found() -> None:
     assert pods.trouble(unscheduled) == ("Unschedulable", "0/2 nodes are available")
     evicted = {"status": {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory"}}
     assert pods.trouble(evicted) == ("Ended", "Evicted The node was low on memory")
+    terminated = {"reason": "StartError", "message": "fork/exec containerd-shim-runc-v2: resource temporarily unavailable"}
+    unstarted = {"status": {"phase": "Failed", "containerStatuses": [{"state": {"terminated": terminated}}]}}
+    assert pods.trouble(unstarted) == ("Ended", "StartError fork/exec containerd-shim-runc-v2: resource temporarily unavailable")
     assert pods.addresses({"status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}}) == {4: "10.0.0.1", 6: "fd00::1"}
 
 
@@ -294,3 +297,18 @@ def test_facts_survive_a_node_that_tells_little() -> None:
     bare = facts({"metadata": {"name": "x"}})
     assert isinstance(bare, Facts)
     assert not bare.ready
+
+
+@pytest.mark.parametrize(
+    ("table", "file"),
+    [
+        ("9:name=systemd:/libpod_parent/libpod-abc/init.scope\n8:pids:/libpod_parent/libpod-abc/init.scope\n0::/libpod_parent/libpod-abc\n",
+         "pids/libpod_parent/libpod-abc/pids.max"),
+        ("0::/machine.slice/libpod-abc.scope/container/init.scope\n", "machine.slice/libpod-abc.scope/pids.max"),
+        ("0::/system.slice/docker-abc.scope/init.scope\n", "system.slice/docker-abc.scope/pids.max"),
+        ("0::/\n", ""),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_where_the_limit_of_a_nodes_processes_stands(table: str, file: str, tmp_path: Path) -> None:
+    assert tasks.limit_of(table, "abc", tmp_path) == (tmp_path / file if file else None)
