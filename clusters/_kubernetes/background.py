@@ -82,7 +82,7 @@ def _of_network(path: str) -> bool:
 
 
 def read(pods: Sequence[KubernetesPod], path: str) -> list[str]:
-    """A file of all of these Pods: one request to each node for those that are entered, the others at the same time. Raises ClusterError."""
+    """A file of all of these Pods: one request to each node for those that are entered, the others together. Raises ClusterError."""
     found: dict[str, str] = {}
     entered = [pod for pod in pods if isinstance(pod, EnteredPod) and _of_network(path)]
     for node in dict.fromkeys(pod.node for pod in entered):

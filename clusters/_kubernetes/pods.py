@@ -89,7 +89,7 @@ def _never(access: Access, namespace: str, pod: Mapping[str, Any], reason: str, 
             "'cnibench images build' and 'cnibench images load' bring the images where there is no registry; or --registry, --pull-secret"
         )
     if "resource temporarily unavailable" in said:
-        remedy = "its node has as many processes and threads as it may: a container's pids limit (pids_limit of containers.conf), the kubelet's podPidsLimit, or kernel.pid_max"
+        remedy = "its node has all processes and threads that it may: pids_limit of containers.conf, podPidsLimit of the kubelet, pid_max"
     told = said or events(access, namespace, name)
     return ClusterError(f"the Pod {name} will not run: {reason}: {told}", remedy)
 

@@ -1,7 +1,7 @@
 """How many processes and threads the containers that are nodes may have: as many as the machine's kernel allows.
 
-Podman gives each container 2048 unless its configuration says otherwise; a node with a hundred Pods has more, for each Pod's shim alone is a
-dozen threads, and the Pod that comes too late ends with "resource temporarily unavailable".
+Podman gives each container 2048 unless its configuration says otherwise; a node with a hundred Pods has more, for each Pod's shim alone is
+a dozen threads, and the Pod that comes too late ends with "resource temporarily unavailable".
 """
 
 from __future__ import annotations

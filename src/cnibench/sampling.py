@@ -26,6 +26,7 @@ from cnibench.workload import Workload
 
 _MARGIN = 0.5  # s: what the window leaves out at each end, where client and server start and stop
 _LEAST = 0.2  # of a window that must be left once all pairs' clients have started
+_SHORTEST = 1.0  # s: no client of whole seconds runs for less
 _HEADROOM = 2.0  # times as long a client runs beside perf under emulation, where the readers take seconds to begin
 _GRACE = 20.0  # seconds beyond its time that a client may take to end: a loaded machine is slow to, a dead peer never does
 
@@ -117,11 +118,12 @@ def measure_pairs(pairs: Sequence[tuple[Situation, Sequence[Collector]]], worklo
                     clients.append((now(), prepared.enter_context(workload.start(s))))
             clients[0][1].watch(margin)
             with _observing(pairs, found):
-                left = all_of_them[0].duration - margin - (time.monotonic() - began)  # before a client ends, however long they took
+                late = time.monotonic() - began
+                left = all_of_them[0].duration - margin - late  # before a client ends, however long they took
                 if len(pairs) > 1 and left < _LEAST * window:
                     raise MeasureError(f"starting {len(pairs)} pairs took most of their window", "use a longer --duration or fewer --pairs")
-                if left <= 0 and not workload.counts and pairs[0][1]:  # what is counted instead of timed may end sooner
-                    raise MeasureError("the client's time was over before the collectors had begun", "use a longer --duration, or less load")
+                if late > max(_SHORTEST, all_of_them[0].duration) and not workload.counts:  # what is counted, not timed, may end sooner
+                    raise MeasureError(f"its time was over before the collectors had begun ({late:.1f} s)", "use a longer --duration")
                 clients[0][1].watch(min(left, window - 2 * margin))
             ended = [_wait(s, client, workload, all_of_them, began) for s, (_, client) in zip(all_of_them, clients, strict=True)]
         measured = []

@@ -122,6 +122,21 @@ def test_too_many_pairs_for_a_window_are_told(folder: Path) -> None:
     assert "took most of their window" in next(RunReader(folder).samples()).reason
 
 
+def test_a_window_that_comes_after_its_client_is_told(folder: Path) -> None:
+    class Late(Collector):
+        name = title = "late"
+
+        def observe(self, s: Situation, into: Findings) -> Any:
+            time.sleep(1.1)
+            return Spy().observe(s, into)
+
+    with RunWriter.create(folder, manifest(cells(1), 1)) as writer:
+        subject = runner(writer, Local(Options()))
+        subject.collectors = [Late()]
+        assert subject.run() == 1
+    assert "its time was over before the collectors had begun" in next(RunReader(folder).samples()).reason
+
+
 def test_installing_is_part_of_the_time_that_is_left(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With 60 s for each of three installations, the first sample of 0.2 s does not stretch the rest to minutes."""
 
