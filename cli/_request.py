@@ -83,7 +83,7 @@ def plan_of(values: Mapping[str, Any]) -> Plan:
     if values.get("no_perf"):
         options["windows"] = ["speed"]
     if values.get("settings"):
-        options["settings"] = _settings(values["settings"], base)
+        options["settings"] = settings_of(values["settings"], base)
     return build_plan(options, base)
 
 
@@ -115,7 +115,7 @@ def _work(text: str) -> dict[str, Any]:
     return {"name": name, "params": params}
 
 
-def _settings(given: Sequence[str], base: Plan | None) -> dict[str, dict[str, str]]:
+def settings_of(given: Sequence[str], base: Plan | None = None) -> dict[str, dict[str, str]]:
     """``[LABEL:]KEY=VALUE`` to label (or '') to key to value, over the plan's own."""
     found = {label: dict(keys) for label, keys in (base.settings if base else {}).items()}
     for item in given:

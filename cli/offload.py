@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 @click.option("--blocks", default=6, show_default=True, type=click.IntRange(1, 200), help="With --verify: pairs of measurements.")
 @click.option("--duration", default="1s", show_default=True, help="With --verify: of each measurement.")
 @click.option("--seed", default=1, show_default=True, help="With --verify: of the order of on and off.")
+@click.option("--set", "settings", multiple=True, metavar="[LABEL:]KEY=VALUE", help="With --verify: a setting of the profile.")
 @click.option("--all", "every", is_flag=True, help="Software devices too.")
 @cluster_options
 @json_option
-def command(kind: str, verify: bool, cni: str, blocks: int, duration: str, seed: int, every: bool, as_json: bool, **values: Any) -> int:
+def command(
+    kind: str, verify: bool, cni: str, blocks: int, duration: str, seed: int, settings: Sequence[str], every: bool, as_json: bool,
+    **values: Any,
+) -> int:  # fmt: skip
     """Say what each NIC does for each type of tunnel, and which profiles that suits.
 
     Asks the devices that reach other nodes, never the tunnel's own: of this machine (lab), or through an agent on each measured node of a
@@ -40,9 +44,10 @@ def command(kind: str, verify: bool, cni: str, blocks: int, duration: str, seed:
     chosen: type[Cluster] = provider("clusters", kind)
     if verify:
         from cnibench.cli._guard import guarded
+        from cnibench.cli._request import settings_of
         from cnibench.units import seconds
 
-        asked = _Asked(cni, blocks, seconds(duration), seed, extra_of(values))
+        asked = _Asked(cni, blocks, seconds(duration), seed, settings_of(settings), extra_of(values))
         return chosen.carry(lambda: guarded(lambda: _verify(chosen, asked, as_json)))
     found = examine(chosen, every, extra_of(values))
     if as_json:
@@ -103,6 +108,7 @@ class _Asked:
     blocks: int
     duration: float
     seed: int
+    settings: Mapping[str, Mapping[str, str]]
     extra: Mapping[str, Any]
 
 
@@ -126,7 +132,9 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
         raise MissingError(f"not installed: {', '.join(absent)}", install_command(absent))
     if not chosen.ours and not asked.extra.get("allow_node_changes"):
         raise UsageError("--verify would change a NIC of the nodes", "allow it with --allow-node-changes; it is restored in every case")
-    cluster = chosen(Options(extra=asked.extra))
+    if other := [label for label in asked.settings if label not in ("", *profiles)]:
+        raise UsageError(f"--set {other[0]}:... is not the profile of --cni {asked.cni}", f"write --set {asked.cni}:KEY=VALUE")
+    cluster = chosen(Options(settings=asked.settings, extra=asked.extra))
     _need(cluster.missing())
     profiles = dict(cluster.resolve(profiles))
     ((label, profile),) = profiles.items()
