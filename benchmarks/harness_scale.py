@@ -1,9 +1,10 @@
 """Three bounds of the harness: its CPU time beside 99 + 99 background Pods, reading the state of 200 Pods, memory for 100 000 samples.
 
-    python benchmarks/harness_scale.py [--duration 10] [--profile veth-baseline] [--samples 100000]
+    python benchmarks/harness_scale.py [--cluster lab|kind] [--duration 10] [--profile veth-baseline] [--samples 100000]
 
-Needs root. Prints each figure beside its bound; the exit status is always 0: the reader judges. The samples of the third part are
-synthetic, written and read back by the real store in a process of its own; nothing of them was measured.
+Needs root; with kind what ``cnibench run --cluster kind`` needs (``--profile bridge-static`` takes no chart). Prints each figure beside its
+bound; the exit status is always 0: the reader judges. The samples of the memory's part are synthetic, written and read back by the real
+store in a process of its own; nothing of them was measured.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pathlib import Path
 
 from cnibench.cell import Cell, Reading
 from cnibench.cluster import Options
+from cnibench.clusters._kubernetes.standing import KubernetesStanding
+from cnibench.clusters.kind import KindCluster
 from cnibench.clusters.lab import tree
 from cnibench.clusters.lab.stand import Stand
 from cnibench.collector import Collector
@@ -53,7 +56,7 @@ class Own(Collector):
         self.share = (time.process_time() - cpu) / (time.monotonic() - start)
 
 
-def beside_load(stand: Stand, folder: Path, duration: float) -> float:
+def beside_load(stand: Stand | KubernetesStanding, folder: Path, duration: float) -> float:
     """The harness's share of a core while netperf is measured beside 99 connections over 99 + 99 Pods."""
     workload = provider("workloads", "tcp-rr-under-load")
     params = workload.params({"connections": PODS, "pods": PODS, "rate": "1M"})
@@ -66,15 +69,14 @@ def beside_load(stand: Stand, folder: Path, duration: float) -> float:
     return own.share
 
 
-def node_state(stand: Stand) -> tuple[list[float], list[float]]:
+def node_state(stand: Stand | KubernetesStanding) -> tuple[list[float], list[float]]:
     """(seconds, seconds of CPU) that it takes to read the counters of all Pods, ten times."""
     pods = list(stand.pods())
     wall, cpu = [], []
     for _ in range(10):
         start, own = time.monotonic(), time.process_time()
-        for pod in pods:
-            pod.read_text("/proc/net/dev")
-            pod.read_text("/proc/net/snmp")
+        for file in ("/proc/net/dev", "/proc/net/snmp"):
+            stand.read_texts(pods, file)
         wall.append(time.monotonic() - start)
         cpu.append(time.process_time() - own)
     return wall, cpu
@@ -112,9 +114,19 @@ def store(samples: int) -> None:
     print(written, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, done)
 
 
+def told(stand: Stand | KubernetesStanding, duration: float) -> None:
+    """Prints what is found on a profile that stands."""
+    with tempfile.TemporaryDirectory() as folder:
+        share = beside_load(stand, Path(folder), duration)
+    print(f"CPU of the harness beside {PODS} + {PODS} Pods: {share:.2%} of a core; bound 3 %")
+    wall, cpu = (statistics.median(times) * 1e3 for times in node_state(stand))
+    print(f"state of {len(list(stand.pods()))} Pods: median {wall:.1f} ms, {cpu:.1f} ms of CPU time; bound 100 ms")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--duration", type=float, default=10.0)
+    parser.add_argument("--cluster", default="lab", choices=("lab", "kind"))
     parser.add_argument("--profile", default="veth-baseline")
     parser.add_argument("--samples", type=int, default=100_000)
     parser.add_argument("--store", type=int, help=argparse.SUPPRESS)
@@ -128,13 +140,15 @@ def main() -> None:
     print(
         f"memory: {written / 1e6:.0f} MB to write {asked.samples} samples, {read / 1e6:.0f} MB to resume them ({cells} cells); bound 150 MB"
     )
-    with tree.entered(), tempfile.TemporaryDirectory() as folder:
-        stand = Stand(asked.profile, builtin()[asked.profile], Options(), 1)
+    profile = builtin()[asked.profile]
+    if asked.cluster == "kind":
+        with KindCluster(Options()) as cluster:
+            told(cluster.install(asked.profile, profile), asked.duration)
+        return
+    with tree.entered():
+        stand = Stand(asked.profile, profile, Options(), 1)
         try:
-            share = beside_load(stand, Path(folder), asked.duration)
-            print(f"CPU of the harness beside {PODS} + {PODS} Pods: {share:.2%} of a core; bound 3 %")
-            wall, cpu = (statistics.median(times) * 1e3 for times in node_state(stand))
-            print(f"state of {len(list(stand.pods()))} Pods: median {wall:.1f} ms, {cpu:.1f} ms of CPU time; bound 100 ms")
+            told(stand, asked.duration)
         finally:
             stand.remove()
 
