@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from cnibench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from cnibench.cluster import Cluster, Problem
-    from cnibench.offload.verify import Verified
+    from cnibench.offload.verify import Stream, Verified
 
 
 @click.command("offload")
@@ -160,11 +161,12 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     return 0
 
 
-def _stream(standing: Any, label: str, duration: float, raw: Path) -> float:
-    """Throughput of one TCP stream between the nodes, in bit/s."""
+def _stream(standing: Any, label: str, duration: float, raw: Path) -> Stream:
+    """One TCP stream between the nodes, pinned as a run pins it."""
     from cnibench.cell import Cell
+    from cnibench.offload.verify import Stream
     from cnibench.registry import provider
-    from cnibench.sampling import measure
+    from cnibench.sampling import choose_cpus, cores, measure
     from cnibench.situation import Situation
 
     workload = provider("workloads", "tcp-stream")
@@ -172,11 +174,19 @@ def _stream(standing: Any, label: str, duration: float, raw: Path) -> float:
     client, server = standing.pair("inter")
     standing.settle()
     cell = Cell(label=label, profile=label, placement="inter", workload=workload.name, params=workload.params({}))
+    client_cpu, server_cpu = choose_cpus(cell.cpus, sorted(os.sched_getaffinity(0)), cores())
     situation = Situation(
-        cell=cell, block=0, standing=standing, client=client, server=server, duration=duration, warmup=0.0, raw=raw, client_cpu=None,
-        server_cpu=None,
+        cell=cell, block=0, standing=standing, client=client, server=server, duration=duration, warmup=0.0, raw=raw, client_cpu=client_cpu,
+        server_cpu=server_cpu,
     )  # fmt: skip
-    return next(one.value for one in measure(situation, workload, []).findings.readings if one.metric == "throughput")
+    found = measure(situation, workload, [provider("collectors", "sizes")]).findings
+    throughput = next(one.value for one in found.readings if one.metric == "throughput")
+    sizes = [one["mean"] for kind, one in found.records if kind == "sizes" and (one["at"], one["direction"]) == ("wire", "sent")]
+    return Stream(throughput, sizes[0] if sizes else None)
+
+
+def _size(value: float | None) -> str:
+    return "not told" if value is None else f"{value:.0f} B"
 
 
 def _tell(found: Verified, label: str, title: str, wire: str) -> None:
@@ -187,12 +197,12 @@ def _tell(found: Verified, label: str, title: str, wire: str) -> None:
     where = ", ".join(f"{node}: {device}" for node, device in found.devices.items())
     click.echo(f"{label}, {title}, one TCP stream between nodes, {len(found.on)} pairs; {found.feature} on ({where}), wire: {wire}")
     print_table(
-        (found.feature, "median throughput", "lowest", "highest"),
+        (found.feature, "median throughput", "lowest", "highest", "mean packet at the sender's device"),
         [
-            (word, *(human(value, "bit/s") for value in (median(values), min(values), max(values))))
-            for word, values in (("on", found.on), ("off", found.off))
+            (word, *(human(value, "bit/s") for value in (median(values), min(values), max(values))), _size(size))
+            for word, values, size in (("on", found.on, found.size_on), ("off", found.off, found.size_off))
         ],
-    )
+    )  # fmt: skip
     if found.ci_low is None or found.ci_high is None:
         click.echo(f"on/off: {found.ratio:.2f}; too few pairs for an interval (6 give one): inconclusive")
     else:

@@ -30,7 +30,8 @@ _PASSED: Mapping[str, tuple[str, ...]] = {
     "all": _TCP + _UDP_TUNNELS + _OTHERS,
 }
 MODELS = tuple(_PASSED)
-_NEEDED = {"vxlan": _UDP_TUNNELS[0], "ovs-vxlan": _UDP_TUNNELS[0], "evpn": _UDP_TUNNELS[0], "geneve": _UDP_TUNNELS[0], "ipip": _OTHERS[2]}
+# With and without an outer checksum UDP tunnels need another bit; the models have both or none.
+_NEEDED = {**dict.fromkeys(("vxlan", "ovs-vxlan", "evpn", "geneve"), _UDP_TUNNELS), "ipip": _OTHERS[2:3]}
 
 
 def model(options: Options) -> str:
@@ -53,7 +54,7 @@ def passes_whole(on: Mapping[str, bool], encapsulation: str, family: int) -> boo
         return False
     if encapsulation in ("none", "ila"):
         return True
-    return encapsulation in _NEEDED and on.get(_NEEDED[encapsulation], False)
+    return encapsulation in _NEEDED and all(on.get(bit, False) for bit in _NEEDED[encapsulation])
 
 
 def join(a: LabNode, b: LabNode, options: Options) -> None:

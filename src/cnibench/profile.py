@@ -46,6 +46,7 @@ class Features(Strict):
     network_model: Literal["L2", "L3", "hybrid", "host"]
     mode: Literal["underlay", "overlay", "none"] = Field(description="how this profile crosses nodes")
     tunnels: tuple[str, ...] = Field(default=(), description="tunnels that the CNI offers, this mode's first")
+    outer_checksum: bool = Field(default=False, description="the outer UDP header has a checksum over IPv4 (udpcsum of ip-link(8))")
     policy: Policy
     encryption: str = Field(default="", description="what encrypts between nodes in this mode or is offered; empty: none")
     extra: tuple[str, ...] = ()

@@ -122,7 +122,8 @@ def measure_pairs(pairs: Sequence[tuple[Situation, Sequence[Collector]]], worklo
                 left = all_of_them[0].duration - margin - late  # before a client ends, however long they took
                 if len(pairs) > 1 and left < _LEAST * window:
                     raise MeasureError(f"starting {len(pairs)} pairs took most of their window", "use a longer --duration or fewer --pairs")
-                if late > max(_SHORTEST, all_of_them[0].duration) and not workload.counts:  # what is counted, not timed, may end sooner
+                timed = workload.collected and not workload.counts  # what is counted may end sooner
+                if timed and late > max(_SHORTEST, all_of_them[0].duration):
                     raise MeasureError(f"its time was over before the collectors had begun ({late:.1f} s)", "use a longer --duration")
                 clients[0][1].watch(min(left, window - 2 * margin))
             ended = [_wait(s, client, workload, all_of_them, began) for s, (_, client) in zip(all_of_them, clients, strict=True)]

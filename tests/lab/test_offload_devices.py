@@ -19,7 +19,7 @@ from cnibench.clusters.lab.stand import Stand
 from cnibench.errors import ClusterError
 from cnibench.offload import change, ioctl, netlink, reading
 from cnibench.offload.judge import TUNNELS, judge
-from cnibench.offload.verify import verify
+from cnibench.offload.verify import Stream, verify
 
 Make = Callable[..., Stand]
 BIT = "tx-udp_tnl-segmentation"
@@ -153,25 +153,31 @@ def test_verify_changes_both_ends_and_gives_them_back(make_stand: Make) -> None:
     stand = make_stand("flannel")
     seen: dict[str, tuple[bool, bool]] = {}
 
-    def stream(name: str) -> float:
+    def stream(name: str) -> Stream:
         first, second = (features.read(node.ns, node.wire)[BIT] for node in stand.nodes())
         seen[name] = (first, second)
-        return 2.0 if name.endswith("on") else 1.0
+        return Stream(2.0, 60_000.0) if name.endswith("on") else Stream(1.0, 1500.0)
 
     found = verify(stand, BIT, stream, blocks=2, seed=1)
     assert seen == {f"{block}-{word}": (on, on) for block in (0, 1) for word, on in (("on", True), ("off", False))}
     assert (found.ratio, found.verdict) == (2.0, "inconclusive")
+    assert (found.size_on, found.size_off) == (60_000.0, 1500.0)
     assert all(features.read(node.ns, node.wire)[BIT] for node in stand.nodes())
 
 
-def test_the_command(tmp_path: Path) -> None:
-    """Real netperf streams through a real tunnel, in a process of its own as users start it."""
+@pytest.mark.parametrize(
+    ("name", "feature"),
+    [("flannel", "tx-udp_tnl-csum-segmentation"), ("cilium", BIT), ("cilium-geneve", BIT), ("evpn-vxlan", "tx-udp_tnl-csum-segmentation")],
+)
+def test_the_command(tmp_path: Path, name: str, feature: str) -> None:
+    """Real netperf streams through a real tunnel, in a process of its own; the feature that is changed is the one that cuts."""
     program = "from cnibench.cli.main import main; main()"
-    argv = [sys.executable, "-c", program, "offload", "--verify", "--blocks", "1", "--duration", "1s", "--json"]
+    argv = [sys.executable, "-c", program, "offload", "--verify", "--cni", name, "--blocks", "1", "--duration", "1s", "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told["feature"] == BIT
+    assert told["feature"] == feature
     assert told["wire"] == "veth"
+    assert told["size_off"] <= 1514 < 10_000 < told["size_on"]
     assert min(*told["on"], *told["off"]) > 0
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cnibench.offload import rank, reading
 from cnibench.offload.judge import ORDER, TUNNELS, Verdict, asymmetries, judge, spread, tunnel
 from cnibench.offload.nic import Feature, Nic
-from cnibench.offload.verify import summary
+from cnibench.offload.verify import Stream, summary
 from cnibench.profile import builtin
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "ethtool"
@@ -39,7 +39,7 @@ def documented(offloads: tuple[str, ...], node: str = "a") -> Nic:
     return Nic(node, "eth0", driver="card", hardware=True, features={**BASE, **bits, **{tunnel(name).bit: ON for name in offloads}})
 
 
-CONNECTX4, X520 = documented(("vxlan",)), documented(("vxlan", "ipip"), "b")
+CONNECTX4, X520 = documented(("vxlan", "vxlan-csum")), documented(("vxlan", "vxlan-csum", "ipip"), "b")
 
 
 @pytest.mark.parametrize(("name", "hardware"), [("virtio_net", True), ("veth", False), ("lo", False), ("vxlan", False)])
@@ -65,6 +65,7 @@ def test_whatever_a_virtual_device_says(driver: str, features: dict[str, Feature
     [
         ({UDP: ON}, "vxlan", "offloaded", ""),
         ({UDP: ON}, "geneve", "offloaded", ""),
+        ({UDP: ON, UDP_CSUM: FIXED}, "vxlan-csum", "fixed-off", ""),
         ({UDP: OFF}, "vxlan", "available-off", f"ethtool -K eth0 {UDP} on"),
         ({UDP: FIXED}, "vxlan", "fixed-off", ""),
         ({}, "vxlan", "fixed-off", ""),
@@ -122,13 +123,13 @@ def test_the_weakest_nic_decides_and_nodes_that_differ_are_named() -> None:
 
 
 def test_what_can_be_turned_on_is_said_with_the_profile() -> None:
-    (flannel,) = rank.rank({"flannel": builtin()["flannel"]}, [judge(card(**{UDP: OFF}), tunnel("vxlan"))])
-    assert (flannel.outcome, flannel.commands) == ("available-off", (f"a: ethtool -K eth0 {UDP} on",))
+    (flannel,) = rank.rank({"flannel": builtin()["flannel"]}, [judge(card(**{UDP: ON, UDP_CSUM: OFF}), kind) for kind in TUNNELS])
+    assert (flannel.outcome, flannel.commands) == ("available-off", (f"a: ethtool -K eth0 {UDP_CSUM} on",))
 
 
 @given(st.lists(st.sampled_from(ORDER), min_size=1, max_size=4))
 def test_places_are_in_order(outcomes: list[str]) -> None:
-    verdicts = [Verdict("a", f"eth{number}", "vxlan", outcome, "") for number, outcome in enumerate(outcomes)]  # type: ignore[arg-type]
+    verdicts = [Verdict("a", f"eth{number}", "vxlan-csum", outcome, "") for number, outcome in enumerate(outcomes)]  # type: ignore[arg-type]
     ranked = rank.rank(builtin(), verdicts)
     assert [one.place for one in ranked] == sorted(one.place for one in ranked)
     assert next(one for one in ranked if one.profile == "flannel").outcome == max(outcomes, key=lambda one: ORDER.index(one))  # type: ignore[arg-type]
@@ -161,4 +162,5 @@ def test_any_text_is_read(text: str) -> None:
     ],
 )
 def test_what_a_measurement_says(on: list[float], off: list[float], verdict: str) -> None:
-    assert summary(UDP, {"a": "eth0"}, on, off).verdict == verdict
+    found = summary(UDP, {"a": "eth0"}, [Stream(value, None) for value in on], [Stream(value, 1500.0) for value in off])
+    assert (found.verdict, found.size_on, found.size_off) == (verdict, None, 1500.0)

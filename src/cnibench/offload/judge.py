@@ -28,9 +28,12 @@ class Tunnel:
     why: str = ""
 
 
-# Over IPv4 the outer UDP checksum is 0 by default, over IPv6 it is computed (drivers/net/vxlan, drivers/net/geneve.c).
+# The outer UDP checksum decides which bit counts (udp_tunnel_handle_offloads in include/net/udp_tunnel.h). A VXLAN device computes it
+# unless it was told not to (vxlan_nl2conf), as those of flannel and Calico were not; where a packet brings its key, that says so: Cilium's
+# programs (BPF_F_ZERO_CSUM_TX) and Weave's datapath want none. Over IPv6 it is computed.
 TUNNELS: tuple[Tunnel, ...] = (
     Tunnel("vxlan", "VXLAN over IPv4", "tx-udp_tnl-segmentation", "vxlan"),
+    Tunnel("vxlan-csum", "VXLAN over IPv4 with checksum", "tx-udp_tnl-csum-segmentation", "vxlan"),
     Tunnel("vxlan6", "VXLAN over IPv6", "tx-udp_tnl-csum-segmentation", "vxlan"),
     Tunnel("geneve", "Geneve over IPv4", "tx-udp_tnl-segmentation", "geneve"),
     Tunnel("geneve6", "Geneve over IPv6", "tx-udp_tnl-csum-segmentation", "geneve"),

@@ -32,6 +32,11 @@ def tunnel_of(profile: Profile) -> str | None:
         for word, kind in (("ipsec", "esp"), ("wireguard", "wireguard")):
             if word in encryption:
                 return kind
+    carrier = _carrier(profile)
+    return "vxlan-csum" if carrier == "vxlan" and profile.features.outer_checksum else carrier
+
+
+def _carrier(profile: Profile) -> str | None:
     if profile.datapath is not None:
         encapsulation = profile.datapath.encapsulation
         return "" if encapsulation in ("none", "ila") else _TUNNEL_OF.get(encapsulation)

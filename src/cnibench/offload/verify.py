@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal
 
 from cnibench.cluster import Standing
@@ -16,22 +17,33 @@ _BOTH = (True, False)
 
 
 @dataclass(frozen=True)
+class Stream:
+    """What one measurement gave: ``throughput`` in bit/s, ``size`` the mean bytes of what the sender's wire device counts as a packet."""
+
+    throughput: float
+    size: float | None
+
+
+@dataclass(frozen=True)
 class Verified:
-    """``on`` and ``off``: throughput in bit/s of each block. ``ratio`` is the median of on / off with its interval, None where too few
-    blocks give none. ``verdict``: ``faster`` or ``slower`` with the feature when the interval excludes 1."""
+    """``on`` and ``off``: throughput in bit/s of each block, ``size_on`` and ``size_off`` the median sizes, None where they are not told.
+    ``ratio`` is the median of on / off with its interval, None where too few blocks give none. ``verdict``: ``faster`` or ``slower`` with
+    the feature when the interval excludes 1."""
 
     feature: str
     devices: Mapping[str, str]
     on: list[float]
     off: list[float]
+    size_on: float | None
+    size_off: float | None
     ratio: float
     ci_low: float | None
     ci_high: float | None
     verdict: Literal["faster", "slower", "no-difference-found", "inconclusive"]
 
 
-def verify(standing: Standing, feature: str, stream: Callable[[str], float], *, blocks: int, seed: int) -> Verified:
-    """``stream`` measures one TCP stream between nodes, named by its argument, in bit/s. The feature is changed on the devices of both
+def verify(standing: Standing, feature: str, stream: Callable[[str], Stream], *, blocks: int, seed: int) -> Verified:
+    """``stream`` measures one TCP stream between nodes, named by its argument. The feature is changed on the devices of both
     nodes and restored at the end. Raises ClusterError, MeasureError."""
     devices = dict(standing.underlay())
     if not devices:
@@ -39,7 +51,7 @@ def verify(standing: Standing, feature: str, stream: Callable[[str], float], *, 
     if blocks < 1:
         raise UsageError("at least one block is needed", "give --blocks a number of 6 or more")
     order = random.Random(seed)
-    values: dict[bool, list[float]] = {True: [], False: []}
+    values: dict[bool, list[Stream]] = {True: [], False: []}
     with ExitStack() as stack:
         leases = [
             stack.enter_context(leased(node, devices[node.name], {feature: True})) for node in standing.nodes() if node.name in devices
@@ -52,13 +64,14 @@ def verify(standing: Standing, feature: str, stream: Callable[[str], float], *, 
     return summary(feature, devices, values[True], values[False])
 
 
-def summary(feature: str, devices: Mapping[str, str], on: list[float], off: list[float]) -> Verified:
+def summary(feature: str, devices: Mapping[str, str], on: Sequence[Stream], off: Sequence[Stream]) -> Verified:
     """The paired comparison of figures by block; those of a block belong together."""
     import numpy as np
 
     from cnibench.stats import median_interval
 
-    ratios = np.asarray(on, dtype=np.float64) / np.asarray(off, dtype=np.float64)
+    rates = {name: [one.throughput for one in streams] for name, streams in (("on", on), ("off", off))}
+    ratios = np.asarray(rates["on"], dtype=np.float64) / np.asarray(rates["off"], dtype=np.float64)
     interval = median_interval(ratios)
     verdict: Literal["faster", "slower", "no-difference-found", "inconclusive"] = "no-difference-found"
     if interval.low is None or interval.high is None:
@@ -67,4 +80,11 @@ def summary(feature: str, devices: Mapping[str, str], on: list[float], off: list
         verdict = "faster"
     elif interval.high < 1:
         verdict = "slower"
-    return Verified(feature, devices, on, off, float(np.median(ratios)), interval.low, interval.high, verdict)
+    return Verified(
+        feature, devices, rates["on"], rates["off"], _size(on), _size(off), float(np.median(ratios)), interval.low, interval.high, verdict
+    )  # fmt: skip
+
+
+def _size(streams: Sequence[Stream]) -> float | None:
+    told = [one.size for one in streams if one.size is not None]
+    return median(told) if told else None
