@@ -135,35 +135,42 @@ def _report(path: Path, status: int, as_json: bool) -> int:
     return 1 if any(sample.status != "ok" for sample in RunReader(path).samples()) else status
 
 
-def _seconds(request: Any, samples: list[Any]) -> float:
-    from cnibench.plan import expected_seconds
+def _forecast(request: Any) -> tuple[list[tuple[Any, int]], float]:
+    """All samples, each (cell, block), and the seconds that they take."""
+    from cnibench.forecast import whole
+    from cnibench.plan import passes
 
-    return expected_seconds(samples, request.workloads, request.manifest.duration, request.manifest.warmup, request.cluster.pod_seconds)
+    manifest = request.manifest
+    samples = passes(manifest.cells, manifest.blocks)
+    cluster = request.cluster(request.options)
+    return samples, whole(samples, request.workloads, manifest.duration, manifest.warmup, cluster, request.profiles)
+
+
+def _about(request: Any, seconds: float) -> str:
+    """The time that a plan takes, in words."""
+    rest = "and that to install and attest the profiles" if request.cluster.simultaneous else "with that to install and attest the profiles"
+    return f"about {duration(seconds)}, {rest}"
 
 
 def _expect(request: Any) -> None:
     """The time that a plan takes, before it starts."""
-    from cnibench.plan import passes
-
-    manifest = request.manifest
-    all_of_them = passes(manifest.cells, manifest.blocks)
-    whole = _seconds(request, all_of_them)
-    click.echo(f"{len(all_of_them)} samples, about {duration(whole)}, and the time to install and attest the profiles", err=True)
+    samples, seconds = _forecast(request)
+    click.echo(f"{len(samples)} samples, {_about(request, seconds)}", err=True)
 
 
 def _preview(request: Any) -> list[str]:
     """What the cluster says of what is about to be done, and what making and removing the profiles costs. Raises UsageError."""
-    from cnibench.plan import expected_bytes, passes
+    from cnibench.plan import expected_bytes, expected_seconds, passes
 
     manifest = request.manifest
-    all_of_them = passes(manifest.cells, manifest.blocks)
-    whole = _seconds(request, all_of_them)
+    measured = [cell for cell, _ in passes(manifest.cells, manifest.blocks)]
     cluster = request.cluster(request.options)
-    told = list(cluster.preview(request.profiles, whole, expected_bytes(all_of_them, request.workloads, manifest.duration)))
+    windows = expected_seconds(measured, request.workloads, manifest.duration, manifest.warmup, cluster.pod_seconds)
+    told = list(cluster.preview(request.profiles, windows, expected_bytes(measured, request.workloads, manifest.duration)))
     making = sum(cluster.seconds(profile) for profile in request.profiles.values())
     if making:
         times = f"{len(request.profiles)} x {manifest.blocks} times" if manifest.blocks > 1 else f"{len(request.profiles)} times"
-        told.append(f"installing, attesting and removing, {times}: about {duration(making * manifest.blocks)} beside the windows")
+        told.append(f"installing, attesting and removing, {times}: about {duration(making * manifest.blocks)}")
     return told
 
 
@@ -175,26 +182,25 @@ def _blocks(manifest: Any) -> str:
 
 def _show(request: Any, as_json: bool) -> None:
     """What --dry-run prints; ``request`` is a _request.Request."""
-    from cnibench.plan import expected_bytes, passes
+    from cnibench.plan import expected_bytes
     from cnibench.progress import words
 
     manifest = request.manifest
-    all_of_them = passes(manifest.cells, manifest.blocks)
-    whole = _seconds(request, all_of_them)
-    volume = expected_bytes(all_of_them, request.workloads, manifest.duration)
+    samples, seconds = _forecast(request)
+    volume = expected_bytes((cell for cell, _ in samples), request.workloads, manifest.duration)
     if as_json:
         print_json(
             {
                 "schema": 1, "cells": [{"id": cell.id, **_fields(cell)} for cell in manifest.cells], "blocks": manifest.blocks,
-                "samples": len(all_of_them), "seconds": whole, "bytes": volume,
+                "samples": len(samples), "seconds": seconds, "bytes": volume,
                 "planned": manifest.planned, "seed": manifest.seed, "unsupported": manifest.unsupported, "notes": manifest.notes,
             }
         )  # fmt: skip
         return
     print_table(("cell", "CPUs", "MTU"), [(words(cell), cell.cpus, str(cell.mtu)) for cell in manifest.cells])
     most = f" (up to {manifest.max_blocks} blocks, until ±{manifest.target_ci:.1%})" if manifest.target_ci else ""
-    click.echo(f"{len(manifest.cells)} cells x {_blocks(manifest)} blocks{most} = {len(all_of_them)} samples, seed {manifest.seed}")
-    click.echo(f"time: about {duration(whole)}, and that to install and attest the profiles")
+    click.echo(f"{len(manifest.cells)} cells x {_blocks(manifest)} blocks{most} = {len(samples)} samples, seed {manifest.seed}")
+    click.echo(f"time: {_about(request, seconds)}")
     click.echo(f"traffic: at most about {human(volume, 'B')}" if volume else "traffic: little")
     for one in manifest.unsupported:
         click.echo(f"not measured: {one.label}: {one.lacks}; {one.remedy}")

@@ -263,6 +263,6 @@ def expected_bytes(plan_cells: Iterable[Cell], workloads: Mapping[str, Workload]
     return sum(workloads[cell.workload].bytes(cell.params, cell.duration or duration) for cell in plan_cells)
 
 
-def passes(plan_cells: Iterable[Cell], blocks: int) -> list[Cell]:
-    """Each cell as often as it is measured, in ``blocks`` blocks or in its own number."""
-    return [cell for cell in plan_cells for _ in range(min(cell.blocks or blocks, blocks))]
+def passes(plan_cells: Iterable[Cell], blocks: int) -> list[tuple[Cell, int]]:
+    """Each cell as often as it is measured, in ``blocks`` blocks or in its own number, with the number of the block."""
+    return [(cell, block) for cell in plan_cells for block in range(min(cell.blocks or blocks, blocks))]

@@ -17,6 +17,7 @@ from cnibench.cell import Attestation, Cell, Status
 from cnibench.cluster import Cluster, Standing
 from cnibench.collector import Collector
 from cnibench.errors import ClusterError, CnibenchError, Interrupted, LimitError, MeasureError, UnsupportedError
+from cnibench.forecast import whole
 from cnibench.layout import now
 from cnibench.plan import expected_seconds
 from cnibench.profile import Profile
@@ -147,14 +148,8 @@ class Runner:
 
     def _announce(self) -> None:
         missing = self._missing()
-        seconds = sum(self._expected(cell) for cell, _ in missing)
-        kept: dict[tuple[str, int], int] = {}  # by label, and by block where each block has a standing of its own
-        for cell, block in missing:
-            standing = (cell.label, 0 if self.cluster.simultaneous else block)
-            kept[standing] = max(kept.get(standing, 0), self.workloads[cell.workload].kept_pods(cell))
-        seconds += sum(kept.values()) * self.cluster.pod_seconds
-        if not self.cluster.simultaneous:  # else all of them stand already
-            seconds += sum(self.cluster.seconds(self.profiles[label]) for label, _ in kept)
+        manifest = self.writer.manifest
+        seconds = whole(missing, self.workloads, manifest.duration, manifest.warmup, self.cluster, self.profiles)
         self.progress.begin(len(missing), seconds)
 
     def _expected(self, cell: Cell) -> float:

@@ -9,10 +9,12 @@ import jsonschema
 import pytest
 
 from cnibench import conditions, plans
+from cnibench.cluster import Options
 from cnibench.errors import InputError, UsageError
+from cnibench.forecast import whole
 from cnibench.plan import Plan, Work, cells, expected_seconds, passes
 from cnibench.profile import builtin, choose, read_yaml
-from cnibench.registry import providers
+from cnibench.registry import provider, providers
 from cnibench.schedule import blocks_needed
 
 STUDIES = ("bruijn2017", "makowski2018", "qi2021")
@@ -92,7 +94,7 @@ def test_quick_takes_less_than_three_minutes_with_what_surrounds_it() -> None:
     found, _ = cells(plan, providers("workloads"), choose(plan.cni))
     blocks = plan.number_of_blocks(len(choose(plan.cni)))
     assert blocks >= blocks_needed(3)
-    assert expected_seconds(passes(found, blocks), providers("workloads"), plan.duration, plan.warmup) < 100
+    assert expected_seconds((cell for cell, _ in passes(found, blocks)), providers("workloads"), plan.duration, plan.warmup) < 100
 
 
 def test_scale_shrinks_and_says_what_it_gave_up() -> None:
@@ -171,3 +173,12 @@ def test_pods_that_a_sample_makes_are_part_of_the_time() -> None:
     for each in (0.0, 0.05, 2.0):
         assert expected_seconds(found, providers("workloads"), 10.0, 2.0, each) == pytest.approx(12.0 + each * 20)
     assert [providers("workloads")[cell.workload].kept_pods(cell) for cell in found] == [0, 2 * 4], "made once, not for each sample"
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("lab", 4 * 12.0 + 8 * 0.05), ("kind", 4 * 12.0 + 2 * (8 * 1.0 + 75.0))])
+def test_the_whole_time_has_the_pods_that_stay_and_the_profiles_that_follow_each_other(kind: str, expected: float) -> None:
+    works = (Work(name="tcp-rr-under-load", params={"pods": 4}, sweep={"connections": [4, 8]}),)
+    profiles = choose(["flannel"])
+    found, _ = cells(Plan(workload=works, placement=("inter",), windows=("speed",)), providers("workloads"), profiles)
+    cluster = provider("clusters", kind)(Options())
+    assert whole(passes(found, 2), providers("workloads"), 10.0, 2.0, cluster, profiles) == pytest.approx(expected)
