@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cnibench.cell import Attestation, Placement
 from cnibench.clusters._kubernetes import probe
-from cnibench.clusters.lab.tap import Packet, read_frame
+from cnibench.clusters.lab.tap import KEYED, Packet, outer_checksum, read_frame
 from cnibench.errors import ClusterError
 from cnibench.installation import Installation
 from cnibench.profile import Profile
@@ -88,6 +88,9 @@ def _between(standing: KubernetesStanding, family: int, pair: int = 0) -> Iterat
     kinds = {kind: sum(packet.encapsulation == kind for packet in packets) for kind in sorted({one.encapsulation for one in packets})}
     observed = ", ".join(f"{count} packets {kind}" for kind, count in kinds.items()) or "no packet of it on the wire"
     yield standing.attestation(f"encapsulation{beside}", f"all {expected}", observed, list(kinds) == [expected], family)
+    if expected in KEYED and family == 4 and all(4 in node.addresses for node in standing.nodes()):
+        wanted = outer_checksum(packets, standing.profile.features.outer_checksum)
+        yield standing.attestation(f"outer-checksum{beside}", *wanted, family)
 
     if pattern:
         after = [counted(node, pattern) for node in nodes]

@@ -7,7 +7,7 @@ import ipaddress
 import mmap
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from cnibench.clusters.lab.places import LabNode
@@ -27,11 +27,14 @@ _SLEEVE_PORT, _SLEEVE_HEAD = 6783, 6 + 12 + 2  # Weave: names of the sender and 
 _GENEVE_PORT, _FLANNEL_UDP_PORT, _WIREGUARD_PORTS = 6081, 8285, (51820, 51821, 51871)
 
 
+KEYED = ("vxlan", "geneve")  # encapsulations in UDP with a key
+
+
 @dataclass(frozen=True)
 class Packet:
     """One packet on the wire: its encapsulation ('none' without one), the innermost addresses that can be read, its length in bytes.
 
-    ``key`` is the VNI of a VXLAN or Geneve packet, -1 for others.
+    ``key`` is the VNI of a VXLAN or Geneve packet, -1 for others; ``checksum``: has the outer UDP header of such a packet one?
     """
 
     encapsulation: str
@@ -39,6 +42,14 @@ class Packet:
     target: str
     length: int
     key: int = -1
+    checksum: bool = False
+
+
+def outer_checksum(packets: Sequence[Packet], wanted: bool) -> tuple[str, str, bool]:
+    """(what is expected of the outer UDP checksum over IPv4, what is observed, as expected?); it decides which feature of a NIC helps."""
+    with_one = sum(packet.checksum for packet in packets)
+    observed = f"in {with_one} of {len(packets)} packets" if packets else "no packet of it on the wire"
+    return "in all packets" if wanted else "in none", observed, bool(packets) and with_one == (len(packets) if wanted else 0)
 
 
 @dataclass
@@ -102,7 +113,8 @@ def _read_udp(data: bytes, length: int) -> Packet | None:
 
 
 def _with_key(packet: Packet | None, udp: bytes) -> Packet | None:
-    return packet and replace(packet, key=int.from_bytes(udp[12:15], "big"))  # RFC 7348 and RFC 8926 have it at the same place
+    # RFC 7348 and RFC 8926 have the key at the same place; a checksum of 0 is none (RFC 768).
+    return packet and replace(packet, key=int.from_bytes(udp[12:15], "big"), checksum=udp[6:8] != b"\0\0")
 
 
 @contextlib.contextmanager

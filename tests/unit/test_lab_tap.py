@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnibench.clusters.lab.tap import Packet, Seen, read_frame
+from cnibench.clusters.lab.tap import Packet, Seen, outer_checksum, read_frame
 
 A, B, NODE_A, NODE_B = "10.244.0.2", "10.244.1.2", "192.168.100.1", "192.168.100.2"
 
@@ -58,6 +59,19 @@ def test_each_encapsulation_is_read_down_to_the_inner_addresses(packet: bytes, e
     assert read is not None
     assert (read.encapsulation, read.source, read.target) == expected
     assert read.length == 9000
+
+
+@pytest.mark.parametrize(("checksum", "there"), [(0, False), (0xBEEF, True), (0xFF00, True)])
+def test_the_outer_checksum_is_seen(checksum: int, there: bool) -> None:
+    datagram = udp(8472, vxlan(1, INNER))
+    read = read_frame(ethernet(ip(NODE_A, NODE_B, 17, datagram[:6] + struct.pack("!H", checksum) + datagram[8:])), 100)
+    assert read is not None
+    assert read.checksum is there
+    other = replace(read, checksum=not there)
+    assert outer_checksum([read, read], there)[1:] == (f"in {2 * there} of 2 packets", True)
+    assert outer_checksum([read, other], True)[1:] == ("in 1 of 2 packets", False)
+    assert outer_checksum([read, other], False)[2] is False
+    assert outer_checksum([], False)[2] is False
 
 
 def test_what_is_not_ip_is_nothing() -> None:
