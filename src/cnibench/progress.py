@@ -22,6 +22,9 @@ class Progress(Protocol):
     def stage(self, text: str) -> None:
         """Something that is no sample: a profile is installed, say."""
 
+    def tell(self, text: str) -> None:
+        """Something that stays to be read: why a profile is not measured, say."""
+
     def made(self, seconds: float) -> None:
         """A profile is installed, of which so many seconds were expected."""
 
@@ -39,6 +42,8 @@ class Silent:
     def begin(self, samples: int, seconds: float) -> None: ...
 
     def stage(self, text: str) -> None: ...
+
+    def tell(self, text: str) -> None: ...
 
     def made(self, seconds: float) -> None: ...
 
@@ -94,6 +99,9 @@ class Lines:
     def stage(self, text: str) -> None:
         self._say(text)
 
+    def tell(self, text: str) -> None:
+        self._say(text)
+
     def made(self, seconds: float) -> None:
         self._clock.spend(seconds)
 
@@ -137,9 +145,12 @@ class Terminal:
 
     def stage(self, text: str) -> None:
         if self._bar is None:
-            self._console.print(text, markup=False, highlight=False)
+            self.tell(text)
         else:
             self._update(description=text)
+
+    def tell(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False)
 
     def cell(self, cell: Cell, block: int, blocks: int) -> None:
         self._update(description=f"block {block + 1}/{blocks} {words(cell)}")
@@ -147,7 +158,7 @@ class Terminal:
     def finished(self, cell: Cell, seconds: float, status: str, reason: str) -> None:
         self._clock.count(seconds)
         if status != "ok":
-            self._console.print(f"{words(cell)}: {status}: {reason}", markup=False, highlight=False)
+            self.tell(f"{words(cell)}: {status}: {reason}")
         self._update(completed=self._clock.done, left=self._clock.left())
 
     def end(self) -> None:

@@ -133,7 +133,7 @@ class Runner:
                 self.writer.event("block-finished", block=block)
             if manifest.target_ci and self.enough is not None and (reason := self.enough(block + 1)):
                 self.writer.event("stopped", block=block, reason=reason)
-                self.progress.stage(reason)
+                self.progress.tell(reason)
                 break
         return failed
 
@@ -181,13 +181,13 @@ class Runner:
         except CnibenchError as error:
             step = "installing" if standing is None else "attesting"
             self.writer.event("profile-failed", label=label, reason=f"{step}: {error.message}", **where)
-            self.progress.stage(f"{label} is not measured, {step}: {_with_remedy(error)}")
+            self.progress.tell(f"{label} is not measured, {step}: {_with_remedy(error)}")
             return Stand(label, standing, f"{step} the profile failed: {error.message}")
         self.writer.attestations(found)
         seconds = {"install": round(installed - began, 3), "attest": round(time.monotonic() - installed, 3)}
         if reason := _refuted(found):
             self.writer.event("profile-failed", label=label, reason=reason, seconds=seconds, **where)
-            self.progress.stage(f"{label} is not measured: {reason}")
+            self.progress.tell(f"{label} is not measured: {reason}")
             return Stand(label, standing, reason)
         self.writer.event("profile-installed", label=label, profile=profile.name, seconds=seconds, **where)
         return Stand(label, standing)
@@ -202,7 +202,7 @@ class Runner:
             standing.remove()
         except CnibenchError as error:
             self._last_words("profile-not-removed", label=stand.label, reason=error.message)
-            self.progress.stage(f"{stand.label}: {_with_remedy(error)}")
+            self.progress.tell(f"{stand.label}: {_with_remedy(error)}")
 
     def _samples(self, stands: Mapping[str, Stand], cells: Iterable[Cell], block: int) -> int:
         """All those cells of a block, pairs at the same time where they can be; the number of samples that failed."""

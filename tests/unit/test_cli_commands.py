@@ -213,6 +213,9 @@ def test_the_bar_takes_any_label_and_stays_off_stdout(capsys: pytest.CaptureFixt
     progress.begin(1, 1.0)
     progress.cell(one, 0, 1)
     progress.stage("[/y]")
+    progress.tell("bad is not measured; remedy: [modprobe] it")
     progress.finished(one, 1.0, "failed", "[/z]")
     progress.end()
-    assert capsys.readouterr().out == ""
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "bad is not measured; remedy: [modprobe] it\n" in said.err, "what is to be read stays"
