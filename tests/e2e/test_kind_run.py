@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from kind.parts import Parts
 
+from cnibench.clusters._kubernetes.tasks import limit_of
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from _kind_runs import CNIBENCH, SHORT, clusters, cnibench, images_built, lines, output, run_of, until
@@ -128,6 +130,17 @@ def test_a_profile_is_installed_attested_and_measured_and_kept(kept: Mapping[str
         path.read_text(errors="replace") for path in run_of(folder).rglob("*") if path.suffix in (".json", ".jsonl", ".txt", ".md")
     )
     assert not re.search(r"client-key-data|PRIVATE KEY|LS0tLS1CRUdJTi", told)
+
+
+def test_a_node_has_room_for_the_background_pods_of_the_studies(kept: Mapping[str, Any]) -> None:
+    """99 Pods, whose runtime takes some 2000 threads: more than podman gives a container."""
+    nodes = kubectl(kept, "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").split()
+    assert kubectl(kept, "get", "nodes", "-o", "jsonpath={.items[*].status.allocatable.pods}").split() == ["250"] * len(nodes)
+    for line in output("podman", "inspect", "--format", "{{.Id}} {{.State.Pid}}", *nodes).splitlines():
+        container, pid = line.split()
+        file = limit_of(Path(f"/proc/{pid}/cgroup").read_text(), container)
+        assert file is not None
+        assert file.read_text().strip() == "max"
 
 
 def test_what_is_there_is_measured_by_every_path_and_nothing_else_is_touched(
