@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from cnibench.cell import Sample
 from cnibench.cli._guard import guarded
@@ -16,12 +17,16 @@ from cnibench.cli._request import Request
 from cnibench.cluster import Cluster
 from cnibench.environment import machine
 from cnibench.errors import Interrupted, MeasureError
+from cnibench.exec import ahead
 from cnibench.progress import Lines, Progress, Terminal
 from cnibench.runner import Runner
-from cnibench.sampling import choose_cpus, cores
+from cnibench.sampling import pins
 from cnibench.store import RunReader, RunWriter
 from cnibench.vm import inside
 from cnibench.workload import Workload
+
+if TYPE_CHECKING:
+    from cnibench.analysis.stream import Line
 
 
 def carry_out(request: Request, path: Path, *, resume: bool) -> int:
@@ -50,8 +55,8 @@ def _measure(request: Request, path: Path, resume: bool, nics: Mapping[str, Any]
     with RunWriter.resume(path) if resume else RunWriter.create(path, request.manifest) as writer:
         if writer.manifest != request.manifest:
             writer.narrow(request.manifest)
-        mode, allowed = request.manifest.cells[0].cpus, sorted(os.sched_getaffinity(0))
-        pinned = [choose_cpus(mode, allowed, cores(), pair) for pair in range(request.options.pairs)]
+        # Other machines' CPUs are not ours: the runner asks them, when there is somebody to ask.
+        pinned = pins(request.manifest.cells[0].cpus if request.cluster.ours else "none", request.options.pairs)
         facts = {**machine(() if inside() else tools_of(request)), **nics}
         if inside():  # the programs and the NICs are the host's, which has asked them already
             known = RunReader(path).environment
@@ -61,6 +66,7 @@ def _measure(request: Request, path: Path, resume: bool, nics: Mapping[str, Any]
             collectors=request.collectors, cpus=pinned, done=done, progress=progress(), environment=facts,
             enough=_target(path, request),
         )  # fmt: skip
+        ahead()
         failed = runner.run()
     return 1 if failed else 0
 
@@ -82,16 +88,18 @@ def _target(path: Path, request: Request) -> Callable[[int], str] | None:
         return None
 
     def enough(blocks: int) -> str:
+        from cnibench.analysis import stream
         from cnibench.stopping import decide
 
-        series = comparisons(RunReader(path).samples(), request.workloads, blocks)
+        lines = chain.from_iterable(stream.samples(RunReader(path)))  # a long run's samples are never in memory together
+        series = comparisons(lines, request.workloads, blocks)
         decision = decide(series, manifest.target_ci, manifest.max_blocks)
         return decision.reason if decision.stop else ""
 
     return enough
 
 
-def comparisons(samples: Iterable[Sample], workloads: Mapping[str, Workload], blocks: int) -> dict[str, list[float]]:
+def comparisons(samples: Iterable[Sample | Line], workloads: Mapping[str, Workload], blocks: int) -> dict[str, list[float]]:
     """Each comparison of two labels in the primary metric of a workload to its log ratios in the first ``blocks`` blocks; with one label
     only, to the logs of its values."""
     values: dict[str, dict[str, dict[int, float]]] = {}
@@ -99,7 +107,8 @@ def comparisons(samples: Iterable[Sample], workloads: Mapping[str, Workload], bl
         workload = workloads.get(sample.workload)
         if workload is None or sample.metric != workload.primary or sample.window != "speed" or sample.block >= blocks or not sample.value:
             continue
-        params = " ".join(f"{name}={value}" for name, value in sorted(sample.params.items()))
+        given = sample.params if isinstance(sample.params, Mapping) else msgspec.json.decode(sample.params)
+        params = " ".join(f"{name}={value}" for name, value in sorted(given.items()))
         where = f"{sample.placement} {sample.workload} [{params}], path {sample.path}, IPv{sample.ip}, pair {sample.pair}"
         values.setdefault(where, {}).setdefault(sample.label, {})[sample.block] = math.log(sample.value)
     found: dict[str, list[float]] = {}

@@ -133,6 +133,28 @@ def at_scale(plan: Plan, factor: float) -> tuple[Plan, list[str]]:
     return scaled(plan, factor, len(asked), providers("workloads"))
 
 
+def suited(plan: Plan, values: Mapping[str, Any]) -> tuple[Plan, list[str]]:
+    """The plan file's plan without what its kind of cluster cannot have, and in words what that gave up. Raises UsageError.
+
+    What was typed stays as it is: whoever asks for it by name is refused rather than given something else.
+    """
+    if not values.get("plan"):
+        return plan, []
+    kind: type[Cluster] = provider("clusters", plan.cluster)
+    told = []
+    if kind.mtus and plan.mtu not in kind.mtus and values.get("mtu") is None:
+        told.append(f"an MTU of {kind.mtus[0]} instead of {plan.mtu}: its wire has no other")
+        plan = plan.model_copy(update={"mtu": kind.mtus[0]})
+    if not kind.conntrack_bypass and not values.get("workload"):
+        plan, names = plan.with_conntrack()
+        if names:
+            told.append(
+                f"policy.conntrack: used instead of bypassed, for {', '.join(names)}: packets of established connections meet the policies "
+                "only where the CNI itself has them do so"
+            )
+    return plan, [f"--cluster {plan.cluster} gave up: {'; '.join(told)}"] if told else []
+
+
 def profile_problems(plan: Plan) -> list[Problem]:
     """What the profiles of the plan lack on this machine."""
     cluster: Cluster = provider("clusters", plan.cluster)(Options(mtu=plan.mtu, ip=plan.ip))
@@ -208,7 +230,8 @@ def _request(
     blocks = plan.number_of_blocks(len(found.runnable))
     warnings = []
     measured = any(workload.noise for workload in workloads.values())  # what is counted differs or does not: no test is needed
-    if measured and not plan.target_ci and (told := schedule.warning(blocks, len(found.runnable))):
+    usual = [plan.blocks_of(work, len(found.runnable)) for work in plan.workload if work.blocks is None and workloads[work.name].noise]
+    if measured and not plan.target_ci and (told := schedule.warning(min(usual, default=blocks), len(found.runnable))):
         warnings.append(told)
     title = name or plan.title
     manifest = Manifest(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -70,7 +69,8 @@ def examine(chosen: type[Cluster], every: bool = False, extra: Mapping[str, Any]
         _need(cluster.missing())
     with Stop(), cluster:
         found = facts.judged(*cluster.nics(every), every)
-    return {"schema": 1, **found, "profiles": [dataclasses.asdict(one) for one in facts.ranked(found, builtin())]}
+    within = facts.obtainable(builtin(), chosen.kind == "lab")
+    return {"schema": 1, **found, "profiles": [dataclasses.asdict(one) for one in facts.ranked(found, within)]}
 
 
 def _print(found: Mapping[str, Any]) -> None:
@@ -124,6 +124,7 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     from cnibench.offload import judge, rank
     from cnibench.offload.verify import verify
     from cnibench.profile import choose
+    from cnibench.sampling import pins
     from cnibench.stop import Stop
 
     profiles = choose([asked.cni])
@@ -148,8 +149,9 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     with Stop(), cluster, tempfile.TemporaryDirectory(prefix="cnibench-offload-") as raw:
         standing = cluster.install(label, profile)
         try:
+            (cpus,) = pins("shared", 1, () if chosen.ours else standing.nodes())
             found = verify(
-                standing, judge.tunnel(kind).bit, lambda name: _stream(standing, label, asked.duration, Path(raw) / name),
+                standing, judge.tunnel(kind).bit, lambda name: _stream(standing, label, cpus, asked.duration, Path(raw) / name),
                 blocks=asked.blocks, seed=asked.seed,
             )  # fmt: skip
         finally:
@@ -161,23 +163,22 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     return 0
 
 
-def _stream(standing: Any, label: str, duration: float, raw: Path) -> Stream:
+def _stream(standing: Any, label: str, cpus: tuple[int | None, int | None], duration: float, raw: Path) -> Stream:
     """One TCP stream between the nodes, pinned as a run pins it."""
     from cnibench.cell import Cell
     from cnibench.offload.verify import Stream
     from cnibench.registry import provider
-    from cnibench.sampling import choose_cpus, cores, measure
+    from cnibench.sampling import measure
     from cnibench.situation import Situation
 
     workload = provider("workloads", "tcp-stream")
     raw.mkdir()
     client, server = standing.pair("inter")
     standing.settle()
-    cell = Cell(label=label, profile=label, placement="inter", workload=workload.name, params=workload.params({}))
-    client_cpu, server_cpu = choose_cpus(cell.cpus, sorted(os.sched_getaffinity(0)), cores())
+    cell = Cell(label=label, profile=label, placement="inter", workload=workload.name, params=workload.params({}), cpus="shared")
     situation = Situation(
-        cell=cell, block=0, standing=standing, client=client, server=server, duration=duration, warmup=0.0, raw=raw, client_cpu=client_cpu,
-        server_cpu=server_cpu,
+        cell=cell, block=0, standing=standing, client=client, server=server, duration=duration, warmup=0.0, raw=raw, client_cpu=cpus[0],
+        server_cpu=cpus[1],
     )  # fmt: skip
     found = measure(situation, workload, [provider("collectors", "sizes")]).findings
     throughput = next(one.value for one in found.readings if one.metric == "throughput")

@@ -37,7 +37,7 @@ from cnibench.vm import inside
     help="split, shared or none: are client and server pinned to two CPUs, to one, or not at all?  [default: shared]",
 )
 @click.option("--ip", type=click.Choice(["4", "6", "both"]), help="Address family.  [default: 4]")
-@click.option("--mtu", type=int, metavar="BYTES", help="Of the wire between the nodes.  [default: 1500]")
+@click.option("--mtu", type=int, metavar="BYTES", help="Of the wire between the nodes; with 'existing' what it has.  [default: 1500]")
 @click.option(
     "--wire-offload", type=click.Choice(["none", "plain", "vxlan", "all"]), help="Which offloads the lab's wire has, as a NIC would."
 )
@@ -71,12 +71,13 @@ def command(out: Path, resume: str | None, dry_run: bool, as_json: bool, **value
     if not values["cni"] and not values["plan"]:
         raise UsageError("no profile was named", "name one with --cni NAME; 'cnibench profiles' lists them")
     from cnibench.cli import _kernel
-    from cnibench.cli._request import at_scale, plan_of, prepare, profile_problems
+    from cnibench.cli._request import at_scale, plan_of, prepare, profile_problems, suited
     from cnibench.planning import Here
 
-    plan, given_up = plan_of(values), list[str]()
+    plan, given_up = suited(plan_of(values), values)
     if values["scale"] is not None:
-        plan, given_up = at_scale(plan, values["scale"])
+        plan, shortened = at_scale(plan, values["scale"])
+        given_up += shortened
     vm = _kernel.decide(values["kernel"] or "auto", plan.cluster, lambda: profile_problems(plan), whatever_runs=set(plan.cni) == {"all"})
     if vm is not None:
         plan, shortened = vm.shortened(plan, values)

@@ -53,9 +53,14 @@ class ExistingStanding(KubernetesStanding):
     uninstall: Any = None
 
     def attest(self) -> list[Attestation]:
+        """The nodes' MTU first: it is whose cluster it is who has set it, and samples would claim another."""
+        told = wire_mtu(self.options.mtu, {node.name: _mtu(node) for node in self.nodes()})
+        wire = [self.attestation("wire-mtu", *told)] if told else []
+        if not all(one.passed for one in wire):
+            return wire
         if self.profile.kubernetes is None:
-            return [self.attestation("recognised", "nothing", self.said or "an unknown CNI", True), *self.reached()]
-        return super().attest()
+            return [*wire, self.attestation("recognised", "nothing", self.said or "an unknown CNI", True), *self.reached()]
+        return [*wire, *super().attest()]
 
     def remove(self) -> None:
         """One that was only looked at stays for the next block; it goes with the namespace."""
@@ -68,6 +73,26 @@ class ExistingStanding(KubernetesStanding):
             uninstall()
 
 
+def wire_mtu(asked: int, found: Mapping[str, int]) -> tuple[str, str, bool] | None:
+    """(expected, observed, passed) of the MTU that a run says its wire has, against that of each node's device, 0 where it cannot be seen.
+
+    None when there is nothing to hold it to: the usual 1500, on nodes that may not be looked into.
+    """
+    seen = {name: mtu for name, mtu in found.items() if mtu}
+    if not seen and asked == Options.mtu:
+        return None
+    observed = ", ".join(f"{mtu} B on {name}" for name, mtu in seen.items()) or "the nodes' devices cannot be seen"
+    return f"{asked} B on each node's device (--mtu says which)", observed, bool(seen) and set(seen.values()) == {asked}
+
+
+def _mtu(node: KubernetesNode) -> int:
+    """0 where it cannot be seen."""
+    try:
+        return int(node.read_text(f"/sys/class/net/{node.device}/mtu")) if node.device else 0
+    except (CnibenchError, ValueError):
+        return 0
+
+
 class ExistingCluster(Cluster):
     """Any cluster that a kubeconfig leads to."""
 
@@ -77,6 +102,7 @@ class ExistingCluster(Cluster):
     most_pairs: ClassVar[int] = 50
     paths: ClassVar[tuple[str, ...]] = paths.ALL
     pod_seconds: ClassVar[float] = pods.EACH
+    conntrack_bypass: ClassVar[bool] = False
 
     def __init__(self, options: Options) -> None:
         """Raises UsageError for wrong options; the cluster is not talked to yet."""

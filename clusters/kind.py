@@ -160,6 +160,8 @@ class KindCluster(Cluster):
     most_pairs: ClassVar[int] = 50
     paths: ClassVar[tuple[str, ...]] = paths.ALL
     pod_seconds: ClassVar[float] = pods.EACH
+    conntrack_bypass: ClassVar[bool] = False
+    mtus: ClassVar[tuple[int, ...]] = (1500,)
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -186,7 +188,7 @@ class KindCluster(Cluster):
 
     def check(self, profile: Profile) -> list[Problem]:
         found = suits.problems(profile, self.options) + suits.on_this_kernel(profile)
-        if self.options.mtu != 1500:
+        if self.options.mtu not in self.mtus:
             found.append(Problem(profile.name, f"a wire with an MTU of {self.options.mtu}", "leave --mtu out: kind's network has 1500"))
         return found
 

@@ -1,4 +1,4 @@
-"""Memory and CPU time of the CNI's own processes: resident memory that is theirs, and CPU seconds per second, over the window.
+"""Memory and CPU time of the CNI's own processes: memory that is theirs, and CPU seconds per second, over the window.
 
 The lab's models are kernel objects; only those whose CNI forwards packets in user space have a process there, and it is our model of that
 program: where there is none, the record says so. What the model's rules, maps and devices take is in the kernel, and not in these figures.
@@ -8,33 +8,85 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from cnibench.cluster import Node
+from cnibench.cluster import Node, Standing
 from cnibench.collector import Collector
 from cnibench.collectors import _counters
-from cnibench.errors import CnibenchError, MeasureError
+from cnibench.errors import CnibenchError
 from cnibench.situation import Findings, Situation
 
 NONE = "no process of the CNI runs in the lab's model"
 NO_AGENT = "the CNI has no process that stays: its plugins run while a Pod is made, and not longer"
-_EVERY = 1.0  # s between two readings of the memory
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-_TICK = os.sysconf("SC_CLK_TCK")
+BEFORE = "it had ended before the window began"
+WITHIN = "it ended within the window: its figures are left out"
+CHILD = "a process that it had started ended within the window and took its time from before the window along: no CPU time"
+ALL = "all"  # the process of a node's total
+_EVERY = 1.0  # s between two readings
+_TICK = os.sysconf("SC_CLK_TCK")  # USER_HZ, 100 on every architecture that Kubernetes runs on
 
 
-def resident(statm: str) -> int:
-    """Bytes in /proc/PID/statm (proc_pid_statm(5)) that are the process's own: resident, without pages of files."""
-    fields = statm.split()
-    return (int(fields[1]) - int(fields[2])) * _PAGE
+@dataclass(frozen=True)
+class Look:
+    """A process now: ``memory`` in bytes, ``user`` and ``system`` in ticks. ``began`` tells it from a later one of its number."""
+
+    parent: int
+    began: int
+    memory: int
+    user: int
+    system: int
 
 
-def cpu(stat: str) -> tuple[int, int]:
-    """(user, system) ticks in /proc/PID/stat (proc_pid_stat(5)); a program's name may hold blanks and brackets."""
+def look(stat: str, status: str) -> Look | None:
+    """Of /proc/PID/stat and /proc/PID/status (proc_pid_stat(5), proc_pid_status(5)); None when it has ended and is not yet waited for.
+
+    Memory is RssAnon and RssShmem: resident, without pages of files. CPU time has that of children that were waited for (cutime, cstime):
+    agents have iptables-restore do their work. A program's name may hold blanks and brackets.
+    """
     fields = stat.rpartition(")")[2].split()
-    return int(fields[11]), int(fields[12])
+    sizes = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    if "RssAnon" not in sizes:
+        return None
+    memory = sum(int(sizes[name].split()[0]) for name in ("RssAnon", "RssShmem")) << 10  # the kernel's kB are KiB
+    user, system, of_children, system_of_children = map(int, fields[11:15])
+    return Look(int(fields[1]), int(fields[19]), memory, user + of_children, system + system_of_children)
+
+
+@dataclass
+class _Process:
+    name: str
+    node: str  # '' where it is of none
+    pid: int
+    looks: list[Look] = field(default_factory=list)
+    gone: bool = False
+
+    def take(self, found: Look | None) -> None:
+        if found is None or (self.looks and found.began != self.looks[0].began):
+            self.gone = True
+        else:
+            self.looks.append(found)
+
+
+@dataclass
+class _Place:
+    """Processes that are read together: those of one node, or of this machine (None)."""
+
+    node: Node | None
+    processes: list[_Process] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)  # ns
+
+    def look(self) -> None:
+        """One more reading of each that is still there. Raises ClusterError when the node does not answer."""
+        there = [process for process in self.processes if not process.gone]
+        paths = [f"/proc/{process.pid}/{file}" for process in there for file in ("stat", "status")]
+        self.times.append(_counters.clock())
+        texts = _here(paths) if self.node is None else self.node.read_each(paths)
+        for process, stat, status in zip(there, texts[::2], texts[1::2], strict=True):
+            process.take(look(stat, status) if stat and status else None)
 
 
 class Footprint(Collector):
@@ -45,7 +97,11 @@ class Footprint(Collector):
 
     @contextmanager
     def observe(self, s: Situation, into: Findings) -> Iterator[None]:
-        """Adds memory (the largest of the window), cpu_user and cpu_system for each process, and its memory over time as a record."""
+        """Adds memory (the largest of the window), cpu_user and cpu_system for each process (``process``) and for all of a node together
+        (``process=all``, ``node``), and the same over time as records; CPU time there is in s since the window began.
+
+        A process that ends is told in its record and has no figures, and its node has no total then. Raises ClusterError.
+        """
         found = s.standing.processes()
         if found is None:
             yield
@@ -55,21 +111,20 @@ class Footprint(Collector):
             into.records.append(("footprint", {"process": "", "said": said}))
             yield
             return
-        series: dict[str, list[tuple[float, int]]] = {name: [] for name in found}
+        places = _places(found, [node.name for node in s.standing.nodes()])
+        pods = _pods(s.standing)
         done = threading.Event()
 
         def watch() -> None:
             while not done.wait(_EVERY):
-                for name, pid in found.items():
-                    try:
-                        series[name].append((_counters.clock() / 1e9, resident(_read(pid, "statm"))))
-                    except CnibenchError:
-                        return  # told at the window's end
+                try:
+                    for place in places:
+                        place.look()
+                except CnibenchError:
+                    return  # told at the window's end
 
-        start = _counters.clock()
-        before = {name: cpu(_read(pid, "stat")) for name, pid in found.items()}
-        for name, pid in found.items():
-            series[name].append((start / 1e9, resident(_read(pid, "statm"))))
+        for place in places:
+            place.look()
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
         try:
@@ -77,27 +132,87 @@ class Footprint(Collector):
         finally:
             done.set()
             watcher.join()
-        window = _counters.seconds(start, _counters.clock())
-        for name, pid in found.items():
-            series[name].append((_counters.clock() / 1e9, resident(_read(pid, "statm"))))
-            for metric, then, now in zip(("cpu_user", "cpu_system"), before[name], cpu(_read(pid, "stat")), strict=True):
-                into.add(metric, (now - then) / _TICK / window, process=name)
-            into.add("memory", max(size for _, size in series[name]), process=name)
-            times = [at - start / 1e9 for at, _ in series[name]]
-            into.records.append(("footprint", {"process": name, "unit": "B", "times": times, "values": [size for _, size in series[name]]}))
+        for place in places:
+            place.look()
+            _tell(place, pods, into)
 
 
-def _read(process: int | tuple[Node, int], file: str) -> str:
-    """Of a process of this machine, or of a node's. Raises MeasureError when it is gone, what the node says when that does not answer."""
-    node, pid = (None, process) if isinstance(process, int) else process
-    try:
-        if node is not None:
-            return node.read_text(f"/proc/{pid}/{file}")
-        return Path(f"/proc/{pid}/{file}").read_text(encoding="ascii", errors="replace")
-    except (OSError, CnibenchError) as error:
-        if isinstance(error, CnibenchError) and "No such" not in error.message:
-            raise
-        raise MeasureError(f"the CNI's process {pid} is gone") from None
+def _tell(place: _Place, pods: Mapping[str, int] | None, into: Findings) -> None:
+    # What a process has waited for counts whole, its time from before the window too.
+    bereft = {process.looks[0].parent for process in place.processes if process.gone and process.looks}
+    for process in place.processes:
+        where = _where(process.node, pods)
+        if process.gone:
+            into.records.append(("footprint", {"process": process.name, **where, "said": WITHIN if process.looks else BEFORE}))
+            continue
+        told: dict[str, Any] = {"process": process.name, **where}
+        cpu = process.pid not in bereft
+        _add(into, place.times, [process.looks], told if cpu else {**told, "said": CHILD}, cpu, process=process.name)
+    for node in dict.fromkeys(process.node for process in place.processes if process.node):
+        there = [process for process in place.processes if process.node == node]
+        told = {"process": ALL, **_where(node, pods), "processes": [process.name for process in there]}
+        if gone := [process.name for process in there if process.gone]:
+            into.records.append(("footprint", {**told, "said": f"no total: {', '.join(gone)} ended"}))
+        else:
+            _add(into, place.times, [process.looks for process in there], told, True, process=ALL, node=node)
+
+
+def _add(into: Findings, clock: Sequence[int], looks: Sequence[Sequence[Look]], told: Mapping[str, Any], cpu: bool, **params: str) -> None:
+    """The sum of processes that stood all the time: readings, and a record over time."""
+    window = _counters.seconds(clock[0], clock[-1])
+    memory = [sum(each.memory for each in at_once) for at_once in zip(*looks, strict=True)]
+    into.add("memory", max(memory), **params)
+    record = {**told, "unit": "B", "times": [(at - clock[0]) / 1e9 for at in clock], "values": memory}
+    if cpu:
+        for metric, part in (("cpu_user", "user"), ("cpu_system", "system")):
+            ticks = [sum(getattr(each, part) for each in at_once) for at_once in zip(*looks, strict=True)]
+            grown = [(now - ticks[0]) / _TICK for now in ticks]
+            into.add(metric, grown[-1] / window, **params)
+            record |= {metric: grown}
+    into.records.append(("footprint", record))
+
+
+def _places(found: Mapping[str, int | tuple[Node, int]], nodes: Sequence[str]) -> list[_Place]:
+    """Those of this machine are of the node that their name ends with (``bgpd-a``), if any."""
+    places: dict[str, _Place] = {}
+    for name, process in found.items():
+        if isinstance(process, int):
+            end = name.rpartition("-")[2]
+            places.setdefault("", _Place(None)).processes.append(_Process(name, end if end in nodes else "", process))
+        else:
+            node, pid = process
+            places.setdefault(node.name, _Place(node)).processes.append(_Process(name, node.name, pid))
+    return list(places.values())
+
+
+def _pods(standing: Standing) -> dict[str, int] | None:
+    """Node to how many Pods with a network of their own stand there; None where the Pods cannot be told."""
+    pods = standing.pods()
+    if pods is None:
+        return None
+    count = {node.name: 0 for node in standing.nodes()}
+    for pod in pods:
+        if pod.interface:
+            count[pod.node.name] = count.get(pod.node.name, 0) + 1
+    return count
+
+
+def _where(node: str, pods: Mapping[str, int] | None) -> dict[str, Any]:
+    """The node, and how many of our Pods it has."""
+    if not node:
+        return {}
+    return {"node": node} if pods is None else {"node": node, "pods": pods.get(node, 0)}
+
+
+def _here(paths: Sequence[str]) -> list[str | None]:
+    """Files of this machine, None for each that is gone."""
+    found: list[str | None] = []
+    for path in paths:
+        try:
+            found.append(Path(path).read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            found.append(None)
+    return found
 
 
 PROVIDER = Footprint()

@@ -198,7 +198,7 @@ def _turning(analysis: Analysis) -> list[Section]:
         where = f"{item.workload} {item.placement}" + (f" IPv{item.ip}" if item.ip != 4 else "") + (f" {params}" if params else "")
         rows.append([item.first, item.then, where, item.swept, turning_words(item), str(item.n)])
     heads = ["better at first", "against", "where", "swept", "turning point", "n"]
-    lines = ["the value of the swept parameter at which the second becomes the better one, with its interval (bootstrap over blocks)"]
+    lines = ["the value of the swept parameter at which the second becomes the better one, with its interval (exact test, inverted)"]
     return [Section("Turning points", [Table(heads, rows, numbers=False)], lines)]
 
 

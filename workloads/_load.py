@@ -1,12 +1,14 @@
 """Background load as in qi2021: iperf3 TCP connections, each limited in rate, between Pods beside the monitored pair.
 
 N client Pods on the client's node talk to N server Pods (on the same node for intra, on the other for inter); more connections than
-pairs of Pods are parallel streams. A stand's background Pods stay until it is removed and serve all of its cells.
+pairs of Pods are parallel streams. A stand's background Pods stay until it is removed and serve all of its cells, as clients or as servers:
+a kubelet takes 110 Pods unless told otherwise, so a node has no more of them than its largest cell needs.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,11 +22,13 @@ from cnibench.exec import Process
 from cnibench.situation import Situation
 from cnibench.workloads import _common
 
-PORT = 5301
+PORT = 5201  # iperf3's own, which the policies of enforcing profiles open
+_SHARED_PORT = 5301  # and the ones after it, where the monitored pair has the same ports
 _MOST_STREAMS = 128  # of one iperf3
 _START_LIMIT = 30.0  # s for all connections to be made
+_FEWEST = 2.0  # sends that a Pod must have had time for before it is said to have stalled: a single one may be just before the window
 
-_pods: WeakKeyDictionary[Standing, dict[tuple[str, str], list[Pod]]] = WeakKeyDictionary()
+_pods: WeakKeyDictionary[Standing, dict[str, list[Pod]]] = WeakKeyDictionary()  # a node's name to its background Pods
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,11 @@ class Load:
         each, more = divmod(self.connections, self.pairs)
         return [each + (number < more) for number in range(self.pairs)]
 
+    def sends(self, seconds: float) -> list[float]:
+        """How often each pair is to send a block in that time, on average."""
+        one = seconds * self.rate / 8 / self.block() if self.rate else math.inf
+        return [streams * one for streams in self.streams()]
+
 
 def sent(table: str, interface: str) -> int:
     """Bytes that a device has sent, by /proc/net/dev (proc_pid_net(5)). Raises MeasureError when it is not there."""
@@ -55,20 +64,25 @@ def sent(table: str, interface: str) -> int:
     raise MeasureError(f"/proc/net/dev has no line for {interface}")
 
 
-def pods(standing: Standing, node: Node, role: str, count: int) -> list[Pod]:
-    """``count`` background Pods of that role on the node; those made for earlier cells are used again."""
-    return groups(standing, [(node, role)], count)[0]
+def groups(standing: Standing, wanted: Sequence[Node], count: int) -> list[list[Pod]]:
+    """So many background Pods on each of these nodes; a node that is there twice gives two groups that have no Pod in common.
 
-
-def groups(standing: Standing, wanted: Sequence[tuple[Node, str]], count: int) -> list[list[Pod]]:
-    """So many of each (node, role); those that are missing are made together."""
-    of_all = _pods.setdefault(standing, {})
-    known = [of_all.setdefault((node.name, role), []) for node, role in wanted]
-    missing = [(node, max(0, count - len(there))) for (node, _), there in zip(wanted, known, strict=True)]
-    if any(more for _, more in missing):
-        for there, made in zip(known, standing.add_pods_on(missing), strict=True):
-            there.extend(made)
-    return [there[:count] for there in known]
+    Those made for earlier cells are used again, those that are missing are made together. Raises ClusterError.
+    """
+    nodes = {node.name: node for node in wanted}
+    needed = {name: count * sum(node.name == name for node in wanted) for name in nodes}
+    pool = _pods.setdefault(standing, {})
+    missing = [(node, more) for name, node in nodes.items() if (more := needed[name] - len(pool.get(name, ()))) > 0]
+    if missing:
+        for (node, _), made in zip(missing, standing.add_pods_on(missing), strict=True):
+            pool.setdefault(node.name, []).extend(made)
+    taken = dict.fromkeys(nodes, 0)
+    found = []
+    for node in wanted:
+        first = taken[node.name]
+        taken[node.name] = first + count
+        found.append(pool[node.name][first : first + count])
+    return found
 
 
 class Running:
@@ -78,12 +92,12 @@ class Running:
         self.load = load
         self._s = s
         self._folder = folder
-        self.clients, self.servers = groups(s.standing, [(s.client.node, "client"), (s.server.node, "server")], load.pairs)
+        self.clients, self.servers = groups(s.standing, [s.client.node, s.server.node], load.pairs)
         self._programs: list[tuple[str, Process, Path]] = []
         self._shared = not self.clients[0].interface  # Pods in their node's namespace share its ports
 
     def _port(self, number: int) -> int:
-        return PORT + number if self._shared else PORT
+        return _SHARED_PORT + number if self._shared else PORT
 
     def start(self, stack: ExitStack) -> None:
         """Servers, then clients; returns when all connections are made. Raises MeasureError, LimitError."""
@@ -133,12 +147,12 @@ class Running:
         if counted and (now := self.connections()) < self.load.connections:
             raise MeasureError(f"the background load broke: {now} of {self.load.connections} connections are left")
 
-    def bytes(self) -> int | None:
-        """What the client Pods have sent by now; None where they have no device of their own."""
+    def bytes(self) -> list[int] | None:
+        """What each of the client Pods has sent by now; None where they have no device of their own."""
         if self._shared:
             return None
         tables = self._s.standing.read_texts(self.clients, "/proc/net/dev")
-        return sum(sent(table, pod.interface) for table, pod in zip(tables, self.clients, strict=True))
+        return [sent(table, pod.interface) for table, pod in zip(tables, self.clients, strict=True)]
 
 
 @contextmanager
@@ -154,20 +168,38 @@ def running(s: Situation, load: Load) -> Iterator[Running]:
 
 
 def mark(s: Situation, background: Running) -> None:
-    """Keeps what was sent so far, and when, for ``achieved``."""
-    told = {"at": time.monotonic(), "bytes": background.bytes()}
-    (s.raw / "background" / "start.json").write_text(json.dumps(told) + "\n", encoding="utf-8")
+    """Keeps what each Pod has sent so far, and when, for ``achieved``."""
+    at, counted = _counted(background)
+    (s.raw / "background" / "start.json").write_text(json.dumps({"at": at, "bytes": counted}) + "\n", encoding="utf-8")
 
 
 def achieved(s: Situation, background: Running) -> float | None:
-    """bit/s that the whole load has sent since ``mark`` (headers included). Raises MeasureError when a counter fell."""
+    """bit/s that the whole load has sent since ``mark`` (headers included); None where the Pods have no device of their own.
+
+    Raises MeasureError when a Pod's counter fell, or a Pod has stalled: its connections are still there, but it sent nothing.
+    """
     before = json.loads(_common.read(s.raw / "background" / "start.json"))
-    after = background.bytes()
+    at, after = _counted(background)
     if after is None or before["bytes"] is None:
         return None
-    if after < before["bytes"]:
-        raise MeasureError("the background Pods' byte counters fell within the window: one was reset, or has wrapped")
-    return float((after - before["bytes"]) * 8 / (time.monotonic() - before["at"]))
+    window = at - before["at"]
+    grown = [now - then for now, then in zip(after, before["bytes"], strict=True)]
+    for pod, more in zip(background.clients, grown, strict=True):
+        if more < 0:
+            raise MeasureError(f"the byte counter of the background Pod {pod.name} fell within the window: it was reset, or has wrapped")
+    # A connection that stalls is probed and retransmitted by the kernel, and there is ARP: less than one send of the program is nothing.
+    for pod, more, sends in zip(background.clients, grown, background.load.sends(window), strict=True):
+        if more < background.load.block() and sends >= _FEWEST:
+            told = f"{pod.name} sent {more} bytes in {window:.1f} s, and was to send {background.load.block()} {sends:.0f} times"
+            raise MeasureError(f"the background load stalled: {told}", "ask for fewer connections, or for a lower rate of each")
+    return float(sum(grown) * 8 / window)
+
+
+def _counted(background: Running) -> tuple[float, list[int] | None]:
+    """(when, what was sent): reading many Pods takes its time, half of which is before the counters' middle."""
+    start = time.monotonic()
+    counted = background.bytes()
+    return (start + time.monotonic()) / 2, counted
 
 
 def pairs(connections: int, placement: str, asked: int) -> int:

@@ -1,9 +1,12 @@
 """HTTP as in qi2021: ab (ApacheBench) fetches one file from nginx.
 
 nginx runs from a configuration of its own in a scratch folder of the server's Pod (memory, where there is some), one process, no
-access log, its one file of zeros sent by sendfile(2). ab counts a request as failed when its connection, its length or its status was
-wrong (``-r``: it goes on then); one that times out ends ab, and with it the cell. qi2021 gives HTTP throughput in Gibit/s
-(requests/s x 5 MiB); here everything is in bit/s.
+access log, its one file of zeros sent by sendfile(2). ab goes on after requests that failed (``-r``); when nothing at all arrives for
+``timeout`` it ends, and with it the cell.
+
+Request rate and throughput are those of the requests that were answered with the whole file. ab keeps the latencies of all that it
+made: where some failed they are in the mean and the percentiles, too, and ``failed`` of the record ``cdf`` says how many. qi2021 gives
+HTTP throughput in Gibit/s (requests/s x 5 MiB: without headers); here it is the same in bit/s.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from cnibench.cluster import Place
 from cnibench.errors import ClusterError, MeasureError
@@ -28,7 +31,9 @@ from cnibench.workloads import _common
 from cnibench.workloads._common import Size
 
 PORT = 8080
-_MOST = 2_000_000  # requests that a run by time may make: ab keeps 40 bytes for each
+# Requests that a run by time may make. ab, which has one thread, makes fewer a second than that; it keeps 40 bytes for each (struct data of
+# support/ab.c), which take memory only once they are used, but are refused when they are more than the machine has.
+_FASTEST, _LEAST, _MOST = 100_000, 2_000_000, 100_000_000
 _RATE = 10e9  # bit/s: what a plan's time for a fixed number of requests is reckoned with
 _SLOWEST = 1e9  # bit/s: with less, ab is ended
 
@@ -63,7 +68,8 @@ class Params(Strict):
     """``payload`` bytes of the response (5 MiB in qi2021), ``concurrency`` requests at once, ``keepalive``: connections are reused.
 
     ``requests``: so many are made, however long it takes (500000 in qi2021); 0: as many as the cell's duration allows.
-    ``timeout`` in s: how long ab waits for a response.
+    ``timeout`` in s: ab gives up, and the cell fails, when nothing at all arrives on any of its connections for so long. It is no limit
+    of a single request: one that stalls while others go on is waited for (``-s``, the limit of ab's poll of its sockets).
     """
 
     requests: int = Field(default=0, ge=0, le=100_000_000)
@@ -72,38 +78,98 @@ class Params(Strict):
     keepalive: bool = False
     timeout: int = Field(default=30, ge=1, le=3600)
 
+    @model_validator(mode="after")
+    def _enough_requests(self) -> Params:
+        """ab refuses more at once than there are in all."""
+        if 0 < self.requests < self.concurrency:
+            raise ValueError(f"expected requests to be at least the concurrency {self.concurrency}, or 0 (by time), got {self.requests}")
+        return self
+
 
 @dataclass(frozen=True)
 class Report:
-    """ab's report. ``seconds`` of the whole test; ``latencies`` in s at 0, 1, ... 100 % of the requests; ``received`` bytes."""
+    """ab's report. ``seconds`` of the whole test; ``rate`` of all requests in 1/s, those that failed as well; ``latencies`` in s at 0, 1,
+    ... 100 % of them, ``mean`` in s; ``document``: the bytes that ab took for a whole response, those of its first one.
+
+    ``connect``, ``receive``, ``length`` and ``exceptions`` are ab's reasons of failure. Its "Failed requests" is their sum, in which one
+    request may be several times: a connection that is reset within a response is in ``receive`` and in ``length``, and its event may be in
+    ``exceptions`` (read_connection, close_connection and test of support/ab.c, httpd 2.4).
+    """
 
     complete: int
-    failed: int
+    connect: int
+    receive: int
+    length: int
+    exceptions: int
     not_ok: int
+    document: float
     seconds: float
     rate: float
     mean: float
-    received: float
     latencies: tuple[float, ...]
+
+    @property
+    def failed(self) -> int:
+        """Requests among ``complete`` that were not answered with the whole document, each once.
+
+        Each of them is in ``length``, whatever cut it, an answer with an error (``not_ok``) too; where no response ever came or the first
+        one was an error, lengths are compared with that and the other counts tell. ``connect`` and ``exceptions`` by themselves complete no
+        request: ab connects anew. What is cut off in the moment in which ab ends may be counted beyond ``complete``.
+        """
+        return min(self.complete, max(self.length, self.receive, self.not_ok))
+
+    @property
+    def whole(self) -> int:
+        """Requests that were answered with the whole document."""
+        return self.complete - self.failed
+
+    @property
+    def whole_rate(self) -> float:
+        """``whole`` per second: ab's rate has more digits than its time."""
+        return self.rate * self.whole / self.complete if self.complete else 0.0
 
 
 def parse(text: str, errors: str = "") -> Report:
     """Out of ab's report followed by its percentiles (``-e``). Raises MeasureError with ab's own reason when it ended early."""
     if "Complete requests:" not in text:
-        said = _common.tail(errors) or _common.tail(text) or "no output"
-        reason = "a request timed out: " if "timeout specified has expired" in errors + text else ""
-        raise MeasureError(f"ab ended early: {reason}{said}")
+        raise _ended_early(text, errors)
     complete = int(_field(text, r"Complete requests:"))
+    connect, receive, length, exceptions = _reasons(text)
     return Report(
         complete=complete,
-        failed=min(complete, int(_field(text, r"Failed requests:"))),  # ab adds up reasons, of which a request may have two
+        connect=connect,
+        receive=receive,
+        length=length,
+        exceptions=exceptions,
         not_ok=int(_field(text, r"Non-2xx responses:", "0")),
+        document=_field(text, r"Document Length:"),
         seconds=_field(text, r"Time taken for tests:"),
         rate=_field(text, r"Requests per second:"),
         mean=_field(text, r"Time per request:") * 1e-3,
-        received=_field(text, r"Total transferred:"),
         latencies=_percentiles(text, complete),
     )
+
+
+def _ended_early(text: str, errors: str) -> MeasureError:
+    """How far ab came, and why it ended: apr_err() of support/ab.c says both, the first only when it is not 0."""
+    total = re.search(r"Total of ([0-9]{1,15}) requests completed", text)
+    expired = "timeout specified has expired" in errors + text
+    far = f" after {total[1]} requests" if total else " before the first request was complete" if expired else ""
+    why = "timed out, nothing arrived any more: " if expired else ""
+    said = _common.tail(errors) or _common.tail(text) or "no output"
+    return MeasureError(
+        f"ab ended early{far}: {why}{said}", "the parameter timeout of http is how long it waits while nothing arrives" if expired else ""
+    )
+
+
+def _reasons(text: str) -> tuple[int, int, int, int]:
+    """Connect, Receive, Length, Exceptions, which ab writes when there are any."""
+    if _field(text, r"Failed requests:") == 0:
+        return 0, 0, 0, 0
+    match = re.search(r"^\s+\(Connect: (\d{1,15}), Receive: (\d{1,15}), Length: (\d{1,15}), Exceptions: (\d{1,15})\)", text, re.M | re.A)
+    if match is None:
+        raise MeasureError("ab's report does not say why requests failed")
+    return int(match[1]), int(match[2]), int(match[3]), int(match[4])
 
 
 def _field(text: str, title: str, default: str | None = None) -> float:
@@ -138,6 +204,7 @@ class Http(Workload):
     Params = Params
     primary = "request_rate"
     counts = ("requests",)
+    at_least = {"requests": "concurrency"}
 
     def seconds(self, params: Mapping[str, Any], duration: float, warmup: float) -> float:
         """A fixed number of requests takes what it takes; this reckons with 10 Gbit/s and 1 ms a request."""
@@ -168,28 +235,38 @@ class Http(Workload):
 
     def command(self, s: Situation, duration: float, requests: int) -> list[str]:
         """ab for a fixed number of requests, or for so many seconds when that is 0."""
-        params = s.cell.params
-        amount = ["-n", str(requests)] if requests else ["-t", str(_common.whole_seconds(duration)), "-n", str(_MOST)]
+        params, seconds = s.cell.params, _common.whole_seconds(duration)
+        amount = ["-n", str(requests)] if requests else ["-t", str(seconds), "-n", str(_most(seconds))]
         return [
             "sh", "-c", _AB.format(target=_host(s, s.target)), "sh", "ab", "-q", "-r", "-s", str(params["timeout"]), *amount,
-            "-c", str(min(params["concurrency"], requests or _MOST)), *(["-k"] if params["keepalive"] else []),
+            "-c", str(params["concurrency"]), *(["-k"] if params["keepalive"] else []),
         ]  # fmt: skip
 
     def findings(self, s: Situation) -> Findings:
+        params = s.cell.params
         report = parse(*_common.outputs(s))
-        _complete(report, s.cell.params["requests"], _common.whole_seconds(s.duration))
+        _complete(report, params["requests"], _common.whole_seconds(s.duration), params["payload"])
         found = Findings()
-        found.add("request_rate", report.rate)
-        found.add("throughput", report.received * 8 / report.seconds)
-        found.add("failed_requests", report.failed + report.not_ok)
+        found.add("request_rate", report.whole_rate)
+        found.add("throughput", report.whole_rate * params["payload"] * 8)
+        found.add("failed_requests", report.failed)
         found.add("latency_mean", report.mean)
         for percent in (50, 90, 99):
             found.add(f"latency_p{percent}", report.latencies[percent])
         shares = [percent / 100 for percent in range(101)]
-        found.records.append(("cdf", {"metric": "latency", "unit": "s", "shares": shares, "values": list(report.latencies)}))
-        values = {"complete": report.complete, "failed": report.failed, "not_ok": report.not_ok, "seconds": report.seconds}
+        curve = {"metric": "latency", "unit": "s", "shares": shares, "values": list(report.latencies), "failed": report.failed}
+        found.records.append(("cdf", curve))
+        values = {
+            "complete": report.complete, "failed": report.failed, "not_ok": report.not_ok, "seconds": report.seconds,
+            "connect": report.connect, "receive": report.receive, "length": report.length, "exceptions": report.exceptions,
+        }  # fmt: skip
         found.records.append(("tools", {"tool": "ab", "test": "http", "values": values}))
         return found
+
+
+def _most(seconds: int) -> int:
+    """Requests for which ab has room in a run of so many seconds; when they are made it ends."""
+    return min(_MOST, max(_LEAST, _FASTEST * seconds))
 
 
 def _taking(params: Mapping[str, Any], rate: float) -> float:
@@ -197,14 +274,20 @@ def _taking(params: Mapping[str, Any], rate: float) -> float:
     return float(params["requests"] * (params["payload"] * 8 / rate + 1e-3))
 
 
-def _complete(report: Report, requests: int, seconds: float) -> None:
-    """Raises MeasureError when ab did less than it was asked for."""
-    if report.complete == 0 or report.seconds == 0 or report.failed + report.not_ok >= report.complete:
-        raise MeasureError(f"of {report.complete} requests {report.failed} failed and {report.not_ok} were answered with an error")
+def _complete(report: Report, requests: int, seconds: int, payload: int) -> None:
+    """Raises MeasureError when ab did less than it was asked for, or when most of its requests failed."""
+    if 2 * report.failed >= report.complete:
+        raise MeasureError(
+            f"of {report.complete} requests {report.failed} failed; ab counted Connect {report.connect}, Receive {report.receive}, "
+            f"Length {report.length}, Exceptions {report.exceptions}, Non-2xx {report.not_ok}"
+        )
+    if report.document != payload:  # then its count of wrong lengths means nothing
+        raise MeasureError(f"ab's first response had {report.document:.0f} bytes, the file has {payload}")
     if requests and report.complete < requests:
         raise MeasureError(f"ab ended early: {report.complete} of {requests} requests")
     if not requests and report.seconds < 0.9 * seconds:
-        raise MeasureError(f"ab ended early: after {report.seconds:.2f} s of {seconds} s")
+        full = f", the most that it has room for in {seconds} s" if report.complete >= _most(seconds) else ""
+        raise MeasureError(f"ab ended early: after {report.seconds:.2f} s of {seconds} s and {report.complete} requests{full}")
     if len(report.latencies) != 101:
         raise MeasureError(f"ab gave {len(report.latencies)} percentiles, expected 101")
 

@@ -1,15 +1,19 @@
 """The time until a policy takes effect: datagrams flow to a Pod, a policy denies their port, and the last one that arrives is waited for.
 
-The datagrams are iperf3's; what arrives is read from the receiver's /proc/net/snmp over and over, so that the figure is as fine as the
-readings follow each other (``resolution`` of the record). In the lab the time is that of loading the rules or the map, and only that: there
-is no API server whose news a daemon would have to hear of first. On a cluster it counts from the request to that server.
+Each datagram is a flow of its own, from another source port: many CNIs let packets of a flow that they know (conntrack's ESTABLISHED) by
+before they look at their policies, so that one flow would go on whatever is denied. What arrives is counted by the receiver's kernel and
+read from its /proc/net/snmp over and over, so that the figure is as fine as the readings follow each other (``resolution`` of the record).
+In the lab the time is that of loading the rules or the map, and only that: there is no API server whose news a daemon would have to hear of
+first. On a cluster it counts from the request to that server.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,15 +23,52 @@ from cnibench.exec import Process
 from cnibench.profile import Strict
 from cnibench.situation import Findings, Situation
 from cnibench.task import Task
+from cnibench.vm import patience
 from cnibench.workload import Workload
 from cnibench.workloads import _common
 
 PORT = 5401
-_RATE, _LENGTH = 4_000_000, 100  # bit/s, bytes: 5000 datagrams a second
-_FLOW = 20  # datagrams that have to arrive before the policy is made
-_QUIET = 0.6  # s without a datagram (3000 are sent): the policy has taken effect, and the sender is not merely waiting for a CPU
-_LIMIT = 30.0  # s
-_RUNS = 120  # s that iperf3 is told to send; it is ended before
+_GAP, _SHARE = 0.0002, 0.0004  # s between datagrams; of the time that the sender has run, where that is more
+_FLOW = 20  # datagrams: that have to arrive before the policy is made, and have to be sent in vain before it counts as in effect
+_QUIET = 0.6  # s without a datagram
+_ARRIVING = 0.1  # s that a datagram may be on its way
+_BEGINS, _LIMIT = 30.0, 30.0  # s until datagrams are sent and arrive; until the policy has taken effect
+_RUNS = 600.0  # s after which the sender ends by itself; it is ended before, and loading many rules may take long under emulation
+_SOURCES = range(1024, 65536)
+_UNCONNECTED = "07"  # a UDP socket's state in /proc/net/udp (TCP_CLOSE of include/net/tcp_states.h)
+
+# Nobody reads the socket: the kernel counts what overflows its (least) buffer at once, and no program has to be woken for it.
+_RECEIVE = """
+import signal, socket, sys
+one = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
+one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+one.bind((sys.argv[1], int(sys.argv[2])))
+signal.pause()
+"""
+# One that is late is sent at once, and none in bursts to catch up. A source port in use is left out, the next one is tried.
+_SEND = """
+import socket, sys, time
+target, port, first, low, high = sys.argv[1], *map(int, sys.argv[2:6])
+gap, share, seconds = map(float, sys.argv[6:9])
+family = socket.AF_INET6 if ":" in target else socket.AF_INET
+data, said, number = bytes(100), "", 0
+began = due = now = time.monotonic()
+while now - began < seconds:
+    if now < due:
+        time.sleep(due - now)
+        now = time.monotonic()
+    with socket.socket(family, socket.SOCK_DGRAM) as one:
+        try:
+            one.bind(("", low + (first + number) % (high - low)))
+            one.sendto(data, (target, port))
+        except OSError as error:
+            if str(error) != said:
+                said = str(error)
+                print(said, file=sys.stderr, flush=True)
+    number += 1
+    due = max(due + max(gap, (now - began) * share), now)
+    now = time.monotonic()
+"""
 
 
 class Params(Strict):
@@ -35,9 +76,11 @@ class Params(Strict):
 
 
 class PolicyEffect(Workload):
+    """A sample begins with the source ports after those of the one before: datapaths remember a flow for half a minute and longer."""
+
     name = "policy-effect"
     title = "time until a policy takes effect"
-    tools = ("iperf3",)
+    tools = ()
     Params = Params
     primary = "policy_effect"
     cpp = False
@@ -46,13 +89,15 @@ class PolicyEffect(Workload):
     collected = False
     several = False
 
+    def __init__(self) -> None:
+        self._first = random.randrange(len(_SOURCES))
+
     def seconds(self, params: Mapping[str, Any], duration: float, warmup: float) -> float:
         return 2.0
 
     @contextmanager
     def serve(self, s: Situation) -> Iterator[None]:
-        port = PORT + s.cell.pair
-        with _common.serving(s, ["iperf3", f"-{s.cell.ip}", "-s", "-B", s.listen, "-p", str(port)], port):
+        with _receiving(s, PORT + s.cell.pair):
             try:
                 yield
             finally:
@@ -62,14 +107,16 @@ class PolicyEffect(Workload):
         """Nothing becomes warm: each sample is one event."""
 
     def start(self, s: Situation) -> Process:
-        """The event itself, before the window: the flow is left running, denied, and its end is not waited for."""
+        """The event itself, before the window: datagrams are sent on and on, denied, and the last one of them is waited for."""
         port = PORT + s.cell.pair
-        argv = [
-            "iperf3", f"-{s.cell.ip}", "-u", "-c", s.target, "-p", str(port), "-b", str(_RATE), "-l", str(_LENGTH),
-            "-t", str(_RUNS), "-i", "0",
-        ]  # fmt: skip
-        with _common.start(s, argv) as sender:
-            told = _observe(s, port, sender)
+        deny = s.standing.denial(port)
+        argv = [s.client.python, "-I", "-S", "-c", _SEND, *sending(s.target, port, self._first, _RUNS)]
+        began = time.monotonic()
+        try:
+            with _common.start(s, argv) as sender:
+                told = _observe(s, port, deny, sender)
+        finally:
+            self._first = (self._first + most(time.monotonic() - began)) % len(_SOURCES)
         (s.raw / "effect.json").write_text(json.dumps(told) + "\n", encoding="utf-8")
         return Task("policy-effect")
 
@@ -81,12 +128,50 @@ class PolicyEffect(Workload):
         return found
 
 
-def _observe(s: Situation, port: int, sender: Process) -> dict[str, float]:
-    """Waits for the flow, denies it, waits until nothing arrives. Raises LimitError, MeasureError."""
-    deny = s.standing.denial(port)
-    end = time.monotonic() + _LIMIT
-    first = _arrived(s.server, s.cell.ip)
-    while (now := _arrived(s.server, s.cell.ip)) < first + _FLOW:
+def sending(target: str, port: int, first: int, seconds: float) -> list[str]:
+    """The sender's arguments: it begins with the source port of that number."""
+    return [str(item) for item in (target, port, first, _SOURCES.start, _SOURCES.stop, _GAP, _SHARE, seconds)]
+
+
+def most(seconds: float) -> int:
+    """Source ports that the sender uses at most in so many seconds: at first so many a second, then ever fewer, so that they last."""
+    steady = _GAP / _SHARE
+    return math.ceil(seconds / _GAP if seconds < steady else (1 + math.log(seconds / steady) * (1 + _SHARE)) / _SHARE) + 1
+
+
+@contextmanager
+def _receiving(s: Situation, port: int) -> Iterator[None]:
+    """The socket in the server's Pod that the datagrams arrive at. Raises MeasureError, LimitError."""
+    argv = s.on_server([s.server.python, "-I", "-S", "-c", _RECEIVE, s.listen, str(port)])
+    _common.note(s.raw, "server", argv)
+    _await_sockets(s, port, 0)  # that of the sample before may be dying still
+    errors = s.raw / "server.stderr"
+    with s.server.spawn(argv, stdout=s.raw / "server.stdout", stderr=errors) as receiver:
+        _await_sockets(s, port, 1, receiver)
+        yield
+        if receiver.poll() is not None:
+            raise MeasureError(f"the receiver ended with {receiver.poll()}: {_common.tail(_common.read(errors)) or 'no word'}")
+
+
+def _await_sockets(s: Situation, port: int, count: int, receiver: Process | None = None) -> None:
+    end = time.monotonic() + _common.LISTEN_LIMIT * patience()
+    path = "/proc/net/udp6" if s.cell.ip == 6 else "/proc/net/udp"
+    while (found := _common.sockets(s.server.read_text(path), port, _UNCONNECTED)) != count:
+        if receiver is not None and receiver.poll() is not None:
+            said = _common.tail(_common.read(s.raw / "server.stderr")) or "no word"
+            raise MeasureError(f"the receiver ended with {receiver.poll()} before its socket was there: {said}")
+        if time.monotonic() > end:
+            if found > count:
+                raise MeasureError(f"the UDP port {port} is in use in {s.server.name}", "end the program that has it")
+            raise LimitError(f"the receiver had no socket on UDP port {port} within {_common.LISTEN_LIMIT:.0f} s")
+        time.sleep(0.005)
+
+
+def _observe(s: Situation, port: int, deny: Callable[[], None], sender: Process) -> dict[str, float]:
+    """Waits for the datagrams, denies them, waits until none arrives. Raises LimitError, MeasureError."""
+    ip, end = s.cell.ip, time.monotonic() + _BEGINS
+    first = _arrived(s.server, ip)
+    while (now := _arrived(s.server, ip)) < first + _FLOW:
         _go_on(s, sender, end, "no datagram arrives before the policy is made")
         time.sleep(0.002)
     asked = time.monotonic()
@@ -95,31 +180,49 @@ def _observe(s: Situation, port: int, sender: Process) -> dict[str, float]:
     gaps, readings = 0.0, 0
     while last - loaded < _LIMIT:
         before, seen = last, now
-        while (now := _arrived(s.server, s.cell.ip)) == seen:
-            if time.monotonic() - last > _QUIET:
+        while (now := _arrived(s.server, ip)) == seen:
+            if time.monotonic() - last > _QUIET and _in_vain(s, sender, seen):
                 return {"effect": last - asked, "load": loaded - asked, "resolution": gaps / max(readings, 1)}
-            _go_on(s, sender, end, "datagrams still arrive")
         last = time.monotonic()
         gaps, readings = gaps + last - before, readings + 1
     raise LimitError(f"the policy did not take effect within {_LIMIT:.0f} s: UDP port {port} is still open")
 
 
+def _in_vain(s: Situation, sender: Process, seen: int) -> bool:
+    """Are datagrams sent of which none arrives? The sender may merely have waited for a CPU. Raises LimitError, MeasureError."""
+    sent, end = _udp(s.client, s.cell.ip, "OutDatagrams"), time.monotonic() + _BEGINS
+    while _udp(s.client, s.cell.ip, "OutDatagrams") < sent + _FLOW:
+        _go_on(s, sender, end, "no datagram is sent")
+        time.sleep(0.002)
+    time.sleep(_ARRIVING)
+    return _arrived(s.server, s.cell.ip) == seen
+
+
 def _go_on(s: Situation, sender: Process, end: float, otherwise: str) -> None:
-    if sender.poll() is not None:
-        out, err = _common.outputs(s)
-        raise MeasureError(f"iperf3 ended with {sender.poll()}: {_common.tail(err or out) or 'no word'}")
-    if time.monotonic() > end:
-        raise LimitError(f"{otherwise}, for {_LIMIT:.0f} s")
+    status = sender.poll()
+    if status is None and time.monotonic() <= end:
+        return
+    said = _common.tail("\n".join(_common.outputs(s)))
+    if status is not None:
+        raise MeasureError(f"the sender ended with {status}: {said or 'no word'}")
+    raise LimitError(f"{otherwise}, for {_BEGINS:.0f} s" + (f": {said}" if said else ""))
 
 
 def _arrived(pod: Pod, ip: int) -> int:
-    """Datagrams that the Pod's UDP has received so far."""
-    if ip == 6:
-        for line in pod.read_text("/proc/net/snmp6").splitlines():
-            if line.startswith("Udp6InDatagrams"):
-                return int(line.split()[1])
-    heads, values = (line.split() for line in pod.read_text("/proc/net/snmp").splitlines() if line.startswith("Udp:"))
-    return int(values[heads.index("InDatagrams")])
+    """Datagrams that have reached the receiver's socket so far, but for the few that its buffer took."""
+    return _udp(pod, ip, "RcvbufErrors")
+
+
+def _udp(pod: Pod, ip: int, name: str) -> int:
+    """A counter of the Pod's UDP (proc_pid_net(5)). Raises MeasureError."""
+    try:
+        if ip == 6:
+            lines = pod.read_text("/proc/net/snmp6").splitlines()
+            return next(int(line.split()[1]) for line in lines if line.split()[0] == f"Udp6{name}")
+        heads, values = (line.split() for line in pod.read_text("/proc/net/snmp").splitlines() if line.startswith("Udp:"))
+        return int(values[heads.index(name)])
+    except (ValueError, StopIteration):
+        raise MeasureError(f"{pod.name} has no counter {name} of UDP over IPv{ip}") from None
 
 
 PROVIDER = PolicyEffect()

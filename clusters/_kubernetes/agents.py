@@ -15,7 +15,7 @@ from cnibench.clusters._kubernetes.nodes import Facts
 from cnibench.clusters._kubernetes.objects import Making, Rights
 from cnibench.clusters._kubernetes.places import KubernetesNode, on_each
 from cnibench.errors import ClusterError, CnibenchError
-from cnibench.offload import change, facts, reading
+from cnibench.offload import change, facts, reading, stack
 from cnibench.offload.nic import Nic
 
 _LEVELS: tuple[Rights, ...] = ("all", "network", "none")
@@ -118,22 +118,27 @@ def device(node: KubernetesNode) -> str:
 
 
 def wire(node: KubernetesNode) -> Wire:
-    """What that device is: ``veth``, ``virtio`` or ``nic``."""
-    script = 'd=/sys/class/net/$1/device; [ -e "$d" ] && basename "$(readlink -f "$d/driver")" || echo none'
+    """What that device is, or what lies below it: ``veth``, ``virtio`` or ``nic``."""
+    script = 'for name; do basename "$(readlink -f "/sys/class/net/$name/device/driver")"; done'
     try:
-        driver = node.run(["sh", "-c", script, "sh", node.device], timeout=20).stdout.strip()
+        known = stack.there(node)
+        devices = known.carrying(node.device) & known.hardware
+        drivers = node.run(["sh", "-c", script, "sh", *sorted(devices)], timeout=20).stdout.split()
     except CnibenchError:
         return "nic"
-    return "virtio" if driver.startswith("virtio") else "veth" if driver == "none" else "nic"
+    return "virtio" if any(driver.startswith("virtio") for driver in drivers) else "nic" if devices else "veth"
 
 
 def nics(nodes: Sequence[KubernetesNode], every: bool) -> tuple[list[Nic], list[int]]:
-    """As Cluster.nics, of those nodes. Raises ClusterError."""
+    """As Cluster.nics, of those nodes: their hardware, and what reaches other nodes. Raises ClusterError."""
 
     def look(node: KubernetesNode) -> tuple[list[Nic], set[int]]:
         links = json.loads(node.run(["ip", "-j", "-d", "link", "show"], timeout=20).stdout)
         names = [str(link["ifname"]) for link in links if link["ifname"] != "lo"]
-        own = reading.there(node, [name for name in names if every or name == node.device], node.name, {node.device})
+        known = stack.there(node)
+        under = known.carrying(node.device) if node.device else frozenset[str]()
+        asked = [name for name in names if every or name in under or name in known.hardware]
+        own = reading.there(node, asked, node.name, under, known.hardware)
         return own, {int(link["linkinfo"]["info_data"]["port"]) for link in links if link.get("linkinfo", {}).get("info_kind") == "vxlan"}
 
     found = on_each(nodes, look)

@@ -170,13 +170,14 @@ class Gateway:
             self._log = Path(file.name)
         argv = self.access.command("exec", "-i", "-n", self.namespace, self.pod, "--", "python3", "-I", "-S", "-u", "-c", _BOOT)
         self._process, self._input, output = _starter.submit(programs.converse, argv, self._log).result()
+        first = self._input  # ours is gone as soon as the reader sees that kubectl has ended
         ready = self._answers[0] = _Answer()
         self._closing = threading.Event()
         threading.Thread(target=self._read, args=(output, self._closing), daemon=True).start()
         source = _SOURCE.read_bytes()
         try:
-            self._input.write(f"{len(source):08d}".encode() + source)
-        except BrokenPipeError:
+            first.write(f"{len(source):08d}".encode() + source)
+        except (OSError, ValueError):
             pass  # kubectl has ended, and told why
         if not ready.first.wait(_START * patience()) or ready.error:
             said = ready.error or f"no answer within {_START:.0f} s"

@@ -83,7 +83,7 @@ def _nics(nodes: Sequence[KubernetesNode]) -> Iterator[Remark]:
     commands = "cnibench offload --cluster existing shows them; ethtool -K, -L and -i, the same on both"
     yield from (Remark("differs", f"NIC: {words}", commands) for words in judge.unlike(found))
     for node in nodes:
-        if not any(nic.node == node.name for nic in found):
+        if not any(nic.node == node.name and nic.underlay for nic in found):
             yield Remark("unseen", f"node {node.name}: the NIC that has its address ({', '.join(node.addresses.values())})")
 
 

@@ -77,13 +77,16 @@ def wait_ready(access: Access, namespace: str, selector: str, count: int, limit:
                 if time.monotonic() - pulling > _PULL_TRIES * patience():
                     raise _never(access, namespace, pod, reason, said)
         if time.monotonic() - start > limit * patience():
-            raise LimitError(f"{_late(access, namespace, found, selector, count)} within {limit:.0f} s", "kubectl describe pod says more")
+            told = f"{_late(access, namespace, found, selector, count)} within {limit:.0f} s"
+            raise LimitError(told, f"kubectl get events -n {namespace} says more")
         time.sleep(_AGAIN)
 
 
 def _never(access: Access, namespace: str, pod: Mapping[str, Any], reason: str, said: str) -> ClusterError:
     name = pod["metadata"]["name"]
-    remedy = "kubectl describe pod says more"
+    remedy = f"kubectl get events -n {namespace} says more"
+    if _FULL in said:
+        remedy = "its kubelet takes 110 Pods unless told otherwise (maxPods): ask for fewer, or give it more room"
     if "Image" in reason or reason in _PULL:
         remedy = (
             "'cnibench images build' and 'cnibench images load' bring the images where there is no registry; or --registry, --pull-secret"

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cnibench.cell import Cell
 from cnibench.clusters._kubernetes import policy_objects, refusals
 from cnibench.clusters._kubernetes.objects import HOST
 from cnibench.clusters._kubernetes.places import KubernetesPod
@@ -61,17 +62,22 @@ print(seen)
 
 
 @contextlib.contextmanager
-def applied(standing: KubernetesStanding, asked: Policies, client: KubernetesPod, server: KubernetesPod) -> Iterator[list[dict[str, Any]]]:
+def applied(
+    standing: KubernetesStanding, asked: Policies, server: KubernetesPod, cell: Cell | None = None
+) -> Iterator[list[dict[str, Any]]]:
     """The policies for the block; one record. Raises UnsupportedError with the reason, ClusterError when they do not come into force."""
     if reason := refusals.policy(standing.profile, asked) or ("" if server.interface else refusals.ON_NODE):
         raise UnsupportedError(f"{standing.label}: {reason}")
     kind = kind_of(standing, asked)
+    http = policy_objects.HTTP_PORT
     if asked.layer == "L7":
         _need_proxy(standing)
+        if cell is not None:  # each pair has a port of its own, and a path may choose
+            http = standing.port(cell, http + cell.pair)
     nodes = [address for node in standing.nodes() for family, address in node.addresses.items() if family in standing.families]
 
     def build(tcp_only: bool) -> list[Object]:
-        made = policy_objects.rules(asked, kind, standing.families, nodes, tcp_only=tcp_only)
+        made = policy_objects.rules(asked, kind, standing.families, nodes, tcp_only=tcp_only, http_port=http)
         return made.objects(standing.making, kind, server.name, asked.objects == "many")
 
     passed = policy_objects.rules(asked, kind, standing.families).passed

@@ -21,7 +21,8 @@ Kind = Literal["kubernetes", "cilium", "calico", "calico-crd"]
 
 FOR = "cnibench.io/policy"  # label: of which Pod
 CANARY = 47021  # the port on which a stranger is let in; on the next one it is not
-HTTP = (8080, "GET", "/payload")  # what an HTTP rule lets through: the workload http's first port, method and path
+HTTP_PORT = 8080  # the workload http's, of the first pair
+_HTTP = ("GET", "/payload")  # what an HTTP rule lets through: what that workload asks for
 _FIRST = {4: ipaddress.ip_address("198.18.0.1"), 6: ipaddress.ip_address("2001:db8::1")}
 _PORT = 80
 _PORTS = 40  # of one list of a CiliumNetworkPolicy (its definition's maxItems)
@@ -47,7 +48,7 @@ class Rules:
     """What the policies of one Pod are made of, each a rule in the form of its kind, in their order."""
 
     made: list[Object]
-    passed: int  # entries that can match nothing
+    passed: int  # entries at L3 and L4 that can match nothing
 
     def objects(self, making: Making, kind: Kind, server: str, many: bool) -> list[Object]:
         """One policy with all rules, or one of each."""
@@ -55,17 +56,20 @@ class Rules:
         return [_policy(making, kind, server, number, rules) for number, rules in enumerate(groups)] if self.made else []
 
 
-def rules(asked: Policies, kind: Kind, families: Sequence[int], nodes: Sequence[str] = (), *, tcp_only: bool = False) -> Rules:
+def rules(
+    asked: Policies, kind: Kind, families: Sequence[int], nodes: Sequence[str] = (), *, tcp_only: bool = False, http_port: int = HTTP_PORT
+) -> Rules:
     """The rules for what is asked; none at all for nothing. ``nodes`` are addresses of nodes, whose Pods' packets may have them.
 
-    ``tcp_only``: the pair is let in by TCP alone.
+    ``tcp_only``: the pair is let in by TCP alone. With L7 there is always the one HTTP rule, for ``http_port``: without it no proxy is
+    passed, whatever the number of entries; they are of that proxy, none is one of L3 or L4.
     """
-    if not asked.entries and not asked.restrictions:
-        return Rules([], 0)
     first = asked.entries > 0 and asked.setting == "top-of-chain"
     passed = asked.entries - first
     if asked.layer == "L7":
-        return Rules([_http(passed, first), _stranger(kind)], passed)
+        return Rules([_http(http_port, passed, first), _stranger(kind)], 0)
+    if not asked.entries and not asked.restrictions:
+        return Rules([], 0)
     entries = [
         _entry(kind, [f"{_FIRST[family] + number}/{_FIRST[family].max_prefixlen}" for family in families]) for number in range(passed)
     ]
@@ -154,9 +158,9 @@ def _restrictions(kind: Kind, count: int) -> list[Object]:
     return [{"action": "Allow", "protocol": "TCP", "source": {"selector": _words(ROLE, _BENCH)}, "destination": {"ports": ports}}]
 
 
-def _http(passed: int, first: bool) -> Object:
+def _http(port: int, passed: int, first: bool) -> Object:
     """Cilium's: the pair is let in by HTTP alone, with one method to one path; entries are other paths."""
-    port, method, path = HTTP
+    method, path = _HTTP
     others = [{"method": method, "path": f"/other/{number}"} for number in range(passed)]
     through = {"method": method, "path": path}
     rule = {"ports": [{"port": str(port), "protocol": "TCP"}], "rules": {"http": [through, *others] if first else [*others, through]}}

@@ -26,6 +26,8 @@ def refusal(profile: Profile, cell: Cell) -> str:
         if paths.on_host(cell.path)[1]:
             return ON_NODE
     if cell.workload == "policy-effect":
+        if paths.through_service(cell.path):
+            return f"its datagrams go to the Pod itself, no Service has their port: use the path pod, not {cell.path}"
         return enforcing(profile) or (ON_NODE if paths.on_host(cell.path)[1] else "")
     if cell.workload == "pods" and profile.features.network_model == "host":
         return "its Pods are the node itself, nothing is made for one"
@@ -47,6 +49,8 @@ def policy(profile: Profile, asked: Policies) -> str:
             "bypassing conntrack on the nodes would take its address translation away, too; policy.conntrack=bypassed is for the lab"
         )
     if asked.layer == "L7":
+        if asked.restrictions:
+            return "policy.restrictions are ports of L4, and an HTTP rule has one: leave them out with policy.layer=L7"
         if "L7" not in profile.features.policy.layers:
             return f"{profile.title} has no HTTP rules"
         if profile.cni != "cilium":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from cnibench.clusters._kubernetes.nodes import Facts, facts
 from cnibench.clusters._kubernetes.objects import Making, Role
 from cnibench.clusters._kubernetes.places import KubernetesNode, KubernetesPod
 from cnibench.clusters._kubernetes.policy_objects import Kind
+from cnibench.clusters._kubernetes.processes import Processes
 from cnibench.conditions import Conditions
 from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
 from cnibench.profile import Profile
@@ -49,7 +51,7 @@ class KubernetesStanding(Standing):
         self.started = 0  # calls of start_pods
         self._pods: dict[str, KubernetesPod] = {}
         self.each_pod: Callable[[KubernetesPod], None] = lambda pod: None  # done to every Pod that is made
-        self._processes: dict[str, tuple[Node, int]] | None = None
+        self._processes: Processes | None = None
         self._services: dict[str, Mapping[int, str]] = {}  # Service name to its addresses
         self._firsts: dict[str, int] = {}  # Service name to its first node port, 0 for none
         self._reached: set[str] = set()  # what a connection through a Service has been seen on
@@ -59,31 +61,47 @@ class KubernetesStanding(Standing):
     # Pods
 
     def _bench(self, wanted: Sequence[tuple[str, int, bool, Role]], many: bool = False) -> list[KubernetesPod]:
-        """The Pods of those (name, node's number, in the node's namespace?, role); those that are missing are made together.
+        """The Pods of those (name, node's number, in the node's namespace?, role); those that are missing are made together, or none.
 
         ``many``: their connections would cost more than the load, so they are entered from their nodes where agents may.
         """
-        host_only = self.profile.features.network_model == "host"
         new = [item for item in wanted if item[0] not in self._pods]
         if new:
-            made = [
-                objects.pod(self.making, name, self._nodes[number].facts.name, host=host or host_only, role=role)
-                for name, number, host, role in new
-            ]
-            self.access.apply(*made)
-            names = ",".join(item[0] for item in new)
-            ready = pods.wait_ready(self.access, self.namespace, f"{objects.POD} in ({names})", len(new))
-            known = {pod["metadata"]["name"]: pods.addresses(pod) for pod in ready}
-            for name, number, host, _ in new:
-                node = self._nodes[number]
-                gateway = Gateway(self.access, self.namespace, name, f"the Pod {name} on node {node.name}")
-                addresses = node.addresses if host or host_only else known[name]
-                self._pods[name] = KubernetesPod(name, node, gateway, addresses, host or host_only)
-            if many:
-                self._pods |= {pod.name: pod for pod in background.enter(self, [self._pods[item[0]] for item in new])}
-            for name, *_ in new:
-                self.each_pod(self._pods[name])
+            try:
+                self._make(new, many)
+            except BaseException:
+                # One that stays and is not ready would be taken for a standing that is broken, and fail the cells that do without it.
+                with contextlib.suppress(CnibenchError):
+                    self._unmake([item[0] for item in new])
+                raise
         return [self._pods[item[0]] for item in wanted]
+
+    def _make(self, new: Sequence[tuple[str, int, bool, Role]], many: bool) -> None:
+        host_only = self.profile.features.network_model == "host"
+        made = [
+            objects.pod(self.making, name, self._nodes[number].facts.name, host=host or host_only, role=role)
+            for name, number, host, role in new
+        ]
+        self.access.apply(*made)
+        names = ",".join(item[0] for item in new)
+        ready = pods.wait_ready(self.access, self.namespace, f"{objects.POD} in ({names})", len(new))
+        known = {pod["metadata"]["name"]: pods.addresses(pod) for pod in ready}
+        for name, number, host, _ in new:
+            node = self._nodes[number]
+            gateway = Gateway(self.access, self.namespace, name, f"the Pod {name} on node {node.name}")
+            addresses = node.addresses if host or host_only else known[name]
+            self._pods[name] = KubernetesPod(name, node, gateway, addresses, host or host_only)
+        if many:
+            self._pods |= {pod.name: pod for pod in background.enter(self, [self._pods[item[0]] for item in new])}
+        for name, *_ in new:
+            self.each_pod(self._pods[name])
+
+    def _unmake(self, names: Sequence[str]) -> None:
+        """Pods of which not all could be made. Raises ClusterError, LimitError."""
+        for name in names:
+            if pod := self._pods.pop(name, None):
+                pod.gateway.close()
+        pods.remove(self.access, self.namespace, names)
 
     def pods(self) -> list[KubernetesPod]:
         return list(self._pods.values())
@@ -249,6 +267,8 @@ class KubernetesStanding(Standing):
     def settle(self) -> None:
         """What a Pod's kernel remembers of its last peer goes, where we may."""
         self.processes()  # looked for here, not in a window, as the tunnels are
+        if self._processes is not None:
+            self._processes.settle()
         for node in self._nodes:
             for family in self.families:
                 self.tunnel_on(node, family)
@@ -277,12 +297,12 @@ class KubernetesStanding(Standing):
             return error.message
         return ""
 
-    def under(self, asked: Conditions, client: Pod, server: Pod) -> AbstractContextManager[list[dict[str, Any]]]:
+    def under(self, asked: Conditions, client: Pod, server: Pod, cell: Cell | None = None) -> AbstractContextManager[list[dict[str, Any]]]:
         from cnibench.clusters._kubernetes.conditions import under
 
         assert isinstance(client, KubernetesPod)
         assert isinstance(server, KubernetesPod)
-        return under(self, asked, client, server)
+        return under(self, asked, client, server, cell)
 
     def deny(self, port: int | None) -> None:
         from cnibench.clusters._kubernetes import denial
@@ -309,14 +329,14 @@ class KubernetesStanding(Standing):
         remove(self, [pod.name for pod in pods])
 
     def processes(self) -> Mapping[str, int | tuple[Node, int]] | None:
-        """Found once; None where the nodes cannot be looked into, or the profile is not known."""
-        from cnibench.clusters._kubernetes.processes import find
-
+        """Those that ``settle`` knew; None where the nodes cannot be looked into, or the profile is not known."""
         if not all(node.host for node in self._nodes) or self.profile.kubernetes is None:
             return None
         if self._processes is None:
-            self._processes = find(self.access, self.profile, self._nodes)
-        return self._processes
+            known = Processes(self.access, self.profile, self._nodes)
+            known.look()
+            self._processes = known
+        return self._processes.found
 
     def _name(self, known: Facts) -> str:
         return next(node.name for node in self._nodes if node.facts.name == known.name)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any
 
-from cnibench.cell import Attestation, Placement
+from cnibench.cell import Attestation, Cell, Placement
 from cnibench.cluster import Fidelity, Node, Options, Pod, Standing, Started
 from cnibench.clusters.lab import features, leftovers, links, probe, sysctls, wire
 from cnibench.clusters.lab.base import builder_of
@@ -42,6 +42,7 @@ class Stand(Standing):
         self.steps: dict[str, list[tuple[str, float]]] = {}  # Pod name -> (step, seconds) of its making
         self._namespaces: list[Namespace] = []
         self._pods: dict[int, list[LabPod]] = {0: [], 1: []}
+        self._monitored: dict[int, list[LabPod]] = {0: [], 1: []}  # those of _pods that pairs are made of
         try:
             self.a, self.b = (self._node(name, index) for index, name in enumerate("ab"))
             wire.join(self.a, self.b, options)
@@ -70,9 +71,12 @@ class Stand(Standing):
         self.settings[name] = ns.sysctl(sysctls.node())
         return LabNode(name, ns, number)
 
-    def _ensure(self, node: LabNode, count: int) -> None:
-        while len(self._pods[node.number]) < count:
-            self._pod(node, "bench")
+    def _ensure(self, node: LabNode, count: int) -> list[LabPod]:
+        """The node's Pods that pairs are made of, ``count`` at least; none of the background load or of ``start_pods`` is among them."""
+        monitored = self._monitored[node.number]
+        while len(monitored) < count:
+            monitored.append(self._pod(node, "bench"))
+        return monitored
 
     def _pod(self, node: LabNode, role: Role) -> LabPod:
         """One Pod, as a kubelet has it made: sandbox, then the CNI's own steps; each timed."""
@@ -99,13 +103,8 @@ class Stand(Standing):
         return pod
 
     def pair(self, placement: Placement, number: int = 0) -> tuple[LabPod, LabPod]:
-        self._ensure(self.a, 2 * number + 2)
-        self._ensure(self.b, number + 1)
-        server = self._bench(self.a)[2 * number + 1] if placement == "intra" else self._bench(self.b)[number]
-        return self._bench(self.a)[2 * number], server
-
-    def _bench(self, node: LabNode) -> list[LabPod]:
-        return [pod for pod in self._pods[node.number] if pod.role == "bench"]
+        near, far = self._ensure(self.a, 2 * number + 2), self._ensure(self.b, number + 1)
+        return near[2 * number], near[2 * number + 1] if placement == "intra" else far[number]
 
     def pods(self) -> Iterator[LabPod]:
         """All Pods, node a's first."""
@@ -147,7 +146,7 @@ class Stand(Standing):
         leftovers.drain(self._namespaces)
         self.datapath.settle()
 
-    def under(self, asked: Conditions, client: Pod, server: Pod) -> AbstractContextManager[list[dict[str, Any]]]:
+    def under(self, asked: Conditions, client: Pod, server: Pod, cell: Cell | None = None) -> AbstractContextManager[list[dict[str, Any]]]:
         from cnibench.clusters.lab.conditions import under
 
         assert isinstance(client, LabPod)
@@ -186,7 +185,7 @@ class Stand(Standing):
         return [self._started(pod, asked) for pod in made]
 
     def _started(self, pod: LabPod, asked: float) -> Started:
-        self._first_packet(self._bench(pod.node)[0], pod)
+        self._first_packet(self._monitored[pod.node.number][0], pod)
         ready = time.monotonic() - asked
         steps = tuple(self.steps[pod.name])
         return Started(pod, steps, ready, sum(seconds for step, seconds in steps if step not in ("sandbox", "first-packet")))

@@ -6,8 +6,10 @@ Each kind of cluster is one module (or package) in clusters/ whose ``PROVIDER`` 
 from __future__ import annotations
 
 import abc
+import errno
+import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 Wire = Literal["veth", "virtio", "nic", "none"]
 Fidelity = Literal["cni", "datapath-model", "baseline"]
+_GONE = tuple(os.strerror(number) for number in (errno.ENOENT, errno.ESRCH))  # of a file; of a process while its file is read
 
 
 class Place(abc.ABC):
@@ -43,6 +46,21 @@ class Place(abc.ABC):
     @abc.abstractmethod
     def read_text(self, path: str) -> str:
         """A file as seen there, /proc/net/snmp for instance. Raises ClusterError."""
+
+    def read_each(self, paths: Sequence[str]) -> list[str | None]:
+        """Files as seen there, None for each that is gone, as those of a process are; in one request where each takes its time.
+
+        Raises ClusterError.
+        """
+        found: list[str | None] = []
+        for path in paths:
+            try:
+                found.append(self.read_text(path))
+            except ClusterError as error:
+                if not any(f"{words}: " in error.message for words in _GONE):
+                    raise
+                found.append(None)
+        return found
 
 
 class Node(Place):
@@ -159,6 +177,10 @@ class Standing(abc.ABC):
     def nodes(self) -> tuple[Node, ...]:
         """The nodes, the client's first."""
 
+    def pods(self) -> Iterable[Pod] | None:
+        """All Pods that it has made and that stand; None where they cannot be told."""
+        return None
+
     @abc.abstractmethod
     def add_pods(self, node: Node, count: int) -> list[Pod]:
         """More Pods on a node, through the same steps as the first ones; they go when the profile is removed."""
@@ -199,9 +221,10 @@ class Standing(abc.ABC):
         """'' while everything that the datapath needs runs, else what died (a user-space daemon, a node)."""
         return ""
 
-    def under(self, asked: Conditions, client: Pod, server: Pod) -> AbstractContextManager[list[dict[str, Any]]]:
+    def under(self, asked: Conditions, client: Pod, server: Pod, cell: Cell | None = None) -> AbstractContextManager[list[dict[str, Any]]]:
         """The cell's conditions for the block: made, proven by reading back (one record each is given), removed at its end.
 
+        ``cell`` says which ports are its workload's (an HTTP rule names one); None: those of the first pair, Pod to Pod.
         Raises UnsupportedError for what does not exist here, ClusterError when they do not become what was asked.
         """
         raise UnsupportedError(f"{self.label}: no policies or features can be set as a cell's condition on this kind of cluster")
@@ -236,6 +259,8 @@ class Cluster(abc.ABC):
     most_pairs: ClassVar[int] = 1000  # monitored pairs that have room here
     paths: ClassVar[tuple[str, ...]] = ("pod",)  # how a client can reach its server here (Cell.path)
     pod_seconds: ClassVar[float] = 0.05  # s: about what a further Pod takes here, for plans
+    conntrack_bypass: ClassVar[bool] = True  # can packets of established connections be made to meet the policies (policy.conntrack)?
+    mtus: ClassVar[tuple[int, ...]] = ()  # that the wire can have, the usual one first; (): more than could be listed
 
     def __init__(self, options: Options) -> None:
         self.options = options

@@ -24,6 +24,7 @@ from cnibench.workload import Workload
 LONGEST = 24 * 3600.0  # s: one window of a day is a slip of the pen
 _SLOWEST = 1e6  # bit/s
 MOST_BLOCKS = 1000
+_CONNTRACK = "policy.conntrack"  # the condition, see conditions.py
 MOST = 1_000_000  # cells of a run; a sweep that explodes is refused, not expanded
 
 
@@ -154,11 +155,38 @@ class Plan(Strict):
 
     def number_of_blocks(self, profiles: int) -> int:
         """``blocks``, or the least that so many profiles take (planning.py plans more); a workload that asks for more of its own counts."""
-        return max(self._blocks(work, profiles) for work in self.workload)
+        return max(self.blocks_of(work, profiles) for work in self.workload)
 
-    def _blocks(self, work: Work, profiles: int) -> int:
+    def blocks_of(self, work: Work, profiles: int) -> int:
+        """The blocks that a workload is asked to be in: its own number, or the plan's."""
         blocks = self.blocks if work.blocks is None else work.blocks
         return schedule.blocks_needed(profiles) if blocks == "auto" else blocks
+
+    def _own_blocks(self, work: Work, profiles: int) -> int | None:
+        """``Cell.blocks`` of its cells; None: every block of the run.
+
+        A workload that asks for more than the plan makes the run longer for itself, not for the others. With ``target_ci`` the run ends
+        when its intervals are narrow enough, so only a number that a workload names itself keeps its cells out of the later blocks.
+        """
+        if self.target_ci:
+            return work.blocks if isinstance(work.blocks, int) else None
+        own = self.blocks_of(work, profiles)
+        return own if work.blocks is not None or own < self.number_of_blocks(profiles) else None
+
+    def with_conntrack(self) -> tuple[Plan, list[str]]:
+        """This plan with ``policy.conntrack: used`` wherever it says ``bypassed``, and the names of the workloads for which it said so."""
+        works = tuple(_with_conntrack(work) for work in self.workload)
+        names = [new.name for old, new in zip(self.workload, works, strict=True) if new != old]
+        return self.model_copy(update={"workload": works}), list(dict.fromkeys(names))
+
+
+def _with_conntrack(work: Work) -> Work:
+    params, sweep = dict(work.params), dict(work.sweep)
+    if params.get(_CONNTRACK) == "bypassed":
+        params[_CONNTRACK] = "used"
+    if "bypassed" in sweep.get(_CONNTRACK, ()):
+        sweep[_CONNTRACK] = list(dict.fromkeys("used" if value == "bypassed" else str(value) for value in sweep[_CONNTRACK]))
+    return work.model_copy(update={"params": params, "sweep": sweep})
 
 
 def read_plan(path: Path) -> Plan:
@@ -207,7 +235,7 @@ def cells(plan: Plan, workloads: Mapping[str, Workload], profiles: Mapping[str, 
         for work, params in works:
             if work.only and not any(fnmatch.fnmatchcase(label, name) for name in work.only):
                 continue
-            blocks = None if work.blocks is None else plan._blocks(work, len(profiles))
+            blocks = plan._own_blocks(work, len(profiles))
             for placement, path, ip, window, pair in itertools.product(
                 work.placement or plan.placement, plan.path, families, [w for w in plan.windows if w in (work.windows or plan.windows)],
                 range(plan.pairs),

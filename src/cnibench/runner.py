@@ -22,7 +22,7 @@ from cnibench.layout import now
 from cnibench.plan import expected_seconds
 from cnibench.profile import Profile
 from cnibench.progress import Progress, Silent
-from cnibench.sampling import Ground, failure, lines, measure_pairs
+from cnibench.sampling import Ground, failure, lines, measure_pairs, pins
 from cnibench.schedule import by_pairs, order
 from cnibench.situation import Situation
 from cnibench.stop import Stop
@@ -44,7 +44,8 @@ class Runner:
     """One run. ``done`` are the samples that an earlier attempt finished; ``enough`` is asked
     after so many blocks why the run may stop now ('': it may not), when the plan has a target.
 
-    ``cpus`` are the CPUs of (client, server) of each pair, over and over. ``environment`` is what the machine says of itself; the cluster's
+    ``cpus`` are the CPUs of (client, server) of each pair, over and over; where the nodes are other machines they are chosen from theirs
+    when a profile stands. ``environment`` is what the machine says of itself; the cluster's
     facts are added.
     """
 
@@ -176,6 +177,8 @@ class Runner:
             standing = self.cluster.install(label, profile)
             installed = time.monotonic()
             found = standing.attest()
+            if not self.cluster.ours:  # what CPUs other machines have is known now
+                self.cpus = pins(self.writer.manifest.cells[0].cpus, self.cluster.options.pairs, standing.nodes())
         except Interrupted:
             raise
         except CnibenchError as error:

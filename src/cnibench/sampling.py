@@ -15,6 +15,7 @@ import msgspec
 
 from cnibench import conditions
 from cnibench.cell import Cell, Reading, Sample, Status
+from cnibench.cluster import Node
 from cnibench.collector import Collector
 from cnibench.errors import CnibenchError, Interrupted, MeasureError, MissingError
 from cnibench.exec import Process
@@ -24,6 +25,8 @@ from cnibench.situation import Findings, Situation
 from cnibench.vm import inside
 from cnibench.workload import Workload
 
+_AFFINITY = "import os; print(*os.sched_getaffinity(0))"
+_ANSWER = 30.0  # s
 _MARGIN = 0.5  # s: what the window leaves out at each end, where client and server start and stop
 _LEAST = 0.2  # of a window that must be left once all pairs' clients have started
 _SHORTEST = 1.0  # s: no client of whole seconds runs for less
@@ -65,7 +68,7 @@ def choose_cpus(cpus: str, allowed: Sequence[int], siblings: Mapping[int, int], 
     if cpus == "shared":
         return first, first
     if len(ordered) < 2:
-        raise MissingError("--cpus split needs two CPUs, and this process may use one", "use --cpus shared")
+        raise MissingError("--cpus split needs two CPUs, and there is one that programs may use", "use --cpus shared")
     other = next((cpu for cpu in ordered[1:] if siblings.get(cpu, cpu) != siblings.get(first, first)), ordered[1])
     return other, first
 
@@ -80,6 +83,25 @@ def cores() -> dict[int, int]:
         except (OSError, ValueError):
             found[cpu] = cpu
     return found
+
+
+def pins(cpus: str, pairs: int, nodes: Sequence[Node] = ()) -> list[tuple[int | None, int | None]]:
+    """``choose_cpus`` for each pair, out of the CPUs that this process may use. ``nodes`` are other machines: then out of those that
+    programs may use on every one of them; which of these are threads of one core is not asked. Raises ClusterError, MissingError."""
+    if not nodes or cpus == "none":
+        allowed, siblings = sorted(os.sched_getaffinity(0)), cores()
+    else:
+        allowed, siblings = _common(nodes), {}
+    return [choose_cpus(cpus, allowed, siblings, pair) for pair in range(pairs)]
+
+
+def _common(nodes: Sequence[Node]) -> list[int]:
+    """The CPUs that programs may use on every node. Raises ClusterError, MissingError when there is none."""
+    told = [node.run([node.python, "-I", "-S", "-c", _AFFINITY], timeout=_ANSWER).stdout for node in nodes]
+    found = set.intersection(*({int(word) for word in text.split()} for text in told))
+    if not found:
+        raise MissingError("there is no CPU number that every node has", "use --cpus none")
+    return sorted(found)
 
 
 def measure(s: Situation, workload: Workload, collectors: Sequence[Collector]) -> Measured:
@@ -105,7 +127,8 @@ def measure_pairs(pairs: Sequence[tuple[Situation, Sequence[Collector]]], worklo
         for s, into in zip(all_of_them, found, strict=True):
             with _named(s, all_of_them):
                 if asked := conditions.of(s.cell.params):
-                    into.records += [("conditions", record) for record in served.enter_context(s.standing.under(asked, s.client, s.server))]
+                    made = served.enter_context(s.standing.under(asked, s.client, s.server, s.cell))
+                    into.records += [("conditions", record) for record in made]
                 served.enter_context(workload.serve(s))
         _warm_up(all_of_them, workload)
         with ExitStack() as prepared:

@@ -53,6 +53,29 @@ def _order(n: int, alpha: float) -> tuple[int, float]:
     return int(mean + float(ndtri(alpha / 2)) * spread), 1.0 - alpha
 
 
+def walsh_averages(rows: Array) -> Array:
+    """The means of each two values of a row and of each value with itself; shape: rows x n(n+1)/2, the pairs in the same order in all rows.
+
+    So many of them are below 0 as the signed-rank statistic of the negative values says (J. W. Tukey), if no two values are tied."""
+    i, j = np.triu_indices(rows.shape[1])
+    averages: Array = (rows[:, i] + rows[:, j]) / 2
+    return averages
+
+
+def walsh_needed(n: int, alpha: float = ALPHA) -> int:
+    """So many Walsh averages of ``n`` values have to lie on either side of 0, or on it, for 0 to be in the interval of level 1 - alpha; 0
+    when there is no such interval."""
+    return _order(n, alpha)[0]
+
+
+def walsh_p(n: int, count: int) -> float:
+    """The two-sided p of the signed-rank test where ``count`` Walsh averages of ``n`` values lie on the side of 0 that has fewer."""
+    if n <= _EXACT:
+        return min(1.0, 2.0 * float(null_cdf(n)[count]))
+    mean, spread = n * (n + 1) / 4, (n * (n + 1) * (2 * n + 1) / 24) ** 0.5
+    return min(1.0, 2.0 * float(ndtr((count + 0.5 - mean) / spread)))
+
+
 @dataclass(frozen=True)
 class SignedRank:
     """One entry per row: ``centre`` (Hodges-Lehmann), ``low`` and ``high`` (NaN where n is too small for an interval of that level),

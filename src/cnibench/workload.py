@@ -30,6 +30,7 @@ class Workload(abc.ABC):
     collected: ClassVar[bool] = True  # do collectors read while it runs? not where it has no window of a steady load
     several: ClassVar[bool] = True  # can several pairs run it at the same time? not where it remembers what it made, or counts for all
     counts: ClassVar[tuple[str, ...]] = ()  # parameters that say how often something is done: what --scale shrinks beside durations
+    at_least: ClassVar[Mapping[str, str]] = {}  # a count -> the parameter that it may not become smaller than
 
     # What --blocks auto assumes while no calibration of this machine is at hand: the standard deviation of the log of the primary metric
     # from block to block; 0: it is counted, not measured. Single TCP streams in the repeats that were published as

@@ -17,10 +17,11 @@ from cnibench.clusters.lab.rules.entries import CHAIN
 from cnibench.clusters.lab.rules.ruleset import Part, end
 from cnibench.clusters.lab.stand import Stand
 from cnibench.conditions import Conditions, Offload, Policies
-from cnibench.errors import ClusterError, UnsupportedError
+from cnibench.errors import ClusterError, LimitError, UnsupportedError
 from cnibench.registry import provider
 from cnibench.sampling import measure
 from cnibench.situation import Situation
+from cnibench.workloads import policy_effect
 
 MakeStand = Callable[..., Stand]
 
@@ -201,3 +202,31 @@ def test_the_time_until_a_policy_takes_effect(make_stand: MakeStand, tmp_path: P
     assert record["load"] > 0
     again = measure(situation(stand, "policy-effect", tmp_path / "again", ip), provider("workloads", "policy-effect"), [])
     assert again.findings.readings[0].value > 0
+
+
+class _Remembering(Bridge):
+    """As many CNIs do it: what belongs to a flow that was let in before is let in first, whatever the policies say by now."""
+
+    name = "remembering"
+
+    def text(self, node: LabNode, family: int) -> str:
+        denied = f"-A {CHAIN} -p udp"
+        text = super().text(node, family).replace(denied, f"-A {CHAIN} -m connmark --mark 0x1 -j ACCEPT\n{denied}")
+        return text + "*mangle\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -p udp -j CONNMARK --set-mark 0x1\nCOMMIT\n"
+
+
+def test_a_policy_takes_effect_where_flows_that_stand_are_let_in(
+    make_stand: MakeStand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand = make_stand("bridge-static")
+    stand.datapath.__class__ = _Remembering
+    stand.datapath.policies(None)
+    work = provider("workloads", "policy-effect")
+    found = measure(situation(stand, "policy-effect", tmp_path), work, []).findings
+    assert found.readings[0].value > 0
+    stand.settle()
+    monkeypatch.setattr(policy_effect, "_SOURCES", range(40000, 40001))  # so it would be with one flow
+    monkeypatch.setattr(policy_effect, "_LIMIT", 5.0)
+    with pytest.raises(LimitError, match="did not take effect within 5 s"):
+        measure(situation(stand, "policy-effect", tmp_path / "one"), work, [])
+    assert not rules_of(stand.a) + rules_of(stand.b)

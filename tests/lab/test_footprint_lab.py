@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cnibench.cell import Cell
 from cnibench.clusters.lab.stand import Stand
+from cnibench.collectors.footprint import ALL
 from cnibench.registry import provider
 from cnibench.sampling import measure
 from cnibench.situation import Findings, Situation
@@ -29,14 +30,24 @@ def test_a_user_space_tunnel_has_a_footprint_and_a_bridge_none(make_stand: MakeS
     found = observed(stand, tmp_path / "udp")
     names = set(stand.processes())
     assert len(names) == 2
-    memory = {reading.params["process"]: reading.value for reading in found.readings if reading.metric == "memory"}
-    assert memory.keys() == names
+    totals = {(ALL, node.name) for node in stand.nodes()}
+    memory = {
+        (reading.params["process"], reading.params.get("node", "")): reading.value
+        for reading in found.readings
+        if reading.metric == "memory"
+    }
+    assert memory.keys() == {(name, "") for name in names} | totals
     assert all(0 <= value < 1 << 30 for value in memory.values())
     # every packet of the stream passes each of them
     busy = [reading.value for reading in found.readings if reading.metric in ("cpu_user", "cpu_system")]
-    assert len(busy) == 4
+    assert len(busy) == 8
     assert sum(busy) > 0
-    assert {record["process"] for kind, record in found.records if kind == "footprint"} == names
+    told = [record for kind, record in found.records if kind == "footprint"]
+    assert {record["process"] for record in told} == names | {ALL}
+    assert {(record["node"], record["pods"]) for record in told} == {
+        (node.name, sum(1 for pod in stand.pods() if pod.node is node)) for node in stand.nodes()
+    }
+    assert all(len(record["times"]) == len(record["cpu_user"]) >= 2 for record in told)
 
     none = observed(make_stand("bridge-static"), tmp_path / "bridge")
     [record] = [record for kind, record in none.records if kind == "footprint"]

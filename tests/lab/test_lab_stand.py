@@ -13,6 +13,7 @@ from cnibench.cell import Attestation
 from cnibench.cluster import Options
 from cnibench.clusters.lab import features, links, probe, tap, tree, wire
 from cnibench.clusters.lab.cluster import LabCluster
+from cnibench.clusters.lab.places import LabPod
 from cnibench.clusters.lab.stand import Stand
 from cnibench.errors import ClusterError, LimitError
 from cnibench.profile import builtin
@@ -118,6 +119,24 @@ def test_more_pairs_and_no_more_addresses(make_stand: Make) -> None:
     assert [pod.name for pod in stand.pair("inter", 1)] == ["a2", "b1"]
     with pytest.raises(ClusterError, match="no address left"):
         stand.add_pods(stand.b, 249)
+
+
+@pytest.mark.parametrize("profile", ["calico-wp-xsub", "veth-baseline"])
+def test_pairs_are_apart_from_the_stranger_and_the_background_load(make_stand: Make, profile: str) -> None:
+    """The stranger of an enforcing profile is the third Pod of its node; the load's Pods may be made before the second pair."""
+    stand = make_stand(profile)
+    load = [*stand.add_pods(stand.a, 3), *stand.add_pods(stand.b, 2)]
+    pairs = [pod for number in (0, 1) for pod in (*stand.pair("intra", number), stand.pair("inter", number)[1])]
+    assert len({pod.name for pod in pairs}) == 6
+    assert not {pod.name for pod in pairs} & {pod.name for pod in load}
+    assert stand.pair("intra", 1)[0] is stand.pair("inter", 1)[0]
+    if profile != "veth-baseline":
+        assert stand.stranger(stand.a) not in pairs
+    for client, server in (stand.pair("intra", 1), stand.pair("inter", 1), (load[0], load[-1])):
+        assert isinstance(client, LabPod)
+        assert isinstance(server, LabPod)
+        assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000) == ""
+    assert not failed(stand.attest())
 
 
 def test_several_profiles_stand_side_by_side_and_go() -> None:

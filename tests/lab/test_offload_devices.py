@@ -17,7 +17,7 @@ from cnibench.clusters.lab.netns import Namespace
 from cnibench.clusters.lab.places import LabNode
 from cnibench.clusters.lab.stand import Stand
 from cnibench.errors import ClusterError
-from cnibench.offload import change, ioctl, netlink, reading
+from cnibench.offload import change, ioctl, netlink, reading, stack
 from cnibench.offload.judge import TUNNELS, judge
 from cnibench.offload.verify import Stream, verify
 
@@ -92,6 +92,26 @@ def test_the_three_ways_of_reading_agree(place: LabNode) -> None:
     assert nics["v0"].source == "netlink"
     assert by_program.source == "ethtool"
     assert {judge(nic, kind).outcome for nic in (nics["v0"], by_program) for kind in TUNNELS} == {"software-only"}
+
+
+def test_what_lies_on_a_bridge_is_followed_down_to_its_port(place: LabNode) -> None:
+    """A macvlan lies on a bridge as a VLAN would, and the bridge on its port as a bond on its own; not every kernel has those two."""
+    bridge = links.add(place.ns, "br0", "bridge")
+    links.set_link(place.ns, "v0", master=bridge)
+    links.add(place.ns, "mac0", "macvlan", link=bridge, macvlan_mode="bridge")
+
+    class Inside(LabNode):
+        """The same with the namespace's own /sys, as an agent on a node's network has it."""
+
+        def run(self, argv, **limits):  # type: ignore[no-untyped-def]
+            mounted = ["unshare", "--mount", "sh", "-c", 'mount -t sysfs none /sys && exec "$@"', "sh"]
+            return super().run([*mounted, *argv], **limits)
+
+    known = stack.there(Inside("node", place.ns, 0))
+    assert known.lower == {"mac0": {"br0"}, "br0": {"v0"}}
+    assert known.below("mac0") == {"v0"}
+    assert known.hardware == set()
+    assert known.carrying("mac0") == {"mac0"}  # no hardware below it
 
 
 def test_a_device_that_answers_nothing_is_said_to(place: LabNode) -> None:
@@ -172,7 +192,7 @@ def test_verify_changes_both_ends_and_gives_them_back(make_stand: Make) -> None:
 def test_the_command(tmp_path: Path, name: str, feature: str) -> None:
     """Real netperf streams through a real tunnel, in a process of its own; the feature that is changed is the one that cuts."""
     program = "from cnibench.cli.main import main; main()"
-    argv = [sys.executable, "-c", program, "offload", "--verify", "--cni", name, "--blocks", "1", "--duration", "1s", "--json"]
+    argv = [sys.executable, "-c", program, "offload", "--verify", "--cni", name, "--blocks", "1", "--duration", "3s", "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

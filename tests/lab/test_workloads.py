@@ -20,13 +20,14 @@ from _each_workload import METRICS_OF as OF_A_PAIR
 from _each_workload import SMALL as SMALL_PAIR
 
 from cnibench.cell import Cell
+from cnibench.cluster import Pod
 from cnibench.clusters.lab.stand import Stand
 from cnibench.errors import CnibenchError, MeasureError
 from cnibench.metrics import METRICS
 from cnibench.registry import provider, providers
 from cnibench.sampling import measure
 from cnibench.situation import Findings, Situation
-from cnibench.workloads._load import pods, sent
+from cnibench.workloads._load import groups, sent
 from cnibench.workloads.tcp_crr import count
 
 MakeStand = Callable[..., Stand]
@@ -154,11 +155,41 @@ def test_background_connections_that_die_fail_the_cell(make_stand: MakeStand, tm
     number = len(list(stand.pods()))
     s = situation(stand, "tcp-rr-under-load", tmp_path / "2", placement="intra", connections=4, pods=2, rate="1M")
     with pytest.raises(MeasureError, match="background load broke"), tested.serve(s), tested.start(s) as client:  # noqa: PT012
-        victim = pods(stand, s.server.node, "server", 2)[-1].run(["readlink", "/proc/self/ns/net"], timeout=5).stdout.strip()
+        _, servers = groups(stand, [s.client.node, s.server.node], 2)
+        victim = servers[-1].run(["readlink", "/proc/self/ns/net"], timeout=5).stdout.strip()
         _kill_in(victim, {"iperf3"})
         client.wait(20)
         tested.findings(s)
     assert len(list(stand.pods())) == number  # the same Pods served both
+
+
+def test_a_background_client_that_stalls_fails_the_cell_and_is_named(make_stand: MakeStand, tmp_path: Path) -> None:
+    """Its connections stay, the other Pod goes on sending. The profile's policies let the load through as they do the pair."""
+    stand = make_stand("calico-wp-xsub")
+    tested = provider("workloads", "tcp-rr-under-load")
+    s = situation(stand, "tcp-rr-under-load", tmp_path, connections=4, pods=2, rate="1M")
+    with tested.serve(s):
+        (_, victim), _ = groups(stand, [s.client.node, s.server.node], 2)
+        namespace = victim.run(["readlink", "/proc/self/ns/net"], timeout=5).stdout.strip()
+        _kill_in(namespace, {"iperf3"}, signal.SIGSTOP)
+        try:
+            _wait_until_silent(victim)
+            with tested.start(s) as client:
+                client.wait(20)
+            with pytest.raises(MeasureError, match=f"background load stalled: {victim.name} sent"):
+                tested.findings(s)
+        finally:
+            _kill_in(namespace, {"iperf3"}, signal.SIGCONT)
+
+
+def _wait_until_silent(pod: Pod) -> None:
+    """Until what the sockets still had is out."""
+    end = time.monotonic() + 10
+    before, now = -1, sent(pod.read_text("/proc/net/dev"), pod.interface)
+    while now != before:
+        assert time.monotonic() < end, "it does not stop"
+        time.sleep(0.2)
+        before, now = now, sent(pod.read_text("/proc/net/dev"), pod.interface)
 
 
 def _wait_for_traffic(s: Situation) -> None:
@@ -169,11 +200,11 @@ def _wait_for_traffic(s: Situation) -> None:
         time.sleep(0.02)
 
 
-def _kill_in(namespace: str, names: set[str]) -> None:
-    """Kills the programs of those names in one network namespace."""
+def _kill_in(namespace: str, names: set[str], number: signal.Signals = signal.SIGKILL) -> None:
+    """Signals the programs of those names in one network namespace."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if (process / "comm").read_text().strip() in names and os.readlink(process / "ns/net") == namespace:
-                os.kill(int(process.name), signal.SIGKILL)
+                os.kill(int(process.name), number)
         except OSError:
             continue

@@ -14,14 +14,20 @@ import pytest
 import yaml
 
 from cnibench.analysis import Analysis, Cpp, Result, analyse
+from cnibench.cell import Cell
 from cnibench.claims import evaluate, studies
 from cnibench.claims.evaluate import judgement
 from cnibench.claims.model import FOLDER, Claim, Study, read_study, schema_text
 from cnibench.claims.units import base
 from cnibench.claims.verdict import Judgement
+from cnibench.collectors.footprint import ALL
 from cnibench.errors import InputError, UsageError
 from cnibench.metrics import METRICS
 from cnibench.profile import builtin
+from cnibench.registry import providers
+from cnibench.sampling import Ground, Measured, lines
+from cnibench.situation import Findings
+from cnibench.store import Manifest, RunReader, RunWriter, now
 from tests.unit._call import call
 from tests.unit._runs import synthetic
 
@@ -285,6 +291,39 @@ def test_parts_of_a_reading_count_only_where_asked_for(empty: Analysis) -> None:
     assert verdict(asked, empty, *rows).verdict == "holds"
 
 
+@pytest.mark.parametrize(
+    ("flannel", "expected"),
+    [
+        (45, {"memory-small": "holds", "memory-small-range": "holds", "memory-large-range": "holds", "memory-independent": "holds"}),
+        (190, {"memory-small": "does-not-hold", "memory-small-range": "does-not-hold", "memory-independent": "holds"}),
+    ],
+)
+def test_memory_is_judged_by_all_processes_of_a_node(tmp_path: Path, flannel: float, expected: dict[str, str]) -> None:
+    """From a run in the store, whose CNIs have processes of different names."""
+    levels = {"flannel": flannel, "kube-router": 44.0, "weave": 170.0, "cilium": 185.0, "calico-wp-xsub": 165.0}
+    works = [("tcp-rr", {})] + [("tcp-rr-under-load", {"connections": connections}) for connections in (100, 1000)]
+    cells = [
+        Cell(label=label, profile=label, placement="inter", workload=work, params=params) for label in levels for work, params in works
+    ]
+    plan = Manifest(
+        id="r", name="", created=now(), command=["cnibench"], tool_version="0", seed=1, blocks=8, duration=1.0, warmup=0.0, cluster="kind",
+        cells=cells, profiles={},
+    )  # fmt: skip
+    with RunWriter.create(tmp_path / "run", plan) as writer:
+        writer.environment({"kernel": "6.1"})
+        for number, cell in enumerate(cells):
+            for block, total in enumerate(values(levels[cell.label] * 1e6, 8, seed=number)):
+                found = Findings()
+                found.add("memory", 0.7 * total, process=f"{cell.label}-agent on a")
+                found.add("memory", total, process=ALL, node="a")
+                found.add("memory", 9 * total, process=ALL, node="b")
+                found.add("cpu_user", 0.5, node="a")
+                writer.finish(cell, block, lines(cell, block, Ground("kind", "veth", "", "cni"), Measured(found, now(), now())))
+    judged = {one.id: one for one in evaluate(analyse([RunReader(tmp_path / "run")]), ("qi2021",))}
+    assert {name: judged[name].verdict for name in expected} == expected
+    assert judged["memory-small"].figures[-1].ours == pytest.approx(44e6, rel=0.05)
+
+
 def test_schema_is_current() -> None:
     assert (FOLDER / "schema.json").read_text() == schema_text(), "run: python -m cnibench.claims"
 
@@ -296,8 +335,10 @@ def test_study_files(name: str) -> None:
     study = studies()[name]
     assert len({one.sentence for one in study.claims}) == len(study.claims)
     known = set(builtin()) | WITHOUT_PROFILE
+    workloads = set(providers("workloads"))
     for one in study.claims:
         assert set(one.named) <= known, one.id
+        assert set(one.workload) <= workloads, one.id
         assert one.sentence.endswith("."), one.id
         for other in one.contradicts:
             assert one.id in next(item.contradicts for item in study.claims if item.id == other), f"{other} does not point back"

@@ -1,23 +1,33 @@
-"""The footprint of processes: pure readings of /proc, and a real process that is watched."""
+"""The footprint of processes: pure readings of /proc, and real processes that are watched, end, and are looked for again."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cnibench.clusters._kubernetes import places, processes
+from cnibench.clusters._kubernetes.gateway import Gateway
+from cnibench.clusters._kubernetes.places import KubernetesNode
 from cnibench.collectors import footprint
-from cnibench.errors import MeasureError
+from cnibench.collectors.footprint import Look, look
+from cnibench.errors import ClusterError
+from cnibench.profile import builtin
 from cnibench.situation import Findings
 
+LIMIT = 20.0  # s
+IDLE = "import time; time.sleep(60)"
 HOLDER = """
-import time
+import sys, time
 held = b"x" * (40 << 20)
 print("held", flush=True)
 end = time.process_time() + 0.3
@@ -25,46 +35,148 @@ while time.process_time() < end:
     pass
 time.sleep(60)
 """
+# Waits for a child that computes, and tells when it has.
+PARENT = """
+import subprocess, sys, time
+sys.stdin.readline()
+subprocess.run([sys.executable, "-c", "import time\\nwhile time.process_time() < 0.3: pass"])
+print("waited", flush=True)
+time.sleep(60)
+"""
+STAT = "7 (a) b (c) S 5 2 3 4 5 6 7 8 9 10 111 222 30 4 20 0 1 0 98765 11 12"
+STATUS = "Name:\ta: b\nVmRSS:\t    900 kB\nRssAnon:\t     600 kB\nRssFile:\t     200 kB\nRssShmem:\t     100 kB\n"
+UID = "0f9e8d7c-1111-2222-3333-444455556666"
+
+
+@contextmanager
+def program(source: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", source], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.fixture
-def holder() -> Iterator[int]:
+def holder() -> Iterator[subprocess.Popen[bytes]]:
     """A process with 40 MiB of its own that computes for 0.3 s of CPU time."""
-    with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE) as process:
+    with program(HOLDER) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
-        yield process.pid
-        process.kill()
+        yield process
 
 
-def under(processes: dict[str, int] | None) -> Any:
-    return SimpleNamespace(standing=SimpleNamespace(processes=lambda: processes, fidelity="datapath-model"))
+def pod(node: str, interface: str = "eth0") -> Any:
+    return SimpleNamespace(node=SimpleNamespace(name=node), interface=interface)
+
+
+def under(processes: Any) -> Any:
+    nodes = (SimpleNamespace(name="a"), SimpleNamespace(name="b"))
+    pods = [pod("a"), pod("a"), pod("a", ""), pod("b")]
+    return SimpleNamespace(
+        standing=SimpleNamespace(processes=lambda: processes, fidelity="datapath-model", nodes=lambda: nodes, pods=lambda: pods)
+    )
+
+
+def figures(found: Findings) -> dict[tuple[str, str, str], float]:
+    """(process, node, metric) to value."""
+    return {(str(one.params["process"]), str(one.params.get("node", "")), one.metric): one.value for one in found.readings}
+
+
+def records(found: Findings) -> dict[str, dict[str, Any]]:
+    assert {file for file, _ in found.records} == {"footprint"}
+    return {f"{record['process']} {record['node']}" if record["process"] == footprint.ALL else record["process"]: record
+            for _, record in found.records}  # fmt: skip
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_names_with_blanks_and_brackets_do_not_shift_the_fields() -> None:
-    text = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 111 222 0 0 20 0 1"
-    assert footprint.cpu(text) == (111, 222)
-    assert footprint.resident("1000 300 100 1 0 200 0") == 200 * os.sysconf("SC_PAGE_SIZE")
+    """CPU time has that of children that were waited for, memory is without pages of files."""
+    assert look(STAT, STATUS) == Look(parent=5, began=98765, memory=700 << 10, user=141, system=226)
+    assert look(STAT, "Name:\ta\nState:\tZ (zombie)\n") is None
 
 
-def test_memory_and_cpu_of_a_process(holder: int) -> None:
+def test_memory_and_cpu_of_each_process_and_of_their_node(holder: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+    real = footprint._Place.look
+    monkeypatch.setattr(footprint, "_EVERY", 0.02)
+    monkeypatch.setattr(footprint._Place, "look", lambda place: (real(place), looks.append(time.monotonic())))
     found = Findings()
-    with footprint.PROVIDER.observe(under({"daemon": holder}), found):
-        stat = Path(f"/proc/{holder}/stat")
-        while sum(footprint.cpu(stat.read_text())) < 15:  # ticks: 0.15 s of CPU time
-            os.sched_yield()
-    values = {reading.metric: reading.value for reading in found.readings}
-    assert all(reading.params == {"process": "daemon"} for reading in found.readings)
-    assert values["memory"] >= 40 << 20
-    assert values["cpu_user"] + values["cpu_system"] > 0
-    [(file, record)] = found.records
-    assert file == "footprint"
-    assert len(record["times"]) == len(record["values"]) >= 2
+    with program(IDLE) as other, footprint.PROVIDER.observe(under({"d-a": holder.pid, "e-a": other.pid}), found):
+        until(lambda: sum(map(int, Path(f"/proc/{holder.pid}/stat").read_text().rpartition(")")[2].split()[11:13])) >= 15)
+        until(lambda: len(looks) >= 3)
+    values = figures(found)
+    assert set(values) == {
+        (*which, metric)
+        for which in (("d-a", ""), ("e-a", ""), ("all", "a"))
+        for metric in ("memory", "cpu_user", "cpu_system")
+    }  # fmt: skip
+    assert values["d-a", "", "memory"] >= 40 << 20
+    assert values["d-a", "", "cpu_user"] + values["d-a", "", "cpu_system"] > 0
+    told = records(found)
+    assert set(told) == {"d-a", "e-a", "all a"}
+    assert {record["pods"] for record in told.values()} == {2}, "those of the node, without the one on the node's own network"
+    for record in told.values():
+        assert len(record["times"]) == len(record["values"]) == len(record["cpu_user"]) == len(record["cpu_system"]) >= 3
+        assert record["cpu_user"][0] == 0.0
+        assert record["cpu_user"] == sorted(record["cpu_user"])
+    parts = zip(told["d-a"]["values"], told["e-a"]["values"], strict=True)
+    assert told["all a"]["values"] == [sum(part) for part in parts]
+    assert values["all", "a", "memory"] == max(told["all a"]["values"])
+    assert values["all", "a", "cpu_user"] == pytest.approx(values["d-a", "", "cpu_user"] + values["e-a", "", "cpu_user"])
 
 
-def test_a_process_that_died_is_told(holder: int) -> None:
-    with pytest.raises(MeasureError, match="is gone"), footprint.PROVIDER.observe(under({"daemon": 2**22 + 1}), Findings()):
-        pytest.fail("must not be measured")
+def test_the_time_of_children_counts() -> None:
+    found = Findings()
+    with program(PARENT) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        with footprint.PROVIDER.observe(under({"d": parent.pid}), found):
+            parent.stdin.write(b"\n")
+            parent.stdin.flush()
+            assert parent.stdout.readline() == b"waited\n"
+    told = records(found)
+    assert set(told) == {"d"}, "no total of no node"
+    assert told["d"]["cpu_user"][-1] + told["d"]["cpu_system"][-1] >= 0.25
+
+
+def test_a_process_that_ends_within_the_window_is_told_and_has_no_figures(holder: subprocess.Popen[bytes]) -> None:
+    """Neither has the node's total; the other processes and the other node have theirs."""
+    found = Findings()
+    with program(IDLE) as here, program(IDLE) as there:
+        watched = {"d-a": holder.pid, "e-a": here.pid, "f-b": there.pid, "g-b": 2**22 + 1}
+        with footprint.PROVIDER.observe(under(watched), found):
+            holder.kill()
+            holder.wait(LIMIT)
+    told = records(found)
+    assert told["d-a"] == {"process": "d-a", "node": "a", "pods": 2, "said": footprint.WITHIN}
+    assert told["g-b"] == {"process": "g-b", "node": "b", "pods": 1, "said": footprint.BEFORE}
+    assert told["all a"]["said"] == "no total: d-a ended"
+    assert told["all b"]["said"] == "no total: g-b ended"
+    assert {process for process, *_ in figures(found)} == {"e-a", "f-b"}
+    assert len(told["e-a"]["values"]) == len(told["e-a"]["times"]) >= 2
+
+
+def test_a_parent_of_one_that_ended_has_no_cpu_time() -> None:
+    """What it waited for brings the time from before the window along."""
+    source = (
+        'import subprocess, time\nchild = subprocess.Popen(["sleep", "60"])\nprint(child.pid, flush=True)\nchild.wait()\ntime.sleep(60)'
+    )
+    found = Findings()
+    with program(source) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        with footprint.PROVIDER.observe(under({"d-a": parent.pid, "e-a": child}), found):
+            os.kill(child, signal.SIGTERM)
+            until(lambda: not Path(f"/proc/{child}").exists())
+    assert set(figures(found)) == {("d-a", "", "memory")}
+    assert records(found)["d-a"]["said"] == footprint.CHILD
 
 
 def test_no_process_is_said_and_the_unknown_is_silent() -> None:
@@ -76,3 +188,123 @@ def test_no_process_is_said_and_the_unknown_is_silent() -> None:
     with footprint.PROVIDER.observe(under(None), nothing):
         pass
     assert nothing == Findings()
+
+
+class Cluster:
+    """Stands in for Access: the API has one Pod of the CNI, and what kubectl exec would run on the node runs here."""
+
+    def __init__(self, ready: bool = True) -> None:
+        self.ready = ready
+        self.asked = 0
+
+    def command(self, *argv: str) -> list[str]:
+        return [sys.executable if word == "python3" else word for word in argv[argv.index("--") + 1 :]]
+
+    def hidden(self, text: str) -> str:
+        return text
+
+    def get(self, *what: str) -> dict[str, Any]:
+        if what[0] != "pods":
+            return {"spec": {"selector": {"matchLabels": {"app": "flannel"}}}}
+        self.asked += 1
+        state = {"conditions": [{"type": "Ready", "status": str(self.ready)}]}
+        return {"items": [{"metadata": {"uid": UID}, "spec": {"nodeName": "worker"}, "status": state}]}
+
+
+class Tree:
+    """A folder like /proc: what the kernel says of real processes, in the control groups that the test gives them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add(self, pid: int, name: str, uid: str = UID) -> None:
+        place = self.folder / str(pid)
+        place.mkdir()
+        (place / "cgroup").write_text(f"0::/kubepods-besteffort.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri.scope\n")
+        (place / "comm").write_text(f"{name}\n")
+        (place / "stat").symlink_to(f"/proc/{pid}/stat")
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    monkeypatch.setattr(processes, "_PROC", str(tmp_path))
+    monkeypatch.setattr(processes, "_STAYS", 0.01)
+    monkeypatch.setattr(places, "HOST", "")  # where the agent has the node's files
+    return Tree(tmp_path)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def known(cluster: Cluster) -> Iterator[processes.Processes]:
+    facts: Any = SimpleNamespace(name="worker", addresses={})
+    node = KubernetesNode("a", facts, Gateway(cluster, "space", "agent", "node a"), host=True)  # type: ignore[arg-type]
+    yield processes.Processes(cluster, builtin()["flannel"], [node])  # type: ignore[arg-type]
+    node.gateway.close()
+
+
+@pytest.fixture
+def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
+    made = [subprocess.Popen(["sleep", "60"]) for _ in range(5)]
+    yield made
+    for process in made:
+        process.kill()
+        process.wait()
+
+
+def test_what_is_looked_for_on_a_node(
+    known: processes.Processes, tree: Tree, sleepers: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not sandboxes, other Pods, or what has ended a moment later (the program of a probe)."""
+    first, second, pause, other, probe = (process.pid for process in sleepers)
+
+    def later(seconds: float) -> None:
+        assert seconds > 0
+        sleepers[-1].kill()
+        sleepers[-1].wait()
+
+    monkeypatch.setattr(processes, "time", SimpleNamespace(sleep=later))
+    tree.add(probe, "flanneld")
+    tree.add(first, "flanneld")
+    tree.add(second, "a (name) 1")
+    tree.add(pause, "pause")
+    tree.add(other, "coredns", "00000000-1111-2222-3333-444455556666")
+    known.look()
+    assert {name: pid for name, (_, pid) in known.found.items()} == {"flanneld on a": first, "a (name) 1 on a": second}
+
+
+def test_one_that_is_gone_is_looked_for_again(
+    known: processes.Processes, cluster: Cluster, tree: Tree, sleepers: list[subprocess.Popen[bytes]]
+) -> None:
+    """Between cells; the API is asked only then, and at each cell while its Pod is not Ready."""
+    old, new = sleepers[:2]
+    tree.add(old.pid, "flanneld")
+    known.look()
+    asked = cluster.asked
+    known.settle()
+    assert cluster.asked == asked
+    old.kill()
+    old.wait()
+    cluster.ready = False
+    known.settle()
+    assert {name: pid for name, (_, pid) in known.found.items()} == {"flanneld on a": old.pid}, "so that its absence is told"
+    tree.add(new.pid, "flanneld")
+    cluster.ready = True
+    known.settle()
+    assert {name: pid for name, (_, pid) in known.found.items()} == {"flanneld on a": new.pid}
+    asked = cluster.asked
+    known.settle()
+    assert cluster.asked == asked
+
+
+def test_files_of_a_node_that_are_gone_are_told_apart_from_errors(known: processes.Processes, tmp_path: Path) -> None:
+    (node,) = known.nodes
+    own = f"/proc/{os.getpid()}/comm"
+    comm = Path(own).read_text()
+    assert node.read_each([own, f"/proc/{2**22 + 1}/comm", own]) == [comm, None, comm]
+    assert node.read_each([]) == []
+    with pytest.raises(ClusterError, match="Is a directory"):
+        node.read_each([own, "/proc/self/fd"])

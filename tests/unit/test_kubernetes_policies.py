@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
 
 from cnibench.cell import Cell
-from cnibench.clusters._kubernetes import policy_objects, refusals, starting
+from cnibench.clusters._kubernetes import policies, policy_objects, refusals, starting
 from cnibench.clusters._kubernetes.objects import Making
+from cnibench.clusters._kubernetes.standing import KubernetesStanding
 from cnibench.conditions import Policies
 from cnibench.profile import CURRENT, builtin
 
@@ -62,6 +66,62 @@ def test_an_http_rule_lets_one_path_through() -> None:
     assert rule["rules"]["http"] == [{"method": "GET", "path": "/payload"}, {"method": "GET", "path": "/other/0"}]
 
 
+def test_an_http_rule_is_there_without_entries_and_names_the_port_that_is_measured() -> None:
+    for many in (False, True):
+        rules = [rule for item in made("cilium", many=many, layer="L7") for rule in item["spec"]["ingress"]]
+        (http,) = [rule["toPorts"][0] for rule in rules if "rules" in rule["toPorts"][0]]
+        assert http == {"ports": [{"port": "8080", "protocol": "TCP"}], "rules": {"http": [{"method": "GET", "path": "/payload"}]}}
+    asked = Policies(entries=3, layer="L7")
+    found = policy_objects.rules(asked, "cilium", (4,), http_port=30049)
+    assert found.made[0]["toPorts"][0]["ports"] == [{"port": "30049", "protocol": "TCP"}]
+    assert found.passed == 0  # they are of the proxy: the map of L3 and L4 never has as many
+
+
+class _Standing:
+    """What ``applied`` asks a standing for on its way to the objects: nothing of it is on a cluster."""
+
+    label, families, making = "cilium", (4,), MAKING
+    profile = builtin()["cilium"]
+    port = KubernetesStanding.port
+
+    def __init__(self, first: int = 0) -> None:
+        self._first = lambda cell, server: first
+        self.restrict: dict[str, Any] = {}
+
+    def pair_for(self, cell: Cell) -> tuple[None, None]:
+        return None, None
+
+    def nodes(self) -> tuple[()]:
+        return ()
+
+    @contextlib.contextmanager
+    def undone(self, what: str, undo: Any) -> Iterator[None]:
+        yield
+
+
+@pytest.mark.parametrize(
+    ("asked", "first", "port"),
+    [
+        (None, 0, "8080"),
+        ({"pair": 0}, 0, "8080"),
+        ({"pair": 1}, 0, "8081"),
+        ({"pair": 1, "path": "clusterip"}, 0, "8081"),
+        ({"pair": 2, "path": "nodeport"}, 30000, "30050"),
+    ],
+)
+def test_the_http_rule_of_a_cell(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any] | None, first: int, port: str) -> None:
+    """As far as the request; the rest takes a cluster."""
+    sent: list[dict[str, Any]] = []
+    for name, answer in (("_state", policies._UNDER), ("_count", 1), ("_entries", {}), ("_need_proxy", None)):
+        monkeypatch.setattr(policies, name, lambda *given, answer=answer: answer)
+    monkeypatch.setattr(policies, "_create", lambda standing, objects: sent.extend(objects))
+    one = None if asked is None else Cell(label="x", profile="x", placement="inter", workload="http", **asked)
+    server: Any = SimpleNamespace(name="b0", interface="eth0")
+    with policies.applied(_Standing(first), Policies(layer="L7"), server, one) as (record,):  # type: ignore[arg-type]
+        assert record["found"] == {"objects": 1}
+    assert sent[0]["spec"]["ingress"][0]["toPorts"][0]["ports"] == [{"port": port, "protocol": "TCP"}]
+
+
 def test_a_pair_that_may_use_tcp_alone() -> None:
     (rule,) = [rule for rule in policy_objects.rules(Policies(entries=1), "kubernetes", (4,), tcp_only=True).made if "podSelector" in
                rule["from"][0] and rule["ports"] == [{"protocol": "TCP"}]]  # fmt: skip
@@ -82,6 +142,11 @@ def cell(workload: str = "tcp-rr", path: str = "pod", **params: Any) -> Cell:
         ("cilium", cell(path="host", **{"policy.entries": 1}), "on its node's network"),
         ("cilium", cell(**{"policy.layer": "L7"}), "for the workload http"),
         ("cilium", cell("http", **{"policy.layer": "L7"}), ""),
+        ("cilium", cell("http", **{"policy.layer": "L7", "policy.restrictions": 2}), "policy.restrictions are ports of L4"),
+        ("cilium", cell("policy-effect"), ""),
+        ("cilium", cell("policy-effect", path="clusterip"), "no Service has their port"),
+        ("cilium", cell("policy-effect", path="nodeport"), "no Service has their port"),
+        ("cilium", cell("policy-effect", path="pod-to-host"), "on its node's network"),
         ("calico-wp-vxlan", cell("http", **{"policy.layer": "L7"}), "HTTP rules"),
         ("calico-wp-vxlan", cell(**{"policy.api": "cni", "policy.entries": 1}), ""),
         ("kube-router", cell(**{"policy.api": "cni", "policy.entries": 1}), "no policy objects of its own"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cnibench.cell import Cell
 from cnibench.errors import InputError, UsageError
-from cnibench.plan import Plan, Work, build_plan, cells, expected_seconds, read_plan
+from cnibench.plan import Plan, Work, build_plan, cells, expected_seconds, passes, read_plan
 from cnibench.profile import Profile, Strict
 from cnibench.schedule import ALONE, blocks_needed, floor, order, pairs, warning
 
@@ -135,6 +135,37 @@ def test_a_sweep_that_explodes_is_refused_before_it_is_expanded() -> None:
         cells(Plan(workload=(Work(name="tcp-rr", sweep={**values, "request_size": list(range(1, 1001))}),)), WORKLOADS, PROFILES)
     with pytest.raises(UsageError, match="cells"):
         cells(Plan(pairs=1000, workload=(Work(name="tcp-rr", sweep={"request_size": [1] * 100}),)), WORKLOADS, PROFILES)
+
+
+def repeats(plan: Plan) -> dict[str, set[int]]:
+    """Workload to how often each of its cells is measured."""
+    found, _ = cells(plan, WORKLOADS, PROFILES)
+    made = passes(found, plan.number_of_blocks(len(PROFILES)))
+    times: dict[str, set[int]] = {}
+    for cell in found:
+        times.setdefault(cell.workload, set()).add(sum(other.id == cell.id for other, _ in made))
+    return times
+
+
+def test_a_workload_that_asks_for_more_blocks_makes_the_others_no_longer() -> None:
+    several = (Work(name="tcp-rr"), Work(name="tcp-stream", blocks=20), Work(name="udp-stream", blocks=2))
+    assert repeats(Plan(workload=several, blocks=3)) == {"tcp-rr": {3}, "tcp-stream": {20}, "udp-stream": {2}}
+    auto = (Work(name="tcp-rr"), Work(name="tcp-stream", blocks="auto"))
+    assert repeats(Plan(workload=auto, blocks=2)) == {"tcp-rr": {2}, "tcp-stream": {blocks_needed(3)}}
+    least = blocks_needed(3)
+    assert repeats(Plan(workload=several)) == {"tcp-rr": {least}, "tcp-stream": {20}, "udp-stream": {2}}
+
+
+def test_where_no_workload_asks_for_more_a_cell_is_in_every_block() -> None:
+    found, _ = cells(Plan(workload=(Work(name="tcp-rr"), Work(name="tcp-stream", blocks=2)), blocks=5), WORKLOADS, PROFILES)
+    assert {(cell.workload, cell.blocks) for cell in found} == {("tcp-rr", None), ("tcp-stream", 2)}
+
+
+def test_with_a_target_only_a_number_of_its_own_keeps_a_cell_out_of_later_blocks() -> None:
+    works = (Work(name="tcp-rr"), Work(name="tcp-stream", blocks="auto"), Work(name="udp-stream", blocks=20))
+    for blocks in (3, "auto"):
+        found, _ = cells(Plan(workload=works, blocks=blocks, target_ci=0.02), WORKLOADS, PROFILES)
+        assert {(cell.workload, cell.blocks) for cell in found} == {("tcp-rr", None), ("tcp-stream", None), ("udp-stream", 20)}
 
 
 def test_the_number_of_blocks_can_decide_and_one_less_cannot() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -114,7 +115,25 @@ def test_scale_shrinks_and_says_what_it_gave_up() -> None:
     assert f"{small.blocks} repeats instead of 50" in told[0]
     tiny, _ = plans.scaled(plan, 1e-9, 8, workloads)
     assert tiny.duration == plans.SHORTEST
-    assert next(work for work in tiny.workload if work.name == "http").params["requests"] == plans.FEWEST
+    assert next(work for work in tiny.workload if work.name == "http").params["requests"] == 500, "the highest concurrency"
+    assert cells(tiny, workloads, choose(tiny.cni)), "every combination is still a possible one"
+
+
+@pytest.mark.parametrize(
+    ("params", "sweep", "left"),
+    [
+        ({"requests": 5000}, {}, [plans.FEWEST]),
+        ({"requests": 5000, "concurrency": 300}, {}, [300]),
+        ({"concurrency": 20}, {"requests": [50, 5000, 100_000]}, [50, 100, 1000]),
+        ({}, {"requests": [600, 100_000], "concurrency": [1, 600]}, [600, 1000]),
+    ],
+)
+def test_scale_leaves_as_many_requests_as_are_made_at_once(params: dict[str, Any], sweep: dict[str, Any], left: list[int]) -> None:
+    plan = Plan(workload=(Work(name="http", params=params, sweep=sweep),), blocks=1, duration=1.0, warmup=1.0)
+    small, told = plans.scaled(plan, 0.01, 1, providers("workloads"))
+    (work,) = small.workload
+    assert (work.sweep.get("requests") or [work.params["requests"]]) == left
+    assert f"{left[-1]} requests instead of" in told[0]
 
 
 def test_scale_of_one_changes_nothing() -> None:

@@ -57,4 +57,7 @@ def test_offload_judges_every_nic_for_every_tunnel() -> None:
         outcomes = {one["outcome"] for one in told["tunnels"] if one["nic"] == nic["name"]}
         assert not nic["virtual"] or outcomes == {"software-only"}
     assert told["profiles"][0]["outcome"] == "no tunnel"
+    named = {one["profile"] for one in told["profiles"]}
+    assert "flannel" in named
+    assert not named & {"xdp", "evpn-mpls", "kindnet"}  # no model in the lab
     assert call(["offload"]).exit_code == 0

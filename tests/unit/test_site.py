@@ -272,7 +272,11 @@ def test_what_the_nics_do_is_shown_beside_what_was_measured(whole: tuple[Path, d
         "calico-wp-xsub 1 none",
     ):
         assert words in text
-    assert text.index("calico-wp-xsub 1 none") < text.index("flannel 3 VXLAN over IPv4 offloaded")
+    assert (
+        text.index("calico-wp-xsub 1 none")
+        < text.index("cilium 3 VXLAN over IPv4 offloaded")
+        < text.index("flannel 4 VXLAN over IPv4 with checksum unknown")
+    )
 
 
 @pytest.mark.parametrize("wrong", ["text", {}, {"nics": 1}, {**OFFLOAD, "tunnels": [{**TUNNEL, "tunnel": "carrier pigeon"}]}])

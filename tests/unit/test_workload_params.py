@@ -57,6 +57,7 @@ def test_sizes_and_rates_are_read(name: str, given: dict[str, Any], expected: di
         ("iperf3-udp", {"rate": -1}),
         ("iperf3-udp", {"rate": float("inf")}),
         ("http", {"concurrency": 0}),
+        ("http", {"requests": 9, "concurrency": 10}),
         ("tcp-stream-series", {"interval": 0.01}),
         ("tcp-rr-under-load", {"connections": -1}),
     ],
@@ -64,6 +65,14 @@ def test_sizes_and_rates_are_read(name: str, given: dict[str, Any], expected: di
 def test_impossible_ones_are_refused(name: str, given: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         WORKLOADS[name].params(given)
+
+
+def test_as_many_requests_at_once_as_there_are_in_all() -> None:
+    http = WORKLOADS["http"]
+    assert http.params({"requests": 10, "concurrency": 10})["concurrency"] == 10
+    assert http.params({"concurrency": 500})["requests"] == 0, "a run by time has enough of them"
+    with pytest.raises(ValidationError, match=r"at least the concurrency 11, or 0 \(by time\), got 10"):
+        http.params({"requests": 10, "concurrency": 11})
 
 
 def test_a_fixed_number_of_requests_takes_its_own_time() -> None:

@@ -13,6 +13,7 @@ from cnibench import stopping
 from cnibench.analysis import figures, words
 from cnibench.analysis.comparable import environments
 from cnibench.analysis.cycles import cycles
+from cnibench.analysis.load import shortfalls
 from cnibench.analysis.model import Analysis, Check, Failure, Run
 from cnibench.analysis.pairs import compare
 from cnibench.analysis.series import Block, Series, gather
@@ -65,11 +66,12 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
     pairs, groups = compare(contexts, level)
     failures = _unsupported(readers) + gathered.failures
     runs = [_run(reader) for reader in readers]
+    short = shortfalls(readers, numbers)
     analysis = Analysis(
         schema=SCHEMA, run=runs[0], environment=readers[0].environment, results=results, groups=groups, pairs=pairs, cpp=cpp,
-        attestations=_attestations(readers), failures=failures, summary=[], notes=gathered.notes + _notes(readers, runs),
+        attestations=_attestations(readers), failures=failures, summary=[], notes=gathered.notes + short + _notes(readers, runs),
         baseline=_baseline(baseline, labels, contexts), labels=labels, level=level, runs=runs,
-        environments=[reader.environment for reader in readers], turning=turning_points(results),
+        environments=[reader.environment for reader in readers], turning=turning_points(results, level),
     )  # fmt: skip
     return words.with_words(analysis)
 

@@ -54,6 +54,11 @@ def short(found: Mapping[str, Any]) -> dict[str, Any]:
     return {**found} | {"nics": [{key: value for key, value in nic.items() if key not in ("features", "bus")} for nic in found["nics"]]}
 
 
+def obtainable(profiles: Mapping[str, Profile], lab: bool) -> dict[str, Profile]:
+    """Those that can be had there: with a model in the lab, with an installation on a cluster."""
+    return {name: one for name, one in profiles.items() if (one.datapath if lab else one.kubernetes) is not None}
+
+
 def ranked(found: Mapping[str, Any], profiles: Mapping[str, Profile]) -> list[rank.Ranked]:
     """Which of ``profiles`` suit the NICs between the nodes best, out of what ``examine`` or ``stored`` gave."""
     under = {(nic["node"], nic["name"]) for nic in found["nics"] if nic["underlay"]}
@@ -71,7 +76,7 @@ def _notes(nics: Sequence[Nic], shown: Sequence[Nic]) -> list[str]:
     notes = [LIMITS]
     if not shown:
         notes.append("there is no NIC here; --all shows the software devices")
-    if any(nic.virtual for nic in shown):
+    if any(nic.virtual for nic in shown if nic.hardware or nic.underlay):
         notes.append("this is no bare metal: what holds for these devices says nothing about the NICs of other nodes")
     if len({nic.node for nic in nics}) < 2:
         notes.append("one node was asked; both ends of a tunnel matter: run it on the others too and compare")

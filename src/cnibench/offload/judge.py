@@ -184,7 +184,10 @@ _COMPARED = re.compile(r"(tx|rx)-(.*segmentation|gso-.*|checksum.*|scatter-gathe
 
 def unlike(nics: Iterable[Nic]) -> list[str]:
     """What the nodes' underlay NICs do not have in common (driver, firmware, queues, features that change a packet's cost), in words."""
-    by_node = {nic.node: nic for nic in nics if nic.underlay}
+    by_node: dict[str, list[Nic]] = {}
+    for nic in nics:
+        if nic.underlay:
+            by_node.setdefault(nic.node, []).append(nic)
     if len(by_node) < 2:
         return []
 
@@ -194,11 +197,16 @@ def unlike(nics: Iterable[Nic]) -> list[str]:
 
     found = []
     for what in ("driver", "version", "firmware", "queues"):
-        found += differing(what, {node: str(getattr(nic, what) or "not told") for node, nic in by_node.items()})
-    answered = {node: nic for node, nic in by_node.items() if nic.features}
-    for name in sorted({name for nic in answered.values() for name in nic.features if _COMPARED.match(name)}):
-        found += differing(name, {node: "on" if nic.on(name) else "off" for node, nic in answered.items()})
+        found += differing(what, {node: _either(str(getattr(nic, what) or "not told") for nic in own) for node, own in by_node.items()})
+    answered = {node: some for node, own in by_node.items() if (some := [nic for nic in own if nic.features])}
+    for name in sorted({name for own in answered.values() for nic in own for name in nic.features if _COMPARED.match(name)}):
+        found += differing(name, {node: _either("on" if nic.on(name) else "off" for nic in own) for node, own in answered.items()})
     return found
+
+
+def _either(values: Iterable[str]) -> str:
+    """What a node's NICs say, of a bond's more than one."""
+    return "/".join(sorted(set(values)))
 
 
 def asymmetries(verdicts: Iterable[Verdict]) -> list[str]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cnibench.offload.judge import ORDER, Verdict
+from cnibench.offload.judge import ORDER, Outcome, Verdict
 from cnibench.profile import Profile
 
 _TUNNEL_OF = {
     "vxlan": "vxlan", "ovs-vxlan": "vxlan", "evpn": "vxlan", "geneve": "geneve", "ipip": "ipip", "wireguard": "wireguard",
     "udp": "udp-userspace",
 }  # fmt: skip
+_TURNED_OFF = "turned off by the profile"
+_AS: Outcome = "fixed-off"  # what that is like
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Ranked:
     profile: str
     place: int
     tunnel: str  # '' for none
-    outcome: str  # 'no tunnel', or the worst outcome of the underlay NICs
+    outcome: str  # 'no tunnel', the worst outcome of the underlay NICs, or 'turned off by the profile'
     commands: tuple[str, ...] = ()
 
 
@@ -41,12 +43,16 @@ def _carrier(profile: Profile) -> str | None:
         encapsulation = profile.datapath.encapsulation
         return "" if encapsulation in ("none", "ila") else _TUNNEL_OF.get(encapsulation)
     if profile.features.mode != "overlay":
-        return ""
-    return next((_TUNNEL_OF[name.lower()] for name in profile.features.tunnels if name.lower() in _TUNNEL_OF), None)
+        return "" if profile.features.mode == "underlay" else None
+    first = next(iter(profile.features.tunnels), "")  # this mode's; the others are what the CNI could do, too
+    return _TUNNEL_OF.get(first.lower())
 
 
 def rank(profiles: Mapping[str, Profile], verdicts: Iterable[Verdict]) -> list[Ranked]:
-    """Best first; profiles whose tunnel is unknown, and the host's own network, are left out. ``verdicts``: of the NICs between nodes."""
+    """Best first; profiles whose tunnel is unknown, and the host's own network, are left out. ``verdicts``: of the NICs between nodes.
+
+    A profile that turns the feature off (flannel-off) is as well off as on a NIC that has none.
+    """
     by_tunnel: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         by_tunnel.setdefault(verdict.tunnel, []).append(verdict)
@@ -60,9 +66,17 @@ def rank(profiles: Mapping[str, Profile], verdicts: Iterable[Verdict]) -> list[R
             continue
         of_it = by_tunnel.get(kind, [])
         worst = max((ORDER.index(verdict.outcome) for verdict in of_it), default=len(ORDER) - 1)
+        if _turns_off(profile):
+            worst = max(worst, ORDER.index(_AS))
+            scored.append((worst + 1, name, kind, _TURNED_OFF if ORDER[worst] == _AS else ORDER[worst], ()))
+            continue
         commands = tuple(dict.fromkeys(f"{verdict.node}: {verdict.command}" for verdict in of_it if verdict.command))
         scored.append((worst + 1, name, kind, ORDER[worst], commands))
     return _placed(sorted(scored))
+
+
+def _turns_off(profile: Profile) -> bool:
+    return profile.datapath is not None and profile.datapath.options.get("tunnel_offload") is False
 
 
 def _placed(scored: Sequence[tuple[int, str, str, str, tuple[str, ...]]]) -> list[Ranked]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from cnibench.cluster import Place
 from cnibench.errors import CnibenchError
-from cnibench.offload import ioctl, netlink
+from cnibench.offload import ioctl, netlink, stack
 from cnibench.offload.nic import Feature, Nic
 
 T = TypeVar("T")
@@ -29,7 +29,8 @@ _SUMMARIES = ("tx-checksumming", "scatter-gather", "tcp-segmentation-offload")  
 
 def here(node: str = "this machine") -> list[Nic]:
     """Every device of the calling thread's network namespace but lo."""
-    under = _default_devices(_text(Path("/proc/thread-self/net/route")))
+    known = stack.here()
+    under = {low for name in _default_devices(_text(Path("/proc/thread-self/net/route"))) for low in known.carrying(name)}
     return [replace(one(name, node), underlay=name in under) for _, name in socket.if_nameindex() if name != "lo"]
 
 
@@ -53,13 +54,15 @@ def one(name: str, node: str = "this machine") -> Nic:
     return replace(nic, ports=ports, queues=queues or 0, udp_hash=hashed or "")
 
 
-def there(place: Place, devices: Sequence[str], node: str, underlay: Container[str] | None = None) -> list[Nic]:
+def there(
+    place: Place, devices: Sequence[str], node: str, underlay: Container[str] | None = None, hardware: Container[str] = ()
+) -> list[Nic]:  # fmt: skip
     """Those devices of a node, asked by its program ethtool (the node agent's image brings it). ``underlay``: those of them that reach
-    other nodes, all when it is None."""
-    return [replace(_there(place, device, node), underlay=underlay is None or device in underlay) for device in devices]
+    other nodes, all when it is None. ``hardware``: those that sysfs says are (a driver need not tell its bus)."""
+    return [replace(_there(place, device, node, device in hardware), underlay=underlay is None or device in underlay) for device in devices]
 
 
-def _there(place: Place, device: str, node: str) -> Nic:
+def _there(place: Place, device: str, node: str, hardware: bool) -> Nic:
     features, refused = _said(place, ["ethtool", "-k", device])
     nic = Nic(node, device, features=parse_features(features), source="ethtool" if features else "none", problem=refused)
     about = parse_driver(_said(place, ["ethtool", "-i", device])[0])
@@ -68,7 +71,7 @@ def _there(place: Place, device: str, node: str) -> Nic:
     hashed, _ = _said(place, ["ethtool", "-n", device, "rx-flow-hash", "udp4"])
     return replace(
         nic, driver=about.get("driver", ""), version=about.get("version", ""), firmware=about.get("firmware-version", ""),
-        bus=about.get("bus-info", ""), hardware=bool(about.get("bus-info")), ports=None if none else parse_ports(ports),
+        bus=about.get("bus-info", ""), hardware=hardware or bool(about.get("bus-info")), ports=None if none else parse_ports(ports),
         queues=len(queues.split()), udp_hash=parse_hash(hashed),
     )  # fmt: skip
 

@@ -41,7 +41,8 @@ def scaled(plan: Plan, factor: float, profiles: int, workloads: Mapping[str, Wor
     """The plan with durations, repeats and request counts times ``factor`` (0 < factor <= 1), and in words what that gave up.
 
     No window becomes shorter than 1 s, no number of blocks smaller than what ``profiles`` of them take to be told apart, no request
-    count smaller than 100. Sweeps, sizes and numbers of Pods and connections stay. Raises UsageError.
+    count smaller than 100 or than what it has to be at least (``Workload.at_least``: the highest concurrency of that workload). Sweeps,
+    sizes and numbers of Pods and connections stay. Raises UsageError.
     """
     if not 0 < factor <= 1:
         raise UsageError(f"--scale takes a number above 0 and up to 1, not {factor:g}", "--scale 0.1 makes windows a tenth as long")
@@ -62,19 +63,21 @@ def scaled(plan: Plan, factor: float, profiles: int, workloads: Mapping[str, Wor
             told[f"{fresh} repeats instead of {blocks}"] = None
         return fresh
 
-    def count(name: str, value: Any) -> Any:
-        if not isinstance(value, int) or value <= FEWEST:
+    def count(name: str, value: Any, least: int) -> Any:
+        if not isinstance(value, int) or value <= least:
             return value
-        fresh = max(FEWEST, round(value * factor))
+        fresh = max(least, round(value * factor))
         if fresh != value:
             told[f"{fresh} {name} instead of {value}"] = None
         return fresh
 
     def shorter(work: Work) -> Work:
-        counted = workloads[work.name].counts if work.name in workloads else ()
+        least = _least(work, workloads[work.name]) if work.name in workloads else {}
         changes: dict[str, Any] = {
-            "params": {key: count(key, value) if key in counted else value for key, value in work.params.items()},
-            "sweep": {key: [count(key, value) for value in values] if key in counted else values for key, values in work.sweep.items()},
+            "params": {key: count(key, value, least[key]) if key in least else value for key, value in work.params.items()},
+            "sweep": {
+                key: [count(key, value, least[key]) for value in values] if key in least else values for key, values in work.sweep.items()
+            },
         }
         if work.duration is not None:
             changes["duration"] = window(work.duration, "windows")
@@ -91,6 +94,15 @@ def scaled(plan: Plan, factor: float, profiles: int, workloads: Mapping[str, Wor
         }
     )
     return made, [f"--scale {factor:g} gave up: {'; '.join(told)}"] if told else []
+
+
+def _least(work: Work, workload: Workload) -> dict[str, int]:
+    """Each count of the workload and the smallest value that it may be scaled to, in whatever combination of the sweep."""
+
+    def highest(name: str) -> int:
+        return max((value for value in (work.params.get(name), *work.sweep.get(name, ())) if isinstance(value, int)), default=0)
+
+    return {key: max(FEWEST, highest(workload.at_least[key]) if key in workload.at_least else 0) for key in workload.counts}
 
 
 def schema_text() -> str:

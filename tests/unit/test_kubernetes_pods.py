@@ -1,0 +1,109 @@
+"""Pods of a standing on a cluster that has no room for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from cnibench.cluster import Options
+from cnibench.clusters._kubernetes.gateway import Gateway
+from cnibench.clusters._kubernetes.nodes import facts
+from cnibench.clusters._kubernetes.objects import POD, Making
+from cnibench.clusters._kubernetes.places import KubernetesNode
+from cnibench.clusters._kubernetes.standing import KubernetesStanding
+from cnibench.errors import ClusterError
+from cnibench.exec import Done
+from cnibench.profile import builtin
+
+ROOM = 6  # Pods of one node
+
+
+class Api:
+    """The API as far as Pods go: a node has room for six; those made while ``evicting`` end at once."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.evicting = False
+        self.removed: list[str] = []
+
+    def apply(self, *objects: Mapping[str, Any]) -> None:
+        for item in objects:
+            term = item["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]
+            node = term["matchFields"][0]["values"][0]
+            full = sum(pod["spec"].get("nodeName") == node for pod in self.pods.values()) >= ROOM
+            said = {"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available: 1 Too many pods."}
+            ready = {"type": "Ready", "status": "False" if self.evicting else "True"}
+            ended = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"} if self.evicting else {"phase": "Running"}
+            self.pods[item["metadata"]["name"]] = {
+                "metadata": dict(item["metadata"]), "spec": {} if full else {"nodeName": node},
+                "status": {**ended, "conditions": [said if full else ready], "podIPs": [{"ip": f"10.0.0.{len(self.pods) + 1}"}]},
+            }  # fmt: skip
+
+    def get(self, what: str, *rest: str, timeout: float = 0.0) -> dict[str, Any]:
+        if what == "nodes":
+            return {"items": [node(name) for name in rest]}
+        if what == "events":
+            return {"items": []}
+        selector = rest[rest.index("-l") + 1] if "-l" in rest else ""
+        names = selector.removeprefix(f"{POD} in (").removesuffix(")").split(",") if selector else list(self.pods)
+        return {"items": [self.pods[name] for name in names if name in self.pods]}
+
+    def kubectl(self, *argv: str, timeout: float = 0.0) -> Done:
+        assert argv[:2] == ("delete", "pod")
+        self.removed = [name for name in argv if name in self.pods]
+        for name in self.removed:
+            del self.pods[name]
+        return Done(argv, 0, "", "", 0.0)
+
+    def command(self, *argv: str) -> list[str]:
+        return list(argv[argv.index("--") + 1 :])
+
+    def hidden(self, text: str) -> str:
+        return text
+
+
+def node(name: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def standing(api: Any) -> KubernetesStanding:
+    making = Making("space", "run", "workload:1", "agent:1", rights="none")
+    nodes = [
+        KubernetesNode(name, facts(node(f"node-{name}")), Gateway(api, "space", f"agent-{name}", "the agent"), host=False) for name in "ab"
+    ]
+    return KubernetesStanding("flannel", builtin()["flannel"], Options(), api, making, nodes, {})
+
+
+def test_background_pods_that_have_no_room_are_removed_and_the_standing_lives() -> None:
+    api = Api()
+    found = standing(api)
+    before = set(api.pods)
+    assert before == {"a0", "a1", "b0"}
+    a, b = found.nodes()
+    with pytest.raises(ClusterError, match="Too many pods") as caught:
+        found.add_pods_on([(a, 5), (b, 5)])
+    assert "110" in caught.value.remedy
+    assert sorted(api.removed) == sorted(f"{name}x{number}" for name in "ab" for number in range(5))
+    assert set(api.pods) == {pod.name for pod in found.pods()} == before
+    assert found.alive() == ""
+
+
+def test_a_pair_that_does_not_run_is_removed_and_can_be_made_later() -> None:
+    api = Api()
+    found = standing(api)
+    api.evicting = True
+    with pytest.raises(ClusterError, match="the Pod a2 will not run: Ended: Evicted low on memory"):
+        found.pair("inter", 1)
+    assert set(api.pods) == {"a0", "a1", "b0"}
+    assert found.alive() == ""
+    api.evicting = False
+    assert [pod.name for pod in found.pair("inter", 1)] == ["a2", "b2"]
+    assert found.alive() == ""
