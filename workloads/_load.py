@@ -109,7 +109,8 @@ class Running:
             listening.append((number, pod, *self._spawn(stack, pod, argv, f"server{number}")))
         for number, pod, process, errors in listening:
             _common.wait_listening(pod, self._port(number), ip, process, errors, _START_LIMIT)
-        seconds = _common.whole_seconds((self._s.duration + self._s.warmup) * 2 + 4 * _START_LIMIT)
+        # They are ended when the cell is; on a machine that the load fills, making all of the connections takes minutes.
+        seconds = _common.whole_seconds((self._s.duration + self._s.warmup) * 2 + 20 * _START_LIMIT)
         for number, (pod, server, streams) in enumerate(zip(self.clients, self.servers, self.load.streams(), strict=True)):
             argv = [
                 "iperf3", f"-{ip}", "-c", server.addresses[ip], "-p", str(self._port(number)), "-t", str(seconds), "-i", "0",
