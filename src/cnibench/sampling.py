@@ -30,7 +30,7 @@ _ANSWER = 30.0  # s
 _MARGIN = 0.5  # s: what the window leaves out at each end, where client and server start and stop
 _LEAST = 0.2  # of a window that must be left once all pairs' clients have started
 _SHORTEST = 1.0  # s: no client of whole seconds runs for less
-_HEADROOM = 2.0  # times as long a client runs beside perf under emulation, where the readers take seconds to begin
+_HEADROOM = 2.0  # times as long a client runs under emulation, where the readers take a second or more to begin
 _GRACE = 20.0  # seconds beyond its time that a client may take to end: a loaded machine is slow to, a dead peer never does
 
 
@@ -117,7 +117,7 @@ def measure_pairs(pairs: Sequence[tuple[Situation, Sequence[Collector]]], worklo
 
     What goes wrong with one pair goes wrong with all: the others did not run beside what they were to run beside. Raises as ``measure``.
     """
-    emulated = pairs[0][0].cell.window == "cpp" and inside() == "tcg"
+    emulated = inside() == "tcg"
     pairs = [(replace(s, duration=s.duration * _HEADROOM) if emulated else s, collectors) for s, collectors in pairs]
     window = pairs[0][0].duration / (_HEADROOM if emulated else 1)
     margin = min(_MARGIN, window / 10)
