@@ -36,8 +36,8 @@ def command(
 ) -> int:  # fmt: skip
     """Say what each NIC does for each type of tunnel, and which profiles that suits.
 
-    Asks the devices that reach other nodes, never the tunnel's own: of this machine (lab), or through an agent on each measured node of a
-    cluster, removed again (existing; kind makes a cluster for it). Changes no device without --verify.
+    Asks every NIC and what reaches other nodes, never the tunnel's own device: of this machine (lab), or through an agent on each measured
+    node of a cluster, removed again (existing; kind makes a cluster for it). Changes no device without --verify.
     """
     from cnibench.registry import provider
 

@@ -83,8 +83,9 @@ class _Place:
         """One more reading of each that is still there. Raises ClusterError when the node does not answer."""
         there = [process for process in self.processes if not process.gone]
         paths = [f"/proc/{process.pid}/{file}" for process in there for file in ("stat", "status")]
-        self.times.append(_counters.clock())
+        now = _counters.clock()
         texts = _here(paths) if self.node is None else self.node.read_each(paths)
+        self.times.append(now)  # only with what was read then
         for process, stat, status in zip(there, texts[::2], texts[1::2], strict=True):
             process.take(look(stat, status) if stat and status else None)
 

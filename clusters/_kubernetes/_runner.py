@@ -40,7 +40,10 @@ def tell(header: dict[str, Any], data: bytes = b"") -> None:
 
 def die_with_us() -> None:
     LIBC.prctl(1, signal.SIGKILL, 0, 0, 0)
-    os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+    except OSError:
+        pass  # somebody has reniced us
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 

@@ -88,9 +88,9 @@ def _between(standing: KubernetesStanding, family: int, pair: int = 0) -> Iterat
     kinds = {kind: sum(packet.encapsulation == kind for packet in packets) for kind in sorted({one.encapsulation for one in packets})}
     observed = ", ".join(f"{count} packets {kind}" for kind, count in kinds.items()) or "no packet of it on the wire"
     yield standing.attestation(f"encapsulation{beside}", f"all {expected}", observed, list(kinds) == [expected], family)
-    if expected in KEYED and family == 4 and all(4 in node.addresses for node in standing.nodes()):
-        wanted = outer_checksum(packets, standing.profile.features.outer_checksum)
-        yield standing.attestation(f"outer-checksum{beside}", *wanted, family)
+    checksum = standing.profile.features.outer_checksum
+    if checksum is not None and expected in KEYED and family == 4 and all(4 in node.addresses for node in standing.nodes()):
+        yield standing.attestation(f"outer-checksum{beside}", *outer_checksum(packets, checksum), family)
 
     if pattern:
         after = [counted(node, pattern) for node in nodes]

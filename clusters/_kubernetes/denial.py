@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from cnibench import exec as programs
@@ -34,12 +32,12 @@ class Denying:
         self.kinds = kinds
         self._standing = standing
         self._text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()
-        self._said = tempfile.NamedTemporaryFile(prefix="cnibench-")  # noqa: SIM115 (closed by ``end``)
+        self._said = programs.Errors()
         argv = standing.access.command("apply", "--server-side", "--force-conflicts", "-f", "-")
         self._sent = False
         self._process: Process
         self._given: IO[bytes]
-        self._process, self._given, self._output = programs.converse(argv, Path(self._said.name))
+        self._process, self._given, self._output = programs.converse(argv, self._said)
         time.sleep(_BEGINNING)
 
     def send(self) -> None:
@@ -68,8 +66,7 @@ class Denying:
             self._said.close()
 
     def _words(self) -> str:
-        said = Path(self._said.name).read_text(errors="replace").strip()[-300:]
-        return self._standing.access.hidden(said) or "it said nothing"
+        return self._standing.access.hidden(self._said.text()[-300:]) or "it said nothing"
 
 
 def prepare(standing: KubernetesStanding, port: int) -> Callable[[], None]:

@@ -6,7 +6,6 @@ import itertools
 import json
 import signal
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -150,7 +149,7 @@ class Gateway:
         self._answers: dict[int, _Answer] = {}
         self._process: Process | None = None
         self._input: IO[bytes] | None = None
-        self._log: Path | None = None
+        self._log: programs.Errors | None = None
         self._closing = threading.Event()
 
     def open(self) -> None:
@@ -166,8 +165,7 @@ class Gateway:
                 time.sleep(0.3 * (attempt + 1))
 
     def _open(self) -> None:
-        with tempfile.NamedTemporaryFile(prefix="cnibench-exec.", delete=False) as file:
-            self._log = Path(file.name)
+        self._log = programs.Errors()
         argv = self.access.command("exec", "-i", "-n", self.namespace, self.pod, "--", "python3", "-I", "-S", "-u", "-c", _BOOT)
         self._process, self._input, output = _starter.submit(programs.converse, argv, self._log).result()
         first = self._input  # ours is gone as soon as the reader sees that kubectl has ended
@@ -213,10 +211,9 @@ class Gateway:
         said = ""
         if self._process is not None:
             self._process.kill()
-        if self._log is not None and self._log.exists():
-            lines = self._log.read_text(errors="replace").strip().splitlines()
-            said = self.access.hidden(" | ".join(lines[-3:]))
-            self._log.unlink(missing_ok=True)
+        if self._log is not None:
+            said = self.access.hidden(" | ".join(self._log.text().splitlines()[-3:]))
+            self._log.close()
         self._process = self._input = None
         with self._lock:
             pending, self._answers = list(self._answers.values()), {}
@@ -317,7 +314,7 @@ class Gateway:
                 pass
             process.kill()
         if self._log is not None:
-            self._log.unlink(missing_ok=True)
+            self._log.close()
         with self._lock:
             pending, self._answers = list(self._answers.values()), {}
         for answer in pending:

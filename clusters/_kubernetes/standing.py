@@ -21,7 +21,7 @@ from cnibench.clusters._kubernetes.places import KubernetesNode, KubernetesPod
 from cnibench.clusters._kubernetes.policy_objects import Kind
 from cnibench.clusters._kubernetes.processes import Processes
 from cnibench.conditions import Conditions
-from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
+from cnibench.errors import ClusterError, CnibenchError, Interrupted, UnsupportedError
 from cnibench.profile import Profile
 
 _TUNNELS = ("vxlan", "geneve", "ipip", "wireguard", "gre", "tun", "ip6tnl", "sit")
@@ -69,6 +69,8 @@ class KubernetesStanding(Standing):
         if new:
             try:
                 self._make(new, many)
+            except Interrupted:  # the whole standing goes then
+                raise
             except BaseException:
                 # One that stays and is not ready would be taken for a standing that is broken, and fail the cells that do without it.
                 with contextlib.suppress(CnibenchError):

@@ -13,12 +13,10 @@ from __future__ import annotations
 import contextlib
 import json
 import queue
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from cnibench import exec as programs
@@ -185,14 +183,14 @@ def remove(standing: KubernetesStanding, names: Sequence[str]) -> None:
 def _watching(standing: KubernetesStanding) -> Iterator[_Watch]:
     """A watch of all our Pods; it has told of one that is there already when the block is entered, so it is late for none that comes."""
     path = f"/api/v1/namespaces/{standing.namespace}/pods?watch=1&labelSelector={objects.RUN}%3D{standing.making.run}"
-    with tempfile.NamedTemporaryFile(prefix="cnibench-") as said:
-        process, given, output = programs.converse(standing.access.command("get", "--raw", path), Path(said.name))
+    with contextlib.closing(programs.Errors()) as said:
+        process, given, output = programs.converse(standing.access.command("get", "--raw", path), said)
         with process, given:
             watch = _Watch(output)
             try:
                 watch.begin()
             except ClusterError as error:
-                told = standing.access.hidden(Path(said.name).read_text(errors="replace").strip()[-300:])
+                told = standing.access.hidden(said.text()[-300:])
                 raise ClusterError(f"our Pods cannot be watched: {told or error.message}", "may we watch Pods there?") from None
             yield watch
 

@@ -9,6 +9,7 @@ import select
 import shlex
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 _PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
 _AHEAD = -10  # nice value
+_MOST_SAID = 1 << 16  # bytes
 
 
 def ahead() -> None:
@@ -37,7 +39,8 @@ def ahead() -> None:
 def _as_child() -> None:
     """A child must not outlive us, whatever kills us (prctl(2), PR_SET_PDEATHSIG), and has the priority that we were given."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+    with contextlib.suppress(OSError):  # somebody has reniced us, and we may not undo it
+        os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
 
 
 @dataclass(frozen=True)
@@ -148,16 +151,33 @@ def spawn(
     return Process(argv, popen)
 
 
-def converse(argv: Sequence[str], stderr: Path) -> tuple[Process, IO[bytes], IO[bytes]]:
-    """A program that we talk to: (process, its standard input, its standard output), unbuffered. Raises MissingError."""
-    with stderr.open("wb") as errors:
+class Errors:
+    """What a program says on its standard error, in a file without a name: it goes with us, whatever kills us."""
+
+    def __init__(self) -> None:
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by ``close``)
+
+    def text(self) -> str:
+        """The end of it, '' once it is closed."""
         try:
-            popen = subprocess.Popen(
-                list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0, process_group=0,
-                preexec_fn=_as_child,
-            )  # fmt: skip
-        except FileNotFoundError:
-            raise _no_program(argv[0]) from None
+            size = os.fstat(self.file.fileno()).st_size  # the program shares the file's position: it is not moved
+            return os.pread(self.file.fileno(), _MOST_SAID, max(0, size - _MOST_SAID)).decode(errors="replace").strip()
+        except (OSError, ValueError):
+            return ""
+
+    def close(self) -> None:
+        """May be called twice."""
+        self.file.close()
+
+
+def converse(argv: Sequence[str], errors: Errors) -> tuple[Process, IO[bytes], IO[bytes]]:
+    """A program that we talk to: (process, its standard input, its standard output), unbuffered. Raises MissingError."""
+    try:
+        popen = subprocess.Popen(
+            list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors.file, bufsize=0, process_group=0, preexec_fn=_as_child,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise _no_program(argv[0]) from None
     assert popen.stdin is not None
     assert popen.stdout is not None
     return Process(argv, popen), popen.stdin, popen.stdout

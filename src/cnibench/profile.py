@@ -46,7 +46,7 @@ class Features(Strict):
     network_model: Literal["L2", "L3", "hybrid", "host"]
     mode: Literal["underlay", "overlay", "none"] = Field(description="how this profile crosses nodes")
     tunnels: tuple[str, ...] = Field(default=(), description="tunnels that the CNI offers, this mode's first")
-    outer_checksum: bool = Field(default=False, description="the outer UDP header has a checksum over IPv4 (udpcsum of ip-link(8))")
+    outer_checksum: bool | None = Field(default=None, description="has the outer UDP header a checksum over IPv4? left out: not attested")
     policy: Policy
     encryption: str = Field(default="", description="what encrypts between nodes in this mode or is offered; empty: none")
     extra: tuple[str, ...] = ()

@@ -119,12 +119,16 @@ made.spawn(["sh", "-c", "echo $$ > {tmp_path}/pid; exec sleep 1000"], None, None
 print("started", flush=True)
 time.sleep(1000)
 """
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
         until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "it did not start")
         process.kill()
     until(lambda: not alive(int((tmp_path / "pid").read_text())), "it outlived cnibench")
+    assert not list(scratch.iterdir()), "a killed process removes no files, so there are none"
 
 
 def test_kubectl_that_fails_is_quoted() -> None:

@@ -107,34 +107,24 @@ def test_pairs_follow_each_other_in_every_order_and_count_once() -> None:
     assert expected_seconds(cells(3), counting, 10.0, 2.0) == 36.0
 
 
-def test_too_many_pairs_for_a_window_are_told(folder: Path) -> None:
-    class Slow(Collector):
-        name = title = "slow"
-
-        def observe(self, s: Situation, into: Findings) -> Any:
-            time.sleep(0.2)
-            return Spy().observe(s, into)
-
-    with RunWriter.create(folder, manifest(cells(2), 1)) as writer:
-        subject = runner(writer, Local(Options()))
-        subject.collectors = [Slow()]
-        assert subject.run() == 2
-    assert "took most of their window" in next(RunReader(folder).samples()).reason
-
-
-def test_a_window_that_comes_after_its_client_is_told(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("pairs", "late", "said"),
+    [(2, 0.2, "took most of their window"), (1, 1.1, "its time was over before the collectors had begun")],
+    ids=["many pairs", "after its client"],
+)
+def test_a_window_that_comes_too_late_is_told(folder: Path, pairs: int, late: float, said: str) -> None:
     class Late(Collector):
         name = title = "late"
 
         def observe(self, s: Situation, into: Findings) -> Any:
-            time.sleep(1.1)
+            time.sleep(late)
             return Spy().observe(s, into)
 
-    with RunWriter.create(folder, manifest(cells(1), 1)) as writer:
+    with RunWriter.create(folder, manifest(cells(pairs), 1)) as writer:
         subject = runner(writer, Local(Options()))
         subject.collectors = [Late()]
-        assert subject.run() == 1
-    assert "its time was over before the collectors had begun" in next(RunReader(folder).samples()).reason
+        assert subject.run() == pairs
+    assert said in next(RunReader(folder).samples()).reason
 
 
 def test_installing_is_part_of_the_time_that_is_left(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
