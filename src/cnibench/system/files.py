@@ -1,0 +1,92 @@
+"""Opening files that somebody else may have written: regular files only, no links below a folder, never more than a limit."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from cnibench.errors import InputError
+
+_ONLY_REGULAR = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO without a writer must not block the open
+
+
+def open_beneath(folder: Path, name: str | Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
+    """A descriptor of the regular file ``name`` below ``folder``, no component of which is a symbolic link.
+
+    ``folder`` itself was named by the user and may be reached by a link. Raises FileNotFoundError when there is no such file,
+    InputError when ``name`` leaves the folder, is or passes a link, or is not a regular file; OSError for the rest.
+    """
+    parts = Path(name).parts
+    if not parts or Path(name).is_absolute() or ".." in parts:
+        raise InputError(f"{folder}: '{name}' is not a path inside this folder", "take the folder from where it was written")
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts[:-1]:
+            inner = _open_one(folder, name, part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0, at)
+            os.close(at)
+            at = inner
+        return _regular(_open_one(folder, name, parts[-1], flags | _ONLY_REGULAR, mode, at), folder / name)
+    finally:
+        os.close(at)
+
+
+def open_named(path: Path) -> int:
+    """A descriptor for reading a file that the user named; links are followed, only a regular file is opened.
+
+    Raises InputError when it is something else, OSError when it cannot be opened.
+    """
+    return _regular(os.open(path, os.O_RDONLY | _ONLY_REGULAR), path)
+
+
+def read_beneath(folder: Path, name: str | Path, limit: int) -> bytes:
+    """All bytes of ``open_beneath``'s file. Raises InputError above ``limit`` bytes, and as ``open_beneath``."""
+    return _read(open_beneath(folder, name), folder / name, limit)
+
+
+def read_named(path: Path, limit: int) -> bytes:
+    """All bytes of ``open_named``'s file. Raises InputError above ``limit`` bytes, and as ``open_named``."""
+    return _read(open_named(path), path, limit)
+
+
+def _open_one(folder: Path, name: str | Path, part: str, flags: int, mode: int, at: int) -> int:
+    try:
+        return os.open(part, flags | os.O_NOFOLLOW, mode, dir_fd=at)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        if _is_link(part, at):
+            raise InputError(f"{folder / name}: is a symbolic link, or passes one", "copy the files themselves, not links to them") from None
+        if isinstance(error, NotADirectoryError | IsADirectoryError) or _is_special(part, at):
+            raise InputError(f"{folder / name}: is not a regular file", "take the file from a complete copy") from None
+        raise
+
+
+def _is_link(part: str, at: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(part, dir_fd=at, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _is_special(part: str, at: int) -> bool:
+    """A socket or a device without a driver cannot be opened at all."""
+    try:
+        return not stat.S_ISREG(os.stat(part, dir_fd=at, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _regular(descriptor: int, path: Path) -> int:
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise InputError(f"{path}: is not a regular file", "take the file from a complete copy")
+
+
+def _read(descriptor: int, path: Path, limit: int) -> bytes:
+    with open(descriptor, "rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise InputError(f"{path}: is larger than {limit:,} bytes", "is this really a file of that kind?")
+    return data
