@@ -56,7 +56,9 @@ def _open_one(folder: Path, name: str | Path, part: str, flags: int, mode: int, 
         if isinstance(error, FileNotFoundError):
             raise
         if _is_link(part, at):
-            raise InputError(f"{folder / name}: is a symbolic link, or passes one", "copy the files themselves, not links to them") from None
+            raise InputError(
+                f"{folder / name}: is a symbolic link, or passes one", "copy the files themselves, not links to them"
+            ) from None
         if isinstance(error, NotADirectoryError | IsADirectoryError) or _is_special(part, at):
             raise InputError(f"{folder / name}: is not a regular file", "take the file from a complete copy") from None
         raise
