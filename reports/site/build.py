@@ -137,7 +137,7 @@ def _features(shown: Pages) -> list[tuple[Link, list[str]]]:
 
 
 def _runs(shown: Pages) -> list[dict[str, Any]]:
-    titles = ("Attestations", "Failed and unsupported", "Notes", "Run and environment")
+    titles = ("Attestations", "Failed and unsupported", "Disturbed samples", "Notes", "Run and environment")
     return [
         {"run": run, "sections": [section for title in titles if (section := shown.section(title, number)) is not None]}
         for number, run in enumerate(shown.material.runs)

@@ -22,6 +22,7 @@ from cnibench.errors import CnibenchError, Interrupted, MeasureError, MissingErr
 from cnibench.exec import Process
 from cnibench.layout import now
 from cnibench.metrics import metric
+from cnibench.reading import STALLS
 from cnibench.situation import Findings, Situation
 from cnibench.vm import inside
 from cnibench.watching import watch
@@ -164,7 +165,10 @@ def measure_pairs(pairs: Sequence[tuple[Situation, Sequence[Collector]]], worklo
                 if status != 0:
                     raise MeasureError(f"{client.argv[0]} ended with {status}", f"its output is in {s.raw}")
             disturbed = stalls.disturbed(seen)
-            records = [*driven.records, *into.records, ("stalls", seen.record(disturbed))]
+            records = [*driven.records, *into.records]
+            if disturbed:  # who reads records leaves these out
+                records = [(name, {**record, "disturbed": disturbed}) for name, record in records]
+            records.append((STALLS, seen.record(disturbed)))
             measured.append(Measured(Findings([*driven.readings, *into.readings], records), start, end, disturbed))
     return measured
 

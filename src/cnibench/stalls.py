@@ -59,7 +59,7 @@ class Evidence:
                 {"kind": one.kind, "what": one.what, "where": one.where, "at": round(one.at, 6), "seconds": round(one.seconds, 6)}
                 for one in self.stalls
             ],
-            "reason": reason,
+            "disturbed": reason,
         }
 
 

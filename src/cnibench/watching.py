@@ -76,9 +76,7 @@ class Watch:
         longest that it may take, s)."""
         here = _end(self._here)
         there = {number: [(heart, _end(heart)) for heart in hearts] for number, hearts in self._there.items()}
-        return [
-            _evidence(span, [(self._here, here), *there.get(number, ())]) for number, span in enumerate(spans)
-        ]
+        return [_evidence(span, [(self._here, here), *there.get(number, ())]) for number, span in enumerate(spans)]
 
 
 @contextmanager

@@ -89,7 +89,7 @@ def test_a_program_that_was_stopped_marks_the_sample(make_stand: MakeStand, tmp_
     assert f"{victim} on the machine that measures was stopped for" in measured.disturbed
     assert values(measured.findings), "its figures are kept"
     record = stalls(measured)
-    assert record["reason"] == measured.disturbed
+    assert record["disturbed"] == measured.disturbed
     assert 0.8 * STOPPED < record["longest_stop"] < 1.5 * STOPPED + 0.5
 
 

@@ -186,7 +186,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
     """A sample that was measured while something stood still (docs/disturbances.md): it is stored, and no figure has it.
 
-    ``run`` is the number of its run, from 0.
+    ``run`` is the number of its run, from 0; ``alone``: no sample of its cell in that run is left.
     """
 
     run: int
@@ -195,6 +195,7 @@ class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
     placement: str
     path: str
     workload: str
+    params: dict[str, Any]
     ip: int
     mtu: int
     pair: int
@@ -202,6 +203,7 @@ class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
     cell: str
     block: int
     reason: str
+    alone: bool = False
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

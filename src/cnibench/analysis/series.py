@@ -50,6 +50,7 @@ class Gathered:
     disturbed: list[Disturbed]
     notes: list[str]
     lines: int
+    samples: int = 0
 
 
 def gather(readers: Sequence[RunReader]) -> Gathered:
@@ -68,11 +69,15 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
     canonical: dict[bytes, str] = {}
     latest, backwards, before = "", 0, len(found.failures)
     disturbed: dict[tuple[str, int], Disturbed] = {}
+    block, cell = -1, ""
     for piece in samples(reader):
         for line in piece:
             found.lines += 1
             if line.warmup:
                 continue
+            if line.block != block or line.cell != cell:  # a sample's lines stand together
+                block, cell = line.block, line.cell
+                found.samples += 1
             if line.end < line.start or line.start < latest:
                 backwards += 1
             latest = max(latest, line.start)
@@ -96,7 +101,11 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
             one.values.append(value)
     _count_failures(series, found.failures[before:])
     _count_disturbed(series, disturbed)
-    found.disturbed += disturbed.values()
+    left = {cell for cell, _, _ in series}
+    params = {cell.id: cell.params for cell in reader.plan.cells}
+    found.disturbed += [
+        msgspec.structs.replace(one, alone=one.cell not in left, params=params.get(one.cell, {})) for one in disturbed.values()
+    ]
     found.series += series.values()
     if backwards:
         found.notes.append(
@@ -127,6 +136,7 @@ def _disturbed(run: int, line: Line) -> Disturbed:
         placement=line.placement,
         path=line.path,
         workload=line.workload,
+        params={},
         ip=line.ip,
         mtu=line.mtu,
         pair=line.pair,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -29,7 +30,7 @@ NOTED = 0.02  # s: shorter gaps and waits are not worth a line
 MOST = 2000  # lines of each kind
 AHEAD = -10  # nice value: it must be woken in time on a busy machine
 HALTED = b"Tt"
-ENDING = {signal.SIGINT, signal.SIGTERM}
+ENDING = (signal.SIGINT, signal.SIGTERM)
 # Where the kernel keeps frozen tasks: cgroup v1, cgroup v2, the latter where the compiler has inlined it.
 FREEZERS = (b"__refrigerator", b"do_freezer_trap", b"get_signal")
 
@@ -203,14 +204,18 @@ class Heartbeat:
         one.stopped = ("", 0.0, "")
 
     def main(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        ending, wake = os.pipe()  # not sigtimedwait: Python's tells of a signal when it was only stopped and continued
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake)
+        for number in ENDING:
+            signal.signal(number, lambda *_: None)
         started = before = time.monotonic()
         self.scan(started)
         scanned, beats = started, 0
         own = times(self.own)[1]
         print("ready", flush=True)
         while True:
-            ended = signal.sigtimedwait(ENDING, max(0.0, before + self.beat - time.monotonic()))
+            ended, _, _ = select.select([ending], [], [], max(0.0, before + self.beat - time.monotonic()))
             now = time.monotonic()
             spent = times(self.own)[1]
             if now - before - self.beat >= NOTED:
