@@ -17,12 +17,16 @@ STARVED = 0.05  # share: no CPU at a stretch, other work having it
 STARVED_LEAST = 0.5  # s: ordinary load, dozens of programs on a CPU, makes stretches of a tenth of a second
 STEAL = 0.1  # share of the machine's CPU time that its host gave to others
 THROTTLED = 0.05  # share: a CPU quota kept the cgroup from running, its CPUs together
+NOTED = 0.01  # s: shorter ones are not stored
 OVERTIME = 2.0  # s beyond the longest that the workload may take
 
 
 @dataclass(frozen=True)
 class Stall:
-    """``what`` stood still in ``where`` (both in words) for ``seconds``, from ``at`` s after the client's start."""
+    """``what`` stood still in ``where`` (both in words) for ``seconds``, from ``at`` s after the client's start.
+
+    ``where`` is '' on the machine that runs cnibench, ``what`` is '' for a gap: nothing ran then.
+    """
 
     kind: Kind
     what: str
@@ -55,10 +59,7 @@ class Evidence:
             "steal": round(self.steal, 6),
             "throttled": round(self.throttled, 6),
             "unseen": list(self.unseen),
-            "stalls": [
-                {"kind": one.kind, "what": one.what, "where": one.where, "at": round(one.at, 6), "seconds": round(one.seconds, 6)}
-                for one in self.stalls
-            ],
+            "stalls": [_rounded(one) for one in self.stalls if one.seconds >= NOTED],
             "disturbed": reason,
         }
 
@@ -81,8 +82,13 @@ def disturbed(seen: Evidence) -> str:
         words.append(f"a CPU quota held its programs back for {_seconds(seen.throttled)} of {_seconds(seen.taken)}")
     if seen.taken > seen.longest + OVERTIME:
         words.append(f"the client took {_seconds(seen.taken)}, and {_seconds(seen.longest)} is the longest that it may")
-    words += [f"whether anything stood still was not seen {where}" for where in seen.unseen]
+    words += [f"the heartbeat {where or 'on this machine'} did not answer" for where in seen.unseen]
     return "; ".join(words)
+
+
+def _rounded(one: Stall) -> dict[str, Any]:
+    times = {"at": round(one.at, 6), "seconds": round(one.seconds, 6)}
+    return {"kind": one.kind, "what": one.what, "where": one.where, **times}
 
 
 def _grouped(stalls: Sequence[Stall]) -> dict[tuple[Kind, str, str], list[float]]:
@@ -99,9 +105,10 @@ def _least(kind: Kind, taken: float) -> float:
 
 
 def _subject(kind: Kind, what: str, where: str) -> str:
+    place = f" {where}" if where else ""
     if kind == "gap":
-        return f"everything stood still {where}"
-    return f"{what} {where} {'got no CPU' if kind == 'starved' else f'was {kind}'}"
+        return f"everything{place or ' on this machine'} stood still"
+    return f"{what}{place} {'got no CPU' if kind == 'starved' else f'was {kind}'}"
 
 
 def _seconds(value: float) -> str:

@@ -27,7 +27,6 @@ _READY = "ready"
 _START = 20.0  # s
 _ANSWER = 10.0  # s
 _LARGEST = 4 << 20  # bytes
-_HERE = "on the machine that measures"
 
 
 class _Told(msgspec.Struct):
@@ -44,7 +43,7 @@ class _Told(msgspec.Struct):
 
 @dataclass(frozen=True)
 class _Heart:
-    """A heartbeat that runs ``where`` (in words), its output in ``file``."""
+    """A heartbeat that runs ``where`` (in words, '' for our machine), its output in ``file``."""
 
     where: str
     file: Path
@@ -68,7 +67,9 @@ class Watch:
         for heart in [self._here, *(heart for hearts in self._there.values() for heart in hearts)]:
             while not heart.ready():
                 if time.monotonic() > limit or heart.process.poll() is not None:
-                    raise LimitError(f"what watches for stalls did not start {heart.where}", "is the machine overloaded?")
+                    raise LimitError(
+                        f"what watches for stalls did not start {heart.where or 'on this machine'}", "is the machine overloaded?"
+                    )
                 time.sleep(0.005)
 
     def evidence(self, spans: Sequence[tuple[float, float, float]]) -> list[Evidence]:
@@ -84,7 +85,7 @@ def watch(pairs: Sequence[Situation]) -> Iterator[Watch]:
     """Heartbeats are started, and gone at the end; ``Watch.await_ready`` before the first client starts."""
     with ExitStack() as running:
         first = pairs[0]
-        here = _start(running, first, _HERE, None, BEAT)
+        here = _start(running, first, "", None, BEAT)
         there: dict[int, list[_Heart]] = {}
         for number, s in enumerate(pairs):
             for role, pod in (("client", s.client), ("server", s.server)):

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from test_workloads import situation, values
 
+from cnibench.clusters.lab.places import LabPod
 from cnibench.clusters.lab.stand import Stand
 from cnibench.registry import provider
 from cnibench.sampling import Measured, measure
@@ -30,15 +31,20 @@ LIMIT = 30.0
 
 
 def pids(name: str) -> list[int]:
-    """Processes of this tree of namespaces with that name."""
-    found = []
+    """Our descendants with that name: others may be measuring here, too."""
+    known: dict[int, tuple[str, int]] = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            if (path / "comm").read_text().strip() == name:
-                found.append(int(path.name))
-        except OSError:
+            known[int(path.name)] = heartbeat.fields((path / "stat").read_bytes())
+        except (OSError, IndexError):
             continue
-    return found
+
+    def ours(pid: int) -> bool:
+        while pid and pid != os.getpid():
+            pid = known.get(pid, ("", 0))[1]
+        return pid == os.getpid()
+
+    return [pid for pid, (comm, _) in known.items() if comm == name and ours(pid)]
 
 
 @contextmanager
@@ -86,7 +92,7 @@ def test_a_program_that_was_stopped_marks_the_sample(make_stand: MakeStand, tmp_
     with stopping(victim) as done:
         measured = sample(make_stand, tmp_path, workload)
     assert done, "nothing was stopped"
-    assert f"{victim} on the machine that measures was stopped for" in measured.disturbed
+    assert f"{victim} was stopped for" in measured.disturbed
     assert values(measured.findings), "its figures are kept"
     record = stalls(measured)
     assert record["disturbed"] == measured.disturbed
@@ -96,13 +102,13 @@ def test_a_program_that_was_stopped_marks_the_sample(make_stand: MakeStand, tmp_
 def test_perf_that_was_stopped_marks_the_sample(make_stand: MakeStand, tmp_path: Path) -> None:
     with stopping("perf", after=0.8):
         measured = sample(make_stand, tmp_path, "tcp-stream", ("perf",))
-    assert "perf on the machine that measures was stopped for" in measured.disturbed
+    assert "perf was stopped for" in measured.disturbed
 
 
 def test_a_short_stop_is_seen_and_measured(make_stand: MakeStand, tmp_path: Path) -> None:
     with stopping("netperf", seconds=0.1):
         measured = sample(make_stand, tmp_path, "tcp-rr")
-    assert "netperf on the machine that measures was stopped for" in measured.disturbed
+    assert "netperf was stopped for" in measured.disturbed
     assert 0.03 < stalls(measured)["longest_stop"] < 0.5
 
 
@@ -123,7 +129,7 @@ def test_everything_at_once_that_was_stopped_marks_the_sample(make_stand: MakeSt
         measured = sample(make_stand, tmp_path, "tcp-rr")
     assert done
     assert stalls(measured)["longest_gap"] > 0.5 * STOPPED
-    assert "everything stood still on the machine that measures for" in measured.disturbed
+    assert "everything on this machine stood still for" in measured.disturbed
 
 
 @pytest.mark.parametrize("load", [0, 12])
@@ -136,3 +142,72 @@ def test_an_ordinary_machine_disturbs_nothing(make_stand: MakeStand, tmp_path: P
             process.kill()
             process.wait()
     assert [one.disturbed for one in measured] == ["", ""]
+
+
+def test_a_frozen_cgroup_marks_the_sample(make_stand: MakeStand, tmp_path: Path) -> None:
+    """What a container engine's ``pause`` does to a program's cgroup, the heartbeat outside of it."""
+    freezer = next((path for path in (Path("/sys/fs/cgroup/freezer"), Path("/sys/fs/cgroup")) if (path / "cgroup.procs").exists()), None)
+    if freezer is None:
+        pytest.skip("no cgroups here")
+    group = freezer / "cnibench-test-stalls"
+    group.mkdir()
+    control, on, off = ("freezer.state", "FROZEN", "THAWED") if (group / "freezer.state").exists() else ("cgroup.freeze", "1", "0")
+
+    def freeze() -> None:
+        while not (found := pids("netserver")):
+            time.sleep(0.02)
+        time.sleep(0.4)
+        for pid in found:
+            (group / "cgroup.procs").write_text(str(pid))
+        (group / control).write_text(on)
+        time.sleep(STOPPED)
+        (group / control).write_text(off)
+
+    thread = threading.Thread(target=freeze)
+    thread.start()
+    try:
+        measured = sample(make_stand, tmp_path, "tcp-rr")
+    finally:
+        thread.join()
+        end = time.monotonic() + LIMIT
+        while (group / "cgroup.procs").read_text() and time.monotonic() < end:
+            time.sleep(0.05)
+        group.rmdir()
+    assert "netserver was frozen for" in measured.disturbed
+
+
+def test_a_pod_on_another_machine_has_a_heartbeat_of_its_own(
+    make_stand: MakeStand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both Pods as if they were elsewhere; all that runs in the server's stands still, ours goes on."""
+    monkeypatch.setattr(LabPod, "local", False)
+    stand = make_stand("veth-baseline")
+    s = situation(stand, "tcp-rr", tmp_path, placement="inter", duration=2.0)
+    namespace = s.server.run(["readlink", "/proc/self/ns/net"], timeout=5).stdout.strip()
+
+    def freeze() -> None:
+        while not pids("netperf"):
+            time.sleep(0.02)
+        time.sleep(0.4)
+        victims = [int(path.name) for path in Path("/proc").glob("[0-9]*") if _in(path, namespace)]
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for pid in victims:
+                os.kill(pid, number)
+            time.sleep(STOPPED * (number == signal.SIGSTOP))
+
+    thread = threading.Thread(target=freeze)
+    thread.start()
+    measured = measure(s, provider("workloads", "tcp-rr"), [])
+    thread.join()
+    assert "everything in the server's Pod (node b) stood still for" in measured.disturbed
+    assert stalls(measured)["longest_gap"] > 0.5 * STOPPED
+    assert {path.name for path in tmp_path.glob("heartbeat.*.stdout")} == {
+        f"heartbeat.{name}.stdout" for name in ("here", "client", "server")
+    }
+
+
+def _in(path: Path, namespace: str) -> bool:
+    try:
+        return os.readlink(path / "ns" / "net") == namespace
+    except OSError:
+        return False

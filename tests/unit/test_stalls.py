@@ -18,7 +18,7 @@ from cnibench import stalls
 from cnibench.stalls import Evidence, Stall, disturbed
 from cnibench.system import heartbeat
 
-HERE = "on the machine that measures"
+HERE = "in the server's Pod (node b)"
 QUIET = Evidence(taken=2.0, longest=3.0)
 
 
@@ -29,22 +29,30 @@ def stall(kind: stalls.Kind, seconds: float, what: str = "netperf") -> Stall:
 @pytest.mark.parametrize(
     ("seen", "words"),
     [
-        (replace(QUIET, stalls=(stall("stopped", 1.0),)), "netperf on the machine that measures was stopped for 1.00 s of 2.00 s"),
+        (replace(QUIET, stalls=(stall("stopped", 1.0),)), "netperf in the server's Pod (node b) was stopped for 1.00 s of 2.00 s"),
         (replace(QUIET, stalls=(stall("stopped", 0.1),)), "was stopped for 0.10 s"),
         (replace(QUIET, stalls=(stall("frozen", 1.0),)), "was frozen for"),
-        (replace(QUIET, stalls=(stall("gap", 1.0, ""),)), "everything stood still on the machine that measures for 1.00 s"),
+        (replace(QUIET, stalls=(stall("gap", 1.0, ""),)), "everything in the server's Pod (node b) stood still for 1.00 s"),
         (replace(QUIET, stalls=(stall("gap", 0.1, ""),)), "for 0.10 s"),
-        (replace(QUIET, stalls=(stall("starved", 0.6),)), "netperf on the machine that measures got no CPU for 0.60 s"),
+        (replace(QUIET, stalls=(stall("starved", 0.6),)), "netperf in the server's Pod (node b) got no CPU for 0.60 s"),
         (replace(QUIET, stalls=(stall("stopped", 0.3), stall("stopped", 0.2))), "for 0.50 s of 2.00 s in 2 pieces"),
         (replace(QUIET, steal=0.25), "gave 25% of its CPU time to others"),
         (replace(QUIET, throttled=0.8), "a CPU quota held its programs back for 0.80 s of 2.00 s"),
         (Evidence(taken=17.0, longest=9.0), "the client took 17.0 s, and 9.00 s is the longest"),
-        (replace(QUIET, unseen=(HERE,)), "was not seen on the machine that measures"),
+        (replace(QUIET, unseen=(HERE,)), "the heartbeat in the server's Pod (node b) did not answer"),
     ],
 )
 def test_what_disturbs_is_named(seen: Evidence, words: str) -> None:
     assert words in disturbed(seen)
     assert seen.record(disturbed(seen))["disturbed"] == disturbed(seen)
+
+
+def test_our_own_machine_needs_no_name() -> None:
+    seen = replace(QUIET, stalls=(Stall("stopped", "perf", "", 0, 1.0), Stall("gap", "", "", 1, 0.5)), unseen=("",))
+    assert disturbed(seen) == (
+        "perf was stopped for 1.00 s of 2.00 s; everything on this machine stood still for 0.50 s of 2.00 s; "
+        "the heartbeat on this machine did not answer"
+    )
 
 
 @pytest.mark.parametrize(
