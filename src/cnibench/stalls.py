@@ -13,8 +13,8 @@ Kind = Literal["stopped", "frozen", "gap", "starved"]
 STOPPED = 0.01  # share: a process was stopped or frozen; no load does that, so little is enough
 GAP = 0.02  # share: nothing ran, although nothing else kept the CPU
 GAP_LEAST = 0.1  # s: a shorter one is not counted: a virtual CPU waits that long for its host on a busy machine
-STARVED = 0.05  # share: no CPU at a stretch, other work having it
-STARVED_LEAST = 0.5  # s: ordinary load, dozens of programs on a CPU, makes stretches of a tenth of a second
+STARVED = 0.3  # share: no CPU at one stretch, other work having it
+STARVED_LEAST = 0.75  # s: a dozen busy programs on each CPU make stretches of half a second
 STEAL = 0.1  # share of the machine's CPU time that its host gave to others
 THROTTLED = 0.05  # share: a CPU quota kept the cgroup from running, its CPUs together
 NOTED = 0.01  # s: shorter ones are not stored
@@ -70,9 +70,10 @@ def disturbed(seen: Evidence) -> str:
         return ""
     found: list[tuple[float, str]] = []
     for (kind, what, where), spans in _grouped(seen.stalls).items():
-        total = min(math.fsum(spans), seen.taken)
+        whole = kind == "starved"  # a busy machine makes many short stretches, none of them a stall
+        total = min(max(spans) if whole else math.fsum(spans), seen.taken)
         if total >= _least(kind, seen.taken):
-            times = f" in {len(spans)} pieces" if len(spans) > 1 else ""
+            times = f" in {len(spans)} pieces" if len(spans) > 1 and not whole else ""
             found.append((total, f"{_subject(kind, what, where)} for {_seconds(total)} of {_seconds(seen.taken)}{times}"))
     found.sort(reverse=True)
     words = [text for _, text in found]

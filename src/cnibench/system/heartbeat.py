@@ -6,7 +6,7 @@ the program that runs our commands there and all that it started. It says ``read
 JSON (times in s of CLOCK_MONOTONIC there):
 
     started, end, cpus
-    gaps      [from, to, waited]: it was not woken in time; ``waited`` of that it waited for a CPU (schedstat)
+    gaps      [from, to, waited]: it was not woken in time; ``waited`` of that it waited for a CPU, or had it (schedstat)
     stops     [name, from, to, kind]: a process was ``stopped`` (a signal, a debugger) or ``frozen`` (its cgroup)
     waits     [name, from, to, waited]: a process got no CPU for so long at a stretch, at least
     counters  [time, steal, throttled]: s of CPU time that the machine (all CPUs) and the cgroup did not get, so far
@@ -27,6 +27,7 @@ SCAN = 0.25  # s: how often new processes are looked for, and counters read
 LOOK = 2  # beats between two looks at processes, which cost more than the beat
 AT_ONCE = 16  # processes at one look; more of them take turns
 NOTED = 0.02  # s: shorter gaps and waits are not worth a line
+LONG = 0.5  # s: a gap while it was not asleep; a busy kernel may keep it waiting for /proc for tenths of a second
 MOST = 2000  # lines of each kind
 AHEAD = -10  # nice value: it must be woken in time on a busy machine
 HALTED = b"Tt"
@@ -209,18 +210,21 @@ class Heartbeat:
         signal.set_wakeup_fd(wake)
         for number in ENDING:
             signal.signal(number, lambda *_: None)
-        started = before = time.monotonic()
+        started = before = now = time.monotonic()
         self.scan(started)
         scanned, beats = started, 0
-        own = times(self.own)[1]
+        spent = sum(times(self.own))
         print("ready", flush=True)
         while True:
-            ended, _, _ = select.select([ending], [], [], max(0.0, before + self.beat - time.monotonic()))
+            asleep, own = time.monotonic(), sum(times(self.own))
+            if asleep - now >= LONG:
+                self.note("gaps", now, asleep, own - spent)
+            wait = max(0.0, before + self.beat - asleep)
+            ended, _, _ = select.select([ending], [], [], wait)
             now = time.monotonic()
-            spent = times(self.own)[1]
-            if now - before - self.beat >= NOTED:
-                self.note("gaps", before + self.beat, now, spent - own)
-            own = spent
+            spent = sum(times(self.own))
+            if now - asleep - wait >= NOTED:
+                self.note("gaps", asleep + wait, now, spent - own)
             beats += 1
             if ended or beats % LOOK == 0:
                 self.look(now)
