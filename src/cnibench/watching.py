@@ -22,7 +22,7 @@ from cnibench.vm import patience
 BEAT = 0.02  # s
 _BEAT_CYCLES = 0.1  # s, in Pods while cycles are counted: those of the heartbeat would be counted as the Pod's
 _SLOWEST = 0.2  # s: beats are longer where several pairs have a heartbeat each
-_PROGRAM = Path(__file__).with_name("system") / "heartbeat.py"
+PROGRAM = Path(__file__).with_name("system") / "heartbeat.py"
 _READY = "ready"
 _START = 20.0  # s
 _ANSWER = 10.0  # s
@@ -98,7 +98,7 @@ def watch(pairs: Sequence[Situation]) -> Iterator[Watch]:
 
 def _start(running: ExitStack, s: Situation, where: str, pod: tuple[str, Pod] | None, beat: float) -> _Heart:
     beat *= patience()
-    text = _PROGRAM.read_text(encoding="utf-8")
+    text = PROGRAM.read_text(encoding="utf-8")
     name, place = pod or ("here", None)
     out, err = s.raw / f"heartbeat.{name}.stdout", s.raw / f"heartbeat.{name}.stderr"
     if place is None:
