@@ -13,7 +13,7 @@ import msgspec
 
 from cnibench import exec as programs
 from cnibench.cluster import Pod
-from cnibench.errors import LimitError
+from cnibench.errors import LimitError, MeasureError
 from cnibench.exec import Process
 from cnibench.situation import Situation
 from cnibench.stalls import Evidence, Stall
@@ -26,7 +26,7 @@ PROGRAM = Path(__file__).with_name("system") / "heartbeat.py"
 _READY = "ready"
 _START = 20.0  # s
 _ANSWER = 10.0  # s
-_LARGEST = 4 << 20  # bytes
+_LARGEST = 16 << 20  # bytes
 
 
 class _Told(msgspec.Struct):
@@ -50,6 +50,10 @@ class _Heart:
     process: Process
     local: bool
 
+    @property
+    def place(self) -> str:
+        return self.where or "on this machine"
+
     def ready(self) -> bool:
         return self.file.read_bytes()[: len(_READY)] == _READY.encode()
 
@@ -62,14 +66,14 @@ class Watch:
         self._there = there
 
     def await_ready(self) -> None:
-        """Raises LimitError when a heartbeat does not start."""
+        """Raises LimitError when a heartbeat does not start, MeasureError when it has failed."""
         limit = time.monotonic() + _START * patience()
         for heart in [self._here, *(heart for hearts in self._there.values() for heart in hearts)]:
             while not heart.ready():
-                if time.monotonic() > limit or heart.process.poll() is not None:
-                    raise LimitError(
-                        f"what watches for stalls did not start {heart.where or 'on this machine'}", "is the machine overloaded?"
-                    )
+                if (status := heart.process.poll()) is not None:
+                    raise MeasureError(f"the heartbeat {heart.place} ended with {status}", f"see {heart.file.with_suffix('.stderr')}")
+                if time.monotonic() > limit:
+                    raise LimitError(f"the heartbeat {heart.place} did not start within {_START:.0f} s", "is the machine overloaded?")
                 time.sleep(0.005)
 
     def evidence(self, spans: Sequence[tuple[float, float, float]]) -> list[Evidence]:
