@@ -105,7 +105,14 @@ def comparisons(samples: Iterable[Sample | Line], workloads: Mapping[str, Worklo
     values: dict[str, dict[str, dict[int, float]]] = {}
     for sample in samples:
         workload = workloads.get(sample.workload)
-        if workload is None or sample.metric != workload.primary or sample.window != "speed" or sample.block >= blocks or not sample.value:
+        if (
+            workload is None
+            or sample.metric != workload.primary
+            or sample.window != "speed"
+            or sample.block >= blocks
+            or not sample.value
+            or sample.disturbed
+        ):
             continue
         given = sample.params if isinstance(sample.params, Mapping) else msgspec.json.decode(sample.params)
         params = " ".join(f"{name}={value}" for name, value in sorted(given.items()))

@@ -126,14 +126,25 @@ def _resume(name: str, out: Path, as_json: bool) -> int:
 
 
 def _report(path: Path, status: int, as_json: bool) -> int:
-    """Prints the comparison and writes it beside the samples; 1 when any sample of the run failed."""
+    """Prints the comparison and writes it beside the samples; 1 when any sample of the run failed.
+
+    The last line says how many were disturbed, if any were: that is no failure.
+    """
     if status not in (0, 1):
         return status
     from cnibench.cli._reports import show
     from cnibench.store import RunReader
 
     show(path, as_json)
-    return 1 if any(sample.status != "ok" for sample in RunReader(path).samples()) else status
+    failed, disturbed, measured = False, set(), set()
+    for sample in RunReader(path).samples():
+        failed = failed or sample.status != "ok"
+        measured.add((sample.cell, sample.block))
+        if sample.disturbed:
+            disturbed.add((sample.cell, sample.block))
+    if disturbed:
+        click.echo(f"{len(disturbed)} of {len(measured)} samples were disturbed and are not used; the report says why", err=True)
+    return 1 if failed else status
 
 
 def _forecast(request: Any) -> tuple[list[tuple[Any, int]], float]:

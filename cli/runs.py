@@ -65,20 +65,24 @@ def _list(out: Path, as_json: bool) -> None:
     if not found:
         click.echo(f"no runs in {out}", err=True)
         return
-    heads = ("id", "name", "state", "profiles", "samples", "failed")
+    heads = ("id", "name", "state", "profiles", "samples", "failed", "disturbed")
     print_table(heads, [[", ".join(row[head]) if head == "profiles" else str(row[head]) for head in heads] for row in found])
 
 
 def _facts(reader: RunReader) -> dict[str, Any]:
     plan = reader.plan
     status: dict[tuple[str, int], str] = {}
+    disturbed = set()
     for sample in reader.samples():
         status[sample.cell, sample.block] = sample.status
+        if sample.disturbed:
+            disturbed.add((sample.cell, sample.block))
     counts = Counter(status.values())
     return {
         "id": plan.id, "name": plan.name, "state": "complete" if reader.finished else "cells missing", "started": reader.started,
         "finished": reader.finished, "path": str(reader.path), "profiles": list(plan.profiles), "cells": len(plan.cells),
         "blocks": plan.blocks, "samples": len(status), "failed": len(status) - counts["ok"],
+        "disturbed": len(disturbed),
         "unsupported": [one.label for one in plan.unsupported],
         "seed": plan.seed, "tool_version": plan.tool_version,
     }  # fmt: skip

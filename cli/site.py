@@ -11,13 +11,22 @@ from cnibench.cli._output import json_option, print_json
 
 @click.command("site")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="A new folder, or an older site to replace.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="A folder; an older site there is replaced, other files stay.",
+)
 @click.option("--raw", is_flag=True, help="With the raw data and all names; without it names and addresses become pseudonyms.")
 @click.option("--baseline", metavar="LABEL", default="", help="What ratios refer to.  [default: a baseline profile, else the first]")
 @click.option("--allow-different", is_flag=True, help="Show runs that are not comparable beside each other, never in one figure.")
+@click.option("--force", is_flag=True, help="Replace pages that were edited, and files of others that are in the way, too.")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
 @json_option
-def command(runs: tuple[str, ...], out: Path, raw: bool, baseline: str, allow_different: bool, folder: Path, as_json: bool) -> None:
+def command(
+    runs: tuple[str, ...], out: Path, raw: bool, baseline: str, allow_different: bool, force: bool, folder: Path, as_json: bool
+) -> None:
     """Write the comparison as static pages that work offline, from a folder.
 
     RUN is a path to a run directory, an id, the beginning of one, or 'last'. Several runs are pooled where they are comparable, and shown
@@ -27,9 +36,11 @@ def command(runs: tuple[str, ...], out: Path, raw: bool, baseline: str, allow_di
     from cnibench.store import RunReader, find
 
     readers = [RunReader(find(name, folder)) for name in runs]
-    written = build(readers, out, raw=raw, allow_different=allow_different, baseline=baseline)
+    written = build(readers, out, raw=raw, allow_different=allow_different, baseline=baseline, force=force)
     for warning in dict.fromkeys(text for reader in readers for text in reader.warnings):
         click.echo(f"warning: {warning}", err=True)
+    for name in written["kept"]:
+        click.echo(f"warning: {out / name}: was edited since cnibench wrote it, and is kept; --force replaces it", err=True)
     if as_json:
         print_json(written)
         return

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cnibench.analysis.disturbances import rows
 from cnibench.analysis.model import Analysis, Cpp, Failure, Group, Pair, Result, Turning
 from cnibench.analysis.words import conditions, describe, place_of, primary_groups
 from cnibench.metrics import METRICS
@@ -48,6 +49,7 @@ def document(analysis: Analysis, *, whole: bool) -> Document:
     sections += _cycles(analysis)
     sections += _attested(analysis, whole)
     sections += _failed(analysis)
+    sections += _disturbed(analysis)
     if analysis.notes:
         sections.append(Section("Notes", lines=list(analysis.notes)))
     sections += _environment(analysis, whole)
@@ -247,6 +249,13 @@ def _failed(analysis: Analysis) -> list[Section]:
         where = f"{workload} {placement}".strip() or "everything"
         rows.append([label, where, "-" if items[0].block < 0 else str(len(items)), status, reason])
     return [Section("Failed and unsupported", [Table(["profile", "where", "samples", "status", "reason"], rows, numbers=False)])]
+
+
+def _disturbed(analysis: Analysis) -> list[Section]:
+    if not analysis.disturbed:
+        return []
+    lines = ["something stood still while they were measured; they are stored, and no figure, verdict or order above has them"]
+    return [Section("Disturbed samples", [Table(["profile", "where", "block", "reason"], rows(analysis.disturbed), numbers=False)], lines)]
 
 
 def _environment(analysis: Analysis, whole: bool) -> list[Section]:

@@ -11,7 +11,8 @@ from cnibench.analysis.words import place_of
 COLUMNS = {
     "run": "VARCHAR", "profile": "VARCHAR", "label": "VARCHAR", "placement": "VARCHAR", "path": "VARCHAR", "workload": "VARCHAR",
     "params": "VARCHAR", "ip": "INTEGER", "mtu": "INTEGER", "cpus": "VARCHAR", "pair": "INTEGER", "testbed": "VARCHAR", "wire": "VARCHAR",
-    "wire_offload": "VARCHAR", "fidelity": "VARCHAR", "cycles_source": "VARCHAR", "metric": "VARCHAR", "unit": "VARCHAR",
+    "wire_offload": "VARCHAR", "fidelity": "VARCHAR", "cycles_source": "VARCHAR",
+    "disturbed": "BIGINT", "metric": "VARCHAR", "unit": "VARCHAR",
     "better": "VARCHAR", "n": "BIGINT", "mean": "DOUBLE", "median": "DOUBLE", "ci_low": "DOUBLE", "ci_high": "DOUBLE",
     "confidence": "DOUBLE", "letters": "VARCHAR", "baseline": "VARCHAR", "ratio": "DOUBLE", "ratio_ci_low": "DOUBLE",
     "ratio_ci_high": "DOUBLE", "p_holm": "DOUBLE", "verdict": "VARCHAR",

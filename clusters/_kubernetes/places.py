@@ -23,6 +23,7 @@ class KubernetesPlace(Place):
     """Commands run in a container of ours."""
 
     python = "python3"
+    local = False
 
     def __init__(self, name: str, gateway: Gateway) -> None:
         self.name = name

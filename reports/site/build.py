@@ -1,64 +1,54 @@
-"""Writes the site: into a new folder beside the wanted one, which takes its place when all of it is there."""
+"""Writes the site: into a draft beside the wanted folder, from where its files are put in place when all of them are there."""
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from cnibench.cell import SCHEMA
-from cnibench.errors import InputError, UsageError
+from cnibench.errors import InputError
 from cnibench.reading import RunReader
 from cnibench.registry import provider
-from cnibench.reports.site import flames, offload
+from cnibench.reports.site import flames, folder, offload
 from cnibench.reports.site.charts import Gallery, library, picture
 from cnibench.reports.site.material import Material, material
 from cnibench.reports.site.pages import FEATURES, Link, Pages, features, pages
 from cnibench.reports.site.verdicts import verdicts
 
-MARK = "cnibench-site.json"
 _HERE = Path(__file__).parent / "templates"
 _ASSETS = ("site.css", "site.js")
 
 
 def build(
-    readers: Sequence[RunReader], out: Path, *, raw: bool = False, allow_different: bool = False, baseline: str = ""
+    readers: Sequence[RunReader],
+    out: Path,
+    *,
+    raw: bool = False,
+    allow_different: bool = False,
+    baseline: str = "",
+    force: bool = False,
 ) -> dict[str, Any]:
-    """The site of these runs in the folder ``out``; an older site there is replaced. Without ``raw`` names and addresses are replaced by
-    pseudonyms and raw data left out. Returns {schema, out, pages, charts, bytes}. Raises UsageError, InputError."""
-    _may_write(out)
+    """The site of these runs in the folder ``out``, in place of an older one there; whatever else is in the folder stays.
+
+    Without ``raw`` names and addresses are replaced by pseudonyms and raw data left out. ``force`` replaces edited and
+    foreign files, too. Returns {schema, out, pages, charts, flames, kept, removed, bytes}. Raises UsageError, InputError.
+    """
+    folder.check(out)
     found = material(readers, raw=raw, allow_different=allow_different, baseline=baseline)
-    draft = out.with_name(f".{out.name}.{os.getpid()}.new")
     try:
-        draft.mkdir(parents=True)
-        written = _write(found, draft)
-        _take_place(draft, out)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", suffix=".new", dir=out.parent) as draft:
+            written = _write(found, Path(draft))
+            placed = folder.place(Path(draft), out, [run.id for run in found.runs], force=force)
     except OSError as error:
         raise InputError(
             f"{error.filename or out}: {error.strerror}", "give --out a folder that can be written, on a disk with room"
         ) from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    return {"schema": SCHEMA, "out": str(out), **written, "bytes": size}
-
-
-def _may_write(out: Path) -> None:
-    if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise UsageError(f"{out}: is there and is no folder", "give --out another folder")
-    if out.is_dir() and any(out.iterdir()) and not (out / MARK).is_file():
-        raise UsageError(f"{out}: is there and is not a site that cnibench wrote", "give --out a new or empty folder")
-
-
-def _take_place(draft: Path, out: Path) -> None:
-    old = out.with_name(f".{out.name}.{os.getpid()}.old")
-    if out.exists():
-        out.rename(old)
-    draft.rename(out)
-    shutil.rmtree(old, ignore_errors=True)
+    told = {"kept": placed.kept, "removed": placed.removed, "bytes": placed.bytes}
+    return {"schema": SCHEMA, "out": str(out), **written, **told}
 
 
 def _write(found: Material, out: Path) -> dict[str, Any]:
@@ -69,7 +59,6 @@ def _write(found: Material, out: Path) -> dict[str, Any]:
     drawn, problems = flames.draw(found.readers, found.analysis.baseline, found.names, out)
     files = _pages(shown, drawn, problems, out)
     _pictures(shown.gallery, out)
-    (out / MARK).write_text(json.dumps({"schema": SCHEMA, "runs": [run.id for run in found.runs], "pages": files}, indent=1) + "\n")
     return {"pages": files, "charts": len(shown.gallery.charts), "flames": len(drawn)}
 
 
@@ -148,7 +137,7 @@ def _features(shown: Pages) -> list[tuple[Link, list[str]]]:
 
 
 def _runs(shown: Pages) -> list[dict[str, Any]]:
-    titles = ("Attestations", "Failed and unsupported", "Notes", "Run and environment")
+    titles = ("Attestations", "Failed and unsupported", "Disturbed samples", "Notes", "Run and environment")
     return [
         {"run": run, "sections": [section for title in titles if (section := shown.section(title, number)) is not None]}
         for number, run in enumerate(shown.material.runs)

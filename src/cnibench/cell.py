@@ -84,6 +84,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     reason: str = ""
     warmup: bool = False
+    disturbed: str = ""  # why this is no measurement of the profile (a stall, say) and is not used; '' when it is one
     start: str
     end: str
 

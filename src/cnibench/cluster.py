@@ -34,6 +34,7 @@ class Place(abc.ABC):
 
     name: str
     python: ClassVar[str] = sys.executable  # an interpreter there
+    local: ClassVar[bool] = True  # are programs there descendants of this process?
 
     @abc.abstractmethod
     def spawn(self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None) -> Process:

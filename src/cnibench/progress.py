@@ -31,7 +31,7 @@ class Progress(Protocol):
     def cell(self, cell: Cell, block: int, blocks: int) -> None: ...
 
     def finished(self, cell: Cell, seconds: float, status: str, reason: str) -> None:
-        """``seconds`` is what was expected of this sample."""
+        """``seconds`` is what was expected of this sample; ``status`` is that of the store, or ``disturbed``."""
 
     def end(self) -> None: ...
 
@@ -110,7 +110,7 @@ class Lines:
 
     def finished(self, cell: Cell, seconds: float, status: str, reason: str) -> None:
         self._clock.count(seconds)
-        said = status if status == "ok" else f"{status}: {reason}"
+        said = f"{status}: {reason}" if reason else status
         self._say(f"[{self._clock.done}/{self._clock.samples}] {self._where} {words(cell)}: {said}; {self._clock.left()} left")
 
     def end(self) -> None: ...
@@ -157,7 +157,7 @@ class Terminal:
 
     def finished(self, cell: Cell, seconds: float, status: str, reason: str) -> None:
         self._clock.count(seconds)
-        if status != "ok":
+        if reason:
             self.tell(f"{words(cell)}: {status}: {reason}")
         self._update(completed=self._clock.done, left=self._clock.left())
 

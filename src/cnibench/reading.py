@@ -12,6 +12,7 @@ from cnibench.cell import SCHEMA, Attestation, Cell, Sample
 from cnibench.errors import InputError
 from cnibench.layout import ATTESTATIONS, ENVIRONMENT, EVENTS, PLAN, RAW, SAMPLES, Manifest, Record, migrate, record_file
 
+STALLS = "stalls"  # the records of what stood still, one a sample
 T = TypeVar("T")
 
 
@@ -68,8 +69,12 @@ class RunReader:
         return self._lines(EVENTS, dict[str, Any])
 
     def records(self, name: str) -> Iterator[Record]:
-        """The records of NAME.jsonl (cpp, sizes, ...), each with the coordinates of its sample; none when there is no such file."""
-        return iter(self._lines(record_file(name), dict[str, Any]))
+        """The records of NAME.jsonl (cpp, sizes, ...), each with the coordinates of its sample; none when there is no such file.
+
+        Those of disturbed samples are left out; what is stored of the disturbances themselves, ``stalls``, is whole.
+        """
+        found = self._lines(record_file(name), dict[str, Any])
+        return iter(found) if name == STALLS else (record for record in found if not record.get("disturbed"))
 
     def record_names(self) -> list[str]:
         """The record files that this run has."""

@@ -238,8 +238,9 @@ class Runner:
                 with self._stop.held():
                     both = zip(cells, found, strict=True)
                     self.writer.finish_all([(cell, lines(cell, block, ground, one), one.findings.records) for cell, one in both], block)
-                for cell in cells:
-                    self.progress.finished(cell, self._expected(cell), "ok", "")
+                for cell, one in zip(cells, found, strict=True):
+                    said = "disturbed" if one.disturbed else "ok"
+                    self.progress.finished(cell, self._expected(cell), said, one.disturbed)
                 return 0
             except (Interrupted, FullError):
                 raise

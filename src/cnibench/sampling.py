@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -13,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from cnibench import conditions
+from cnibench import conditions, stalls
 from cnibench.cell import Cell, Reading, Sample, Status
 from cnibench.cluster import Node
 from cnibench.collector import Collector
@@ -21,8 +22,10 @@ from cnibench.errors import CnibenchError, Interrupted, MeasureError, MissingErr
 from cnibench.exec import Process
 from cnibench.layout import now
 from cnibench.metrics import metric
+from cnibench.reading import STALLS
 from cnibench.situation import Findings, Situation
 from cnibench.vm import inside
+from cnibench.watching import watch
 from cnibench.workload import Workload
 
 _AFFINITY = "import os; print(*os.sched_getaffinity(0))"
@@ -46,11 +49,12 @@ class Ground:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one sample gave; ``start`` and ``end`` in RFC 3339 are those of the measured client."""
+    """What one sample gave; ``start`` and ``end`` in RFC 3339 are those of the measured client, ``disturbed`` as in Sample."""
 
     findings: Findings
     start: str
     end: str
+    disturbed: str = ""
 
 
 def choose_cpus(cpus: str, allowed: Sequence[int], siblings: Mapping[int, int], pair: int = 0) -> tuple[int | None, int | None]:
@@ -123,7 +127,7 @@ def measure_pairs(pairs: Sequence[tuple[Situation, Sequence[Collector]]], worklo
     margin = min(_MARGIN, window / 10)
     all_of_them = [s for s, _ in pairs]
     found = [Findings() for _ in pairs]
-    with ExitStack() as served:
+    with watch(all_of_them) as watched, ExitStack() as served:
         for s, into in zip(all_of_them, found, strict=True):
             with _named(s, all_of_them):
                 if asked := conditions.of(s.cell.params):
@@ -135,6 +139,7 @@ def measure_pairs(pairs: Sequence[tuple[Situation, Sequence[Collector]]], worklo
             for s, collectors in pairs:
                 for collector in collectors:
                     prepared.enter_context(collector.prepare(s))
+            watched.await_ready()
             began, clients = time.monotonic(), list[tuple[str, Process]]()
             for s in all_of_them:
                 with _named(s, all_of_them):
@@ -150,14 +155,21 @@ def measure_pairs(pairs: Sequence[tuple[Situation, Sequence[Collector]]], worklo
                     raise MeasureError(f"its time was over before the collectors had begun ({late:.1f} s)", "use a longer --duration")
                 clients[0][1].watch(min(left, window - 2 * margin))
             ended = [_wait(s, client, workload, all_of_them, began) for s, (_, client) in zip(all_of_them, clients, strict=True)]
+            longest = workload.longest(pairs[0][0].cell.params, pairs[0][0].duration) if workload.collected else math.inf
+            evidence = watched.evidence([(began, over, longest) for _, _, over in ended])
         measured = []
-        for s, into, (start, client), (status, end) in zip(all_of_them, found, clients, ended, strict=True):
+        for s, into, (start, client), (status, end, _), seen in zip(all_of_them, found, clients, ended, evidence, strict=True):
             with _named(s, all_of_them):
                 _note(s, client.argv, status, start, end)
                 driven = workload.findings(s)
                 if status != 0:
                     raise MeasureError(f"{client.argv[0]} ended with {status}", f"its output is in {s.raw}")
-            measured.append(Measured(Findings([*driven.readings, *into.readings], [*driven.records, *into.records]), start, end))
+            disturbed = stalls.disturbed(seen)
+            records = [*driven.records, *into.records]
+            if disturbed:  # who reads records leaves these out
+                records = [(name, {**record, "disturbed": disturbed}) for name, record in records]
+            records.append((STALLS, seen.record(disturbed)))
+            measured.append(Measured(Findings([*driven.readings, *into.readings], records), start, end, disturbed))
     return measured
 
 
@@ -207,11 +219,11 @@ def _warm_up(pairs: Sequence[Situation], workload: Workload) -> None:
                 job.result()
 
 
-def _wait(s: Situation, client: Process, workload: Workload, pairs: Sequence[Situation], began: float) -> tuple[int, str]:
-    """(exit status, when it had ended)"""
+def _wait(s: Situation, client: Process, workload: Workload, pairs: Sequence[Situation], began: float) -> tuple[int, str, float]:
+    """(exit status, when it had ended, the same in s of CLOCK_MONOTONIC)"""
     longest = workload.longest(s.cell.params, s.duration)
     with _named(s, pairs):
-        return client.wait(max(0.0, longest + _GRACE - (time.monotonic() - began))), now()
+        return client.wait(max(0.0, longest + _GRACE - (time.monotonic() - began))), now(), time.monotonic()
 
 
 @contextmanager
@@ -239,6 +251,7 @@ def _note(s: Situation, argv: Sequence[str], status: int, start: str, end: str) 
 def lines(cell: Cell, block: int, ground: Ground, measured: Measured) -> list[Sample]:
     """The lines of samples.jsonl of a sample that succeeded, one a reading."""
     empty = _line(cell, block, ground, "ok", "", measured.start, measured.end)
+    empty = msgspec.structs.replace(empty, disturbed=measured.disturbed)
     return [_with(empty, reading) for reading in measured.findings.readings]
 
 

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -246,6 +247,27 @@ def test_two_runs_at_the_same_time_do_not_meet(kept: Mapping[str, Any], existing
     told = [process.communicate(timeout=300)[1] for process in started]
     assert [process.returncode for process in started] == [0, 0], told
     assert not ours(kept)
+
+
+def test_a_node_that_is_frozen_for_a_while_disturbs_the_sample(kept: Mapping[str, Any], existing: list[str], tmp_path: Path) -> None:
+    """All of it stands still, the heartbeat in its Pod, too; our machine runs on. The next sample is undisturbed."""
+    node = f"{kept['name']}-worker"
+    argv = [*long_run(existing, "6s"), "--warmup", "0s", "--blocks", "2"]
+    with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        until(lambda: any(tmp_path.glob("runs/*/raw/*/0/client.stdout")))
+        time.sleep(1)
+        output("podman", "pause", node)
+        time.sleep(15)
+        output("podman", "unpause", node)
+        out, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    first, second = lines(tmp_path, "stalls")
+    assert 13 < first["longest_gap"] < 20, first
+    assert re.search(r"everything in the (client|server)'s Pod \(node [ab]\) stood still for 1\d\.\d s", first["disturbed"]), first
+    assert second["disturbed"] == "", second
+    assert {line["disturbed"] for line in lines(tmp_path, "samples") if line["block"] == 0} == {first["disturbed"]}
+    assert "Disturbed: 1 of 2 samples were disturbed" in " ".join(out.split())
+    assert "1 of 2 samples were disturbed" in said.splitlines()[-1]
 
 
 def test_a_node_that_dies_in_the_middle_of_a_cell_is_found(kept: Mapping[str, Any], existing: list[str], tmp_path: Path) -> None:

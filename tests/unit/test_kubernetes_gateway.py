@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from cnibench.clusters._kubernetes.gateway import Gateway
 from cnibench.errors import ClusterError, LimitError, MissingError
+from cnibench.system import heartbeat
 
 LIMIT = 20.0  # s
 
@@ -139,3 +141,28 @@ def test_kubectl_that_fails_is_quoted() -> None:
     gateway = Gateway(Failing(), "space", "pod", "the Pod pod")  # type: ignore[arg-type]
     with pytest.raises(ClusterError, match='pods "pod" not found'):
         gateway.open()
+
+
+def test_a_heartbeat_runs_over_the_connection_and_sees_everything_there_stand_still(gateway: Gateway, tmp_path: Path) -> None:
+    """As on a node that is frozen: what runs commands there, the program and the heartbeat are stopped together."""
+    text = Path(heartbeat.__file__).read_text()
+    out = tmp_path / "told"
+    with (
+        gateway.spawn(["sleep", "60"], None, None) as program,
+        gateway.spawn([sys.executable, "-I", "-S", "-c", text, "0.02"], out, None) as beat,
+    ):
+        until(lambda: out.exists() and out.read_text().startswith("ready"), "no heartbeat")
+        runner = heartbeat.fields(Path(f"/proc/{beat.pid}/stat").read_bytes())[1]
+        os.kill(program.pid, signal.SIGSTOP)
+        time.sleep(0.3)
+        os.kill(program.pid, signal.SIGCONT)
+        time.sleep(0.3)
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for pid in (runner, program.pid, beat.pid):
+                os.kill(pid, number)
+            time.sleep(0.5)
+        beat.interrupt()
+        assert beat.wait(LIMIT) == 0
+    told = json.loads(out.read_text().splitlines()[1])
+    assert max(until - since - waited for since, until, waited in told["gaps"]) > 0.3
+    assert "sleep" in [stop[0] for stop in told["stops"]]

@@ -16,7 +16,7 @@ import pytest
 from cnibench.layout import Unsupported, coordinates
 from cnibench.profile import builtin
 from cnibench.reading import RunReader
-from cnibench.reports.site.build import MARK, build
+from cnibench.reports.site.build import build
 from cnibench.reports.site.charts import script_json, unique
 from cnibench.reports.site.pseudonyms import Pseudonyms
 from tests.unit._call import call
@@ -296,19 +296,13 @@ def test_two_profiles_have_a_page_against_each_other(whole: tuple[Path, dict[str
     assert "versus-flannel-calico-wp-xsub.html" in (site / "profile-flannel.html").read_text()
 
 
-def test_only_a_site_of_ours_is_replaced(tmp_path: Path) -> None:
+def test_a_site_can_be_written_again(tmp_path: Path) -> None:
     run = synthetic(tmp_path, TRUTH, blocks=2)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/letter").write_text("keep me")
-    refused = call(["site", str(run.path), "--out", str(tmp_path / "mine")])
-    assert refused.exit_code == 2
-    assert "is not a site that cnibench wrote" in refused.stderr
     for _ in range(2):
         done = call(["site", str(run.path), "--out", str(tmp_path / "site"), "--json"])
         assert done.exit_code == 0, done.stderr
         assert json.loads(done.stdout)["charts"] > 4
-    assert (tmp_path / "site" / MARK).is_file()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "site", "synthetic"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["site", "synthetic"]
     assert call(["site", "nothing", "--out", str(tmp_path / "other")]).exit_code == 2
 
 

@@ -35,6 +35,7 @@ class Member:
     first: Line
     values: dict[Block, float] = field(default_factory=dict)
     failed: int = 0
+    disturbed: int = 0
 
 
 @dataclass
@@ -71,7 +72,8 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
         schema=SCHEMA, run=runs[0], environment=readers[0].environment, results=results, groups=groups, pairs=pairs, cpp=cpp,
         attestations=_attestations(readers), failures=failures, summary=[], notes=gathered.notes + short + _notes(readers, runs),
         baseline=_baseline(baseline, labels, contexts), labels=labels, level=level, runs=runs,
-        environments=[reader.environment for reader in readers], turning=turning_points(results, level),
+        environments=[reader.environment for reader in readers], turning=turning_points(results, level), disturbed=gathered.disturbed,
+        samples=gathered.samples,
     )  # fmt: skip
     return words.with_words(analysis)
 
@@ -105,6 +107,7 @@ def _contexts(series: Sequence[Series], numbers: Sequence[int], labels: Sequence
         member = context.members.setdefault(line.label, Member(line))
         member.values.update(one.by_block())
         member.failed += one.failed
+        member.disturbed += one.disturbed
     place = {label: i for i, label in enumerate(labels)}
     for context in found.values():
         context.members = dict(sorted(context.members.items(), key=lambda item: place[item[0]]))

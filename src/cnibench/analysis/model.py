@@ -57,6 +57,7 @@ class Result(Where, frozen=True, kw_only=True):
     spread: float | None
     cycles_source: str = ""
     failed: int = 0
+    disturbed: int = 0
     blocks: list[int] = []
     values: list[float] = []
     outliers: list[int] = []
@@ -182,6 +183,29 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
+    """A sample that was measured while something stood still (docs/disturbances.md): it is stored, and no figure has it.
+
+    ``run`` is the number of its run, from 0; ``alone``: no sample of its cell in that run is left.
+    """
+
+    run: int
+    label: str
+    profile: str
+    placement: str
+    path: str
+    workload: str
+    params: dict[str, Any]
+    ip: int
+    mtu: int
+    pair: int
+    window: str
+    cell: str
+    block: int
+    reason: str
+    alone: bool = False
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Which run: times in RFC 3339, ``finished`` is '' while cells are missing; ``planned`` is how its number of blocks came about."""
 
@@ -199,7 +223,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a report shows. ``run`` and ``environment`` are the first run's, ``runs`` and ``environments`` all of them."""
+    """Everything that a report shows. ``run`` and ``environment`` are the first run's, ``runs`` and ``environments`` all of them.
+
+    ``samples`` is the number of samples that were measured, disturbed and failed ones included.
+    """
 
     schema: int
     run: Run
@@ -218,3 +245,5 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[Run]
     environments: list[dict[str, Any]]
     turning: list[Turning] = []
+    disturbed: list[Disturbed] = []
+    samples: int = 0

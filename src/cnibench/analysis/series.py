@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from cnibench.analysis.model import Failure
+from cnibench.analysis.model import Disturbed, Failure
 from cnibench.analysis.stream import Line, samples
 from cnibench.store import RunReader
 
@@ -28,6 +29,7 @@ class Series:
     blocks: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
     failed: int = 0
+    disturbed: int = 0
 
     def by_block(self) -> dict[Block, float]:
         """One value a block: the mean where one block has several, since the block is the unit."""
@@ -45,13 +47,18 @@ class Gathered:
 
     series: list[Series]
     failures: list[Failure]
+    disturbed: list[Disturbed]
     notes: list[str]
     lines: int
+    samples: int = 0
 
 
 def gather(readers: Sequence[RunReader]) -> Gathered:
-    """Reads all samples. In windows with perf only the cycles count: the other figures of such a window carry perf's own cost."""
-    found = Gathered([], [], [], 0)
+    """Reads all samples. In windows with perf only the cycles count: the other figures of such a window carry perf's own cost.
+
+    Of disturbed samples no figure counts.
+    """
+    found = Gathered([], [], [], [], 0)
     for number, reader in enumerate(readers):
         _gather_run(number, reader, found)
     return found
@@ -61,14 +68,22 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
     series: dict[tuple[str, str, bytes], Series] = {}
     canonical: dict[bytes, str] = {}
     latest, backwards, before = "", 0, len(found.failures)
+    disturbed: dict[tuple[str, int], Disturbed] = {}
+    block, cell = -1, ""
     for piece in samples(reader):
         for line in piece:
             found.lines += 1
             if line.warmup:
                 continue
+            if line.block != block or line.cell != cell:  # a sample's lines stand together
+                block, cell = line.block, line.cell
+                found.samples += 1
             if line.end < line.start or line.start < latest:
                 backwards += 1
             latest = max(latest, line.start)
+            if line.disturbed:
+                disturbed.setdefault((line.cell, line.block), _disturbed(number, line))
+                continue
             if line.window == "cpp" and line.status == "ok" and line.metric not in CPP_METRICS:
                 continue
             raw = bytes(line.params)
@@ -85,6 +100,12 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
             one.blocks.append(line.block)
             one.values.append(value)
     _count_failures(series, found.failures[before:])
+    _count_disturbed(series, disturbed)
+    left = {cell for cell, _, _ in series}
+    params = {cell.id: cell.params for cell in reader.plan.cells}
+    found.disturbed += [
+        msgspec.structs.replace(one, alone=one.cell not in left, params=params.get(one.cell, {})) for one in disturbed.values()
+    ]
     found.series += series.values()
     if backwards:
         found.notes.append(
@@ -99,6 +120,31 @@ def _count_failures(series: dict[tuple[str, str, bytes], Series], failures: list
         failed[failure.cell] = failed.get(failure.cell, 0) + 1
     for (cell, _, _), one in series.items():
         one.failed = failed.get(cell, 0)
+
+
+def _count_disturbed(series: dict[tuple[str, str, bytes], Series], disturbed: Mapping[tuple[str, int], Disturbed]) -> None:
+    count = Counter(cell for cell, _ in disturbed)
+    for (cell, _, _), one in series.items():
+        one.disturbed = count[cell]
+
+
+def _disturbed(run: int, line: Line) -> Disturbed:
+    return Disturbed(
+        run=run,
+        label=line.label,
+        profile=line.profile,
+        placement=line.placement,
+        path=line.path,
+        workload=line.workload,
+        params={},
+        ip=line.ip,
+        mtu=line.mtu,
+        pair=line.pair,
+        window=line.window,
+        cell=line.cell,
+        block=line.block,
+        reason=line.disturbed,
+    )
 
 
 def _failure(line: Line, raw: bytes) -> Failure:

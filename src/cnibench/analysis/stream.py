@@ -42,6 +42,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status: str
     reason: str = ""
     warmup: bool = False
+    disturbed: str = ""
     start: str
     end: str
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cnibench.analysis import disturbances
 from cnibench.analysis.comparable import fact
 from cnibench.analysis.found import names, sentences
 from cnibench.analysis.model import Analysis, Group, Where
@@ -51,13 +52,23 @@ def with_words(analysis: Analysis) -> Analysis:
 
 
 def _summary(analysis: Analysis) -> list[str]:
+    disturbed = disturbances.summary(analysis)
     if not analysis.results:
         failed = sum(failure.status != "unsupported" for failure in analysis.failures)
         return [
-            f"Nothing was measured: {failed} sample{'s' * (failed != 1)} failed, none gave a figure." if failed else "Nothing was measured."
+            *disturbed,
+            f"Nothing was measured: {failed} sample{'s' * (failed != 1)} failed, none gave a figure."
+            if failed
+            else "Nothing was measured.",
         ]
     shown = primary_groups(analysis)
-    return [*sentences(analysis, shown, describe, place_of), _sure(analysis, shown), *_planned(analysis, shown), _not_tested(analysis)]
+    return [
+        *disturbed,
+        *sentences(analysis, shown, describe, place_of),
+        _sure(analysis, shown),
+        *_planned(analysis, shown),
+        _not_tested(analysis),
+    ]
 
 
 def describe(where: Where) -> str:
