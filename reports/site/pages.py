@@ -9,6 +9,7 @@ from typing import Any
 from cnibench.analysis.model import Failure
 from cnibench.analysis.words import conditions, primary_groups
 from cnibench.metrics import COUNTED
+from cnibench.model import context
 from cnibench.reports._document import Document, Section, Table, document
 from cnibench.reports.site import figures, rules
 from cnibench.reports.site.charts import Chart, Gallery, unique
@@ -185,7 +186,7 @@ def _order(one: Place) -> tuple[Any, ...]:
     values = [
         (isinstance(value, int | float), value if isinstance(value, int | float) else 0, str(value)) for value in where.params.values()
     ]
-    return where.environment, where.placement != "intra", where.path, where.ip, where.mtu, where.cpus, where.pair, values
+    return where.environment, context.order(context.place(where)), values
 
 
 def _profile(material: Material, label: str, places: Sequence[Place], taken: set[str]) -> ProfilePage:

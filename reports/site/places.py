@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cnibench.analysis.comparable import fact
 from cnibench.analysis.model import Analysis, Cpp, Group, Pair, Result
 from cnibench.analysis.words import describe, percent, place_of
 from cnibench.metrics import METRICS
+from cnibench.model.context import OF_RECORD, fact
 from cnibench.reports._document import Section
 from cnibench.reports._numbers import Scale
 from cnibench.units import human
@@ -99,10 +98,7 @@ def emulated(analysis: Analysis) -> bool:
 
 def _same(row: Cpp, group: Group) -> bool:
     """Does that row of cycles stand in the group's place? Its ``params`` are the cell's own."""
-    return (row.workload, row.placement, row.path, row.ip, row.mtu, row.cpus, row.environment, json.dumps(row.params, sort_keys=True)) == (
-        group.workload, group.placement, group.path, group.ip, group.mtu, group.cpus, group.environment,
-        json.dumps(group.params, sort_keys=True),
-    )  # fmt: skip
+    return all(getattr(row, name) == getattr(group, name) for name in (*OF_RECORD, "environment"))
 
 
 def _standing(result: Result, best: Result, group: Group, baselines: frozenset[str], answer: Answer, cycles: str) -> Standing:

@@ -86,6 +86,13 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     warmup: bool = False
     start: str
     end: str
+    # What was in force; None on lines of earlier versions: then the run's plan says it.
+    wire_rate: float | None = None  # bit/s, 0: unlimited
+    pairs: int | None = None
+    duration: float | None = None  # s, of the measured window
+    warmup_time: float | None = None  # s
+    method: str = "windows"
+    congestion_control: str | None = None
 
 
 class Attestation(msgspec.Struct, frozen=True, kw_only=True):
