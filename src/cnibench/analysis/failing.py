@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cnibench.analysis.series import Block
@@ -26,9 +25,10 @@ class Tally:
     def __or__(self, other: Tally) -> Tally:
         return Tally(self.tried | other.tried, self.failed | other.failed, self.reason or other.reason)
 
-    def words(self) -> str:
-        """``9 of 16``."""
-        return f"{len(self.failed)} of {len(self.tried)}"
+    def of_run(self, number: int) -> Tally:
+        """The same blocks as those of the run of that number."""
+        tried, failed = (frozenset((number, block) for _, block in blocks) for blocks in (self.tried, self.failed))
+        return Tally(tried, failed, self.reason)
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,6 @@ class Evidence:
     p: float
     more: bool
     test: str
-
-
-def together(tallies: Iterable[Tally]) -> Tally:
-    """The tally of several runs."""
-    found = Tally()
-    for one in tallies:
-        found |= one
-    return found
 
 
 def more_often(base: Tally, candidate: Tally, *, paired: bool) -> Evidence | None:

@@ -182,7 +182,7 @@ Side = dict[Key, Place]
 def side(runs: Sequence[tuple[Sequence[Context], str]]) -> Side:
     """What one side of the gate measured: ``runs`` are the contexts of each run, and the label that is meant in it."""
     found: Side = {}
-    for contexts, label in runs:
+    for number, (contexts, label) in enumerate(runs):
         for one in contexts:
             member = one.members.get(label) or one.absent.get(label)
             if member is None or one.where["reading"]:
@@ -190,7 +190,7 @@ def side(runs: Sequence[tuple[Sequence[Context], str]]) -> Side:
             key = (context.key(one.where, context.IDENTITY), one.where["metric"])
             place = found.setdefault(key, Place(Where(**one.where), one.window, []))
             place.runs += [member.values] if member.values else []
-            place.tally |= member.tally
+            place.tally |= member.tally.of_run(number)
     return found
 
 

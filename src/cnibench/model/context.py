@@ -96,14 +96,14 @@ PLACE = (
     Coordinate("mtu", "must agree", "MTU", "INTEGER", "B", options=("mtu",), phrase="MTU {}", usual=(0, 1500), named=((0, _NONE),)),
     Coordinate("cpus", "must agree", "CPU pinning", options=("cpus",)),
     Coordinate("pair", "identity", "pair", "INTEGER", phrase="pair {}", usual=(0,)),
-    Coordinate("pairs", "must agree", "pairs at the same time", "INTEGER", options=("pairs",)),
+    Coordinate("pairs", "must agree", "pairs at the same time", "INTEGER", options=("pairs",), usual=(1,)),
     Coordinate("testbed", "must agree", "testbed", options=("cluster", "kernel", "kind_nodes", "node_image")),
     Coordinate("wire", "must agree", "wire", options=("cluster",)),
     Coordinate("wire_offload", "must agree", "wire offload", options=("wire_offload", "allow_node_changes")),
-    Coordinate("wire_rate", "must agree", "wire rate", "DOUBLE", "bit/s", options=("wire_rate",), named=((0, "unlimited"),)),
-    Coordinate("duration", "must agree", "duration", "DOUBLE", "s", options=("duration", "scale")),
-    Coordinate("warmup_time", "must agree", "warm-up", "DOUBLE", "s", options=("warmup",)),
-    Coordinate("method", "must agree", "method"),
+    Coordinate("wire_rate", "must agree", "wire rate", "DOUBLE", "bit/s", options=("wire_rate",), usual=(0,), named=((0, "unlimited"),)),
+    Coordinate("duration", "must agree", "duration", "DOUBLE", "s", options=("duration", "scale"), named=((0, _NONE),)),
+    Coordinate("warmup_time", "must agree", "warm-up", "DOUBLE", "s", options=("warmup",), usual=(0,)),
+    Coordinate("method", "must agree", "method", usual=("windows",)),
     Coordinate("congestion_control", "must agree", "congestion control"),
 )
 
@@ -198,9 +198,9 @@ def unusual(where: Any) -> list[str]:
 
 
 def told(where: Any) -> list[str]:
-    """The circumstances that must agree, each in words, those that are not recorded left out."""
-    values = [(one, getattr(where, one.name)) for one in MUST_AGREE]
-    return [f"{one.title} {said}" for one, value in values if (said := one.words(value)) != _NONE]
+    """The circumstances that must agree, each in words, but for what is usual, not recorded, or in the description of the place."""
+    values = [(one, getattr(where, one.name)) for one in MUST_AGREE if not one.phrase]
+    return [f"{one.title} {said}" for one, value in values if value not in one.usual and (said := one.words(value)) != _NONE]
 
 
 def congestion_control(environment: Mapping[str, Any]) -> str:
