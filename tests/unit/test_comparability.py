@@ -187,3 +187,66 @@ def test_a_run_is_not_resumed_on_another_machine(tmp_path: Path) -> None:
     assert "CPUs: 4096 against" in error.value.message
     assert error.value.exit_code == 2
     assert {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()} == before
+
+
+def test_one_metric_decides_everywhere(tmp_path: Path) -> None:
+    """Flat latency beside a rate that scatters by 40 % must not end a run: stopping looks at what the report ranks by."""
+    from cnibench.cli._carry_out import comparisons
+    from cnibench.stopping import decide
+
+    works = providers("workloads")
+    run = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, blocks=8, noise=0.4, workloads=("tcp-rr",), placements=("intra",), cpp=False,
+                    main={"tcp-rr": works["tcp-rr"].primary})  # fmt: skip
+    rates = list(run.samples())
+    flat = [msgspec.structs.replace(line, metric="latency_mean", value=2e-5) for line in rates if line.metric == "transaction_rate"]
+    (series,) = comparisons([*rates, *flat], works, 8).values()
+    decision = decide({"a against b": series}, 0.02, 8)
+    assert decision.widest > 0.05, decision.reason
+    (shown,) = [group for group in analyse([run]).groups if group.metric == works["tcp-rr"].primary]
+    assert shown.metric == "transaction_rate"
+
+
+def test_the_run_says_which_metric_decides(tmp_path: Path) -> None:
+    more = {"blocks": 8, "noise": 0.003, "workloads": ("tcp-rr",), "placements": ("intra",), "cpp": False}
+    run = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, main={"tcp-rr": "cpu_softirq"}, **more)
+    assert "cpu_softirq" in call(["compare", f"{run.path}:a", f"{run.path}:b"]).stdout
+    assert "CPU softirq" in next(line for line in call(["report", str(run.path)]).stdout.splitlines() if line.startswith("tcp-rr"))
+
+
+def test_a_claim_about_another_wire_is_not_tested(tmp_path: Path) -> None:
+    from cnibench.claims.evaluate import judgement
+    from cnibench.claims.model import Study
+
+    run = synthetic(tmp_path, {"cilium": 1.0, "flannel": 1.2}, blocks=8, workloads=("tcp-stream",), placements=("inter",), cpp=False)
+    plan = json.loads((run.path / "plan.json").read_text())
+    for cell in plan["cells"]:
+        cell["params"] = {"offload.wire": "none", "offload.pods": "default"}
+    (run.path / "plan.json").write_text(json.dumps(plan))
+    ground = Ground("lab", "veth", "vxlan", "datapath-model", duration=10.0)
+    found = []
+    for line in run.samples():
+        cell = msgspec.convert(next(one for one in plan["cells"] if one["label"] == line.label), Cell)
+        (empty,) = failure(cell, line.block, ground, "ok", "", line.start)
+        found.append(msgspec.structs.replace(empty, metric=line.metric, value=line.value, unit=line.unit, better=line.better))
+    (run.path / "samples.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in found))
+    claim = {"id": "c", "source": "s", "sentence": "S.", "metric": "throughput", "workload": ["tcp-stream"], "placement": "inter",
+             "kind": "order", "higher": ["cilium"], "lower": ["flannel"]}  # fmt: skip
+    analysis = analyse([RunReader(run.path)])
+    for wire, verdict in (("vxlan", "not-testable-here"), ("none", "does-not-hold")):
+        one = claim | {"preconditions": {"wire_offload": [wire]}}
+        study = Study.model_validate({"schema": 1, "name": "t", "title": "T", "authors": "A", "published": "2020", "claims": [one]})
+        said = judgement(study, study.claims[0], analysis)
+        assert said.verdict == verdict
+        if wire == "vxlan":
+            assert said.reason == "not tested here: the wire offload is none, the claim is about vxlan"
+
+
+def test_records_and_columns_come_from_the_declaration(tmp_path: Path) -> None:
+    from cnibench.cli.query import ask
+    from cnibench.layout import coordinates
+
+    cell = Cell(label="x", profile="x", placement="inter", workload="tcp-rr")
+    assert set(coordinates(cell, 0)) == {"schema", "cell", "block", *context.OF_CELL}
+    run = synthetic(tmp_path, {"x": 1.0}, blocks=1)
+    heads, _ = ask("select * from samples", [(run.id, run.path)])
+    assert heads == ["run", *Sample.__struct_fields__]

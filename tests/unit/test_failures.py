@@ -138,6 +138,8 @@ def test_a_ranking_says_which_of_its_profiles_failed(tmp_path: Path) -> None:
     row = next(line for line in said.splitlines() if line.startswith("fast "))
     assert "9 of 16" in row
     assert any(line.startswith("never ") and "16 of 16" in line for line in said.splitlines())
+    call(["site", str(run.path), "--out", str(tmp_path / "site")])
+    assert "failed in 9 of 16 blocks" in (tmp_path / "site" / "workload-tcp-rr.html").read_text()
     document = json.loads(call(["report", str(run.path), "--json"]).stdout)
     (group,) = [one for one in document["groups"] if one["metric"] == "transaction_rate"]
     assert group["failed"] == {"fast": [9, 16], "never": [16, 16]}

@@ -140,14 +140,18 @@ def _swept(lot: Sequence[_Place], kind: str) -> str:
 
 
 def _failed(lot: Sequence[_Place]) -> str:
-    """``; fast failed in 9 of 16 blocks``: who of a ranking gave no figure at times, over all of its places."""
+    said = failures([one.group for one in lot])
+    return f"; {said}" if said else ""
+
+
+def failures(groups: Sequence[Group]) -> str:
+    """``fast failed in 9 of 16 blocks``: who of a ranking gave no figure at times, over all places; '' when nobody did."""
     found: dict[str, tuple[int, int]] = {}
-    for one in lot:
-        for label, (failed, tried) in one.group.failed.items():
+    for group in groups:
+        for label, (failed, tried) in group.failed.items():
             before = found.get(label, (0, 0))
             found[label] = before[0] + failed, before[1] + tried
-    said = [f"{label} failed in {failed} of {tried} blocks" for label, (failed, tried) in found.items()]
-    return f"; {names(said)}" if said else ""
+    return names([f"{label} failed in {failed} of {tried} blocks" for label, (failed, tried) in found.items()])
 
 
 def _against(pair: Pair, label: str) -> str:
