@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 @click.option("--inconclusive", type=click.Choice(["fail", "pass"]), default="fail", show_default=True, help="Exit 5 when undecided, or 0.")
 @click.option("--format", "form", type=click.Choice(["text", "md", "junit"]), default="text", show_default=True, help="What to write.")
 @click.option("--out", type=click.Path(path_type=Path), help="A file to write to, instead of stdout.")
-@click.option("--allow-different", is_flag=True, help="Compare although what must agree differs: machine, kernel, wire, durations, settings, version.")
+@click.option(
+    "--allow-different", is_flag=True, help="Compare although what must agree differs: machine, kernel, wire, durations, settings, version."
+)
 @click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
 @json_option
 def command(

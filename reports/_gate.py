@@ -15,7 +15,8 @@ def table(verdict: Verdict) -> Table:
     """One row a cell, what decided first."""
     rank = {"worse": 0, "missing": 1, "undecided": 2, "within": 3}
     rows = [
-        [one.outcome, one.cell, one.metric or "failures", _change(one), str(one.n), _failed(one.base_failures), _failed(one.candidate_failures)]
+        [one.outcome, one.cell, one.metric or "failures", _change(one), str(one.n), _failed(one.base_failures),
+         _failed(one.candidate_failures)]
         for one in sorted(verdict.cells, key=lambda one: rank[one.outcome])
     ]  # fmt: skip
     return Table(["outcome", "cell", "metric", "candidate / base", "n", "base failed", "candidate failed"], rows, numbers=False)

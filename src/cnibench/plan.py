@@ -260,9 +260,7 @@ def cells(plan: Plan, workloads: Mapping[str, Workload], profiles: Mapping[str, 
 
 def _twice(cell: Cell, how: str) -> UsageError:
     """Figures of one cell are one figure: what it was measured in must not depend on which of its entries came last."""
-    return UsageError(
-        f"the plan has {cell.workload} {cell.placement} of {cell.label} twice, {how}", "make two runs of it, or name it once"
-    )
+    return UsageError(f"the plan has {cell.workload} {cell.placement} of {cell.label} twice, {how}", "make two runs of it, or name it once")
 
 
 def _works(asked: Sequence[Work], workloads: Mapping[str, Workload]) -> Iterator[tuple[Work, dict[str, Any]]]:

@@ -122,8 +122,8 @@ def _computed(reader: RunReader) -> list[dict[str, Any]]:
 
 
 def _fitting(floors: Iterable[Mapping[str, Any]], workload: Workload, placement: str, cpus: str, duration: float) -> float | None:
-    """The noise of the main metric at that place, the largest where there are several; of the longest windows that are no longer than the planned ones, for
-    shorter ones are noisier."""
+    """The main metric's noise at that place, the largest where there are several; of the longest windows that are no longer than the
+    planned ones, for shorter ones are noisier."""
     here = [
         one
         for one in floors

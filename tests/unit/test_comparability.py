@@ -13,8 +13,8 @@ from cnibench.analysis import analyse
 from cnibench.analysis.model import Where
 from cnibench.cell import Cell, Sample
 from cnibench.cli.run import command
-from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.cluster import Options
+from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.environment import machine
 from cnibench.errors import UsageError
 from cnibench.model import context
@@ -117,7 +117,9 @@ def test_a_plan_with_one_workload_at_two_durations_or_blocks_is_refused() -> Non
         with pytest.raises(UsageError, match=said) as error:
             cells(plan, works, profiles)
         assert "tcp-stream" in error.value.message
-    twice = build_plan({"cni": ["host"], "blocks": 6, "workload": ["tcp-stream", "tcp-stream"], "placement": ["intra"], "windows": ["speed"]})
+    twice = build_plan(
+        {"cni": ["host"], "blocks": 6, "workload": ["tcp-stream", "tcp-stream"], "placement": ["intra"], "windows": ["speed"]}
+    )
     assert len(cells(twice, works, profiles)[0]) == 1
 
 

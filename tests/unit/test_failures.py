@@ -32,7 +32,10 @@ def _compare(run: RunReader, *more: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize(
     ("base", "candidate", "status"),
-    [(0, 0, 0), (0, 9, 4), (0, 15, 4), (0, 16, 4), (0, 1, 5), (0, 5, 5), (2, 4, 5), (2, 2, 0), (9, 0, 0), (2, 0, 0), (16, 0, 0), (16, 16, 5)],
+    [
+        (0, 0, 0), (0, 9, 4), (0, 15, 4), (0, 16, 4), (0, 1, 5), (0, 5, 5),
+        (2, 4, 5), (2, 2, 0), (9, 0, 0), (2, 0, 0), (16, 0, 0), (16, 16, 5),
+    ],
 )  # fmt: skip
 def test_a_candidate_that_fails_more_often_never_passes(tmp_path: Path, base: int, candidate: int, status: int) -> None:
     run = _run(tmp_path, base, candidate)

@@ -13,10 +13,10 @@ from cnibench import stopping
 from cnibench.analysis import figures, words
 from cnibench.analysis.comparable import environments
 from cnibench.analysis.cycles import cycles
+from cnibench.analysis.failing import Tally
 from cnibench.analysis.load import shortfalls
 from cnibench.analysis.model import Analysis, Check, Failure, Run
 from cnibench.analysis.pairs import compare
-from cnibench.analysis.failing import Tally
 from cnibench.analysis.series import CPP_METRICS, Block, Gathered, Series, Tried, gather
 from cnibench.analysis.stream import Line
 from cnibench.analysis.turning import turning_points
@@ -36,7 +36,7 @@ class Member:
 
     first: Line
     values: dict[Block, float] = field(default_factory=dict)
-    tally: Tally = Tally()
+    tally: Tally = field(default_factory=Tally)
 
 
 @dataclass

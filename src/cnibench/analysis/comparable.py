@@ -90,7 +90,9 @@ def between(base: Circumstances, candidate: Circumstances, label: str, other: st
         else:
             found += differing(_LABEL["settings"], base.settings, candidate.settings, "settings of all labels")
     if "fidelity" in ours and "fidelity" in theirs:
-        found += differing(_LABEL["fidelity"], ours["fidelity"], theirs["fidelity"], f"fidelity of {' and '.join(dict.fromkeys((label, other)))}")
+        found += differing(
+            _LABEL["fidelity"], ours["fidelity"], theirs["fidelity"], f"fidelity of {' and '.join(dict.fromkeys((label, other)))}"
+        )
     return _words([*found, *_places(base, candidate)])
 
 

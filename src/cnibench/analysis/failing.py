@@ -61,7 +61,7 @@ def more_often(base: Tally, candidate: Tally, *, paired: bool) -> Evidence | Non
 def _sign(above: int, below: int) -> float:
     """P(at least ``above`` heads in above + below fair tosses)."""
     n = above + below
-    return math.fsum(math.comb(n, k) for k in range(above, n + 1)) / 2**n
+    return math.fsum(math.comb(n, k) for k in range(above, n + 1)) / 2.0**n
 
 
 def _fisher(base: Tally, candidate: Tally) -> float:

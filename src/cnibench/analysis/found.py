@@ -93,7 +93,9 @@ def _told(lot: Sequence[_Place]) -> list[str]:
     where = _capital(names(_together(lot)))
     if kind == "inconclusive":
         needed = max(pair.blocks_needed for pair in one.pairs)
-        return [f"{where}: inconclusive; {one.pairs[0].n} blocks cannot tell {len(one.results)} profiles apart, {needed} could{_failed(lot)}."]
+        return [
+            f"{where}: inconclusive; {one.pairs[0].n} blocks cannot tell {len(one.results)} profiles apart, {needed} could{_failed(lot)}."
+        ]
     if kind == "none":
         figure = f" ({one.results[0].label}: {_figure(one.results[0])})" if len(lot) == 1 else ""
         return [f"{where}: no difference was found among the {len(one.results)} profiles{figure}{_failed(lot)}."]

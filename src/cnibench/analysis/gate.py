@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -168,7 +168,7 @@ class Place:
     where: Where
     window: str
     runs: list[Mapping[Any, float]]
-    tally: Tally = Tally()
+    tally: Tally = field(default_factory=Tally)
 
     def median(self) -> float | None:
         values = [value for run in self.runs for value in run.values()]

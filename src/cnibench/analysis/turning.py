@@ -41,7 +41,8 @@ _ROUNDING = 1e-12  # log ratios below it are none: far below what any of the too
 
 
 def turning_points(results: Sequence[Result], level: float = ALPHA, main: Mapping[str, str] | None = None) -> list[Turning]:
-    """All pairs of labels in the main metric of each place (``main``, as the runs stored it), over each numeric parameter that has at least three values there."""
+    """All pairs of labels in the main metric of each place (``main``, as the runs stored it), over each numeric parameter that has
+    at least three values there."""
     places: dict[tuple[int, str], list[Result]] = {}
     for result in results:
         if not result.reading:

@@ -83,7 +83,8 @@ def _samples(cell: Cell, block: int, result: Result, environment: Mapping[str, A
         kind = metric(one.metric) if one else None
         missing = one is None or one.value is None
         return Sample(
-            **context.of_cell(cell) | {"params": cell.params | dict(one.params if one else {})}, cell=cell.id, block=block, testbed=str(environment["testbed"]), wire=str(environment["wire"]),
+            **context.of_cell(cell) | {"params": cell.params | dict(one.params if one else {})}, cell=cell.id, block=block,
+            testbed=str(environment["testbed"]), wire=str(environment["wire"]),
             wire_offload=str(environment["wire_offload"]), metric=kind.name if kind else "", value=one.value if one else None,
             unit=kind.unit if kind else "", better=kind.better if kind else "", fidelity=fidelity,
             status="failed" if missing else "ok", reason=(one.reason if one else result.reason) if missing else "", start=start, end=end,
