@@ -9,16 +9,12 @@ from cnibench.analysis.model import Analysis, Pair
 from cnibench.analysis.words import place_of
 from cnibench.model.context import PLACE_NAMES, sql
 
-# Those that were columns in earlier versions first, in the order that they had.
-_PLACE = ("placement", "path", "workload", "params", "ip", "mtu", "cpus", "pair", "testbed", "wire", "wire_offload")
-_PLACE += tuple(name for name in PLACE_NAMES if name not in _PLACE)
-
+_TYPES = {name: "VARCHAR" if name == "params" else sql(name) for name in PLACE_NAMES}
 COLUMNS = {
-    "run": "VARCHAR", "profile": "VARCHAR", "label": "VARCHAR", **{name: "VARCHAR" if name == "params" else sql(name) for name in _PLACE},
-    "fidelity": "VARCHAR", "cycles_source": "VARCHAR", "metric": "VARCHAR", "unit": "VARCHAR", "better": "VARCHAR", "n": "BIGINT",
-    "failed": "BIGINT", "tried": "BIGINT", "mean": "DOUBLE", "median": "DOUBLE", "ci_low": "DOUBLE", "ci_high": "DOUBLE",
-    "confidence": "DOUBLE", "letters": "VARCHAR", "baseline": "VARCHAR", "ratio": "DOUBLE", "ratio_ci_low": "DOUBLE",
-    "ratio_ci_high": "DOUBLE", "p_holm": "DOUBLE", "verdict": "VARCHAR",
+    "run": "VARCHAR", "profile": "VARCHAR", "label": "VARCHAR", **_TYPES, "fidelity": "VARCHAR", "cycles_source": "VARCHAR",
+    "metric": "VARCHAR", "unit": "VARCHAR", "better": "VARCHAR", "n": "BIGINT", "failed": "BIGINT", "tried": "BIGINT", "mean": "DOUBLE",
+    "median": "DOUBLE", "ci_low": "DOUBLE", "ci_high": "DOUBLE", "confidence": "DOUBLE", "letters": "VARCHAR", "baseline": "VARCHAR",
+    "ratio": "DOUBLE", "ratio_ci_low": "DOUBLE", "ratio_ci_high": "DOUBLE", "p_holm": "DOUBLE", "verdict": "VARCHAR",
 }  # fmt: skip
 
 

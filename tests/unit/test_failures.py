@@ -146,3 +146,46 @@ def test_a_ranking_says_which_of_its_profiles_failed(tmp_path: Path) -> None:
     document = json.loads(call(["report", str(run.path), "--json"]).stdout)
     (group,) = [one for one in document["groups"] if one["metric"] == "transaction_rate"]
     assert group["failed"] == {"fast": [9, 16], "never": [16, 16]}
+
+
+def test_what_is_said_where_a_side_never_gave_a_figure(tmp_path: Path) -> None:
+    _, passes = _compare(_run(tmp_path / "a", 16, 0))
+    assert passes.splitlines()[1].strip() == (
+        "within: tcp-rr on one node: the base has no figure here, for it always failed; base failed in 16 of 16 blocks, candidate in 0 "
+        "(first reason: the server is gone)"
+    )
+    _, never = _compare(_run(tmp_path / "b", 16, 16))
+    assert never.splitlines()[0] == (
+        "undecided: tcp-rr on one node: the candidate has no figure here; base failed in 16 of 16 blocks, candidate in 16 "
+        "(first reason: the server is gone)"
+    )
+
+
+def test_equal_failures_of_windows_with_perf_are_shown_and_pass(tmp_path: Path) -> None:
+    run = synthetic(tmp_path, {"base": 1.0, "cand": 1.0}, blocks=16, noise=0.004, workloads=("tcp-rr",), placements=("intra",),
+                    fail=[("base", 3), ("cand", 3)])  # fmt: skip
+    status, said = _compare(run)
+    assert status == 0
+    assert (
+        "within: tcp-rr on one node with perf: does not fail more often than the base; base failed in 1 of 16 blocks, candidate in 1"
+        in said
+    )
+
+
+def test_what_is_unsupported_is_missing_and_has_not_failed(tmp_path: Path) -> None:
+    run = _run(tmp_path, 0, 16)
+    file = run.path / "samples.jsonl"
+    file.write_text(file.read_text().replace('"status":"failed"', '"status":"unsupported"'))
+    status, said = _compare(run)
+    assert status == 5
+    assert "the candidate has no transaction_rate here" in said
+
+
+def test_a_cell_that_only_the_candidate_was_tried_in_decides_nothing(tmp_path: Path) -> None:
+    run = _run(tmp_path, 0, 0)
+    file = run.path / "samples.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    gone = {"metric": "", "value": None, "status": "failed", "reason": "gone", "placement": "inter"}
+    more = [line | gone | {"cell": "other"} for line in lines if line["label"] == "cand" and line["metric"] == "transaction_rate"]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines + more))
+    assert _compare(run)[0] == 0

@@ -46,6 +46,8 @@ def more_often(base: Tally, candidate: Tally, *, paired: bool) -> Evidence | Non
     ``paired``: both were tried in the same blocks, and those in which only one of them failed decide (exact McNemar test: a sign test);
     else Fisher's exact test of the two shares, which takes the blocks as independent.
     """
+    if not base.tried or not candidate.tried:
+        return None
     more = candidate.rate > base.rate
     if not paired:
         if not base.failed and not candidate.failed:

@@ -241,7 +241,8 @@ def _figures(base: Place, candidate: Place, threshold: float, pairwise: bool) ->
         return known
     if pairwise:
         return paired(ours[0], theirs[0], better, threshold)
-    return unpaired(*([np.array(list(run.values())) for run in runs] for runs in (ours, theirs)), better, threshold)
+    one, other = ([np.array(list(run.values())) for run in runs] for runs in (ours, theirs))
+    return unpaired(one, other, better, threshold)
 
 
 def _chosen(base: Side, metrics: Sequence[str], main: Mapping[str, str]) -> list[Key]:
@@ -257,7 +258,8 @@ def _failing(base: Side, candidate: Side, chosen: Sequence[Key]) -> list[Key]:
     seen = {(key[0], places[key].window) for key in chosen}
     found = []
     for key, place in places.items():
-        if (key[0], place.window) not in seen and (_tally(base, key).failed or _tally(candidate, key).failed):
+        ours, theirs = _tally(base, key), _tally(candidate, key)
+        if (key[0], place.window) not in seen and ours.tried and theirs.tried and (ours.failed or theirs.failed):
             seen.add((key[0], place.window))
             found.append(key)
     return found
