@@ -201,7 +201,7 @@ def _sweep(material: Material, name: str, at: dict[float, Place]) -> Chart:
             rows.append(_point(row.result, row.label, row.label, value, f"{value:g}", scale))
             cells[row.label, value] = f"{row.shown} ({row.interval})"
     log = min(at) > 0 and max(at) / min(at) >= 30
-    title = f"{first.group.workload} {'on one node' if first.group.placement == 'intra' else 'between nodes'}: {first.metric} over {name}"
+    title = f"{first.group.workload} {context.coordinate('placement').words(first.group.placement)}: {first.metric} over {name}"
     labels = [label for label in material.analysis.labels if any(key[0] == label for key in cells)]
     table = [[label, *(cells.get((label, value), "-") for value in at)] for label in labels]
     spec = specs.lines(

@@ -252,3 +252,17 @@ def test_records_and_columns_come_from_the_declaration(tmp_path: Path) -> None:
     run = synthetic(tmp_path, {"x": 1.0}, blocks=1)
     heads, _ = ask("select * from samples", [(run.id, run.path)])
     assert heads == ["run", *Sample.__struct_fields__]
+
+
+def test_the_sites_filters_are_the_coordinates_in_which_places_differ(tmp_path: Path) -> None:
+    more = {"cpp": False, "blocks": 4, "workloads": ("tcp-rr",)}
+    one = synthetic(tmp_path, {"x": 1.0}, name="one", **more)
+    other = synthetic(tmp_path, {"x": 1.0}, name="other", seed=2, plan={"wire_rate": 2e8}, **more)
+    call(["site", str(one.path), "--out", str(tmp_path / "alone")])
+    plain = (tmp_path / "alone" / "index.html").read_text()
+    assert '<select class="where" name="placement">' in plain
+    assert "wire_rate" not in plain.partition("<form")[2].partition("</form>")[0]
+    call(["site", str(one.path), str(other.path), "--out", str(tmp_path / "both"), "--allow-different"])
+    both = (tmp_path / "both" / "index.html").read_text()
+    assert '<option value="0.0">unlimited</option><option value="200000000.0">200 Mbit/s</option>' in both
+    assert 'data-wire_rate="200000000.0"' in both

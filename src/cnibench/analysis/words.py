@@ -15,7 +15,7 @@ from cnibench.model.context import fact
 from cnibench.stats_plan import POWER, about
 from cnibench.units import human
 
-_PLACEMENT = {"intra": "on one node", "inter": "between nodes"}
+_PLACEMENT = dict(context.coordinate("placement").named)
 _MORE = 1.25  # times the planned noise: beyond, the plan did not hold
 
 

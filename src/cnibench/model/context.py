@@ -89,7 +89,14 @@ LABEL = (
 # Where a figure was measured, in the order in which reports sort.
 PLACE = (
     Coordinate("workload", "identity", "workload", options=("workload", "scale")),
-    Coordinate("placement", "identity", "placement", options=("placement",), first=("intra", "inter")),
+    Coordinate(
+        "placement",
+        "identity",
+        "placement",
+        options=("placement",),
+        first=("intra", "inter"),
+        named=(("intra", "on one node"), ("inter", "between nodes")),
+    ),  # fmt: skip
     Coordinate("path", "identity", "path", options=("path",), phrase="path {}", usual=("pod",)),
     Coordinate("params", "identity", "parameters", "JSON", options=("workload", "scale")),
     Coordinate("ip", "identity", "IP version", "INTEGER", options=("ip",), phrase="IPv{}", usual=(0, 4)),
@@ -165,6 +172,11 @@ OF_RECORD = tuple(name for name in OF_CELL if name in PLACE_NAMES)
 # The columns of a line of samples.jsonl in SQL, in the order of its fields.
 _SQL = {"schema": "INTEGER", "block": "INTEGER", "value": "DOUBLE", "warmup": "BOOLEAN", "start": "TIMESTAMP", "end": "TIMESTAMP",
         "attempt": "INTEGER"}  # fmt: skip
+
+
+def coordinate(name: str) -> Coordinate:
+    """The coordinate of a label or place of that name."""
+    return next(one for one in (*LABEL, *PLACE) if one.name == name)
 
 
 def sql(field: str) -> str:
