@@ -11,9 +11,10 @@ from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cnibench.analysis.gate import Verdict
+    from cnibench.analysis.series import Gathered
     from cnibench.store import RunReader
 
 
@@ -53,6 +54,7 @@ def command(
     """
     from cnibench.analysis.build import contexts_of, main_of
     from cnibench.analysis.gate import judge, side
+    from cnibench.analysis.series import gather
     from cnibench.units import fraction
 
     sides = _sides(base, folder), _sides(candidate, folder)
@@ -63,9 +65,10 @@ def command(
     ids = [one.reader.id for one in (*ours, *theirs)]
     if not pairwise and len(set(ids)) < len(ids):
         raise UsageError("a run stands twice among several runs", "name each run once; within one run: RUN:base RUN:candidate")
+    gathered = {one.reader.id: gather([one.reader]) for one in {one.reader.id: one for one in (*ours, *theirs)}.values()}
     if not allow_different:
-        _comparable(ours, theirs)
-    contexts = {one.reader.id: contexts_of(one.reader) for one in (*ours, *theirs)}
+        _comparable(ours, theirs, gathered)
+    contexts = {one.reader.id: contexts_of(one.reader, gathered[one.reader.id]) for one in (*ours, *theirs)}
     one, other = (side([(contexts[item.reader.id], item.label) for item in items]) for items in sides)
     limit = fraction(threshold)
     names = [name.strip() for item in metrics for name in item.split(",") if name.strip()]
@@ -107,11 +110,11 @@ def _label(reader: RunReader, label: str) -> str:
     return label or next(iter(reader.plan.profiles))
 
 
-def _comparable(ours: Sequence[_Chosen], theirs: Sequence[_Chosen]) -> None:
+def _comparable(ours: Sequence[_Chosen], theirs: Sequence[_Chosen], gathered: Mapping[str, Gathered]) -> None:
     """Raises UsageError naming what differs: among the base runs, or between them and a candidate."""
     from cnibench.analysis.comparable import between, circumstances_of, differences
 
-    found = {one: circumstances_of(one.reader, one.label) for one in dict.fromkeys((*ours, *theirs))}
+    found = {one: circumstances_of(one.reader, gathered[one.reader.id], one.label) for one in dict.fromkeys((*ours, *theirs))}
     first = ours[0]
     for one in (*ours[1:], *theirs):
         alike = one.reader.id == first.reader.id

@@ -90,9 +90,12 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
     return words.with_words(analysis)
 
 
-def contexts_of(reader: RunReader) -> list[Context]:
-    """What one run measured, before any verdict, for a gate, which asks another question; with places where nothing gave a figure."""
-    gathered = gather([reader])
+def contexts_of(reader: RunReader, gathered: Gathered | None = None) -> list[Context]:
+    """What one run measured, before any verdict, for a gate, which asks another question; with places where nothing gave a figure.
+
+    ``gathered`` is what was read of it already.
+    """
+    gathered = gathered or gather([reader])
     return _contexts(gathered, [0], _labels([reader], gathered.series), [reader], main_of([reader]))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cnibench.analysis.series import Gathered, gather
+from cnibench.analysis.series import Gathered
 from cnibench.analysis.stream import Line
 from cnibench.errors import UsageError
 from cnibench.model import context
@@ -55,9 +55,8 @@ def circumstances(reader: RunReader, lines: Iterable[tuple[Line, str]], label: s
     return found
 
 
-def circumstances_of(reader: RunReader, label: str) -> Circumstances:
-    """Of one label of a run."""
-    gathered = gather([reader])
+def circumstances_of(reader: RunReader, gathered: Gathered, label: str) -> Circumstances:
+    """Of one label of a run, of which ``gathered`` was read."""
     return circumstances(reader, [(one.first, one.params) for one in gathered.tried.values()], label)
 
 

@@ -96,7 +96,7 @@ PLACE = (
         options=("placement",),
         first=("intra", "inter"),
         named=(("intra", "on one node"), ("inter", "between nodes")),
-    ),  # fmt: skip
+    ),
     Coordinate("path", "identity", "path", options=("path",), phrase="path {}", usual=("pod",)),
     Coordinate("params", "identity", "parameters", "JSON", options=("workload", "scale")),
     Coordinate("ip", "identity", "IP version", "INTEGER", options=("ip",), phrase="IPv{}", usual=(0, 4)),
