@@ -65,10 +65,11 @@ def command(
     ids = [one.reader.id for one in (*ours, *theirs)]
     if not pairwise and len(set(ids)) < len(ids):
         raise UsageError("a run stands twice among several runs", "name each run once; within one run: RUN:base RUN:candidate")
-    gathered = {one.reader.id: gather([one.reader]) for one in {one.reader.id: one for one in (*ours, *theirs)}.values()}
+    readers = {one.reader.id: one.reader for one in (*ours, *theirs)}
+    gathered = {name: gather([reader]) for name, reader in readers.items()}
     if not allow_different:
         _comparable(ours, theirs, gathered)
-    contexts = {one.reader.id: contexts_of(one.reader, gathered[one.reader.id]) for one in (*ours, *theirs)}
+    contexts = {name: contexts_of(reader, gathered[name]) for name, reader in readers.items()}
     one, other = (side([(contexts[item.reader.id], item.label) for item in items]) for items in sides)
     limit = fraction(threshold)
     names = [name.strip() for item in metrics for name in item.split(",") if name.strip()]

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from cnibench import __version__
 from cnibench.analysis import analyse
 from cnibench.analysis.model import Where
 from cnibench.cell import Cell, Sample
+from cnibench.cli._carry_out import _measure
 from cnibench.cli.run import command
 from cnibench.cluster import Options
 from cnibench.clusters.lab.cluster import LabCluster
-from cnibench.environment import machine
+from cnibench.environment import machine, this_cpu
 from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.context import disagreements
@@ -179,14 +182,17 @@ def test_disagreements_name_both_values() -> None:
 
 
 def test_a_run_is_not_resumed_on_another_machine(tmp_path: Path) -> None:
-    run = synthetic(tmp_path, {"host": 1.0}, blocks=2, finished=False, environment={"kernel": "5.15.0-old", "cpus": 4096})
+    run = synthetic(tmp_path, {"host": 1.0}, blocks=2, finished=False, tool_version=__version__,
+                    environment={"kernel": "5.15.0-old", "cpus": 4096, "cpu_model": this_cpu()})  # fmt: skip
+    with (run.path / "samples.jsonl").open("a") as file:
+        file.write('{"cut off')
     before = {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()}
-    from cnibench.cli._carry_out import same_machine
-
+    request: Any = SimpleNamespace(cluster=LabCluster, workloads={}, collectors=[])
     with pytest.raises(UsageError) as error:
-        same_machine(run, machine())
+        _measure(request, run.path, True, {})
     assert "kernel: 5.15.0-old against" in error.value.message
     assert "CPUs: 4096 against" in error.value.message
+    assert "CPU:" not in error.value.message
     assert error.value.exit_code == 2
     assert {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()} == before
 
