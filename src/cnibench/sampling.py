@@ -52,8 +52,7 @@ class Ground:
     def of(self, cell: Cell) -> dict[str, Any]:
         """What was in force for a cell, its own conditions and duration included."""
         told = {one.name: getattr(self, one.name) for one in fields(self)}
-        wire = cell.params.get("offload.wire", "default")
-        told["wire_offload"] = self.wire_offload if wire == "default" else wire
+        told["wire_offload"] = context.wire_offload(cell.params, self.wire_offload)
         told["duration"] = cell.duration or self.duration
         return told
 

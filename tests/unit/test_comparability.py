@@ -240,13 +240,16 @@ def test_a_claim_about_another_wire_is_not_tested(tmp_path: Path) -> None:
     claim = {"id": "c", "source": "s", "sentence": "S.", "metric": "throughput", "workload": ["tcp-stream"], "placement": "inter",
              "kind": "order", "higher": ["cilium"], "lower": ["flannel"]}  # fmt: skip
     analysis = analyse([RunReader(run.path)])
-    for wire, verdict in (("vxlan", "not-testable-here"), ("none", "does-not-hold")):
+    for wire, verdict in (("vxlan", "not-testable-here"), ("none", "does-not-hold")) * 2:
         one = claim | {"preconditions": {"wire_offload": [wire]}}
         study = Study.model_validate({"schema": 1, "name": "t", "title": "T", "authors": "A", "published": "2020", "claims": [one]})
         said = judgement(study, study.claims[0], analysis)
         assert said.verdict == verdict
         if wire == "vxlan":
             assert said.reason == "not tested here: the wire offload is none, the claim is about vxlan"
+        else:  # the second time with lines of earlier versions, which told the run's offload
+            _lines(run, wire_offload="vxlan")
+            analysis = analyse([RunReader(run.path)])
 
 
 def test_records_and_columns_come_from_the_declaration(tmp_path: Path) -> None:

@@ -105,6 +105,14 @@ def test_across_runs_fishers_exact_test(tmp_path: Path) -> None:
     assert "base failed in 0 of 24 blocks, candidate in 4 of 8" in done.stdout
 
 
+def test_a_candidate_of_another_run_that_hardly_ever_works_does_not_pass(tmp_path: Path) -> None:
+    more = {"cpp": False, "workloads": ("tcp-rr",), "placements": ("intra",), "noise": 0.002, "blocks": 16}
+    bases = [synthetic(tmp_path, {"x": 1.0}, name=f"base{i}", seed=i, **more) for i in range(3)]
+    bad = synthetic(tmp_path, {"x": 1.0}, name="bad", seed=9, fail=[("x", block) for block in range(15)], **more)
+    done = call(["compare", ",".join(str(run.path) for run in bases), str(bad.path), "--threshold", "20%"])
+    assert done.exit_code == 4, done.stdout
+
+
 def test_the_tests_are_exact() -> None:
     def tally(failed: set[int], blocks: int = 16) -> Tally:
         return Tally(frozenset((0, block) for block in range(blocks)), frozenset((0, block) for block in failed), "gone")

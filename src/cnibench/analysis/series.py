@@ -131,7 +131,9 @@ def _in_force(line: Line, cell: Cell | None, reader: RunReader, environment: Map
         "duration": (cell.duration if cell else None) or plan.duration, "warmup_time": plan.warmup,
         "congestion_control": context.congestion_control(environment),
     }  # fmt: skip
-    return msgspec.structs.replace(line, **{name: value for name, value in known.items() if getattr(line, name) is None})
+    lacking = {name: value for name, value in known.items() if getattr(line, name) is None}
+    offload = context.wire_offload(cell.params if cell else {}, line.wire_offload)  # earlier versions told the run's in any case
+    return msgspec.structs.replace(line, wire_offload=offload, **lacking)
 
 
 def _number(value: object, otherwise: float) -> float:

@@ -215,6 +215,12 @@ def told(where: Any) -> list[str]:
     return [f"{one.title} {said}" for one, value in values if value not in one.usual and (said := one.words(value)) != _NONE]
 
 
+def wire_offload(params: Mapping[str, Any], run: str) -> str:
+    """The offload model of the wire that was in force: that of the cell's condition, else that of the run."""
+    asked = params.get("offload.wire", "default")
+    return run if asked == "default" else str(asked)
+
+
 def congestion_control(environment: Mapping[str, Any]) -> str:
     """TCP's congestion control out of the settings that were read back; several joined by a comma, '' where none was recorded."""
     found: set[str] = set()
