@@ -16,8 +16,10 @@ from cnibench.cli._output import fancy
 from cnibench.cli._request import Request
 from cnibench.cluster import Cluster
 from cnibench.environment import machine
-from cnibench.errors import Interrupted, MeasureError
+from cnibench.errors import Interrupted, MeasureError, UsageError
 from cnibench.exec import ahead
+from cnibench.model import context
+from cnibench.model.context import disagreements
 from cnibench.progress import Lines, Progress, Terminal
 from cnibench.runner import Runner
 from cnibench.sampling import pins
@@ -51,24 +53,40 @@ def offloads(cluster: type[Cluster]) -> dict[str, Any]:
 
 
 def _measure(request: Request, path: Path, resume: bool, nics: Mapping[str, Any]) -> int:
+    facts = {**machine(() if inside() else tools_of(request)), **nics}
+    if resume:
+        same_machine(RunReader(path), facts, ours=request.cluster.ours)
     done = RunReader(path).done() if resume else set()
     with RunWriter.resume(path) if resume else RunWriter.create(path, request.manifest) as writer:
         if writer.manifest != request.manifest:
             writer.narrow(request.manifest)
         # Other machines' CPUs are not ours: the runner asks them, when there is somebody to ask.
         pinned = pins(request.manifest.cells[0].cpus if request.cluster.ours else "none", request.options.pairs)
-        facts = {**machine(() if inside() else tools_of(request)), **nics}
+        recorded = {name: value for name, value in RunReader(path).environment.items() if name != "schema"} if resume else {}
         if inside():  # the programs and the NICs are the host's, which has asked them already
             known = RunReader(path).environment
             facts |= {"accelerator": inside(), "tools": known.get("tools", {}), "offload": known.get("offload", {})}
         runner = Runner(
             cluster=request.cluster(request.options), writer=writer, profiles=request.profiles, workloads=request.workloads,
             collectors=request.collectors, cpus=pinned, done=done, progress=progress(), environment=facts,
-            enough=_target(path, request),
+            enough=_target(path, request), recorded=recorded,
         )  # fmt: skip
         ahead()
         failed = runner.run()
     return 1 if failed else 0
+
+
+def same_machine(reader: RunReader, facts: Mapping[str, Any], *, ours: bool = True) -> None:
+    """Raises UsageError naming both values of what an interrupted run was measured on and this machine has not; nothing is changed.
+
+    ``ours``: the nodes are this machine's. Otherwise its own facts are compared by the runner, once the nodes have told theirs.
+    """
+    recorded = {"tool_version": reader.plan.tool_version, **reader.environment}
+    if found := disagreements(recorded, facts, machine=ours):
+        raise UsageError(
+            f"{reader.path.name} was measured on something else: {'; '.join(map(str, found))}",
+            "go on with it where it was begun, or start a new run; one run is never measured on two machines",
+        )
 
 
 def tools_of(request: Request) -> list[str]:
@@ -103,6 +121,7 @@ def comparisons(samples: Iterable[Sample | Line], workloads: Mapping[str, Worklo
     """Each comparison of two labels in the primary metric of a workload to its log ratios in the first ``blocks`` blocks; with one label
     only, to the logs of its values."""
     values: dict[str, dict[str, dict[int, float]]] = {}
+    names: dict[str, str] = {}
     for sample in samples:
         workload = workloads.get(sample.workload)
         if (
@@ -116,10 +135,13 @@ def comparisons(samples: Iterable[Sample | Line], workloads: Mapping[str, Worklo
             continue
         given = sample.params if isinstance(sample.params, Mapping) else msgspec.json.decode(sample.params)
         params = " ".join(f"{name}={value}" for name, value in sorted(given.items()))
-        where = f"{sample.placement} {sample.workload} [{params}], path {sample.path}, IPv{sample.ip}, pair {sample.pair}"
-        values.setdefault(where, {}).setdefault(sample.label, {})[sample.block] = math.log(sample.value)
+        place = context.key(context.place(sample) | {"params": params})
+        rest = ", ".join([f"[{params}]", f"pair {sample.pair}", *context.unusual(sample)])
+        names[place] = f"{sample.placement} {sample.workload} {rest}"
+        values.setdefault(place, {}).setdefault(sample.label, {})[sample.block] = math.log(sample.value)
     found: dict[str, list[float]] = {}
-    for where, labels in values.items():
+    for place, labels in values.items():
+        where = names[place]
         for one, other in combinations(labels, 2):
             both = labels[one].keys() & labels[other].keys()
             found[f"{one} against {other}, {where}"] = [labels[one][block] - labels[other][block] for block in sorted(both)]

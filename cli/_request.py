@@ -238,6 +238,7 @@ def _request(
         id=new_id(title), name=title, created=now(), command=["cnibench", *sys.argv[1:]], tool_version=__version__, seed=plan.seed or 0,
         blocks=blocks, duration=plan.duration, warmup=plan.warmup, cluster=plan.cluster, cells=planned,
         profiles={label: item.model_dump(mode="json", by_alias=True) for label, item in found.runnable.items()},
+        main={name: workload.primary for name, workload in workloads.items()},
         unsupported=found.unsupported, notes=[*notes, *warnings], target_ci=plan.target_ci, max_blocks=plan.max_blocks,
         plan=plan.model_dump(mode="json", by_alias=True), extra=dict(options.extra),
     )  # fmt: skip

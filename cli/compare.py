@@ -11,10 +11,10 @@ from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from cnibench.analysis.build import Context
     from cnibench.analysis.gate import Verdict
+    from cnibench.analysis.series import Gathered
     from cnibench.store import RunReader
 
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 @click.option("--inconclusive", type=click.Choice(["fail", "pass"]), default="fail", show_default=True, help="Exit 5 when undecided, or 0.")
 @click.option("--format", "form", type=click.Choice(["text", "md", "junit"]), default="text", show_default=True, help="What to write.")
 @click.option("--out", type=click.Path(path_type=Path), help="A file to write to, instead of stdout.")
-@click.option("--allow-different", is_flag=True, help="Compare although kernel, machine, wire, MTU, pinning or version differ.")
+@click.option(
+    "--allow-different", is_flag=True, help="Compare although what must agree differs: machine, kernel, wire, durations, settings, version."
+)
 @click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
 @json_option
 def command(
@@ -46,10 +48,13 @@ def command(
     Each side is RUN or RUN:PROFILE; RUN alone when it has one profile. Both sides in one run (RUN:base RUN:candidate) are compared block by
     block, which is best. Across runs, name at least 3 base runs with commas: what runs differ by among themselves is the noise then.
 
-    Exit status: 0 proven within the threshold, 4 worse, 5 undecided or a cell is missing.
+    Failed samples count: a candidate that fails more often than its base is worse where an exact test proves it, else undecided.
+
+    Exit status: 0 proven within the threshold, 4 worse, 5 undecided or a cell is missing, 2 when the sides must not be compared.
     """
-    from cnibench.analysis.build import contexts_of
+    from cnibench.analysis.build import contexts_of, main_of
     from cnibench.analysis.gate import judge, side
+    from cnibench.analysis.series import gather
     from cnibench.units import fraction
 
     sides = _sides(base, folder), _sides(candidate, folder)
@@ -60,16 +65,18 @@ def command(
     ids = [one.reader.id for one in (*ours, *theirs)]
     if not pairwise and len(set(ids)) < len(ids):
         raise UsageError("a run stands twice among several runs", "name each run once; within one run: RUN:base RUN:candidate")
-    contexts = {one.reader.id: contexts_of(one.reader) for one in (*ours, *theirs)}
+    readers = {one.reader.id: one.reader for one in (*ours, *theirs)}
+    gathered = {name: gather([reader]) for name, reader in readers.items()}
     if not allow_different:
-        _comparable([*ours, *theirs], contexts)
+        _comparable(ours, theirs, gathered)
+    contexts = {name: contexts_of(reader, gathered[name]) for name, reader in readers.items()}
     one, other = (side([(contexts[item.reader.id], item.label) for item in items]) for items in sides)
     limit = fraction(threshold)
     names = [name.strip() for item in metrics for name in item.split(",") if name.strip()]
     known = {key[-1] for key in one}
     if strange := [name for name in names if name not in known]:
         raise UsageError(f"the base has no metric '{strange[0]}'", f"it has: {', '.join(sorted(known)) or 'none'}")
-    verdict = judge(one, other, limit, pairwise=pairwise, metrics=names)
+    verdict = judge(one, other, limit, pairwise=pairwise, metrics=names, main=main_of([item.reader for item in ours]))
     _print(verdict, form, out, inconclusive, as_json)
     return 0 if verdict.exit_code == 5 and inconclusive == "pass" else verdict.exit_code
 
@@ -104,18 +111,20 @@ def _label(reader: RunReader, label: str) -> str:
     return label or next(iter(reader.plan.profiles))
 
 
-def _comparable(chosen: Sequence[_Chosen], contexts: dict[str, list[Context]]) -> None:
-    """Raises UsageError naming what differs between the sides."""
-    from cnibench.analysis.comparable import differences, signature
+def _comparable(ours: Sequence[_Chosen], theirs: Sequence[_Chosen], gathered: Mapping[str, Gathered]) -> None:
+    """Raises UsageError naming what differs: among the base runs, or between them and a candidate."""
+    from cnibench.analysis.comparable import between, circumstances_of, differences
 
-    first: dict[str, str] | None = None
-    for one in chosen:
-        lines = [context.members[one.label].first for context in contexts[one.reader.id] if one.label in context.members]
-        mine = signature(one.reader, lines, across=True)
-        first = first or mine
-        if found := differences(first, mine):
+    found = {one: circumstances_of(one.reader, gathered[one.reader.id], one.label) for one in dict.fromkeys((*ours, *theirs))}
+    first = ours[0]
+    for one in (*ours[1:], *theirs):
+        alike = one.reader.id == first.reader.id
+        differs = between(found[first], found[one], first.label, one.label, one_run=alike)
+        if one in ours and one.label == first.label:
+            differs = list(dict.fromkeys([*differs, *differences(found[first], found[one])]))
+        if differs:
             raise UsageError(
-                f"{one.reader.id} ({one.label}) is not comparable with {chosen[0].reader.id} ({chosen[0].label}): {'; '.join(found)}",
+                f"{one.reader.id} ({one.label}) is not comparable with {first.reader.id} ({first.label}): {'; '.join(differs)}",
                 "measure both alike, best in one run; --allow-different compares them all the same",
             )
 

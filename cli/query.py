@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from cnibench.cell import SCHEMA
+from cnibench.cell import SCHEMA, Sample
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import InputError, UsageError
+from cnibench.model import context
 
 
 @click.command("query")
@@ -39,13 +40,8 @@ def command(sql: str, runs: tuple[str, ...], folder: Path, as_json: bool) -> Non
     print_table([plain(head) for head in heads], [["" if value is None else plain(value) for value in row] for row in rows])
 
 
-_COLUMNS = {
-    "schema": "INTEGER", "cell": "VARCHAR", "block": "INTEGER", "profile": "VARCHAR", "label": "VARCHAR", "placement": "VARCHAR",
-    "path": "VARCHAR", "workload": "VARCHAR", "params": "JSON", "ip": "INTEGER", "mtu": "INTEGER", "cpus": "VARCHAR", "pair": "INTEGER",
-    "window": "VARCHAR", "testbed": "VARCHAR", "wire": "VARCHAR", "wire_offload": "VARCHAR", "metric": "VARCHAR", "value": "DOUBLE",
-    "unit": "VARCHAR", "better": "VARCHAR", "fidelity": "VARCHAR", "status": "VARCHAR", "reason": "VARCHAR", "warmup": "BOOLEAN",
-    "start": "TIMESTAMP", "end": "TIMESTAMP",
-}  # fmt: skip
+# Of lines of any version; what a line lacks is NULL.
+_COLUMNS = {name: context.sql(name) for name in Sample.__struct_fields__}
 
 
 def ask(sql: str, runs: list[tuple[str, Path]]) -> tuple[list[str], list[tuple[Any, ...]]]:

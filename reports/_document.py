@@ -7,10 +7,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from cnibench.analysis.disturbances import rows
 from cnibench.analysis.model import Analysis, Cpp, Failure, Group, Pair, Result, Turning
 from cnibench.analysis.words import conditions, describe, place_of, primary_groups
 from cnibench.metrics import METRICS
+from cnibench.model import context
 from cnibench.reports._numbers import Scale, p_value
 
 _ASIDE = ("packets",)  # metrics of little use at a glance: files have them, the terminal does not
@@ -101,16 +104,15 @@ def _place(analysis: Analysis, group: Group, whole: bool) -> Section:
         versus = "1 (baseline)" if result.label == base else ratio(pairs.get(result.label), result.label)
         rows.append([result.label, scale(result.median), scale(result.mean), interval, str(result.n), versus, group.letters[result.label]])
     heads = ["profile", "median", "mean", _percent(main), "n", f"ratio to {base}", "group"]
+    if group.failed:  # never a ranking without them
+        rows += [[label, *["-"] * 3, "0", "-", "-"] for label in group.failed if label not in group.letters]
+        heads.append("failed")
+        rows = [[*row, "{} of {}".format(*group.failed[row[0]]) if row[0] in group.failed else "-"] for row in rows]
     params = " ".join(f"{key}={_value(value)}" for key, value in group.params.items())
     title = f"{describe(group)}: {_title(group.metric)}{scale.heading()}"
-    where = f"testbed {group.testbed}, wire {group.wire}"
-    lines = ["; ".join(filter(None, (where, _offload(group), _fidelity(main), f"CPUs {group.cpus}", params)))]
+    lines = ["; ".join(filter(None, (*context.told(group), _fidelity(main), params)))]
     lines.append(f"{'more' if group.better == 'higher' else 'less'} is better; profiles that share a letter were not told apart")
     return Section(title, [Table(heads, rows), *_others(here, group, main, whole)], lines)
-
-
-def _offload(group: Group) -> str:
-    return f"wire offload {group.wire_offload}" if group.wire_offload else ""
 
 
 def _fidelity(results: Sequence[Result]) -> str:
@@ -162,7 +164,7 @@ def _others(here: Sequence[Result], group: Group, main: Sequence[Result], whole:
 def _cycles(analysis: Analysis) -> list[Section]:
     found: dict[tuple[object, ...], list[Cpp]] = {}
     for row in analysis.cpp:
-        key = (row.environment, row.workload, row.placement, row.path, json.dumps(row.params), row.ip, row.mtu, row.cpus)
+        key = (row.environment, context.key(msgspec.structs.asdict(row), context.OF_RECORD))
         found.setdefault(key, []).append(row)
     return [_cycles_of(rows) for rows in found.values()]
 

@@ -7,15 +7,16 @@ from typing import Any
 
 from cnibench.analysis.model import Analysis, Pair
 from cnibench.analysis.words import place_of
+from cnibench.model.context import PLACE_NAMES, sql
 
+_TYPES = {name: "VARCHAR" if name == "params" else sql(name) for name in PLACE_NAMES}
 COLUMNS = {
-    "run": "VARCHAR", "profile": "VARCHAR", "label": "VARCHAR", "placement": "VARCHAR", "path": "VARCHAR", "workload": "VARCHAR",
-    "params": "VARCHAR", "ip": "INTEGER", "mtu": "INTEGER", "cpus": "VARCHAR", "pair": "INTEGER", "testbed": "VARCHAR", "wire": "VARCHAR",
-    "wire_offload": "VARCHAR", "fidelity": "VARCHAR", "cycles_source": "VARCHAR",
-    "disturbed": "BIGINT", "metric": "VARCHAR", "unit": "VARCHAR",
-    "better": "VARCHAR", "n": "BIGINT", "mean": "DOUBLE", "median": "DOUBLE", "ci_low": "DOUBLE", "ci_high": "DOUBLE",
-    "confidence": "DOUBLE", "letters": "VARCHAR", "baseline": "VARCHAR", "ratio": "DOUBLE", "ratio_ci_low": "DOUBLE",
-    "ratio_ci_high": "DOUBLE", "p_holm": "DOUBLE", "verdict": "VARCHAR",
+    "run": "VARCHAR", "profile": "VARCHAR", "label": "VARCHAR", **_TYPES, "fidelity": "VARCHAR", "cycles_source": "VARCHAR",
+    "metric": "VARCHAR", "unit": "VARCHAR", "better": "VARCHAR", "n": "BIGINT", "failed": "BIGINT",
+    "tried": "BIGINT", "disturbed": "BIGINT",
+    "mean": "DOUBLE",
+    "median": "DOUBLE", "ci_low": "DOUBLE", "ci_high": "DOUBLE", "confidence": "DOUBLE", "letters": "VARCHAR", "baseline": "VARCHAR",
+    "ratio": "DOUBLE", "ratio_ci_low": "DOUBLE", "ratio_ci_high": "DOUBLE", "p_holm": "DOUBLE", "verdict": "VARCHAR",
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from cnibench.analysis.gate import Judged, Verdict
+from cnibench.analysis.gate import Failures, Judged, Verdict
 from cnibench.reports._document import Table
 from cnibench.reports._escape import markdown, plain
 
@@ -15,9 +15,15 @@ def table(verdict: Verdict) -> Table:
     """One row a cell, what decided first."""
     rank = {"worse": 0, "missing": 1, "undecided": 2, "within": 3}
     rows = [
-        [one.outcome, one.cell, one.metric, _change(one), str(one.n)] for one in sorted(verdict.cells, key=lambda one: rank[one.outcome])
-    ]
-    return Table(["outcome", "cell", "metric", "candidate / base", "n"], rows, numbers=False)
+        [one.outcome, one.cell, one.metric or "failures", _change(one), str(one.n), _failed(one.base_failures),
+         _failed(one.candidate_failures)]
+        for one in sorted(verdict.cells, key=lambda one: rank[one.outcome])
+    ]  # fmt: skip
+    return Table(["outcome", "cell", "metric", "candidate / base", "n", "base failed", "candidate failed"], rows, numbers=False)
+
+
+def _failed(one: Failures) -> str:
+    return f"{one.failed} of {one.blocks}"
 
 
 def _change(one: Judged) -> str:
@@ -37,25 +43,40 @@ def as_markdown(verdict: Verdict) -> str:
     """A comment for a pull request."""
     shown = table(verdict)
     lines = [f"**cnibench: {_WORDS[verdict.exit_code]}**: {markdown(plain(verdict.line, 2000))}", ""]
-    lines += [f"| {' | '.join(shown.heads)} |", "|---|---|---|---|--:|"]
+    lines += [f"| {' | '.join(shown.heads)} |", "|---|---|---|---|--:|--:|--:|"]
     lines += [f"| {' | '.join(markdown(cell) for cell in row)} |" for row in shown.rows]
+    lines += ["", *(f"- {markdown(plain(f'{one.cell}: {one.reason}', 2000))}" for one in verdict.cells if _any(one))]
     return "\n".join([*lines, "", f"Threshold {100 * verdict.threshold:.3g} %, compared {verdict.how}."]) + "\n"
 
 
+def _any(one: Judged) -> bool:
+    """Did anything fail there?"""
+    return bool(one.base_failures.failed or one.candidate_failures.failed)
+
+
 def junit(verdict: Verdict, *, inconclusive: str = "fail") -> str:
-    """JUnit XML: a cell is a test case, ``worse`` a failure; what could not be decided is an error, or skipped when that passes."""
+    """JUnit XML: a cell is a test case, ``worse`` a failure; what could not be decided is an error, or skipped when that passes.
+
+    The output of a case (system-out) says what failed on either side."""
     suite = ElementTree.Element("testsuite", name="cnibench compare", tests=str(len(verdict.cells)))
     counts = {"failures": 0, "errors": 0, "skipped": 0}
     for one in verdict.cells:
-        case = ElementTree.SubElement(suite, "testcase", classname=plain(one.metric), name=plain(one.cell))
+        case = ElementTree.SubElement(suite, "testcase", classname=plain(one.metric or "failures"), name=plain(one.cell))
         if one.outcome == "within":
+            _output(case, one)
             continue
         kind, count = ("failure", "failures") if one.outcome == "worse" else ("error", "errors")
         if one.outcome != "worse" and inconclusive == "pass":
             kind, count = "skipped", "skipped"
         counts[count] += 1
         ElementTree.SubElement(case, kind, message=plain(one.reason, 2000))
+        _output(case, one)
     for name, number in counts.items():
         suite.set(name, str(number))
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+def _output(case: ElementTree.Element, one: Judged) -> None:
+    if _any(one):
+        ElementTree.SubElement(case, "system-out").text = plain(one.reason, 2000)

@@ -6,6 +6,9 @@ import math
 import re
 
 from cnibench.analysis.model import Analysis, Result
+from cnibench.model.context import PLACE_NAMES
+
+_CONFIGURATION = ("testbed", "wire")  # lines of their own
 
 
 class BenchstatReport:
@@ -32,9 +35,9 @@ class BenchstatReport:
 
 
 def _name(result: Result) -> str:
-    parts = {"placement": result.placement, "path": result.path, "ip": result.ip, "mtu": result.mtu, "cpus": result.cpus}
+    parts = {name: getattr(result, name) for name in PLACE_NAMES if name not in ("workload", "params", *_CONFIGURATION)}
     parts |= {"environment": result.environment} if result.environment else {}
-    parts |= {"pair": result.pair, **result.params}
+    parts |= result.params
     workload = _word(result.workload)
     return f"Benchmark{workload[:1].upper()}{workload[1:]}" + "".join(f"/{_word(key)}={_word(value)}" for key, value in parts.items())
 

@@ -7,10 +7,11 @@ import re
 
 from cnibench.analysis.model import Analysis, Result
 from cnibench.metrics import METRICS
+from cnibench.model.context import PLACE_NAMES
 from cnibench.reports._escape import plain
 
 _UNITS = {"bit/s": "bits_per_second", "1/s": "per_second", "s": "seconds", "B": "bytes"}
-_LABELS = ("profile", "label", "placement", "path", "workload", "cpus", "testbed", "wire", "wire_offload", "fidelity")
+_LABELS = ("profile", "label", *(name for name in PLACE_NAMES if name != "params"), "fidelity", "environment")
 
 
 class OpenMetricsReport:
@@ -42,7 +43,6 @@ class OpenMetricsReport:
 
 def _labels(result: Result, **more: str) -> str:
     values = {name: str(getattr(result, name)) for name in _LABELS}
-    values |= {"ip": str(result.ip), "mtu": str(result.mtu), "pair": str(result.pair), "environment": str(result.environment)}
     values |= {f"param_{re.sub(r'[^A-Za-z0-9_]', '_', key)}": str(value) for key, value in result.params.items()}
     if result.cycles_source:
         values["cycles_source"] = result.cycles_source

@@ -22,7 +22,7 @@ class TcpRr(_netperf.Netperf):
     name = "tcp-rr"
     title = "netperf TCP_RR"
     Params = Params
-    primary = "latency_mean"
+    primary = "transaction_rate"
     test = "TCP_RR"
     selectors = ("TRANSACTION_RATE", *_netperf.LATENCIES, "LOCAL_TRANSPORT_RETRANS")
 

@@ -12,6 +12,7 @@ from cnibench.analysis.model import Result
 from cnibench.analysis.words import describe, place_of, primary_groups
 from cnibench.layout import Record
 from cnibench.metrics import METRICS
+from cnibench.model import context
 from cnibench.reports._document import Table
 from cnibench.reports._numbers import Scale
 from cnibench.reports.site import specs
@@ -184,11 +185,9 @@ def sweeps(material: Material, places: Sequence[Place]) -> list[Chart]:
         for name, value in place.group.params.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 continue
-            rest = place_of(place.group)
-            others = {key: item for key, item in place.group.params.items() if key != name}
-            key = json.dumps(
-                [name, [item for i, item in enumerate(rest) if i != 7], others, place.group.metric], sort_keys=True, default=str
-            )
+            group = place.group
+            others = {key: item for key, item in group.params.items() if key != name}
+            key = json.dumps([name, group.environment, context.key(context.place(group) | {"params": others}), group.metric])
             found.setdefault(key, (name, {}))[1][float(value)] = place
     return [_sweep(material, name, dict(sorted(at.items()))) for name, at in found.values() if len(at) >= 3]
 
@@ -202,7 +201,7 @@ def _sweep(material: Material, name: str, at: dict[float, Place]) -> Chart:
             rows.append(_point(row.result, row.label, row.label, value, f"{value:g}", scale))
             cells[row.label, value] = f"{row.shown} ({row.interval})"
     log = min(at) > 0 and max(at) / min(at) >= 30
-    title = f"{first.group.workload} {'on one node' if first.group.placement == 'intra' else 'between nodes'}: {first.metric} over {name}"
+    title = f"{first.group.workload} {context.coordinate('placement').words(first.group.placement)}: {first.metric} over {name}"
     labels = [label for label in material.analysis.labels if any(key[0] == label for key in cells)]
     table = [[label, *(cells.get((label, value), "-") for value in at)] for label in labels]
     spec = specs.lines(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +13,7 @@ from cnibench.analysis.comparable import environments
 from cnibench.analysis.model import Analysis, Where
 from cnibench.analysis.series import gather
 from cnibench.layout import Record
+from cnibench.model import context
 from cnibench.reading import RunReader
 from cnibench.reports.site.pseudonyms import Pseudonyms
 from cnibench.reports.site.shapes import fits
@@ -64,9 +64,7 @@ class Material:
 
     def of(self, name: str, where: Where) -> list[Record]:
         """The records of that file that belong to a place."""
-        key = _place(
-            where.workload, where.placement, where.path, where.params, where.ip, where.mtu, where.cpus, where.pair, where.environment
-        )
+        key = _place(context.place(where), where.environment)
         return [record for record in self.records.get(name, []) if record["_place"] == key]
 
 
@@ -74,7 +72,7 @@ def material(readers: Sequence[RunReader], *, raw: bool, allow_different: bool, 
     """Reads and analyses the runs. Raises UsageError and InputError as analyse does."""
     analysis = analyse(readers, allow_different=allow_different, baseline=baseline)
     several = len(readers) > 1
-    numbers = environments(readers, gather(readers).series, True) if several and allow_different else [0] * len(readers)
+    numbers = environments(readers, gather(readers), True)[0] if several and allow_different else [0] * len(readers)
     labels = {label for reader in readers for label in reader.plan.profiles}
     names = Pseudonyms(not raw, labels | {reader.id for reader in readers})
     for reader in readers:
@@ -105,10 +103,7 @@ def _records(reader: RunReader, name: str, number: int, names: Pseudonyms) -> li
     for record in reader.records(name):
         cleaned = names.walk(record)
         try:
-            place = _place(
-                cleaned["workload"], cleaned["placement"], cleaned["path"], cleaned["params"], cleaned["ip"], cleaned["mtu"],
-                cleaned["cpus"], cleaned["pair"], number,
-            )  # fmt: skip
+            place = _place(cleaned, number)
         except (KeyError, TypeError):
             reader.warnings.append(f"{reader.path / name}.jsonl: a record without its coordinates is left out")
             continue
@@ -119,5 +114,5 @@ def _records(reader: RunReader, name: str, number: int, names: Pseudonyms) -> li
     return found
 
 
-def _place(workload: str, placement: str, path: str, params: Any, ip: int, mtu: int, cpus: str, pair: int, environment: int) -> str:
-    return json.dumps([workload, placement, path, params, ip, mtu, cpus, pair, environment], sort_keys=True)
+def _place(where: Mapping[str, Any], environment: int) -> tuple[int, str]:
+    return environment, context.key(where, context.OF_RECORD)

@@ -9,6 +9,7 @@ from typing import Any
 from cnibench.analysis.model import Failure
 from cnibench.analysis.words import conditions, primary_groups
 from cnibench.metrics import COUNTED
+from cnibench.model import context
 from cnibench.reports._document import Document, Section, Table, document
 from cnibench.reports.site import figures, rules
 from cnibench.reports.site.charts import Chart, Gallery, unique
@@ -28,6 +29,15 @@ class Link:
     file: str
     name: str
     about: str = ""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A coordinate that visitors can filter by; ``options`` are (value, in words)."""
+
+    name: str
+    title: str
+    options: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -94,6 +104,20 @@ class Pages:
             found += [lot[i] for lot in lots if i < len(lot)]
         chosen = found[:CARDS]
         return [view for view in self.views if view in chosen]
+
+    @property
+    def filters(self) -> list[Filter]:
+        """Placement and workload, and each further coordinate in which the places differ."""
+        groups = [view.place.group for view in self.views]
+        found = []
+        for one in context.PLACE:
+            values = sorted({getattr(group, one.name) for group in groups}, key=one.rank) if one.name != "params" else []
+            if len(values) > 1 or one.name in ("placement", "workload"):
+                found.append(Filter(one.name, one.title[:1].upper() + one.title[1:], [(str(value), one.words(value)) for value in values]))
+        environments = sorted({group.environment for group in groups})
+        if len(environments) > 1:
+            found.append(Filter("environment", "Environment", [(str(number), str(number + 1)) for number in environments]))
+        return found
 
     @property
     def columns(self) -> list[PlaceView]:
@@ -173,9 +197,7 @@ def _workload(material: Material, gallery: Gallery, name: str, places: Sequence[
         met = rules.rows(material, one)
         views.append(PlaceView(one, ranked, f"place-{number}", charts, [rules.table(met), rules.chains(met)] if met else []))
     sweeps = [gallery.add(chart, name, "sweep", str(i)) for i, chart in enumerate(figures.sweeps(material, places))]
-    about = ", ".join(
-        dict.fromkeys({"intra": "on one node", "inter": "between nodes"}.get(one.group.placement, one.group.placement) for one in places)
-    )
+    about = ", ".join(dict.fromkeys(context.coordinate("placement").words(one.group.placement) for one in places))
     return WorkloadPage(Link(f"{file}.html", name, about), name, views, sweeps, max(0, len(places) - _PLACES))
 
 
@@ -185,7 +207,7 @@ def _order(one: Place) -> tuple[Any, ...]:
     values = [
         (isinstance(value, int | float), value if isinstance(value, int | float) else 0, str(value)) for value in where.params.values()
     ]
-    return where.environment, where.placement != "intra", where.path, where.ip, where.mtu, where.cpus, where.pair, values
+    return where.environment, context.order(context.place(where)), values
 
 
 def _profile(material: Material, label: str, places: Sequence[Place], taken: set[str]) -> ProfilePage:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from cnibench.analysis.comparable import fact
+from cnibench.analysis.found import failures
 from cnibench.analysis.model import Analysis, Cpp, Group, Pair, Result
 from cnibench.analysis.words import describe, percent, place_of
 from cnibench.metrics import METRICS
+from cnibench.model.context import OF_RECORD, fact
 from cnibench.reports._document import Section
 from cnibench.reports._numbers import Scale
 from cnibench.units import human
@@ -75,6 +75,8 @@ def place(analysis: Analysis, group: Group, section: Section, baselines: frozens
     cycles = [row for row in analysis.cpp if _same(row, group)]
     cost = {row.label: human(row.total, "1") + (" (estimated)" if row.cycles_source == "estimated" else "") for row in cycles}
     answer = _answer(analysis, group, [result for result in results if result.label not in baselines], pairs)
+    if group.failed:
+        answer = replace(answer, text=f"{answer.text} {failures([group])}.")
     rows = [_standing(result, results[0], group, baselines, answer, cost.get(result.label, "")) for result in results]
     metric = METRICS[group.metric].title if group.metric in METRICS else group.metric
     return Place(group, section, describe(group), metric, badges(analysis, group, results), rows, answer, cycles)
@@ -99,15 +101,14 @@ def emulated(analysis: Analysis) -> bool:
 
 def _same(row: Cpp, group: Group) -> bool:
     """Does that row of cycles stand in the group's place? Its ``params`` are the cell's own."""
-    return (row.workload, row.placement, row.path, row.ip, row.mtu, row.cpus, row.environment, json.dumps(row.params, sort_keys=True)) == (
-        group.workload, group.placement, group.path, group.ip, group.mtu, group.cpus, group.environment,
-        json.dumps(group.params, sort_keys=True),
-    )  # fmt: skip
+    return all(getattr(row, name) == getattr(group, name) for name in (*OF_RECORD, "environment"))
 
 
 def _standing(result: Result, best: Result, group: Group, baselines: frozenset[str], answer: Answer, cycles: str) -> Standing:
     low, high = result.ci_low, result.ci_high
     interval = "no interval: too few blocks" if low is None or high is None else f"{human(low, group.unit)} to {human(high, group.unit)}"
+    if result.label in group.failed:
+        interval += "; failed in {} of {} blocks".format(*group.failed[result.label])
     if result.median and best.median:
         ratio = result.median / best.median if group.better == "higher" else best.median / result.median
     else:

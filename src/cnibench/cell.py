@@ -87,6 +87,13 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     disturbed: str = ""  # why this is no measurement of the profile (a stall, say) and is not used; '' when it is one
     start: str
     end: str
+    # What was in force; None on lines of earlier versions: then the run's plan says it.
+    wire_rate: float | None = None  # bit/s, 0: unlimited
+    pairs: int | None = None
+    duration: float | None = None  # s, of the measured window
+    warmup_time: float | None = None  # s
+    method: str = "windows"
+    congestion_control: str | None = None
 
 
 class Attestation(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ import msgspec
 
 from cnibench.cell import SCHEMA, Cell
 from cnibench.errors import InputError
+from cnibench.model import context
 
 PLAN, ENVIRONMENT, EVENTS, SAMPLES, ATTESTATIONS, RAW = (
     "plan.json",
@@ -91,6 +92,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     target_ci: float = 0.0
     max_blocks: int = 30
     planned: list[Planned] = []
+    main: dict[str, str] = {}  # workload to the metric that decides; without one metrics.MAIN_ORDER does
     plan: Record = {}
     extra: Record = {}  # options that only this kind of cluster knows (Options.extra)
 
@@ -101,11 +103,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 def coordinates(cell: Cell, block: int) -> Record:
     """What every line of a record file says about where it belongs."""
-    return {
-        "schema": SCHEMA, "cell": cell.id, "block": block, "profile": cell.profile, "label": cell.label, "placement": cell.placement,
-        "path": cell.path, "workload": cell.workload, "params": cell.params, "ip": cell.ip, "mtu": cell.mtu, "cpus": cell.cpus,
-        "pair": cell.pair, "window": cell.window,
-    }  # fmt: skip
+    return {"schema": SCHEMA, "cell": cell.id, "block": block, **context.of_cell(cell)}
 
 
 def now() -> str:

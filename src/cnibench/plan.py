@@ -248,8 +248,19 @@ def cells(plan: Plan, workloads: Mapping[str, Workload], profiles: Mapping[str, 
                         path=path, ip=ip, mtu=plan.mtu, cpus=plan.cpus, pair=pair, duration=work.duration, blocks=blocks,
                     )
                 )  # fmt: skip
-    unique = {cell.id: cell for cell in found}
+    unique: dict[str, Cell] = {}
+    for cell in found:
+        first = unique.setdefault(cell.id, cell)
+        if (first.duration or plan.duration) != (cell.duration or plan.duration):
+            raise _twice(cell, f"for {first.duration or plan.duration:g} s and {cell.duration or plan.duration:g} s")
+        if first.blocks != cell.blocks:
+            raise _twice(cell, f"in {first.blocks or 'all'} and {cell.blocks or 'all'} blocks")
     return list(unique.values()), notes
+
+
+def _twice(cell: Cell, how: str) -> UsageError:
+    """Figures of one cell are one figure: what it was measured in must not depend on which of its entries came last."""
+    return UsageError(f"the plan has {cell.workload} {cell.placement} of {cell.label} twice, {how}", "make two runs of it, or name it once")
 
 
 def _works(asked: Sequence[Work], workloads: Mapping[str, Workload]) -> Iterator[tuple[Work, dict[str, Any]]]:

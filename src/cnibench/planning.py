@@ -76,7 +76,7 @@ def noise_of(plan: Plan, here: Here | None) -> Ask:
 
     def ask(workload: Workload, placement: str, duration: float) -> Noise:
         for name, floors in known:
-            if (found := _fitting(floors, workload.name, placement, plan.cpus, duration)) is not None:
+            if (found := _fitting(floors, workload, placement, plan.cpus, duration)) is not None:
                 return Noise(found, f"measured by {name}")
         return Noise(workload.noise, "assumed", True)
 
@@ -121,13 +121,14 @@ def _computed(reader: RunReader) -> list[dict[str, Any]]:
     return found
 
 
-def _fitting(floors: Iterable[Mapping[str, Any]], workload: str, placement: str, cpus: str, duration: float) -> float | None:
-    """The noise of that place, the largest where there are several; of the longest windows that are no longer than the planned ones, for
-    shorter ones are noisier."""
+def _fitting(floors: Iterable[Mapping[str, Any]], workload: Workload, placement: str, cpus: str, duration: float) -> float | None:
+    """The main metric's noise at that place, the largest where there are several; of the longest windows that are no longer than the
+    planned ones, for shorter ones are noisier."""
     here = [
         one
         for one in floors
-        if (one.get("workload"), one.get("placement"), one.get("cpus")) == (workload, placement, cpus)
+        if (one.get("workload"), one.get("placement"), one.get("cpus")) == (workload.name, placement, cpus)
+        and one.get("metric", workload.primary) == workload.primary
         and all(isinstance(one.get(name), float) and math.isfinite(one[name]) and one[name] >= 0 for name in ("noise", "duration"))
         and one["duration"] <= duration + 1e-9
     ]  # fmt: skip

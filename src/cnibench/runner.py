@@ -16,9 +16,10 @@ from typing import Any
 from cnibench.cell import Attestation, Cell, Status
 from cnibench.cluster import Cluster, Standing
 from cnibench.collector import Collector
-from cnibench.errors import ClusterError, CnibenchError, Interrupted, LimitError, MeasureError, UnsupportedError
+from cnibench.errors import ClusterError, CnibenchError, Interrupted, LimitError, MeasureError, UnsupportedError, UsageError
 from cnibench.forecast import whole
 from cnibench.layout import now
+from cnibench.model.context import congestion_control, disagreements
 from cnibench.plan import expected_seconds
 from cnibench.profile import Profile
 from cnibench.progress import Progress, Silent
@@ -46,7 +47,7 @@ class Runner:
 
     ``cpus`` are the CPUs of (client, server) of each pair, over and over; where the nodes are other machines they are chosen from theirs
     when a profile stands. ``environment`` is what the machine says of itself; the cluster's
-    facts are added.
+    facts are added. ``recorded`` is what an earlier attempt of this run stored of both.
     """
 
     cluster: Cluster
@@ -59,6 +60,7 @@ class Runner:
     progress: Progress = field(default_factory=Silent)
     environment: Mapping[str, Any] = field(default_factory=dict)
     enough: Callable[[int], str] | None = None
+    recorded: Mapping[str, Any] = field(default_factory=dict)
     _stop: Stop = field(default_factory=Stop)
     _ground: Ground = field(default_factory=lambda: Ground("", "", "", ""))
 
@@ -159,12 +161,19 @@ class Runner:
         return expected_seconds([cell], self.workloads, manifest.duration, manifest.warmup, self.cluster.pod_seconds)
 
     def _describe(self) -> None:
-        facts = self.cluster.environment()
-        offload = str(facts.get("wire_offload", self.cluster.options.wire_offload))
-        self._ground = Ground(self.cluster.testbed, self.cluster.wire, offload, "")
-        self.writer.environment(
-            {**self.environment, **facts, "testbed": self.cluster.testbed, "wire": self.cluster.wire, "wire_offload": offload}
-        )
+        """Raises UsageError when the nodes are others than those that an earlier attempt of this run was measured on."""
+        facts, options, manifest = self.cluster.environment(), self.cluster.options, self.writer.manifest
+        offload = str(facts.get("wire_offload", options.wire_offload))
+        told = {**self.environment, **facts, "testbed": self.cluster.testbed, "wire": self.cluster.wire, "wire_offload": offload}
+        if found := disagreements(self.recorded, told if self.cluster.ours else facts):
+            raise UsageError(
+                f"this run was measured on other nodes: {'; '.join(map(str, found))}", "resume it where it was begun, or start a new run"
+            )
+        self._ground = Ground(
+            self.cluster.testbed, self.cluster.wire, offload, "", wire_rate=options.wire_rate, pairs=options.pairs,
+            duration=manifest.duration, warmup_time=manifest.warmup, congestion_control=congestion_control(told),
+        )  # fmt: skip
+        self.writer.environment({**self.recorded, **told})
 
     def _install(self, label: str, block: int | None) -> Stand:
         """Installs and attests; a profile that fails either is not measured, and the run goes on."""

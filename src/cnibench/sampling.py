@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from cnibench.errors import CnibenchError, Interrupted, MeasureError, MissingErr
 from cnibench.exec import Process
 from cnibench.layout import now
 from cnibench.metrics import metric
+from cnibench.model import context
 from cnibench.reading import STALLS
 from cnibench.situation import Findings, Situation
 from cnibench.vm import inside
@@ -45,6 +46,18 @@ class Ground:
     wire: str
     wire_offload: str
     fidelity: str
+    wire_rate: float = 0.0  # bit/s, 0: unlimited
+    pairs: int = 1
+    duration: float = 0.0  # s
+    warmup_time: float = 0.0  # s
+    congestion_control: str = ""
+
+    def of(self, cell: Cell) -> dict[str, Any]:
+        """What was in force for a cell, its own conditions and duration included."""
+        told = {one.name: getattr(self, one.name) for one in fields(self)}
+        told["wire_offload"] = context.wire_offload(cell.params, self.wire_offload)
+        told["duration"] = cell.duration or self.duration
+        return told
 
 
 @dataclass(frozen=True)
@@ -262,9 +275,7 @@ def failure(cell: Cell, block: int, ground: Ground, status: Status, reason: str,
 
 def _line(cell: Cell, block: int, ground: Ground, status: Status, reason: str, start: str, end: str) -> Sample:
     return Sample(
-        cell=cell.id, block=block, profile=cell.profile, label=cell.label, placement=cell.placement, path=cell.path, workload=cell.workload,
-        params=cell.params, ip=cell.ip, mtu=cell.mtu, cpus=cell.cpus, pair=cell.pair, window=cell.window, testbed=ground.testbed,
-        wire=ground.wire, wire_offload=ground.wire_offload, fidelity=ground.fidelity, metric="", value=None, unit="", better="",
+        **context.of_cell(cell), **ground.of(cell), cell=cell.id, block=block, metric="", value=None, unit="", better="",
         status=status, reason=reason, start=start, end=end,
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ class Workload(abc.ABC):
     tools: ClassVar[Mapping[str, str]]  # programs that must be there, in the Pods, and the Debian package that has each
     ports: ClassVar[tuple[int, ...]] = ()  # that its server listens on; further pairs take the ones after them
     Params: ClassVar[type[Strict]]  # parameters with their defaults; unknown ones are refused
-    primary: ClassVar[str]  # the metric by which profiles are compared first
+    primary: ClassVar[str]  # the metric that decides: planning, stopping, ranking, gate and reports take this one
     cpp: ClassVar[bool] = True  # does cycles per packet make sense for it?
     transport: ClassVar[str] = "tcp"  # what the packets collector counts: tcp or udp
     looks: ClassVar[bool] = False  # does it run programs on the nodes that look into their kernels?

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from cnibench.analysis.gate import paired, unpaired
+from cnibench.analysis.inferiority import paired, unpaired
 from cnibench.store import RunReader
 from tests.unit._call import call
 from tests.unit._runs import counted, synthetic

@@ -278,6 +278,29 @@ CSV = (
 )
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "param"),
+    [("udnInfo", "layer3", "udn"), ("virt", True, "virt"), ("externalServer", True, "external_server"), ("acrossAZ", True, "across_az"),
+     ("sriovInfo", {"pf": "ens1"}, "sriov"), ("bridgeInfo", "br-ex", "bridge")],
+)  # fmt: skip
+def test_k8s_netperf_networks_are_never_blocks_of_one_cell(tmp_path: Path, key: str, value: object, param: str) -> None:
+    node = {"clientNodeInfo": {"nodeName": "a"}, "serverNodeInfo": {"nodeName": "b"}}
+    file = tmp_path / "documents.json"
+    file.write_text(json.dumps([DOCUMENT | node, DOCUMENT | node | {key: value}, DOCUMENT | node | {key: None}]))
+    run = RunReader(write(read("k8s-netperf", file, Given()), tmp_path / "runs", "k8s-netperf", []))
+    assert sorted(sum(cell.params == other.params for other in run.plan.cells) for cell in run.plan.cells) == [1, 1]
+    assert [param in cell.params for cell in run.plan.cells] == [False, True]
+    assert sorted(result.n for result in analyse([run]).results if result.metric == "throughput") == [1, 2]
+
+
+def test_k8s_netperf_durations_are_never_pooled(tmp_path: Path) -> None:
+    node = {"clientNodeInfo": {"nodeName": "a"}, "serverNodeInfo": {"nodeName": "b"}}
+    file = tmp_path / "documents.json"
+    file.write_text(json.dumps([DOCUMENT | node | {"duration": seconds} for seconds in (10, 60)]))
+    with pytest.raises(InputError, match="for 10 s and for 60 s"):
+        write(read("k8s-netperf", file, Given()), tmp_path / "runs", "k8s-netperf", [])
+
+
 def test_k8s_netperf_csv(tmp_path: Path) -> None:
     folder = tmp_path / "weave"
     folder.mkdir()

@@ -106,7 +106,7 @@ class _Standing:
         ({"pair": 0}, 0, "8080"),
         ({"pair": 1}, 0, "8081"),
         ({"pair": 1, "path": "clusterip"}, 0, "8081"),
-        ({"pair": 2, "path": "nodeport"}, 30000, "30050"),
+        ({"pair": 2, "path": "nodeport"}, 30000, "30034"),
     ],
 )
 def test_the_http_rule_of_a_cell(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any] | None, first: int, port: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from cnibench.cell import Attestation, Cell
 from cnibench.cluster import Cluster, Node, Options, Pod, Standing
 from cnibench.collector import Collector
-from cnibench.errors import ClusterError, Interrupted, MeasureError
+from cnibench.errors import ClusterError, Interrupted, MeasureError, UsageError
 from cnibench.exec import Done, Process, run, spawn
 from cnibench.layout import Manifest, now
 from cnibench.profile import Profile, Strict
@@ -417,3 +417,32 @@ def test_nothing_to_write_on_ends_the_run(folder: Path) -> None:
 )
 def test_cpus_are_chosen_from_the_high_end_and_on_two_cores(cpus: str, allowed: list[int], siblings: dict[int, int], chosen: Any) -> None:
     assert choose_cpus(cpus, allowed, siblings) == chosen
+
+
+class OtherMachines(Local):
+    """Its nodes are none of ours, and tell their kernel themselves."""
+
+    ours = False
+
+    def environment(self) -> dict[str, Any]:
+        return {"nodes": {"a": {"kernelVersion": "6.1"}, "b": {"kernelVersion": "6.2"}}, "wire_offload": "as it is"}
+
+
+def test_a_run_is_not_resumed_on_other_nodes(folder: Path) -> None:
+    cluster = OtherMachines(Options())
+    recorded = {"nodes": {"a": {"kernelVersion": "5.15"}, "b": {"kernelVersion": "5.15"}}, "kernel": "whatever starts the run"}
+    with RunWriter.create(folder, manifest([cell("a")], 1)) as writer:
+        writer.environment(recorded)
+        before = (folder / "env.json").read_bytes()
+        with pytest.raises(UsageError, match=r'kernels of the nodes: \["5.15"\] against \["6.1","6.2"\]'):
+            runner(writer, cluster, recorded=recorded, environment={"kernel": "this one"}).run()
+    assert (folder / "env.json").read_bytes() == before
+    assert measured(folder) == []
+    assert cluster.log == ["left"], "nothing was installed"
+
+
+def test_the_lines_of_a_run_say_its_options(folder: Path) -> None:
+    with RunWriter.create(folder, manifest([cell("a")], 1)) as writer:
+        runner(writer, Local(Options(wire_rate=2e8, wire_offload="plain"))).run()
+    line = next(iter(RunReader(folder).samples()))
+    assert (line.wire_rate, line.pairs, line.duration, line.warmup_time, line.wire_offload) == (2e8, 1, 0.2, 0.0, "plain")

@@ -62,12 +62,11 @@
   function fit(element, name, value) { return !value || !(name in element.dataset) || element.dataset[name] === value; }
 
   function filter(redraw) {
-    const placement = form.elements.namedItem("placement") ? form.elements.namedItem("placement").value : "";
-    const workload = form.elements.namedItem("workload") ? form.elements.namedItem("workload").value : "";
+    const wanted = Array.from(form.querySelectorAll("select.where"));
     const profiles = chosen();
     let shown = 0;
-    document.querySelectorAll("[data-placement], [data-workload]").forEach((element) => {
-      element.hidden = !(fit(element, "placement", placement) && fit(element, "workload", workload));
+    document.querySelectorAll("[data-where]").forEach((element) => {
+      element.hidden = !wanted.every((select) => fit(element, select.name, select.value));
       if (!element.hidden && (element.matches(".card") || element.matches("section"))) shown += 1;
     });
     document.querySelectorAll("tr[data-profile]").forEach((row) => {

@@ -13,15 +13,17 @@ from cnibench import stopping
 from cnibench.analysis import figures, words
 from cnibench.analysis.comparable import environments
 from cnibench.analysis.cycles import cycles
+from cnibench.analysis.failing import Tally
 from cnibench.analysis.load import shortfalls
 from cnibench.analysis.model import Analysis, Check, Failure, Run
 from cnibench.analysis.pairs import compare
-from cnibench.analysis.series import Block, Series, gather
+from cnibench.analysis.series import CPP_METRICS, Block, Gathered, Series, Tried, gather
 from cnibench.analysis.stream import Line
 from cnibench.analysis.turning import turning_points
 from cnibench.cell import SCHEMA
 from cnibench.errors import UsageError
-from cnibench.metrics import METRICS
+from cnibench.metrics import METRICS, main_metric
+from cnibench.model import context
 from cnibench.stats import ALPHA
 from cnibench.store import RunReader
 
@@ -34,16 +36,27 @@ class Member:
 
     first: Line
     values: dict[Block, float] = field(default_factory=dict)
-    failed: int = 0
+    tally: Tally = field(default_factory=Tally)
     disturbed: int = 0
 
 
 @dataclass
 class Context:
-    """One metric at one place: what its labels can be compared in. ``where`` are the fields of model.Where."""
+    """One metric at one place: what its labels can be compared in. ``where`` are the fields of model.Where.
+
+    ``absent`` are labels that were tried there and never gave a figure. Where all did, there are no members.
+    """
 
     where: dict[str, Any]
-    members: dict[str, Member]
+    window: str
+    members: dict[str, Member] = field(default_factory=dict)
+    absent: dict[str, Member] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> dict[str, tuple[int, int]]:
+        """The labels that failed at times: (in how many blocks, of how many)."""
+        every = {**self.members, **self.absent}
+        return {label: (len(one.tally.failed), len(one.tally.tried)) for label, one in every.items() if one.tally.failed}
 
 
 def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, baseline: str = "") -> Analysis:
@@ -57,9 +70,10 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
     if len({reader.path.resolve() for reader in readers}) < len(readers) or len({reader.id for reader in readers}) < len(readers):
         raise UsageError("one run was named twice", "each run counts once: its blocks would be taken for more than they are")
     gathered = gather(readers)
-    numbers = environments(readers, gathered.series, allow_different)
+    numbers, apart = environments(readers, gathered, allow_different)
     labels = _labels(readers, gathered.series)
-    contexts = _contexts(gathered.series, numbers, labels, readers)
+    main = main_of(readers)
+    contexts = [one for one in _contexts(gathered, numbers, labels, readers, main) if one.members]
     level = stopping.level(ALPHA) if any(reader.plan.target_ci > 0 for reader in readers) else ALPHA
     fidelity = {one.first.label: one.first.fidelity for one in gathered.series}
     sources, cpp = cycles(readers, numbers, labels, fidelity)
@@ -70,18 +84,26 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
     short = shortfalls(readers, numbers)
     analysis = Analysis(
         schema=SCHEMA, run=runs[0], environment=readers[0].environment, results=results, groups=groups, pairs=pairs, cpp=cpp,
-        attestations=_attestations(readers), failures=failures, summary=[], notes=gathered.notes + short + _notes(readers, runs),
+        attestations=_attestations(readers), failures=failures, summary=[], notes=apart + gathered.notes + short + _notes(readers, runs),
         baseline=_baseline(baseline, labels, contexts), labels=labels, level=level, runs=runs,
-        environments=[reader.environment for reader in readers], turning=turning_points(results, level), disturbed=gathered.disturbed,
-        samples=gathered.samples,
+        environments=[reader.environment for reader in readers], turning=turning_points(results, level, main), main=main,
+        disturbed=gathered.disturbed, samples=gathered.samples,
     )  # fmt: skip
     return words.with_words(analysis)
 
 
-def contexts_of(reader: RunReader) -> list[Context]:
-    """What one run measured, before any verdict: for a gate, which asks another question."""
-    gathered = gather([reader])
-    return _contexts(gathered.series, [0], _labels([reader], gathered.series), [reader])
+def contexts_of(reader: RunReader, gathered: Gathered | None = None) -> list[Context]:
+    """What one run measured, before any verdict, for a gate, which asks another question; with places where nothing gave a figure.
+
+    ``gathered`` is what was read of it already.
+    """
+    gathered = gathered or gather([reader])
+    return _contexts(gathered, [0], _labels([reader], gathered.series), [reader], main_of([reader]))
+
+
+def main_of(readers: Sequence[RunReader]) -> dict[str, str]:
+    """Workload to the metric that decides about it, as the runs stored it."""
+    return {workload: metric for reader in reversed(readers) for workload, metric in reader.plan.main.items() if metric in METRICS}
 
 
 def _labels(readers: Sequence[RunReader], series: Sequence[Series]) -> list[str]:
@@ -92,41 +114,75 @@ def _labels(readers: Sequence[RunReader], series: Sequence[Series]) -> list[str]
     return [label for label in found if label in measured]
 
 
-def _contexts(series: Sequence[Series], numbers: Sequence[int], labels: Sequence[str], readers: Sequence[RunReader]) -> list[Context]:
+def _contexts(
+    gathered: Gathered, numbers: Sequence[int], labels: Sequence[str], readers: Sequence[RunReader], main: Mapping[str, str]
+) -> list[Context]:
     own = [{cell.id: cell.params for cell in reader.plan.cells} for reader in readers]
     found: dict[tuple[Any, ...], Context] = {}
-    for one in series:
-        line = one.first
-        key = (
-            line.workload, line.placement != "intra", line.placement, line.path, one.params, line.ip, line.mtu, line.cpus, line.pair,
-            numbers[one.run], line.testbed, line.wire, line.wire_offload, _METRIC_PLACE.get(line.metric, len(METRICS)), line.metric,
-        )  # fmt: skip
-        context = found.get(key)
-        if context is None:
-            context = found[key] = Context(_where(line, one.params, numbers[one.run], own[one.run].get(line.cell)), {})
-        member = context.members.setdefault(line.label, Member(line))
+    have: set[tuple[int, str]] = set()
+    for one in gathered.series:
+        where = _where(one.first, one.params, numbers[one.run], own[one.run].get(one.first.cell))
+        found_here = found.setdefault(_key(where), Context(where, one.first.window))
+        member = found_here.members.setdefault(one.first.label, Member(one.first))
         member.values.update(one.by_block())
-        member.failed += one.failed
         member.disturbed += one.disturbed
+        tried = gathered.tried[one.run, one.first.cell]
+        member.tally |= _tally(tried, tried.ok if where["reading"] else set(one.blocks))
+        have.add((one.run, one.first.cell))
+    for tried in gathered.tried.values():
+        if (tried.run, tried.first.cell) not in have and tried.blocks:
+            _absent(found, tried, numbers[tried.run], main)
     place = {label: i for i, label in enumerate(labels)}
-    for context in found.values():
-        context.members = dict(sorted(context.members.items(), key=lambda item: place[item[0]]))
-    return [found[key] for key in sorted(found, key=lambda key: (*key[:4], _natural(key[4]), *key[5:]))]
+    for one_context in found.values():
+        one_context.members = dict(sorted(one_context.members.items(), key=lambda item: place[item[0]]))
+    return [found[key] for key in sorted(found, key=lambda key: key[:-1])]
 
 
-def _natural(text: str) -> list[tuple[int, str]]:
+def _tally(tried: Tried, ok: set[int]) -> Tally:
+    failed = tried.blocks - ok
+    reason = next((tried.reasons.get(block, "it gave no figure") for block in sorted(failed)), "")
+    every, missing = (frozenset((tried.run, block) for block in blocks) for blocks in (tried.blocks, failed))
+    return Tally(every, missing, reason)
+
+
+def _absent(found: dict[tuple[Any, ...], Context], tried: Tried, environment: int, main: Mapping[str, str]) -> None:
+    """Adds a cell that never gave a figure to the metrics of its place, or to a place of its own where no other label gave one either."""
+    line, place = tried.first, _where(tried.first, tried.params, environment, None)
+    alike = [one for one in found.values() if one.window == line.window and not one.where["reading"] and _place(one.where) == _place(place)]
+    if not alike:
+        there = () if line.workload not in main else (main[line.workload],)
+        metric = CPP_METRICS[0] if line.window == "cpp" else main_metric(line.workload, there, main)
+        known = METRICS.get(metric)
+        where = place | {"metric": metric, "unit": known.unit if known else "", "better": known.better if known else "", "reading": {}}
+        alike = [found.setdefault(_key(where), Context(where, line.window))]
+    for one in alike:
+        if line.label not in one.members:
+            one.absent.setdefault(line.label, Member(line)).tally |= _tally(tried, set())
+
+
+def _place(where: Mapping[str, Any]) -> tuple[Any, ...]:
+    return where["environment"], context.key(where)
+
+
+def _key(where: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells contexts apart, in the order of reports."""
+    metric = where["metric"]
+    params = json.dumps(where["params"], sort_keys=True)
+    order = context.order(where)
+    return (*order[:3], _natural(params), where["environment"], order[3:], _METRIC_PLACE.get(metric, len(METRICS)), metric, params)
+
+
+def _natural(text: str) -> tuple[tuple[int, str], ...]:
     """Sorts 50 before 200."""
-    return [(int(part) if part.isdigit() else -1, part) for part in re.split(r"(\d+)", text)]
+    return tuple((int(part) if part.isdigit() else -1, part) for part in re.split(r"(\d+)", text))
 
 
 def _where(line: Line, text: str, environment: int, own: Mapping[str, Any] | None) -> dict[str, Any]:
     params = json.loads(text)
     reading = {} if own is None else {key: value for key, value in params.items() if key not in own}
     return {
-        "placement": line.placement, "path": line.path, "workload": line.workload, "params": params, "ip": line.ip,
-        "mtu": line.mtu, "cpus": line.cpus, "pair": line.pair, "metric": line.metric, "unit": line.unit, "better": line.better,
-        "testbed": line.testbed, "wire": line.wire, "wire_offload": line.wire_offload, "environment": environment,
-        "reading": reading,
+        **context.place(line), "params": params, "metric": line.metric, "unit": line.unit, "better": line.better,
+        "environment": environment, "reading": reading,
     }  # fmt: skip
 
 
@@ -137,8 +193,8 @@ def _baseline(wished: str, labels: Sequence[str], contexts: Sequence[Context]) -
         if wished not in labels:
             raise UsageError(f"there is no '{wished}' in this run", f"its labels: {', '.join(labels)}")
         return wished
-    fidelity = {label: member.first.fidelity for context in contexts for label, member in context.members.items()}
-    profile = {label: member.first.profile for context in contexts for label, member in context.members.items()}
+    fidelity = {label: member.first.fidelity for one in contexts for label, member in one.members.items()}
+    profile = {label: member.first.profile for one in contexts for label, member in one.members.items()}
     bases = [label for label in labels if fidelity.get(label) == "baseline"]
     order = sorted(bases, key=lambda label: (profile[label] != "veth-baseline", profile[label] == "host"))
     return (order or list(labels) or [""])[0]

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from cnibench.analysis.build import Context, contexts_of
+from cnibench.analysis.build import Context, contexts_of, main_of
 from cnibench.analysis.model import Where
-from cnibench.analysis.words import place_of, primary
+from cnibench.analysis.words import place_of
 from cnibench.errors import UsageError
+from cnibench.metrics import main_metric
 from cnibench.plan import MOST_BLOCKS
 from cnibench.stats import ALPHA, Array, signed_rank
 from cnibench.stats_checks import dependence
@@ -95,27 +96,30 @@ def scatter(reader: RunReader) -> list[dict[str, Any]]:
         where = context.where
         found.append(
             {"workload": where["workload"], "placement": where["placement"], "cpus": where["cpus"], "metric": where["metric"],
-             "duration": reader.plan.duration, "n": len(both), "noise": noise}
+             "duration": where["duration"], "n": len(both), "noise": noise}
         )  # fmt: skip
     return found
 
 
 def _main(reader: RunReader) -> list[Context]:
     """The contexts of each place's main metric."""
-    contexts = [context for context in contexts_of(reader) if not context.where["reading"]]
+    contexts = [context for context in contexts_of(reader) if context.members and not context.where["reading"]]
+    main = main_of([reader])
     places: dict[tuple[object, ...], list[str]] = {}
     for context in contexts:
         places.setdefault(place_of(Where(**context.where)), []).append(context.where["metric"])
-    return [one for one in contexts if one.where["metric"] == primary(places[place_of(Where(**one.where))])]
+    return [
+        one for one in contexts if one.where["metric"] == main_metric(one.where["workload"], places[place_of(Where(**one.where))], main)
+    ]  # fmt: skip
 
 
 def _floors(reader: RunReader, resolution: float) -> list[Floor]:
     main = [context for context in _main(reader) if len(context.members) == 2]
-    found = [_floor(reader, context, resolution) for context in main]
+    found = [_floor(context, resolution) for context in main]
     return [floor for floor in found if floor is not None]
 
 
-def _floor(reader: RunReader, context: Context, resolution: float) -> Floor | None:
+def _floor(context: Context, resolution: float) -> Floor | None:
     one, other = context.members.values()
     both = sorted(block for block in one.values.keys() & other.values.keys() if one.values[block] > 0 and other.values[block] > 0)
     if len(both) < 2:
@@ -126,7 +130,8 @@ def _floor(reader: RunReader, context: Context, resolution: float) -> Floor | No
     whole = signed_rank(ratios)
     noise = float(ratios.std(ddof=1)) / math.sqrt(2)
     lag = float(dependence(ratios)[1][0])
-    duration, warmup, where = reader.plan.duration, reader.plan.warmup, context.where
+    where = context.where
+    duration, warmup = where["duration"], where["warmup_time"]
     two, ten = _blocks(1, noise, resolution), _blocks(45, noise, resolution)
     low, high = float(whole.low[0]), float(whole.high[0])
     return Floor(

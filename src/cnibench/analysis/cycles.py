@@ -9,9 +9,10 @@ from typing import Any
 
 from cnibench.analysis.model import Cpp
 from cnibench.layout import Record
+from cnibench.model.context import OF_RECORD
 from cnibench.store import RunReader
 
-_WHERE = ("label", "profile", "placement", "path", "workload", "ip", "mtu", "cpus")
+_WHERE = ("label", "profile", *(name for name in OF_RECORD if name != "params"))
 
 
 def cycles(

@@ -47,7 +47,7 @@ def _result(
         **context.where, profile=member.first.profile, label=label, fidelity=member.first.fidelity, n=len(row), mean=mean,
         median=float(np.median(row)), ci_low=interval[0], ci_high=interval[1], confidence=interval[2],
         spread=float(row.std(ddof=1) / abs(mean)) if len(row) > 1 and mean else None, cycles_source=source,
-        failed=member.failed, disturbed=member.disturbed,
+        failed=len(member.tally.failed), tried=len(member.tally.tried), disturbed=member.disturbed,
         blocks=[block for _, block in blocks], values=row.tolist(),
         outliers=[blocks[i][1] for i in positions], drift=rho, drift_p=rho_p, dependence=lag, dependence_p=lag_p,
     )  # fmt: skip

@@ -11,11 +11,11 @@ from typing import Any
 from cnibench.analysis.model import Where
 from cnibench.analysis.words import describe, percent
 from cnibench.layout import Record
+from cnibench.model.context import OF_RECORD
 from cnibench.store import RunReader
 from cnibench.units import human
 
 ENOUGH = 0.9  # of what was asked; headers are counted as sent, which adds some percent
-_WHERE = ("placement", "path", "workload", "params", "ip", "mtu", "cpus", "pair")
 _LOAD = ("connections", "pairs", "asked")
 _SAID = ("connections", "pods", "rate")  # parameters that the load is told by
 
@@ -35,7 +35,7 @@ def shortfalls(readers: Sequence[RunReader], numbers: Sequence[int]) -> list[str
                 continue
             if record["achieved"] is None:  # Pods without a device of their own
                 continue
-            key = (environment, record["label"], record["window"], *(record[name] for name in _WHERE if name != "params"))
+            key = (environment, record["label"], record["window"], *(record[name] for name in OF_RECORD if name != "params"))
             _, loads = places.setdefault(key, (record, {}))
             rest = {name: value for name, value in record["params"].items() if name not in _SAID}
             load = (float(record["connections"]), float(record["pairs"]), float(record["asked"]), json.dumps(rest, sort_keys=True))
@@ -44,7 +44,7 @@ def shortfalls(readers: Sequence[RunReader], numbers: Sequence[int]) -> list[str
 
 
 def _usable(record: Mapping[str, Any]) -> bool:
-    if not all(name in record for name in (*_WHERE, *_LOAD, "label", "window", "achieved")) or not isinstance(record["params"], Mapping):
+    if not all(name in record for name in (*OF_RECORD, *_LOAD, "label", "window", "achieved")) or not isinstance(record["params"], Mapping):
         return False
     numbers = [record[name] for name in (*_LOAD, *(["achieved"] if record["achieved"] is not None else []))]
     return all(isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in numbers)
@@ -64,7 +64,7 @@ def _told(record: Record, loads: Mapping[_Load, Sequence[float]], environment: i
     if not short:
         return ""
     where = Where(
-        **{name: record[name] for name in _WHERE},
+        **{name: record[name] for name in OF_RECORD},
         metric="",
         unit="",
         better="",

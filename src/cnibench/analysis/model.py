@@ -15,7 +15,7 @@ Verdict = Literal["a-better", "b-better", "no-difference-found", "inconclusive"]
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True, order=False):
-    """Where a figure stands: everything that two profiles must share to be compared.
+    """The place of a figure (model/context.py): everything that two profiles must share to be compared. Rates in bit/s, times in s.
 
     ``reading`` are those of ``params`` that the reading added to the cell's own (``{"node": "a"}``, say). ``environment`` numbers the
     distinct environments when runs that are not comparable were put beside each other.
@@ -35,6 +35,12 @@ class Where(msgspec.Struct, frozen=True, kw_only=True, order=False):
     testbed: str
     wire: str
     wire_offload: str
+    wire_rate: float = 0.0
+    pairs: int = 1
+    duration: float = 0.0
+    warmup_time: float = 0.0
+    method: str = "windows"
+    congestion_control: str = ""
     environment: int = 0
     reading: dict[str, Any] = {}
 
@@ -43,6 +49,7 @@ class Result(Where, frozen=True, kw_only=True):
     """One metric of one label: ``n`` blocks, the interval of the median (None where so few blocks give none) and its exact coverage.
 
     ``spread`` is the standard deviation over the mean; ``values`` has one value for each of ``blocks``, ``outliers`` are blocks too.
+    ``failed`` of ``tried`` blocks gave no figure.
     """
 
     profile: str
@@ -58,6 +65,7 @@ class Result(Where, frozen=True, kw_only=True):
     cycles_source: str = ""
     failed: int = 0
     disturbed: int = 0
+    tried: int = 0
     blocks: list[int] = []
     values: list[float] = []
     outliers: list[int] = []
@@ -95,10 +103,14 @@ class Pair(Where, frozen=True, kw_only=True):
 
 
 class Group(Where, frozen=True, kw_only=True):
-    """``order``: those that were not told apart, the best first; one label can be in several. ``letters`` says the same a label."""
+    """``order``: those that were not told apart, the best first; one label can be in several. ``letters`` says the same a label.
+
+    ``failed`` has those labels that gave no figure in some blocks: (how many, of how many); also those that never gave one.
+    """
 
     order: list[list[str]]
     letters: dict[str, str]
+    failed: dict[str, tuple[int, int]] = {}
 
 
 class Turning(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,6 +155,7 @@ class Cpp(msgspec.Struct, frozen=True, kw_only=True):
     ip: int
     mtu: int
     cpus: str
+    pair: int = 0
     total: float
     cycles_source: str
     packets: float
@@ -247,3 +260,4 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     turning: list[Turning] = []
     disturbed: list[Disturbed] = []
     samples: int = 0
+    main: dict[str, str] = {}  # workload to the metric that decides about it

@@ -150,4 +150,4 @@ def _group(context: Context, pairs: Sequence[Pair]) -> Group:
     names = sorted(medians, key=lambda label: sign * medians[label])
     apart = {(pair.a, pair.b) for pair in pairs if pair.verdict in ("a-better", "b-better")}
     order = groups(names, apart)
-    return Group(**context.where, order=order, letters=letters(order))
+    return Group(**context.where, order=order, letters=letters(order), failed=context.failed)

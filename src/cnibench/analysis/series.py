@@ -13,6 +13,8 @@ import msgspec
 
 from cnibench.analysis.model import Disturbed, Failure
 from cnibench.analysis.stream import Line, samples
+from cnibench.cell import Cell
+from cnibench.model import context
 from cnibench.store import RunReader
 
 CPP_METRICS = ("cycles_per_packet", "cycles_per_byte")
@@ -28,7 +30,6 @@ class Series:
     params: str
     blocks: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
-    failed: int = 0
     disturbed: int = 0
 
     def by_block(self) -> dict[Block, float]:
@@ -41,11 +42,27 @@ class Series:
         return {block: math.fsum(values) / len(values) for block, values in found.items()}
 
 
+@dataclass(slots=True)
+class Tried:
+    """One cell of one run: the blocks in which it was tried and those that gave any figure; ``params`` are its own, canonical JSON.
+
+    A cell that is unsupported there was not tried.
+    """
+
+    run: int
+    first: Line
+    params: str
+    blocks: set[int] = field(default_factory=set)
+    ok: set[int] = field(default_factory=set)
+    reasons: dict[int, str] = field(default_factory=dict)
+
+
 @dataclass
 class Gathered:
-    """All that was read of the runs."""
+    """All that was read of the runs; ``tried`` by (run, id of the cell)."""
 
     series: list[Series]
+    tried: dict[tuple[int, str], Tried]
     failures: list[Failure]
     disturbed: list[Disturbed]
     notes: list[str]
@@ -56,9 +73,9 @@ class Gathered:
 def gather(readers: Sequence[RunReader]) -> Gathered:
     """Reads all samples. In windows with perf only the cycles count: the other figures of such a window carry perf's own cost.
 
-    Of disturbed samples no figure counts.
+    Disturbed samples give no figure, and are neither a success nor a failure.
     """
-    found = Gathered([], [], [], [], 0)
+    found = Gathered([], {}, [], [], [], 0)
     for number, reader in enumerate(readers):
         _gather_run(number, reader, found)
     return found
@@ -67,9 +84,15 @@ def gather(readers: Sequence[RunReader]) -> Gathered:
 def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
     series: dict[tuple[str, str, bytes], Series] = {}
     canonical: dict[bytes, str] = {}
-    latest, backwards, before = "", 0, len(found.failures)
+    latest, backwards = "", 0
     disturbed: dict[tuple[str, int], Disturbed] = {}
     block, cell = -1, ""
+    environment = reader.environment
+    cells = {cell.id: cell for cell in reader.plan.cells}
+
+    def first(line: Line) -> Line:
+        return _in_force(line, cells.get(line.cell), reader, environment)
+
     for piece in samples(reader):
         for line in piece:
             found.lines += 1
@@ -84,22 +107,29 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
             if line.disturbed:
                 disturbed.setdefault((line.cell, line.block), _disturbed(number, line))
                 continue
+            tried = found.tried.get((number, line.cell))
+            if tried is None:
+                own = cells[line.cell].params if line.cell in cells else msgspec.json.decode(line.params)
+                tried = found.tried[number, line.cell] = Tried(number, first(line), json.dumps(own, sort_keys=True))
+            if line.status != "unsupported":
+                tried.blocks.add(line.block)
             if line.window == "cpp" and line.status == "ok" and line.metric not in CPP_METRICS:
                 continue
             raw = bytes(line.params)
             value = line.value
             if line.status != "ok" or value is None or not math.isfinite(value):
-                found.failures.append(_failure(line, raw))
+                found.failures.append(failure := _failure(line, raw))
+                tried.reasons.setdefault(line.block, failure.reason)
                 continue
+            tried.ok.add(line.block)
             key = (line.cell, line.metric, raw)
             one = series.get(key)
             if one is None:
                 if raw not in canonical:
                     canonical[raw] = json.dumps(msgspec.json.decode(raw), sort_keys=True)
-                one = series[key] = Series(number, line, canonical[raw])
+                one = series[key] = Series(number, first(line), canonical[raw])
             one.blocks.append(line.block)
             one.values.append(value)
-    _count_failures(series, found.failures[before:])
     _count_disturbed(series, disturbed)
     left = {cell for cell, _, _ in series}
     params = {cell.id: cell.params for cell in reader.plan.cells}
@@ -114,12 +144,21 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
         )
 
 
-def _count_failures(series: dict[tuple[str, str, bytes], Series], failures: list[Failure]) -> None:
-    failed: dict[str, int] = {}
-    for failure in failures:
-        failed[failure.cell] = failed.get(failure.cell, 0) + 1
-    for (cell, _, _), one in series.items():
-        one.failed = failed.get(cell, 0)
+def _in_force(line: Line, cell: Cell | None, reader: RunReader, environment: Mapping[str, Any]) -> Line:
+    """The line with what lines of earlier versions do not say, and the run's plan does."""
+    plan = reader.plan
+    known: dict[str, Any] = {
+        "wire_rate": _number(plan.plan.get("wire_rate"), 0.0), "pairs": _number(plan.plan.get("pairs"), 1),
+        "duration": (cell.duration if cell else None) or plan.duration, "warmup_time": plan.warmup,
+        "congestion_control": context.congestion_control(environment),
+    }  # fmt: skip
+    lacking = {name: value for name, value in known.items() if getattr(line, name) is None}
+    offload = context.wire_offload(cell.params if cell else {}, line.wire_offload)  # earlier versions told the run's in any case
+    return msgspec.structs.replace(line, wire_offload=offload, **lacking)
+
+
+def _number(value: object, otherwise: float) -> float:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
 
 
 def _count_disturbed(series: dict[tuple[str, str, bytes], Series], disturbed: Mapping[tuple[str, int], Disturbed]) -> None:

@@ -7,44 +7,17 @@ from pathlib import Path
 
 import msgspec
 
-from cnibench.cell import SCHEMA
+from cnibench.cell import SCHEMA, Sample
 from cnibench.layout import SAMPLES
 from cnibench.store import RunReader
 
 _PIECE = 2 << 20
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the analysis needs of a line of samples.jsonl; ``params`` stays undecoded."""
+class Line(Sample, frozen=True, kw_only=True, gc=False):
+    """A line of samples.jsonl whose ``params`` stay undecoded."""
 
-    schema: int
-    cell: str
-    block: int
-    profile: str
-    label: str
-    placement: str
-    path: str
-    workload: str
-    params: msgspec.Raw
-    ip: int
-    mtu: int
-    cpus: str
-    pair: int
-    window: str
-    testbed: str
-    wire: str
-    wire_offload: str
-    metric: str
-    value: float | None
-    unit: str
-    better: str
-    fidelity: str
-    status: str
-    reason: str = ""
-    warmup: bool = False
-    disturbed: str = ""
-    start: str
-    end: str
+    params: msgspec.Raw  # type: ignore[assignment]
 
 
 class _Unusual(Exception):

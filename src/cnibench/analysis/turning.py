@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
@@ -31,7 +31,8 @@ from typing import Literal
 import numpy as np
 
 from cnibench.analysis.model import Result, Turning
-from cnibench.analysis.words import primary
+from cnibench.metrics import main_metric
+from cnibench.model import context
 from cnibench.stats import ALPHA, Array, holm, signed_rank, walsh_averages, walsh_needed, walsh_p
 from cnibench.stats_plan import least_blocks
 
@@ -39,17 +40,17 @@ _VALUES = 3  # values of the parameter that make a sweep
 _ROUNDING = 1e-12  # log ratios below it are none: far below what any of the tools prints
 
 
-def turning_points(results: Sequence[Result], level: float = ALPHA) -> list[Turning]:
-    """All pairs of labels in the primary metric of each place, over each numeric parameter that has at least three values there."""
-    places: dict[str, list[Result]] = {}
+def turning_points(results: Sequence[Result], level: float = ALPHA, main: Mapping[str, str] | None = None) -> list[Turning]:
+    """All pairs of labels in the main metric of each place (``main``, as the runs stored it), over each numeric parameter that has
+    at least three values there."""
+    places: dict[tuple[int, str], list[Result]] = {}
     for result in results:
         if not result.reading:
-            key = [result.environment, result.testbed, result.wire, result.wire_offload, result.workload, result.placement, result.path,
-                   result.ip, result.mtu, result.cpus, result.pair]  # fmt: skip
-            places.setdefault(json.dumps(key), []).append(result)
+            key = result.environment, context.key(context.place(result) | {"params": {}})
+            places.setdefault(key, []).append(result)
     found = []
     for here in places.values():
-        metric = primary(list(dict.fromkeys(result.metric for result in here)))
+        metric = main_metric(here[0].workload, list(dict.fromkeys(result.metric for result in here)), main or {})
         for swept, row in _sweeps([result for result in here if result.metric == metric]):
             labels = list(dict.fromkeys(result.label for result in row))
             rows = [[result for result in row if result.label == label] for label in labels]

@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 
 import msgspec
 
 from cnibench.analysis import disturbances
-from cnibench.analysis.comparable import fact
 from cnibench.analysis.found import names, sentences
 from cnibench.analysis.model import Analysis, Group, Where
+from cnibench.metrics import main_metric
+from cnibench.model import context
+from cnibench.model.context import fact
 from cnibench.stats_plan import POWER, about
+from cnibench.units import human
 
-# The metric that a workload is first judged by: the first of these that it has.
-PRIMARY = (
-    "transaction_rate", "request_rate", "throughput", "pod_network", "pod_ready", "policy_effect", "latency_p50", "latency_mean", "rules",
-    "cycles_per_packet",
-)  # fmt: skip
-_PLACEMENT = {"intra": "on one node", "inter": "between nodes"}
+_PLACEMENT = dict(context.coordinate("placement").named)
 _MORE = 1.25  # times the planned noise: beyond, the plan did not hold
 
 
 def place_of(where: Where) -> tuple[object, ...]:
     """What figures of one table share: everything about where they stand but the metric."""
     params = {key: value for key, value in where.params.items() if key not in where.reading}
-    return (
-        where.environment, where.testbed, where.wire, where.wire_offload, where.workload, where.placement, where.path,
-        json.dumps(params, sort_keys=True), where.ip, where.mtu, where.cpus, where.pair,
-    )  # fmt: skip
-
-
-def primary(metrics: Sequence[str]) -> str:
-    """The metric by which these are compared first; '' when there is none of the known ones."""
-    return next((name for name in PRIMARY if name in metrics), metrics[0] if metrics else "")
+    return where.environment, context.key(context.place(where) | {"params": params})
 
 
 def primary_groups(analysis: Analysis) -> list[Group]:
@@ -43,7 +32,7 @@ def primary_groups(analysis: Analysis) -> list[Group]:
     whole = [group for group in analysis.groups if not group.reading]
     for group in whole:
         metrics.setdefault(place_of(group), []).append(group.metric)
-    return [group for group in whole if group.metric == primary(metrics[place_of(group)])]
+    return [group for group in whole if group.metric == main_metric(group.workload, metrics[place_of(group)], analysis.main)]
 
 
 def with_words(analysis: Analysis) -> Analysis:
@@ -73,12 +62,7 @@ def _summary(analysis: Analysis) -> list[str]:
 
 def describe(where: Where) -> str:
     """``tcp-rr between nodes``, and what of its place is not the usual; 0 stands for what was not recorded."""
-    rest = (
-        [f"path {where.path}"] * (where.path != "pod")
-        + [f"IPv{where.ip}"] * (where.ip not in (0, 4))
-        + [f"MTU {where.mtu}"] * (where.mtu not in (0, 1500))
-    )
-    rest += [f"pair {where.pair}"] * (where.pair != 0) + [f"environment {where.environment + 1}"] * (where.environment != 0)
+    rest = context.unusual(where) + [f"environment {where.environment + 1}"] * (where.environment != 0)
     return f"{where.workload} {_PLACEMENT.get(where.placement, where.placement)}" + (f" ({', '.join(rest)})" if rest else "")
 
 
@@ -177,8 +161,9 @@ def _not_tested(analysis: Analysis) -> str:
 def conditions(analysis: Analysis) -> list[str]:
     """What stands where the figures stand: testbed, wire, model or real CNI, estimated cycles, emulated CPU."""
     found = []
-    for testbed, wire, offload in dict.fromkeys((r.testbed, r.wire, r.wire_offload) for r in analysis.results):
-        found.append(f"testbed: {testbed}, wire: {wire}" + (f", offload of the wire: {offload}" if offload else ""))
+    for testbed, wire, offload, rate in dict.fromkeys((r.testbed, r.wire, r.wire_offload, r.wire_rate) for r in analysis.results):
+        text = f"testbed: {testbed}, wire: {wire}" + (f", offload of the wire: {offload}" if offload else "")
+        found.append(text + (f", limited to {human(rate, 'bit/s')}" if rate else ""))
     fidelity = {result.fidelity for result in analysis.results}
     if "datapath-model" in fidelity:
         found.append("fidelity: datapath-model (the CNI's datapath rebuilt from the same kernel objects, not the CNI itself)")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cnibench.analysis.comparable import fact
 from cnibench.analysis.model import Analysis
 from cnibench.claims.judge import interval, judge
 from cnibench.claims.measured import Place, complete, counted, places
@@ -14,6 +13,8 @@ from cnibench.claims.units import base
 from cnibench.claims.verdict import Figure, Judgement, Outcome
 from cnibench.errors import UsageError
 from cnibench.metrics import METRICS
+from cnibench.model import context
+from cnibench.model.context import fact
 
 _OUTCOMES: Mapping[str, Outcome] = {"agrees": "holds", "contradicts": "does-not-hold", "open": "inconclusive"}
 
@@ -79,11 +80,11 @@ def _speaks(claim: Claim, place: Place) -> bool:
 
 def _lacking(asked: Preconditions, place: Place, analysis: Analysis) -> Iterator[str]:
     """What of the preconditions is not fulfilled, in words."""
-    for name, title in (("testbed", "the testbed"), ("wire", "the wire"), ("wire_offload", "the offload of the wire")):
-        wanted = getattr(asked, name)
-        have = str(place.conditions.get(name) or "not recorded")
+    for one in context.PLACE:
+        wanted = getattr(asked, one.name, ())
+        have = one.words(place.conditions.get(one.name))
         if wanted and have not in wanted:
-            yield f"{title} is {have}, the claim is about {' or '.join(wanted)}"
+            yield f"not tested here: the {one.title} is {have}, the claim is about {' or '.join(wanted)}"
     kinds = sorted({one.fidelity for one in place.series.values()} - {"baseline"})
     if asked.fidelity and (not kinds or any(kind not in asked.fidelity for kind in kinds)):
         yield f"measured on {' and '.join(kinds) or 'a baseline'}, the claim is about {' or '.join(asked.fidelity)}"
@@ -94,7 +95,7 @@ def _lacking(asked: Preconditions, place: Place, analysis: Analysis) -> Iterator
 
 def _machine(asked: Preconditions, place: Place, environment: Mapping[str, Any]) -> Iterator[str]:
     other = place.conditions.get("environment", 0) != 0
-    cpu = "not recorded" if other else str(fact(environment, "CPU") or "not recorded")
+    cpu = "not recorded" if other else str(fact(environment, "cpu_model") or "not recorded")
     kernel = "not recorded" if other else str(fact(environment, "kernel") or "not recorded")
     if asked.cpu and asked.cpu.lower() not in cpu.lower():
         yield f"the figure belongs to another machine ({asked.cpu}), this CPU is {cpu}"

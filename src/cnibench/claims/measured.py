@@ -10,12 +10,14 @@ from typing import Any
 from cnibench.analysis.model import Analysis, Cpp, Result
 from cnibench.claims.model import Claim, Sweep
 from cnibench.metrics import METRICS
+from cnibench.model import context
+from cnibench.model.context import OF_RECORD
 
 Values = dict[int, float]  # block to value
 
 _POLICY = "policy."  # the conditions of a cell that say which policy entries are loaded (conditions.py)
 _PATHS = ("pod", "not recorded")  # the studies connect Pod to Pod
-_ALIKE = ("placement", "path", "workload", "ip", "mtu", "cpus", "environment")
+_ALIKE = (*(name for name in OF_RECORD if name != "params"), "environment")
 
 
 @dataclass
@@ -93,7 +95,7 @@ def _series(row: Result | Cpp, blocks: list[int], values: list[float]) -> Series
 def _where(row: Result | Cpp) -> dict[str, Any]:
     found = {name: getattr(row, name) for name in _ALIKE}
     if isinstance(row, Result):
-        found |= {"testbed": row.testbed, "wire": row.wire, "wire_offload": row.wire_offload, "pair": row.pair}
+        found |= {name: value for name, value in context.place(row).items() if name != "params"}
     return found
 
 
@@ -127,9 +129,14 @@ def complete(place: Place, analysis: Analysis) -> None:
     if "testbed" in place.conditions:
         return
     for result in analysis.results:
-        if all(getattr(result, name) == place.conditions[name] for name in _ALIKE):
-            place.conditions |= {"testbed": result.testbed, "wire": result.wire, "wire_offload": result.wire_offload}
+        alike = all(getattr(result, name) == place.conditions[name] for name in _ALIKE)
+        if alike and _wire(result.params) == _wire(place.conditions["params"]):
+            place.conditions |= {name: getattr(result, name) for name in context.PLACE_NAMES if name not in place.conditions}
             return
+
+
+def _wire(params: Mapping[str, Any]) -> Any:
+    return params.get("offload.wire", "default")
 
 
 def counted(claim: Claim) -> bool:

@@ -10,9 +10,8 @@ from typing import Any
 from cnibench.cpp import stacks
 from cnibench.cpp.taxonomy import IDLE, Taxonomy
 from cnibench.errors import InputError
+from cnibench.model.context import OF_RECORD
 from cnibench.reading import RunReader
-
-_PLACE = ("placement", "path", "workload", "params", "ip", "mtu", "cpus", "pair")
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def groups(records: Iterable[Mapping[str, Any]]) -> list[Group]:
     found: dict[str, list[Mapping[str, Any]]] = {}
     try:
         for record in records:
-            key = json.dumps([record["label"], *(record[name] for name in _PLACE)], sort_keys=True)
+            key = json.dumps([record["label"], *(record[name] for name in OF_RECORD)], sort_keys=True)
             found.setdefault(key, []).append(record)
         return [_group(lines) for lines in found.values()]
     except (KeyError, TypeError, ValueError) as error:
@@ -76,7 +75,7 @@ def _group(lines: list[Mapping[str, Any]]) -> Group:
     means = {name: tuple(sum(line["functions"].get(name, (0.0, 0.0))[k] for line in lines) / n for k in (0, 1)) for name in functions}
     window = sum(line["cycles"] for line in lines)
     return Group(
-        label=first["label"], profile=first["profile"], where={name: first[name] for name in _PLACE}, cell=first["cell"],
+        label=first["label"], profile=first["profile"], where={name: first[name] for name in OF_RECORD}, cell=first["cell"],
         blocks=tuple(line["block"] for line in lines), total=sum(line["total"] for line in lines) / n,
         unclassified=sum(line["unclassified"] for line in lines) / n,
         components={name: sum(line["components"].get(name, 0.0) for line in lines) / n for name in names},

@@ -55,6 +55,7 @@ class Result:
     repeat: int | None = None
     start: float | None = None
     end: float | None = None
+    duration: float = 0.0  # s; 0: that of the batch
 
 
 @dataclass

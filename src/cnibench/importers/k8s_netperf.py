@@ -8,7 +8,9 @@ not collect: such a zero is a missing value.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -38,6 +40,12 @@ _COLUMNS = {
     "Avg Throughput": "throughput", "Throughput Metric": "tputMetric", "99%tile Observed Latency": "latency",
     "Latency Metric": "ltcyMetric",
 }  # fmt: skip
+# Fields that name another network than the cluster's own, and what they are called as parameters.
+_NETWORKS = {
+    "udnInfo": "udn", "bridgeInfo": "bridge", "sriovInfo": "sriov", "virt": "virt", "externalServer": "external_server",
+    "acrossAZ": "across_az",
+}  # fmt: skip
+_ABSENT: tuple[object, ...] = (None, False, "", {}, [])
 _NEEDED = ("Driver", "Profile", "Same node", "Avg Throughput", "Throughput Metric")
 
 
@@ -96,7 +104,7 @@ def result(one: Mapping[str, Any], file: Path, label: str, given: Given) -> Resu
         label="host" if host and not given.label else label, placement=_placement(one, given), workload=_workload(driver, test),
         params=_params(one, test), figures=figures, file=file, reason=reason,
         path="host" if host else "clusterip" if one.get("service") is True else "pod", fidelity="baseline" if host else "cni",
-        mtu=_mtu(one), start=began, end=began,
+        mtu=_mtu(one), start=began, end=began, duration=number(one.get("duration")) or 0.0,
     )  # fmt: skip
 
 
@@ -113,7 +121,19 @@ def _params(one: Mapping[str, Any], test: str) -> dict[str, Any]:
     found["streams"] = whole(one.get("parallelism")) or 1
     if burst := whole(one.get("burst")):
         found["burst"] = burst
-    return found
+    return found | _network(one)
+
+
+def _network(one: Mapping[str, Any]) -> dict[str, Any]:
+    """Which network it was, beside the cluster's own Pod network: figures of different networks are different figures."""
+    found = {name: one.get(key) for key, name in _NETWORKS.items()}
+    return {name: value if isinstance(value, str | bool) else _told(value) for name, value in found.items() if value not in _ABSENT}
+
+
+def _told(value: object) -> str:
+    """What is no word, as one: its JSON, or a hash of that where it is long."""
+    text = json.dumps(value, sort_keys=True)
+    return text if len(text) <= 200 else hashlib.sha256(text.encode()).hexdigest()
 
 
 def _placement(one: Mapping[str, Any], given: Given) -> str:

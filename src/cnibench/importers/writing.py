@@ -14,6 +14,7 @@ from cnibench.errors import InputError
 from cnibench.importers.batch import UNKNOWN, Batch, Figure, Result
 from cnibench.layout import RAW, Manifest, new_id, now
 from cnibench.metrics import metric
+from cnibench.model import context
 from cnibench.profile import builtin
 from cnibench.store import RunWriter
 
@@ -51,13 +52,19 @@ def write(batch: Batch, folder: Path, form: str, command: list[str], *, name: st
 def _placed(results: list[Result]) -> list[tuple[Cell, int, Result]]:
     """Each result with its cell and block, in the order of blocks. Raises InputError when two results claim one place."""
     seen: dict[str, int] = {}
+    durations: dict[str, float | None] = {}
     taken: set[tuple[str, int]] = set()
     found = []
     for result in results:
         cell = Cell(
             label=result.label, profile=result.label, placement=result.placement, workload=result.workload,  # type: ignore[arg-type]
-            params=dict(result.params), path=result.path, ip=result.ip, mtu=result.mtu, cpus=UNKNOWN,
+            params=dict(result.params), path=result.path, ip=result.ip, mtu=result.mtu, cpus=UNKNOWN, duration=result.duration or None,
         )  # fmt: skip
+        if (first := durations.setdefault(cell.id, cell.duration)) != cell.duration:
+            raise InputError(
+                f"{result.file}: {result.label} {result.workload} was measured for {first or 0:g} s and for {cell.duration or 0:g} s",
+                "import them apart: figures of different durations are never pooled",
+            )
         block = seen.get(cell.id, 0) if result.repeat is None else result.repeat
         seen[cell.id] = block + 1
         if (cell.id, block) in taken:
@@ -76,12 +83,12 @@ def _samples(cell: Cell, block: int, result: Result, environment: Mapping[str, A
         kind = metric(one.metric) if one else None
         missing = one is None or one.value is None
         return Sample(
-            cell=cell.id, block=block, profile=cell.profile, label=cell.label, placement=cell.placement, path=cell.path,
-            workload=cell.workload, params=cell.params | dict(one.params if one else {}), ip=cell.ip, mtu=cell.mtu, cpus=cell.cpus,
-            pair=cell.pair, window=cell.window, testbed=str(environment["testbed"]), wire=str(environment["wire"]),
+            **context.of_cell(cell) | {"params": cell.params | dict(one.params if one else {})}, cell=cell.id, block=block,
+            testbed=str(environment["testbed"]), wire=str(environment["wire"]),
             wire_offload=str(environment["wire_offload"]), metric=kind.name if kind else "", value=one.value if one else None,
             unit=kind.unit if kind else "", better=kind.better if kind else "", fidelity=fidelity,
             status="failed" if missing else "ok", reason=(one.reason if one else result.reason) if missing else "", start=start, end=end,
+            duration=cell.duration,
         )  # fmt: skip
 
     return [line(one) for one in result.figures] or [line(None)]
