@@ -1,7 +1,7 @@
 """Installing a profile's real CNI on a cluster, and uninstalling it.
 
-What is installed is first written to the ConfigMap kube-system/cnibench-installed, which goes last: whatever ends the process, the next one
-knows what there is to remove. Everything is applied on the server's side; what fails half way is removed again.
+What is installed is first written down (``record``), the UIDs of what was made after each group of objects: whatever ends the process,
+the next one knows what there is to remove, and removes nothing else. What fails half way is removed again.
 """
 
 from __future__ import annotations
@@ -10,27 +10,41 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from cnibench.clusters._kubernetes import deletion, manifests, plugins, remains, removal, wait
+from cnibench.clusters._kubernetes import belongings, deletion, manifests, plugins, record, remains, removal, saving, wait
 from cnibench.clusters._kubernetes.access import Access, UnreachableError
+from cnibench.clusters._kubernetes.belongings import Known
+from cnibench.clusters._kubernetes.inventory import Inventory, Thing
 from cnibench.clusters._kubernetes.manifests import LABEL, Object
 from cnibench.clusters._kubernetes.objects import HOST
 from cnibench.clusters._kubernetes.places import KubernetesNode, on_each
+from cnibench.clusters._kubernetes.record import Record
+from cnibench.clusters._kubernetes.rest import Rest
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.installation import Installation
 from cnibench.profile import Profile
 
-RECORD = "cnibench-installed"
+RECORD = record.NAME
 TAINT = "cnibench.io/changing-the-network"  # keeps Pods away while one CNI goes and the next comes
 _APPLYING = 120.0  # s
 _LEAVING = 30.0  # s that Pods are given to leave a network
 _FIRST = ("Namespace", "CustomResourceDefinition")
 
 archives = manifests.archives
+recorded = record.profile
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A removal that was planned: of what is recorded, or (``record`` None) of what somebody else installed."""
+
+    name: str
+    about: Installation
+    known: Known
+    variables: Mapping[str, str]
+    record: Record | None = None
 
 
 def install(
@@ -38,7 +52,8 @@ def install(
 ) -> None:
     """Applies all of it and returns; ``wait.ready`` waits. ``nodes`` are all nodes of the cluster.
 
-    Raises UsageError for a --set that means nothing, ClusterError when something is installed already or cannot be; then nothing stays.
+    Raises UsageError for a --set that means nothing, ClusterError when something is installed already, when objects of others have the
+    names of those that would be made, or when it cannot be installed; then nothing stays.
     """
     about = manifests.installation(profile)
     manifests.check(profile, settings)
@@ -48,26 +63,78 @@ def install(
         raise ClusterError(f"an earlier run installed {there} on this cluster and did not remove it", "remove it: cnibench clean")
     objects = manifests.render(access, profile, settings, variables)
     objects += _pull_secrets(access, objects, variables.get("pull_secret", ""))
-    copied = plugins.missing(nodes, about.plugins)
-    before = {node.facts.name: remains.sysctls(node) for node in nodes if node.host}
-    access.apply(_record(profile, objects, variables, {"copied": copied, "sysctls": before}))
-    try:
-        plugins.copy(nodes, copied)
-        for step in about.steps:
-            if step.reference:
-                plugins.configure(access, nodes, step.reference, settings)
-        for group in _groups(objects):
-            access.apply(*group, timeout=_APPLYING)
-            wait.established(access, [item for item in group if item["kind"] == "CustomResourceDefinition"])
-        admit(access)
-    except CnibenchError as error:
+    with Rest(access) as rest:
+        inventory = Inventory(rest)
+        objects = _scoped(inventory, objects)
+        there_before = inventory.things()
+        objects = _without(inventory, objects, there_before, profile.name)
+        copied = plugins.missing(nodes, about.plugins)
+        note = Record(
+            profile.name, about, {inventory.identity(item): "" for item in objects},
+            {key: variables[key] for key in ("pod_cidr", "pod_cidr_ipv6") if variables.get(key)}, copied,
+            frozenset(one.uid for one in there_before), deletion.marks(rest),
+        )  # fmt: skip
+        note.create(rest)
         try:
-            uninstall(access, profile, settings, variables, nodes)
-        except CnibenchError as second:
-            raise ClusterError(
-                f"{profile.name} could not be installed: {error.message}; and not all of it be removed: {second.message}"
-            ) from None
-        raise type(error)(f"{profile.name} could not be installed, and was removed again: {error.message}", error.remedy) from None
+            on_each([node for node in nodes if node.host], lambda node: removal.remember(node, about))
+            note.remembered = True
+            note.note(rest)
+            plugins.copy(nodes, copied)
+            for step in about.steps:
+                if step.reference:
+                    plugins.configure(access, nodes, step.reference, settings)
+            for group in _groups(objects):
+                try:
+                    _apply(inventory, note, group)
+                finally:
+                    note.note(rest)
+                wait.established(access, [item for item in group if item["kind"] == "CustomResourceDefinition"])
+            admit(access)
+            return
+        except CnibenchError as failure:
+            error = failure
+    try:
+        uninstall(access, profile, settings, variables, nodes)
+    except CnibenchError as second:
+        raise ClusterError(
+            f"{profile.name} could not be installed: {error.message}; and not all of it be removed: {second.message}", second.remedy
+        ) from None
+    raise type(error)(f"{profile.name} could not be installed, and was removed again: {error.message}", error.remedy) from None
+
+
+def _apply(inventory: Inventory, note: Record, objects: Sequence[Object]) -> None:
+    for item in objects:
+        meta = item["metadata"]
+        made = inventory.rest.apply(inventory.kind(item).path(meta.get("namespace", ""), meta["name"]), item)
+        note.applied[inventory.identity(item)] = made["metadata"]["uid"]
+
+
+def _scoped(inventory: Inventory, objects: Sequence[Object]) -> list[Object]:
+    """As the API server has them: objects of its own kinds without a namespace are in ``default``, those of no namespace have none."""
+    found = []
+    for item in objects:
+        known = inventory.kinds.get((item["apiVersion"].rpartition("/")[0], item["kind"]))
+        meta = dict(item["metadata"])
+        if known and known.namespaced:
+            meta.setdefault("namespace", "default")
+        elif known:
+            meta.pop("namespace", None)
+        found.append({**item, "metadata": meta})
+    return found
+
+
+def _without(inventory: Inventory, objects: Sequence[Object], there: Sequence[Thing], profile: str) -> list[Object]:
+    """Without the namespaces that are there already, which stay as they are. Raises ClusterError when other objects are."""
+    known = {one.identity for one in there}
+    present = [item for item in objects if inventory.identity(item) in known]
+    names = [" ".join(inventory.identity(item)[1:]).replace("  ", " ") for item in present if item["kind"] != "Namespace"]
+    if names:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        raise ClusterError(
+            f"{profile} would overwrite what others made: {', '.join(names[:5])}{more}",
+            "another installation of it, or what is left of one? remove these first, or measure what is there: --cni current",
+        )
+    return [item for item in objects if item not in present]
 
 
 def dry_run(access: Access, objects: Iterable[Object]) -> None:
@@ -93,36 +160,44 @@ def policies(access: Access, profile: Profile, namespace: str) -> None:
     access.apply(*objects)
 
 
-def recorded(access: Access) -> str:
-    """The profile that an earlier call installed and none removed; '' when there is none."""
-    record = _read(access)
-    return record.get("profile", "")
+def planned(
+    access: Access, profile: Profile | None = None, settings: Mapping[str, str] | None = None, variables: Mapping[str, str] | None = None
+) -> Removal | None:
+    """What is to be removed: what is recorded; else the CNI of this profile, which somebody else installed, by the UIDs that its objects
+    have now: those that its profile renders, and those of the helm release that made them. None when there is neither.
 
-
-def save(access: Access, profile: Profile, folder: Path, settings: Mapping[str, str], variables: Mapping[str, str]) -> Path:
-    """Writes the objects that a CNI of this profile has on the cluster to a file, as they are there; secrets are left out, and named.
-
-    Raises ClusterError, InputError.
+    Raises ClusterError, and what rendering raises.
     """
-    parts, left_out = [], []
-    for item in _named(manifests.render(access, profile, settings, variables)):
-        if item["kind"] == "Secret":
-            left_out.append(f"{item['metadata'].get('namespace')}/{item['metadata']['name']}")
-            continue
-        done = access.kubectl("get", "-f", "-", "--ignore-not-found", "-o", "json", input=json.dumps(item), check=False)
-        if not done.returncode and done.stdout.strip():
-            parts.append(yaml.safe_dump(_plain(json.loads(done.stdout)), sort_keys=False))
-    head = f"# {profile.title}, as it was before it was replaced; not here: {', '.join(left_out) or 'nothing'}\n"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{profile.name}.yaml"
-    path.write_text(head + "---\n".join(parts))
-    return path
+    with Rest(access) as rest:
+        note = record.read(rest)
+        if note is not None:
+            return Removal(
+                note.profile, note.about, Known(note.applied, note.profile, note.about.managers, note.before), note.variables, note
+            )
+        if profile is None or (about := manifests.installation(profile)).host_network:
+            return None
+        inventory = Inventory(rest)
+        objects = _scoped(inventory, manifests.render(access, profile, settings or {}, variables or {}))
+        things = inventory.things()
+    wanted = {inventory.identity(item): number for number, item in enumerate(objects)}
+    found = sorted((one for one in things if one.identity in wanted), key=lambda one: wanted[one.identity])
+    releases = {one.release for one in found if one.release and one.kind.kind == "DaemonSet"}
+    found += [one for one in things if one not in found and (one.release in releases or _notes(one) in releases)]
+    return Removal(profile.name, about, Known({one.identity: one.uid for one in found}, "", about.managers), variables or {})
 
 
-def _plain(item: Object) -> Object:
-    """Without what the API server writes, and refuses in an object that is made."""
-    ours = {key: value for key, value in item["metadata"].items() if key in ("name", "namespace", "labels", "annotations")}
-    return {key: ours if key == "metadata" else value for key, value in item.items() if key != "status"}
+def _notes(one: Thing) -> str:
+    """The release NAMESPACE/NAME that a Secret is helm's own record of, '' for all else."""
+    labels = dict(one.labels)
+    return f"{one.namespace}/{labels.get('name')}" if one.kind.kind == "Secret" and labels.get("owner") == "helm" else "-"
+
+
+def preview(access: Access, planned: Removal) -> list[str]:
+    """The objects that would be deleted now, one a line. Raises BlockedError when it would take along those of others."""
+    with Rest(access) as rest:
+        found = belongings.find(planned.known, Inventory(rest).things())
+    belongings.check(found, planned.name)
+    return found.lines()
 
 
 def uninstall(
@@ -131,25 +206,22 @@ def uninstall(
     settings: Mapping[str, str],
     variables: Mapping[str, str],
     nodes: Sequence[KubernetesNode] = (),
+    *,
+    plan: Removal | None = None,
+    saved: Path | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> None:
-    """Removes what ``install`` made, from the API and from all nodes; of what is recorded when ``profile`` is None.
+    """Removes what ``install`` made, from the API and from all nodes; or what ``plan`` says.
 
-    Without a record (somebody else installed it) the objects are those that the profile would install. Pods of the cluster's own that had
-    the CNI's network are recreated. Raises ClusterError naming what could not be removed.
+    Manifests of all that goes are written to the folder ``saved`` first, and ``say`` is told where they are. Pods of the cluster's
+    own that had the CNI's network are recreated. Raises BlockedError, and then nothing was removed, when others have objects in
+    what would go; ClusterError naming what could not be removed.
     """
-    record = _read(access)
-    if not record and profile is None:
+    plan = plan or planned(access, profile, settings, variables)
+    if plan is None:
         return
-    about = Installation.model_validate_json(record["installation"]) if record else manifests.installation(profile) if profile else None
-    if about is None or about.host_network:
-        return
-    known = {**json.loads(record.get("variables", "{}")), **variables}
-    if record:
-        objects = json.loads(record["objects"])
-    else:
-        assert profile is not None
-        objects = _named(manifests.render(access, profile, settings, variables))
-    failed: list[str] = []
+    known = {**plan.variables, **variables}
+    failed: list[tuple[str, CnibenchError]] = []
 
     def step(what: str, action: Callable[[], None]) -> None:
         """One step's failure keeps no other from being tried, unless the cluster is gone."""
@@ -158,28 +230,46 @@ def uninstall(
         except UnreachableError:
             raise
         except CnibenchError as error:
-            failed.append(f"{what}: {error.message}")
+            failed.append((what, error))
 
-    step("Pods", lambda: evict(access))
-    _await_teardown(access, nodes)
-    for name in about.delete_first:
-        step(name, lambda name=name: deletion.delete(access, name))  # type: ignore[misc]
-    step("objects", lambda: deletion.delete_objects(access, objects))
-    for name in about.leaves.objects:
-        step(name, lambda name=name: deletion.delete(access, name))  # type: ignore[misc]
-    step(
-        "webhooks",
-        lambda: deletion.delete_matching(access, ("validatingwebhookconfiguration", "mutatingwebhookconfiguration"), about.leaves.webhooks),
-    )
-    step("definitions", lambda: deletion.delete_definitions(access, about.leaves.crds))
-    step("nodes' metadata", lambda: deletion.clean_metadata(access, about))
-    copied, before = json.loads(record.get("copied", "{}")), json.loads(record.get("sysctls", "{}"))
-    cidrs = [cidr for cidr in (known.get("pod_cidr", ""), known.get("pod_cidr_ipv6", "")) if cidr]
+    with Rest(access) as rest:
+        inventory = Inventory(rest)
+        found = belongings.find(plan.known, inventory.things())
+        belongings.check(found, plan.name)
+        if saved is not None:
+            paths = saving.save(rest, found, saved, plan.name)
+            if say is not None:
+                say(f"{plan.name} is removed from all {len(nodes)} nodes; {saving.told(paths)}")
+        step("Pods", lambda: evict(access))
+        _await_teardown(access, nodes)
+        deletion.delete(inventory, plan.known, found, step)
+        before = plan.record.marks if plan.record else {}
+        step("nodes' metadata", lambda: deletion.clean_nodes(rest, plan.about, before))
+        _clean_nodes(plan, [cidr for cidr in (known.get("pod_cidr", ""), known.get("pod_cidr_ipv6", "")) if cidr], nodes, step)
+        step("Pods", lambda: admit(access))
+        if failed:
+            told = "; ".join(f"{what}: {error.message}" for what, error in failed)
+            raise ClusterError(
+                f"not all of {plan.name} could be removed: {told}", next((one.remedy for _, one in failed if one.remedy), "")
+            )
+        if plan.record:
+            plan.record.remove(rest)
+            on_each([node for node in nodes if node.host], removal.forget)
+
+
+def _clean_nodes(
+    plan: Removal, cidrs: Sequence[str], nodes: Sequence[KubernetesNode], step: Callable[[str, Callable[[], None]], None]
+) -> None:
+    """Twice: a plugin that the runtime called just before its configuration went may write its files again (Cilium's deleteQueue)."""
 
     def clean(node: KubernetesNode) -> None:
-        """Twice: a plugin that the runtime called just before its configuration went may write its files again (Cilium's deleteQueue)."""
+        if plan.record is not None and not plan.record.remembered:
+            return  # nothing was begun
+        copied = plan.record.copied.get(node.facts.name, ()) if plan.record else ()
+        known = plan.record is not None and node.facts.name in plan.record.marks  # else it is new, or the CNI is not ours
+        had, sysctls = removal.before(node) if known else (None, None)
         for last in (False, True):
-            removal.clean(node, about, cidrs, copied.get(node.facts.name, ()), before.get(node.facts.name))
+            removal.clean(node, plan.about, cidrs, copied, had, sysctls)
             if not last:
                 removal.end_plugins(node)
 
@@ -187,12 +277,6 @@ def uninstall(
         jobs = {node: pool.submit(clean, node) for node in nodes}
     for node, job in jobs.items():
         step(f"node {node.facts.name}", job.result)
-    step("Pods", lambda: admit(access))
-    if failed:
-        raise ClusterError(
-            f"not all of {record.get('profile') or (profile.name if profile else '')} could be removed: " + "; ".join(failed)
-        )
-    access.kubectl("delete", "configmap", RECORD, "-n", "kube-system", "--ignore-not-found")
 
 
 def evict(access: Access) -> None:
@@ -264,29 +348,3 @@ def _pull_secrets(access: Access, objects: Sequence[Object], name: str) -> list[
          "metadata": {"name": plain, "namespace": one, "labels": {LABEL: "pull-secret"}}}
         for one in sorted(wanted)
     ]  # fmt: skip
-
-
-def _record(profile: Profile, objects: Sequence[Object], variables: Mapping[str, str], nodes: Mapping[str, Any]) -> Object:
-    assert profile.kubernetes is not None
-    kept = {key: variables[key] for key in ("pod_cidr", "pod_cidr_ipv6") if variables.get(key)}
-    return {
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": RECORD, "namespace": "kube-system", "labels": {LABEL: profile.name}},
-        "data": {
-            "profile": profile.name, "installation": profile.kubernetes.model_dump_json(), "objects": json.dumps(_named(objects)),
-            "variables": json.dumps(kept), **{key: json.dumps(value) for key, value in nodes.items()},
-        },
-    }  # fmt: skip
-
-
-def _named(objects: Sequence[Object]) -> list[Object]:
-    """No more of each than what tells it from all others."""
-    metadata = [{key: item["metadata"][key] for key in ("name", "namespace") if key in item["metadata"]} for item in objects]
-    return [
-        {"apiVersion": item["apiVersion"], "kind": item["kind"], "metadata": meta} for item, meta in zip(objects, metadata, strict=True)
-    ]
-
-
-def _read(access: Access) -> dict[str, str]:
-    done = access.kubectl("get", "configmap", RECORD, "-n", "kube-system", "--ignore-not-found", "-o", "json")
-    return dict(json.loads(done.stdout)["data"]) if done.stdout.strip() else {}
