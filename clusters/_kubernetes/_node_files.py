@@ -85,10 +85,10 @@ class Files:
                 if os.fstat(inner).st_dev != os.fstat(folder).st_dev:
                     self.failed.append(f"{own} is of another file system")
                     return False
-                empty = all([self.remove(inner, own, each) for each in os.listdir(inner)])
+                left = [each for each in os.listdir(inner) if not self.remove(inner, own, each)]
             finally:
                 os.close(inner)
-            if not empty or own in self.kept:
+            if left or own in self.kept:
                 return False
             os.rmdir(name, dir_fd=folder)
             return True

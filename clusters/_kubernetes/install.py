@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from pathlib import Path
 from cnibench.clusters._kubernetes import belongings, deletion, manifests, plugins, record, remains, removal, saving, wait
 from cnibench.clusters._kubernetes.access import Access, UnreachableError
 from cnibench.clusters._kubernetes.belongings import Known
-from cnibench.clusters._kubernetes.inventory import Inventory, Thing
+from cnibench.clusters._kubernetes.inventory import Identity, Inventory, Thing
 from cnibench.clusters._kubernetes.manifests import LABEL, Object
 from cnibench.clusters._kubernetes.objects import HOST
 from cnibench.clusters._kubernetes.places import KubernetesNode, on_each
@@ -62,12 +62,13 @@ def install(
     if there := recorded(access):
         raise ClusterError(f"an earlier run installed {there} on this cluster and did not remove it", "remove it: cnibench clean")
     objects = manifests.render(access, profile, settings, variables)
-    objects += _pull_secrets(access, objects, variables.get("pull_secret", ""))
+    secrets = _pull_secrets(access, objects, variables.get("pull_secret", ""), profile.name)
     with Rest(access) as rest:
         inventory = Inventory(rest)
-        objects = _scoped(inventory, objects)
         there_before = inventory.things()
-        objects = _without(inventory, objects, there_before, profile.name)
+        had = {one.identity for one in there_before}
+        objects = _scoped(inventory, [*objects, *(item for item in secrets if inventory.identity(item) not in had)])
+        objects = _without(inventory, objects, had, profile.name)
         copied = plugins.missing(nodes, about.plugins)
         note = Record(
             profile.name, about, {inventory.identity(item): "" for item in objects},
@@ -123,10 +124,9 @@ def _scoped(inventory: Inventory, objects: Sequence[Object]) -> list[Object]:
     return found
 
 
-def _without(inventory: Inventory, objects: Sequence[Object], there: Sequence[Thing], profile: str) -> list[Object]:
+def _without(inventory: Inventory, objects: Sequence[Object], had: Collection[Identity], profile: str) -> list[Object]:
     """Without the namespaces that are there already, which stay as they are. Raises ClusterError when other objects are."""
-    known = {one.identity for one in there}
-    present = [item for item in objects if inventory.identity(item) in known]
+    present = [item for item in objects if inventory.identity(item) in had]
     names = [" ".join(inventory.identity(item)[1:]).replace("  ", " ") for item in present if item["kind"] != "Namespace"]
     if names:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
@@ -279,6 +279,14 @@ def _clean_nodes(
         step(f"node {node.facts.name}", job.result)
 
 
+def give_up(access: Access, nodes: Sequence[KubernetesNode]) -> None:
+    """Forgets an installation without removing it: the CNI is the cluster's own from now on. Raises ClusterError."""
+    with Rest(access) as rest:
+        if note := record.read(rest):
+            note.remove(rest)
+    on_each([node for node in nodes if node.host], removal.forget)
+
+
 def evict(access: Access) -> None:
     """Takes every Pod off the Pod network while the CNI can undo its part; controllers make new ones once ``admit`` lets them."""
     names = [item["metadata"]["name"] for item in access.get("nodes")["items"]]
@@ -336,7 +344,7 @@ def _groups(objects: Sequence[Object]) -> list[list[Object]]:
     return [group for group in (*first, [item for item in objects if item["kind"] not in _FIRST]) if group]
 
 
-def _pull_secrets(access: Access, objects: Sequence[Object], name: str) -> list[Object]:
+def _pull_secrets(access: Access, objects: Sequence[Object], name: str, profile: str) -> list[Object]:
     """The secret NAMESPACE/NAME that a registry asks for, once more in each namespace whose Pods name it."""
     namespace, slash, plain = name.partition("/")
     if not slash:
@@ -345,6 +353,6 @@ def _pull_secrets(access: Access, objects: Sequence[Object], name: str) -> list[
     wanted = {str(item["metadata"].get("namespace", "")) for item in objects if manifests.images([item])} - {"", namespace}
     return [
         {"apiVersion": "v1", "kind": "Secret", "type": secret["type"], "data": secret["data"],
-         "metadata": {"name": plain, "namespace": one, "labels": {LABEL: "pull-secret"}}}
+         "metadata": {"name": plain, "namespace": one, "labels": {LABEL: profile}}}
         for one in sorted(wanted)
     ]  # fmt: skip

@@ -39,7 +39,10 @@ class Kind:
 
 @dataclass(frozen=True)
 class Thing:
-    """One object. ``managers`` wrote its fields, those of its status aside; ``owners`` are UIDs; ``release`` is NAMESPACE/NAME of helm's."""
+    """One object. ``managers`` wrote its fields, those of its status aside; ``owners`` are UIDs.
+
+    ``release`` is NAMESPACE/NAME of the helm release that it is of, '' for none.
+    """
 
     kind: Kind
     namespace: str

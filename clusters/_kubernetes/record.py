@@ -50,7 +50,8 @@ class Record:
         """Raises ClusterError when there is one already, or when the cluster has more objects than one can note."""
         packed = _packed({"before": sorted(self.before), "marks": self.marks})
         item = {
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME, "namespace": "kube-system", "labels": {LABEL: self.profile}},
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": NAME, "namespace": "kube-system", "labels": {LABEL: self.profile}},
             "data": {
                 "profile": self.profile, "installation": self.about.model_dump_json(), "variables": json.dumps(self.variables),
                 "copied": json.dumps(self.copied), **self._changing(),
@@ -84,10 +85,10 @@ def read(rest: Rest) -> Record | None:
     data: dict[str, Any] = item.get("data") or {}
     try:
         packed = _unpacked(item["binaryData"]["before"])
+        applied = {(api, kind, namespace, name): uid for api, kind, namespace, name, uid in json.loads(data["applied"])}
         return Record(
-            data["profile"], Installation.model_validate_json(data["installation"]),
-            {(api, kind, namespace, name): uid for api, kind, namespace, name, uid in json.loads(data["applied"])},
-            json.loads(data["variables"]), json.loads(data["copied"]), frozenset(packed["before"]), packed["marks"], json.loads(data["remembered"]),
+            data["profile"], Installation.model_validate_json(data["installation"]), applied, json.loads(data["variables"]),
+            json.loads(data["copied"]), frozenset(packed["before"]), packed["marks"], json.loads(data["remembered"]),
             item["metadata"]["uid"],
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, ValidationError, zlib.error) as error:

@@ -66,7 +66,7 @@ def before(node: KubernetesNode) -> tuple[Items, Mapping[str, str]]:
         return {kind: frozenset(items) for kind, items in found["items"].items()}, found["sysctls"]
     except (TypeError, ValueError, KeyError):
         raise ClusterError(
-            f"node {node.facts.name}: what it had before the CNI came is not known any more ({_BEFORE}), and nothing is removed by name alone",
+            f"node {node.facts.name}: what it had before the CNI came is not known any more ({_BEFORE}): nothing is removed by name alone",
             "reboot the node, and remove the CNI's files from it",
         ) from None
 
@@ -108,7 +108,7 @@ def clean(
     done = node.run(
         ["sh", "-c", "\n".join(["failed=0", *(f"{{ {line}; }} || failed=1" for line in lines), "exit $failed"])], timeout=120, check=False
     )
-    patterns = [*leaves.files, *(f"/opt/cni/bin/{Path(name).name}" for name in copied)]
+    patterns = [*leaves.files, *(f"/opt/cni/bin/{name}" for name in copied if re.fullmatch(r"[\w-]+", name))]
     failed = _files(node, do="remove", patterns=patterns, kept=sorted(kept), backups=leaves.backups, empty=_LIBCNI)["failed"]
     if done.returncode:
         failed += done.stderr.strip().splitlines()[-5:]

@@ -76,7 +76,7 @@ class Rest:
 
     def apply(self, path: str, item: Mapping[str, Any]) -> Object:
         """Server-side apply; the object as it is then, with its UID. Raises ClusterError and its kinds."""
-        query = f"?fieldManager={APPLIER}&force=true"
+        query = f"?fieldManager={APPLIER}&force=true&fieldValidation=Strict"
         status, answer = self._request("PATCH", path + query, item, content="application/apply-patch+yaml")
         return self._checked(status, answer, path)
 
