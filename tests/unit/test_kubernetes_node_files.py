@@ -128,6 +128,6 @@ def test_what_is_kept_is_private_and_never_written_through_a_link(root: Path) ->
     (root / where[1:]).unlink()
     (root / "var/lib/cnibench").rmdir()
     (root / "var/lib/cnibench").symlink_to("/etc")
-    with pytest.raises(ValueError, match="NotADirectoryError|OSError"):
+    with pytest.raises(ValueError, match=r"NotADirectoryError|OSError"):
         ask(root, do="save", path=where, text="new")
     assert not (root / "etc/before.json").exists()
