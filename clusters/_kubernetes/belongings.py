@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from cnibench.clusters._kubernetes.inventory import DEFINITION, Identity, Thing, defined_by
+from cnibench.clusters._kubernetes.inventory import DEFINITION, Identity, Kind, Thing, defined_by
 from cnibench.clusters._kubernetes.rest import APPLIER
 from cnibench.errors import ClusterError
 
@@ -64,13 +64,20 @@ class BlockedError(ClusterError):
     """Objects of others would go with what is to be removed; nothing was removed."""
 
 
-def check(found: Belongings, what: str) -> None:
-    """Raises BlockedError with the names of all foreign objects."""
+def check(found: Belongings, what: str, unseen: Collection[Kind] = ()) -> None:
+    """Raises BlockedError with the names of all foreign objects, or with the kinds that could not be listed and may have some."""
     if found.foreign:
         names = sorted({f"{one} (with {holder})" for one, holder in found.foreign})
         raise BlockedError(
             f"{what} is not removed, for it would take along what others made: {', '.join(names)}",
-            "move or delete these (kubectl delete ...), then: cnibench clean",
+            "move or delete these (kubectl delete ...), then repeat it; 'cnibench clean --cluster existing' removes what a run left",
+        )
+    definitions = {one.name for one in found.definitions}
+    hidden = sorted(one.resource for one in unseen if (one.namespaced and found.namespaces) or one.resource in definitions)
+    if hidden:
+        raise BlockedError(
+            f"{what} is not removed: whether it would take along what others made is not known, for these cannot be listed: {', '.join(hidden)}",
+            f"kubectl get {hidden[0]} -A says why",
         )
 
 

@@ -28,7 +28,7 @@ def delete(inventory: Inventory, known: Known, found: Belongings, step: Step) ->
     custom = [one for one in found.applied if any(defined_by(each, [one]) for each in found.definitions)]
     holders = [*found.definitions, *found.namespaces]
     last = {one.uid for one in (*custom, *holders)}
-    step("custom resources", lambda: _delete(rest, custom, GOING / 2))
+    step("custom resources", lambda: _delete(rest, custom, GOING))
     step("objects", lambda: _delete(rest, [one for one in reversed(found.applied) if one.uid not in last], GOING, "Foreground"))
     step("objects that its programs made", lambda: _delete(rest, [one for one in found.made if one.uid not in last], _FREEING))
     held: dict[str, list[Thing]] | None = None

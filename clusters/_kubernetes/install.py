@@ -127,7 +127,7 @@ def _scoped(inventory: Inventory, objects: Sequence[Object]) -> list[Object]:
 def _without(inventory: Inventory, objects: Sequence[Object], had: Collection[Identity], profile: str) -> list[Object]:
     """Without the namespaces that are there already, which stay as they are. Raises ClusterError when other objects are."""
     present = [item for item in objects if inventory.identity(item) in had]
-    names = [" ".join(inventory.identity(item)[1:]).replace("  ", " ") for item in present if item["kind"] != "Namespace"]
+    names = [str(Thing(inventory.kind(item), *inventory.identity(item)[2:], "")) for item in present if item["kind"] != "Namespace"]
     if names:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         raise ClusterError(
@@ -195,8 +195,9 @@ def _notes(one: Thing) -> str:
 def preview(access: Access, planned: Removal) -> list[str]:
     """The objects that would be deleted now, one a line. Raises BlockedError when it would take along those of others."""
     with Rest(access) as rest:
-        found = belongings.find(planned.known, Inventory(rest).things())
-    belongings.check(found, planned.name)
+        inventory = Inventory(rest)
+        found = belongings.find(planned.known, inventory.things())
+    belongings.check(found, planned.name, inventory.unseen)
     return found.lines()
 
 
@@ -235,7 +236,7 @@ def uninstall(
     with Rest(access) as rest:
         inventory = Inventory(rest)
         found = belongings.find(plan.known, inventory.things())
-        belongings.check(found, plan.name)
+        belongings.check(found, plan.name, inventory.unseen)
         if saved is not None:
             paths = saving.save(rest, found, saved, plan.name)
             if say is not None:

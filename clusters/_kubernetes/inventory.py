@@ -31,6 +31,11 @@ class Kind:
     def group(self) -> str:
         return group(self.api)
 
+    @property
+    def resource(self) -> str:
+        """PLURAL.GROUP, as kubectl takes it and definitions are named."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
     def path(self, namespace: str = "", name: str = "") -> str:
         root = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
         where = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
@@ -147,4 +152,4 @@ class Inventory:
 
 def defined_by(definition: Thing, things: Sequence[Thing]) -> list[Thing]:
     """The objects of a custom resource definition, whose name is PLURAL.GROUP."""
-    return [one for one in things if f"{one.kind.plural}.{one.kind.group}" == definition.name]
+    return [one for one in things if one.kind.resource == definition.name]

@@ -145,7 +145,9 @@ def chain_removal(saved: str, chains: Sequence[str], rules: Sequence[str], backe
         names = [line[1:].split()[0] for line in lines if line.startswith(":")]
         own = [name for name in names if _named(name, chains) and f"{backend} {table}: chain {name}" not in had]
         others = [line for line in lines if line.startswith("-A") and line.split()[1] not in own]
-        doomed = [line for line in others if any(_target(line) == name for name in own) or any(text in line + " " for text in rules)]
+        doomed = [
+            line for line in others if _target(line) in own or _named(line.split()[1], chains) or any(text in line + " " for text in rules)
+        ]
         doomed = [line for line in doomed if f"{backend} {table}: {line}" not in had]
         if own or doomed:
             script += [f"*{table}", *(f":{name} - [0:0]" for name in own), *(f"-D{line[2:]}" for line in doomed)]

@@ -122,6 +122,9 @@ def test_what_a_node_had_before_is_never_removed() -> None:
     new = IPTABLES.replace(":KUBE-FORWARD", ":FLANNEL-NEW - [0:0]\n:KUBE-FORWARD")
     script = removal.chain_removal(new, chains, (), "iptables-nft", had["iptables"])
     assert script.splitlines() == ["*filter", ":FLANNEL-NEW - [0:0]", "-X FLANNEL-NEW", "COMMIT"]
+    new = IPTABLES.replace("-A FLANNEL-FWD -d", "-A FLANNEL-FWD -j RETURN\n-A FLANNEL-FWD -d")
+    script = removal.chain_removal(new, chains, (), "iptables-nft", had["iptables"])
+    assert script.splitlines() == ["*filter", "-D FLANNEL-FWD -j RETURN", "COMMIT"], "a new rule in a chain that was there"
 
 
 def test_ipsec_is_flushed_only_where_nobody_had_any() -> None:

@@ -133,6 +133,14 @@ def test_the_clusters_own_namespaces_are_never_removed(name: str) -> None:
     assert not belongings.find(known(space), [space]).explicit
 
 
+def test_kinds_that_cannot_be_listed_may_hide_objects_of_others() -> None:
+    found = belongings.find(known(SPACE), [SPACE, NODES])
+    for kind in ("ConfigMap", "CiliumNode"):
+        with pytest.raises(BlockedError, match="cannot be listed"):
+            belongings.check(found, "cilium", [KINDS[kind]])
+    belongings.check(found, "cilium", [KINDS["TracingPolicy"]])
+
+
 class Stored:
     """The API server as far as the record asks it."""
 
