@@ -13,6 +13,8 @@ from cnibench.errors import ClusterError
 _CLUSTER = frozenset({"kube-controller-manager", "kube-apiserver", "kube-scheduler", "kubelet", "k3s", "kubernetes"})
 # Many projects' programs have these names: they tell only within definitions and namespaces that are the CNI's.
 _COMMON = frozenset({"operator", "manager", "controller", "main"})
+# What programs write that give no name. calicoctl is one of them: it tells only of objects that nobody but the CNI makes.
+_NAMELESS = frozenset({"Go-http-client"})
 _NEVER = frozenset({"kube-system", "kube-public", "kube-node-lease", "default"})  # namespaces
 
 
@@ -28,6 +30,12 @@ class Known:
     profile: str
     managers: Collection[str]
     before: Collection[str] = frozenset()
+    bookkeeping: Collection[str] = ()
+
+    def names(self, one: Thing, inside: bool) -> set[str]:
+        """Those by which such an object is its own; ``inside``: in a namespace or of a definition of its own."""
+        names = set(self.managers) - (set() if inside else _COMMON)
+        return names | (_NAMELESS if inside and one.kind.resource in self.bookkeeping else frozenset())
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ def check(found: Belongings, what: str, unseen: Collection[Kind] = ()) -> None:
     hidden = sorted(one.resource for one in unseen if (one.namespaced and found.namespaces) or one.resource in definitions)
     if hidden:
         raise BlockedError(
-            f"{what} is not removed: whether it would take along what others made is not known, for these cannot be listed: {', '.join(hidden)}",
+            f"{what} is not removed: these cannot be listed, and may have objects of others that would go with it: {', '.join(hidden)}",
             f"kubectl get {hidden[0]} -A says why",
         )
 
@@ -94,7 +102,7 @@ def find(known: Known, things: Sequence[Thing]) -> Belongings:
         for one in new:
             if one.uid in ours or one.uid in derived:
                 continue
-            if _written_by(one, set(known.managers) - (_COMMON if one.uid not in inside else set())):
+            if _written_by(one, known.names(one, one.uid in inside)):
                 made[one.uid] = ours[one.uid] = one
             elif one.owners & (ours.keys() | derived.keys()) or (one.uid in inside and (_follows(one) or one.of_a_run)):
                 derived[one.uid] = one
@@ -118,9 +126,9 @@ def _was_applied(known: Known, one: Thing) -> bool:
     return one.uid == uid if uid else one.profile == known.profile and APPLIER in one.managers
 
 
-def _written_by(one: Thing, names: Collection[str]) -> bool:
+def _written_by(one: Thing, names: set[str]) -> bool:
     """By its programs, and nobody but the cluster beside them: what somebody has edited is his, too."""
-    return bool(one.managers & set(names)) and one.managers <= set(names) | _CLUSTER
+    return bool(one.managers & names) and one.managers <= names | _CLUSTER
 
 
 def _follows(one: Thing) -> bool:

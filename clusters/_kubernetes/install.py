@@ -172,7 +172,11 @@ def planned(
         note = record.read(rest)
         if note is not None:
             return Removal(
-                note.profile, note.about, Known(note.applied, note.profile, note.about.managers, note.before), note.variables, note
+                note.profile,
+                note.about,
+                Known(note.applied, note.profile, note.about.managers, note.before, note.about.bookkeeping),
+                note.variables,
+                note,
             )
         if profile is None or (about := manifests.installation(profile)).host_network:
             return None
@@ -183,7 +187,12 @@ def planned(
     found = sorted((one for one in things if one.identity in wanted), key=lambda one: wanted[one.identity])
     releases = {one.release for one in found if one.release and one.kind.kind == "DaemonSet"}
     found += [one for one in things if one not in found and (one.release in releases or _notes(one) in releases)]
-    return Removal(profile.name, about, Known({one.identity: one.uid for one in found}, "", about.managers), variables or {})
+    return Removal(
+        profile.name,
+        about,
+        Known({one.identity: one.uid for one in found}, "", about.managers, bookkeeping=about.bookkeeping),
+        variables or {},
+    )
 
 
 def _notes(one: Thing) -> str:

@@ -194,6 +194,9 @@ class Installation(Part):
         default=(),
         description="the names under which its programs write to the API (metadata.managedFields), by which what they made is known",
     )
+    bookkeeping: tuple[str, ...] = Field(
+        default=(), description="PLURAL.GROUP of resources that its programs alone make, and write without saying their name"
+    )
     leaves: Leaves = Leaves()
     recognise: tuple[Fact, ...] = Field(default=(), description="all must hold; the profile with the most of them is it")
     notes: tuple[str, ...] = Field(default=(), description="what the user should know")

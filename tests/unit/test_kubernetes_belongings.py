@@ -127,6 +127,16 @@ def test_a_name_that_many_programs_have_tells_nothing_outside() -> None:
     assert names(found.made) == {"CiliumNode a"}
 
 
+def test_what_writes_without_a_name_tells_only_of_bookkeeping() -> None:
+    """Calico's programs do, and so does calicoctl, with which users make their policies."""
+    made = one("CiliumNode", "a", "Go-http-client"), one("TracingPolicy", "theirs", "Go-http-client")
+    own = one("CustomResourceDefinition", "tracingpolicies.cilium.io", "cnibench")
+    wanted = Known({NODES.identity: NODES.uid, own.identity: own.uid}, "", ("operator",), bookkeeping=("ciliumnodes.cilium.io",))
+    found = belongings.find(wanted, [NODES, own, *made])
+    assert names(found.made) == {"CiliumNode a"}
+    assert found.foreign == [(made[1], own)]
+
+
 @pytest.mark.parametrize("name", ["kube-system", "default"])
 def test_the_clusters_own_namespaces_are_never_removed(name: str) -> None:
     space = one("Namespace", name, "cnibench")
