@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cnibench.clusters._kubernetes import objects
-from cnibench.clusters._kubernetes.manifests import LABEL
+from cnibench.clusters._kubernetes.manifests import LABEL, Object
 from cnibench.clusters._kubernetes.rest import Rest
 from cnibench.errors import ClusterError
 
@@ -104,7 +104,6 @@ class Inventory:
         self.rest = rest
         self.kinds: dict[tuple[str, str], Kind] = {}
         self.unseen: list[Kind] = []  # could not be listed the last time
-        self._look()
 
     def _look(self) -> None:
         """Every group's kinds, each in the version that the API server prefers. A group whose own server is down has none."""
@@ -133,14 +132,25 @@ class Inventory:
         meta = item["metadata"]
         return group(item["apiVersion"]), item["kind"], str(meta.get("namespace") or ""), str(meta["name"])
 
-    def things(self, kinds: Iterable[Kind] | None = None) -> list[Thing]:
-        """All that is there, or all of some kinds; each object once, although several groups may serve it. Raises ClusterError."""
-        if kinds is None:
-            self._look()
-            kinds = list(self.kinds.values())
+    def scoped(self, objects: Sequence[Object]) -> list[Object]:
+        """As the API server has them: objects of its own kinds without a namespace are in ``default``, those of no namespace have none."""
+        found = []
+        for item in objects:
+            known = self.kinds.get((group(item["apiVersion"]), item["kind"]))
+            meta = dict(item["metadata"])
+            if known and known.namespaced:
+                meta.setdefault("namespace", "default")
+            elif known:
+                meta.pop("namespace", None)
+            found.append({**item, "metadata": meta})
+        return found
+
+    def things(self) -> list[Thing]:
+        """All that is there; each object once, although several groups may serve it. Raises ClusterError."""
+        self._look()
         found: dict[str, Thing] = {}
         self.unseen = []
-        for kind in kinds:
+        for kind in self.kinds.values():
             listed = self.rest.metadata(kind.path())
             if listed is None:
                 self.unseen.append(kind)
