@@ -197,3 +197,22 @@ def test_an_installation_that_ended_before_it_noted_anything_is_removed(kept: Ke
     finally:
         access.kubectl("delete", "namespace", "kube-flannel", timeout=60)
     assert kept.left(kept.bare) == []
+
+
+def test_what_helm_installed_is_its_release(kept: Kept) -> None:
+    """Although its name and values are not those of the profile: what helm made with them, and its own record of it."""
+    access, flannel = kept.access, builtin()["flannel"]
+    release = ("--namespace", "kube-flannel", "--set", "podCidr=10.244.0.0/16")
+    chart = (kept.charts["flannel"], "--create-namespace")
+    access.helm("install", "mine", *chart, *release, timeout=60)
+    try:
+        plan = install.planned(access, flannel, kept.settings(flannel), kept.variables)
+        assert plan is not None
+        shown = install.preview(access, plan)
+        assert "Secret kube-flannel/sh.helm.release.v1.mine.v1" in shown
+        assert "DaemonSet kube-flannel/kube-flannel-ds" in shown
+        install.uninstall(access, None, {}, kept.variables, kept.nodes, plan=plan)
+        assert access.helm("list", "--all-namespaces", "--short").stdout.strip() == ""
+    finally:
+        access.kubectl("delete", "namespace", "kube-flannel", "--ignore-not-found", timeout=60)
+    assert kept.left(kept.bare) == []
