@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from _kind_cluster import Kept
 from _kind_runs import until
 
-from cnibench.clusters._kubernetes import install
+from cnibench.clusters._kubernetes import eviction, install
 from cnibench.clusters._kubernetes.belongings import BlockedError
 from cnibench.clusters._kubernetes.record import Record
 from cnibench.errors import ClusterError
@@ -215,4 +215,21 @@ def test_what_helm_installed_is_its_release(kept: Kept) -> None:
         assert access.helm("list", "--all-namespaces", "--short").stdout.strip() == ""
     finally:
         access.kubectl("delete", "namespace", "kube-flannel", "--ignore-not-found", timeout=60)
+    assert kept.left(kept.bare) == []
+
+
+def test_what_somebody_adds_while_the_removal_runs_stays_and_the_rest_goes_later(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    access = kept.access
+    monkeypatch.setattr(eviction, "_LEAVING", 5.0)  # Pods that no CNI can take off the network any more
+    kept.install(builtin()["flannel"])
+    with monkeypatch.context() as patch:  # at this moment everything has been looked at, and nothing is deleted yet
+        patch.setattr(eviction, "await_teardown", lambda *_: access.apply(config("somebodys", "kube-flannel")))
+        with pytest.raises(ClusterError, match="others have meanwhile put objects there: ConfigMap kube-flannel/somebodys"):
+            kept.remove()
+    assert install.recorded(access) == "flannel"
+    assert {"somebodys"} <= uids(kept, "configmaps", "-n", "kube-flannel").keys()
+    assert uids(kept, "daemonsets", "-n", "kube-flannel") == {}
+    access.kubectl("delete", "configmap", "somebodys", "-n", "kube-flannel")
+    kept.remove()
+    assert "kube-flannel" not in uids(kept, "namespaces")
     assert kept.left(kept.bare) == []
