@@ -31,6 +31,7 @@ from cnibench.clusters._kubernetes import (
     wait,
 )
 from cnibench.clusters._kubernetes.access import Access
+from cnibench.clusters._kubernetes.belongings import BlockedError
 from cnibench.clusters._kubernetes.nodes import Facts, Wanted, choose, facts, more, toleration
 from cnibench.clusters._kubernetes.objects import Making
 from cnibench.clusters._kubernetes.places import KubernetesNode
@@ -120,6 +121,7 @@ class ExistingCluster(Cluster):
         self._standings: list[ExistingStanding] = []
         self._facts: dict[str, Any] = {}
         self._wire: Wire = "nic"
+        self._doomed: install.Removal | None = None  # what preview showed
         self._bare = False  # we have removed what was there; the nodes' kubelets say so only some seconds later
 
     @cached_property
@@ -214,16 +216,33 @@ class ExistingCluster(Cluster):
         names = [node.name for node in chosen]
         safety.check_load(self.allowed, self._strangers, names)
         installed = [label for label, profile in profiles.items() if not self._is_current(profile)]
-        changes = "nothing outside our own namespace is changed"
+        changes, removed = "nothing outside our own namespace is changed", list[str]()
         if installed:
             present = "" if self.present[1] == NO_CNI else self.present[0] or self.present[1]
             safety.check_change(self.allowed, present, self.access.context, len(self.nodes), self._strangers)
             changes = f"{', '.join(installed)} installed on all {len(self.nodes)} nodes, one after the other" + (
                 f"; {present} is removed first, its manifests are saved" if present else ""
             )
+            removed = self._preview_removal()
         if given := str(self.options.extra.get("namespace") or ""):
             namespace.check_free(self.access, given)
-        return safety.lines(self.access.context, names, self._strangers, self.allowed, seconds, volume, changes)
+        return [*safety.lines(self.access.context, names, self._strangers, self.allowed, seconds, volume, changes), *removed]
+
+    def _preview_removal(self) -> list[str]:
+        """What would be deleted before anything is installed: what an earlier run left, or the cluster's own CNI.
+
+        Raises RefusedError when objects of others would go with it.
+        """
+        name = self.present[0]
+        variables = subnets.variables(self.access, self.nodes, self.options.extra)
+        self._doomed = install.planned(self.access, builtin()[name] if name else None, self.options.settings.get("", {}), variables)
+        if self._doomed is None:
+            return []
+        try:
+            found = install.preview(self.access, self._doomed)
+        except BlockedError as error:
+            raise safety.RefusedError(error.message, error.remedy) from None
+        return [f"deleted of {self._doomed.name}, after its manifests are saved below {_saved()}: {', '.join(found) or 'no object'}"]
 
     # Making
 
@@ -266,7 +285,7 @@ class ExistingCluster(Cluster):
         given = {key: value for key, value in settings.items() if key not in _GIVEN}
 
         def uninstall() -> None:
-            install.uninstall(self.access, profile, given, known, nodes)
+            install.uninstall(self.access, profile, given, known, nodes, saved=self._saved())
             self._bare = True
 
         if not current:
@@ -308,7 +327,7 @@ class ExistingCluster(Cluster):
         Raises RefusedError, ClusterError.
         """
         if install.recorded(self.access):
-            install.uninstall(self.access, None, {}, known, nodes)
+            install.uninstall(self.access, None, {}, known, nodes, saved=self._saved(), say=_say)
             self._bare = True
         if self._bare:
             return
@@ -319,15 +338,14 @@ class ExistingCluster(Cluster):
         safety.check_change(self.allowed, name or said, self.access.context, len(self.nodes), strangers)
         if not name:
             raise ClusterError(f"{said}: nobody here knows how to remove it", "remove it as it was installed, then --allow-install")
-        old, settings = builtin()[name], self.options.settings.get("", {})
-        folder = state.folder().parent / "saved" / state.new_name()
-        folder.mkdir(parents=True, mode=0o700)
-        path = install.save(self.access, old, folder, settings, known)
-        print(
-            f"{name} is removed from all {len(self.nodes)} nodes; its manifests are in {path}: kubectl apply -f brings it back",
-            file=sys.stderr,
-        )
-        install.uninstall(self.access, old, settings, known, nodes)
+        settings = self.options.settings.get("", {})
+        plan = self._doomed or install.planned(self.access, builtin()[name], settings, known)
+        install.uninstall(self.access, None, settings, known, nodes, plan=plan, saved=self._saved(), say=_say)
+
+    def _saved(self) -> Path:
+        """Where manifests of what we remove are kept: one folder for each run."""
+        assert self._owned is not None
+        return _saved() / self._owned.name
 
     def environment(self) -> dict[str, Any]:
         facts = {"wire_offload": "as the nodes' devices have it", **self._facts}
@@ -343,9 +361,13 @@ class ExistingCluster(Cluster):
         """Removes our namespaces that no running cnibench of this machine owns, and what an earlier run installed."""
         removed = []
         if (name := install.recorded(self.access)) and not self._in_use():
+            plan = install.planned(self.access)
+            if plan is not None:
+                found = install.preview(self.access, plan)  # before anything of ours is made there
+                _say(f"deleted of {name}: {', '.join(found) or 'no object'}")
             nodes = self._ground(everywhere=True, cleaning=True)
             try:
-                install.uninstall(self.access, None, {}, {}, nodes)
+                install.uninstall(self.access, None, {}, {}, nodes, saved=self._saved(), say=_say)
             finally:
                 self.__exit__(None, None, None)
             removed.append(f"the profile {name} on the cluster of the context {self.access.context}")
@@ -382,6 +404,14 @@ class ExistingCluster(Cluster):
             self._owned = None
         if failures and error and error[0] is None:
             raise failures[0]
+
+
+def _saved() -> Path:
+    return state.folder().parent / "saved"
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr)
 
 
 _GIVEN = ("pod_cidr", "pod_cidr_ipv6", "service_cidr", "api_host", "api_port")  # settings that are about the cluster, not the CNI

@@ -76,6 +76,7 @@ class OneCluster:
     def __init__(self, options: Options, kube_proxy: bool) -> None:
         self.owned = state.Owned(state.new_name())
         self.name = self.owned.name
+        self.nodes: list[KubernetesNode] = []
         self._there = False
         try:
             self._create(options, kube_proxy)
@@ -142,9 +143,13 @@ class OneCluster:
 
     def keep(self) -> str:
         """Gives it up without removing it, its CNI its own from now on; how to look at it."""
-        self.access.kubectl("delete", "configmap", install.RECORD, "-n", "kube-system", "--ignore-not-found", check=False)
+        try:
+            install.give_up(self.access, self.nodes)
+            more = ""
+        except CnibenchError as error:
+            more = f" (what was noted of its installation stays on it: {error.message})"
         self.owned.release(keep=True)
-        return f"kept: KUBECONFIG={self.owned.kubeconfig} kubectl get pods -A; 'cnibench clean --cluster kind' removes it"
+        return f"kept: KUBECONFIG={self.owned.kubeconfig} kubectl get pods -A; 'cnibench clean --cluster kind' removes it{more}"
 
 
 def delete(name: str) -> None:
@@ -208,6 +213,7 @@ class KindCluster(Cluster):
             variables = cluster.variables(self.options)
             archives = [*install.archives(settings), *map(Path, self.options.extra.get("image_archive", ()))]
             making, nodes = self._agents(cluster, install.images(cluster.access, profile, settings, variables), archives)
+            cluster.nodes = nodes
             install.install(cluster.access, profile, settings, variables, nodes)
             wait.ready(cluster.access, profile, _READY)
             install.policies(cluster.access, profile, making.namespace)
@@ -273,8 +279,8 @@ class KindCluster(Cluster):
         while self._standing:
             standing = self._standing.pop()
             if self.options.keep:
-                standing.disconnect()
                 print(standing.cluster.keep(), file=sys.stderr)
+                standing.disconnect()
                 continue
             try:
                 standing.remove()

@@ -18,12 +18,12 @@ from cnibench.exec import Done
 QUICK = 30.0  # s: a question to the API server
 _SECRET = ("token", "password", "client-key-data", "client-certificate-data", "id-token", "refresh-token", "client-secret", "access-token")
 _HIDDEN = "(secret)"
-_UNREACHABLE = (
+UNREACHABLE = (
     "was refused", "connection refused", "no such host", "i/o timeout", "no route to host", "TLS handshake timeout",
     "network is unreachable", "Client.Timeout exceeded", "context deadline exceeded", "EOF", "connection reset by peer",
     "server is currently unable to handle",
 )  # fmt: skip
-_DENIED = ("Unauthorized", "forbidden", "must be logged in")
+DENIED = ("Unauthorized", "forbidden", "must be logged in")
 
 
 class UnreachableError(ClusterError):
@@ -111,9 +111,9 @@ class Access:
         """What a failed kubectl or helm says, typed."""
         said = self.hidden(" | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-4:])) or "(no output)"
         words = f"{' '.join(_short(done.argv))} ended with {done.returncode}: {said}"
-        if any(sign in said for sign in _DENIED):
+        if any(sign in said for sign in DENIED):
             return DeniedError(words, f"give the user of the context '{self.context}' that right")
-        if any(sign in said for sign in _UNREACHABLE):
+        if any(sign in said for sign in UNREACHABLE):
             return UnreachableError(
                 f"the API server of the context '{self.context}' does not answer: {said}", "is the cluster up? kubectl get nodes"
             )

@@ -41,7 +41,7 @@ def _copy(node: KubernetesNode, names: Sequence[str]) -> None:
     for name in names:
         script = (
             f"mkdir -p {_BIN}; for folder in {_SOURCES}; do test -x $folder/{name} || continue; "
-            f"cp $folder/{name} {_BIN}/.{name} && mv {_BIN}/.{name} {_BIN}/{name}; exit; done; exit 3"
+            f"cp --remove-destination $folder/{name} {_BIN}/.{name} && mv -T {_BIN}/.{name} {_BIN}/{name}; exit; done; exit 3"
         )
         done = node.run(["sh", "-c", script], timeout=_QUICK, check=False)
         if done.returncode == 3:

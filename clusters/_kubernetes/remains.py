@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cnibench.clusters._kubernetes.objects import HOST
 from cnibench.errors import ClusterError
@@ -27,7 +27,7 @@ _SYSCTLS = (
 SCRIPT = f"""
 cd /
 section() {{ echo "@@ $1"; }}
-section links; ip -j link show
+section links; ip -j address show
 section routes; ip route show table all; ip -6 route show table all
 section rules; ip rule show; ip -6 rule show
 for tool in {" ".join(BACKENDS)}; do section $tool; $tool-save 2>/dev/null; done
@@ -48,6 +48,7 @@ for name in run/flannel run/cilium run/calico run/antrea var/lib/cilium var/lib/
   var/lib/cni-kindnet; do
   ls -1d {HOST}/$name 2>/dev/null
 done
+section mounts; cut -d" " -f2 /proc/1/mounts
 section xfrm; ip xfrm state count 2>/dev/null; ip xfrm policy count 2>/dev/null
 section sysctls; grep -rs . {_SYSCTLS}
 true
@@ -79,6 +80,8 @@ def parse(text: str) -> dict[str, frozenset[str]]:
     for part in re.split(r"^@@ ", text, flags=re.MULTILINE)[1:]:
         name, _, body = part.partition("\n")
         kind = name.strip()
+        if kind == "mounts":
+            continue  # those of Pods come and go
         found.setdefault(_KINDS.get(kind, kind), set()).update(_lines(kind, body))
     return {kind: frozenset(items) for kind, items in found.items()}
 
@@ -122,7 +125,7 @@ def _lines(kind: str, body: str) -> Iterator[str]:
             elif line.startswith("-A") and not _PROXY.search(line):
                 yield f"{kind} {table}: {line}"
         elif kind in ("routes", "rules"):
-            yield re.sub(r"\s+", " ", VOLATILE.sub("", line)).strip()
+            yield plain(line)
         elif kind == "nft":
             if not _FRAMEWORK.fullmatch(line):
                 yield line
@@ -135,6 +138,20 @@ def _lines(kind: str, body: str) -> Iterator[str]:
             yield re.sub(r" handle \S+", "", line)
         else:
             yield line.removeprefix(HOST)
+
+
+def plain(line: str) -> str:
+    """A route or routing rule without what changes by itself."""
+    return re.sub(r"\s+", " ", VOLATILE.sub("", line)).strip()
+
+
+def addresses(link: Mapping[str, Any]) -> list[str]:
+    """DEVICE ADDRESS/PREFIX of a link as ``ip -j address`` shows it, those aside that the kernel gives by itself."""
+    return [
+        f"{link['ifname']} {one['local']}/{one['prefixlen']}"
+        for one in link.get("addr_info", ())
+        if one.get("local") and one.get("scope") != "link"
+    ]
 
 
 def leftovers(before: Snapshot, after: Snapshot) -> list[str]:

@@ -13,7 +13,6 @@ _ROOTS = (
     "/run/",
     "/sys/fs/bpf/",
     "/var/lib/",
-    "/var/run/",
     "/etc/sysctl.d/",
     "/etc/iproute2/rt_tables.d/",
 )
@@ -140,7 +139,7 @@ class Wait(Part):
 
 
 class Leaves(Part):
-    """What the CNI leaves on the nodes and in the API when its objects are deleted; all shell patterns."""
+    """What the CNI leaves on the nodes when its objects are deleted: shell patterns of names. What was there before it stays."""
 
     devices: tuple[Pattern, ...] = ()
     chains: tuple[Pattern, ...] = Field(default=(), description="iptables chains; rules that jump to them go with them")
@@ -154,12 +153,7 @@ class Leaves(Part):
         default="", description="the ending of configuration files that it put aside, which get their names back", pattern=r"^(\.\w+)?$"
     )
     xfrm: bool = Field(default=False, description="it makes IPsec states and policies")
-    crds: tuple[Pattern, ...] = ()
-    webhooks: tuple[Pattern, ...] = ()
-    annotations: tuple[Pattern, ...] = Field(default=(), description="keys of annotations of nodes")
-    labels: tuple[Pattern, ...] = ()
-    taints: tuple[Pattern, ...] = ()
-    objects: tuple[str, ...] = Field(default=(), description="KIND/NAME or KIND/NAMESPACE/NAME of objects that the CNI itself made")
+    taints: tuple[str, ...] = Field(default=(), description="keys of taints of nodes")
 
 
 class Fact(Part):
@@ -196,7 +190,13 @@ class Installation(Part):
     policy: Literal["none", "unused", "enforced"] = Field(
         default="none", description="cannot enforce policies; could, and none is applied; ours are applied and enforced"
     )
-    delete_first: tuple[str, ...] = Field(default=(), description="RESOURCE/NAME that must be gone before the rest is deleted")
+    managers: tuple[str, ...] = Field(
+        default=(),
+        description="the names under which its programs write to the API (metadata.managedFields), by which what they made is known",
+    )
+    bookkeeping: tuple[str, ...] = Field(
+        default=(), description="PLURAL.GROUP of resources that its programs alone make, and write without saying their name"
+    )
     leaves: Leaves = Leaves()
     recognise: tuple[Fact, ...] = Field(default=(), description="all must hold; the profile with the most of them is it")
     notes: tuple[str, ...] = Field(default=(), description="what the user should know")

@@ -173,8 +173,11 @@ def test_the_cni_is_replaced_and_its_manifests_are_kept(
     run = ["run", *existing, "--allow-replace", f"kind-{kept['name']}", "--cni", "flannel-host-gw", *CELL]
     said = cnibench(*run, *charts, *SHORT, cwd=tmp_path).stderr
     assert "flannel-host-gw installed on all 3 nodes, one after the other; flannel is removed first, its manifests are saved" in said
-    match = re.search(r"flannel is removed from all 3 nodes; its manifests are in (\S+): kubectl apply -f brings it back", said)
+    match = re.search(
+        r"flannel is removed from all 3 nodes; its manifests are in (\S+): kubectl apply --server-side -f brings it back", said
+    )
     assert match, said
+    assert "DaemonSet kube-flannel/kube-flannel-ds" in said[: match.start()], "shown before"
     assert {(line["profile"], line["status"]) for line in lines(tmp_path, "samples")} == {("flannel-host-gw", "ok")}
     assert all(line["passed"] for line in lines(tmp_path, "attestations"))
     assert "flannel" not in kubectl(kept, "get", "namespaces,clusterroles", "-o", "name")

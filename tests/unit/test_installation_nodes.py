@@ -39,7 +39,8 @@ COMMIT
 COMMIT
 """
 SHOWN = f"""@@ links
-[{{"ifname": "lo"}}, {{"ifname": "eth0"}}, {{"ifname": "cni0"}}, {{"ifname": "flannel.1"}}, {{"ifname": "tunl0"}}]
+[{{"ifname": "lo"}}, {{"ifname": "eth0"}}, {{"ifname": "cni0"}}, {{"ifname": "flannel.1"}},
+{{"ifname": "tunl0", "addr_info": [{{"local": "10.244.0.9", "prefixlen": 32}}]}}]
 @@ routes
 default via 10.89.0.1 dev eth0
 10.244.0.0/24 dev cni0 proto kernel scope link src 10.244.0.1
@@ -96,10 +97,9 @@ def test_chains_and_what_jumps_to_them_are_removed_and_nothing_else() -> None:
 
 
 def test_commands_for_a_node() -> None:
-    devices = list(removal._device_removal(SHOWN, ("cni0", "flannel.*", "tunl0")))
-    assert len(devices) == 3
-    assert devices[2] == "ip addr flush dev tunl0 && ip link set tunl0 down"
-    routes = "\n".join(removal._route_removal(SHOWN, ["10.244.0.0/16"], (2004, 2005)))
+    devices = list(removal._device_removal(SHOWN, ("cni0", "flannel.*", "tunl0"), {}))
+    assert devices[2:] == ["ip address del 10.244.0.9/32 dev tunl0", "ip link set tunl0 down"]
+    routes = "\n".join(removal._route_removal(SHOWN, ["10.244.0.0/16"], (2004, 2005), {}))
     assert "route del 10.244.1.0/24 via 10.89.0.3 dev eth0" in routes
     assert "route del blackhole 10.244.7.0/26" in routes
     assert "cilium_host table 2005" in routes
@@ -111,10 +111,33 @@ def test_commands_for_a_node() -> None:
     assert "somebody" not in programs
 
 
-def test_files_are_removed_without_crossing_a_mount() -> None:
-    lines = list(removal._file_removal(("/run/cilium", "/sys/fs/bpf/tc/globals/cilium_*"), ".cilium_bak"))
-    assert all("--one-file-system" in line and "umount" in line for line in lines[:2])
-    assert "mv $path ${path%.cilium_bak}" in lines[-1]
+def test_what_a_node_had_before_is_never_removed() -> None:
+    """Although all of it has names that the CNI gives, too."""
+    had = remains.parse(SHOWN) | {"address": frozenset({"tunl0 10.244.0.9/32"}), "up": frozenset({"tunl0"})}
+    assert not list(removal._device_removal(SHOWN, ("cni0", "flannel.*", "tunl0"), had))
+    assert not list(removal._route_removal(SHOWN, ["10.244.0.0/16"], (2004, 2005), had))
+    assert not list(removal._tc_removal(SHOWN, ("cil_*",), had["program at tc"]))
+    chains = ("FLANNEL-*", "KUBE-POD-FW-*")
+    assert removal.chain_removal(IPTABLES, chains, ("kube-bridge",), "iptables-nft", had["iptables"]) == ""
+    new = IPTABLES.replace(":KUBE-FORWARD", ":FLANNEL-NEW - [0:0]\n:KUBE-FORWARD")
+    script = removal.chain_removal(new, chains, (), "iptables-nft", had["iptables"])
+    assert script.splitlines() == ["*filter", ":FLANNEL-NEW - [0:0]", "-X FLANNEL-NEW", "COMMIT"]
+    new = IPTABLES.replace("-A FLANNEL-FWD -d", "-A FLANNEL-FWD -j RETURN\n-A FLANNEL-FWD -d")
+    script = removal.chain_removal(new, chains, (), "iptables-nft", had["iptables"])
+    assert script.splitlines() == ["*filter", "-D FLANNEL-FWD -j RETURN", "COMMIT"], "a new rule in a chain that was there"
+
+
+def test_ipsec_is_flushed_only_where_nobody_had_any() -> None:
+    assert "flush" in removal._xfrm_removal(["SAD count 0", "SPD IN 0 OUT 0 FWD 0 (Sock: IN 0 OUT 0)"])
+    for line in ("SAD count 2", "SPD IN 0 OUT 1 FWD 0"):
+        assert "flush" not in removal._xfrm_removal([line])
+
+
+def test_only_new_mounts_below_its_own_files_are_undone() -> None:
+    shown = "@@ mounts\n/\n/run/cilium/cgroupv2\n/run/cilium/old\n/run/other/x\n/sys/fs/bpf\n@@ xfrm\n"
+    lines = list(removal._unmounting(shown, ("/run/cilium", "/sys/fs/bpf/tc/globals/cilium_*"), (), ("/run/cilium/old",)))
+    assert lines == ["nsenter -t 1 -m -- umount -l /run/cilium/cgroupv2"]
+    assert not list(removal._unmounting(shown, ("/run/cilium",), ("/run/cilium",), ()))
 
 
 def test_leftovers_are_named() -> None:

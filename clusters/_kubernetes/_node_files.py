@@ -1,0 +1,191 @@
+"""Program: lists, removes and keeps files of a node for cnibench. Standard library only; sent over the connection, asked in JSON on its
+standard input, answers in JSON.
+
+It sees the node's files as the node does (chroot), and no link is ever followed: a folder on the way that is one ends the way.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+MOST = 100_000  # paths in a list
+LARGEST = 1 << 26  # bytes of a file that is read
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Files:
+    """``kept`` are paths that stay, whatever is asked."""
+
+    def __init__(self, kept: list[str]) -> None:
+        self.kept = set(kept)
+        self.failed: list[str] = []
+
+    def matches(self, pattern: str) -> Iterator[tuple[int, str, str]]:
+        """(descriptor of the folder, its path, name) of all that is there; * and ? stand for anything within a name."""
+        if not pattern.startswith("/") or ".." in pattern.split("/"):
+            raise ValueError(f"{pattern}: not a path that can be looked for")
+        root = os.open("/", FOLDER)
+        try:
+            yield from self._matches(root, "", pattern.strip("/").split("/"))
+        finally:
+            os.close(root)
+
+    def _matches(self, folder: int, path: str, parts: list[str]) -> Iterator[tuple[int, str, str]]:
+        try:
+            names = sorted(fnmatch.filter(os.listdir(folder), parts[0])) if set(parts[0]) & set("*?[") else [parts[0]]
+        except OSError:
+            return
+        for name in names:
+            try:
+                mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+            except OSError:
+                continue
+            if len(parts) == 1:
+                yield folder, path, name
+            elif stat.S_ISLNK(mode):
+                self.failed.append(f"{path}/{name} is a link, which is not followed")
+            elif stat.S_ISDIR(mode):
+                inner = os.open(name, FOLDER, dir_fd=folder)
+                try:
+                    yield from self._matches(inner, f"{path}/{name}", parts[1:])
+                finally:
+                    os.close(inner)
+
+    def below(self, folder: int, path: str, name: str) -> Iterator[str]:
+        """It and all that is in it, on its file system."""
+        own = f"{path}/{name}"
+        yield own
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISDIR(mode.st_mode):
+            inner = os.open(name, FOLDER, dir_fd=folder)
+            try:
+                if os.fstat(inner).st_dev == os.fstat(folder).st_dev:
+                    for each in os.listdir(inner):
+                        yield from self.below(inner, own, each)
+            finally:
+                os.close(inner)
+
+    def remove(self, folder: int, path: str, name: str) -> bool:
+        """True when nothing of it is left."""
+        own = f"{path}/{name}"
+        try:
+            if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                if own in self.kept:
+                    return False
+                os.unlink(name, dir_fd=folder)
+                return True
+            inner = os.open(name, FOLDER, dir_fd=folder)
+            try:
+                if os.fstat(inner).st_dev != os.fstat(folder).st_dev:
+                    self.failed.append(f"{own} is of another file system")
+                    return False
+                left = [each for each in os.listdir(inner) if not self.remove(inner, own, each)]
+            finally:
+                os.close(inner)
+            if left or own in self.kept:
+                return False
+            os.rmdir(name, dir_fd=folder)
+            return True
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            self.failed.append(f"{own}: {error.strerror}")
+            return False
+
+    def rename(self, folder: int, path: str, name: str, new: str) -> None:
+        """Nothing that has the new name is replaced, no link is made another file's name."""
+        if f"{path}/{name}" in self.kept or not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            return
+        try:
+            os.link(name, new, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            os.unlink(name, dir_fd=folder)
+        except OSError as error:
+            self.failed.append(f"{path}/{name}: {error.strerror}")
+
+
+def listed(asked: dict[str, Any]) -> dict[str, Any]:
+    """All that ``patterns`` match, and all below."""
+    files, found = Files([]), list[str]()
+    for pattern in asked["patterns"]:
+        for match in files.matches(pattern):
+            for path in files.below(*match):
+                found.append(path)
+                if len(found) > MOST:
+                    raise ValueError(f"{pattern}: more than {MOST} files")
+    return {"found": found}
+
+
+def removed(asked: dict[str, Any]) -> dict[str, Any]:
+    """``patterns`` with all below go, except ``kept``; what ends in ``backups`` gets its name back; ``empty`` folders go if they are."""
+    files = Files(asked["kept"])
+    for pattern in asked["patterns"]:
+        for match in files.matches(pattern):
+            files.remove(*match)
+    ending = asked["backups"]
+    for folder, path, name in files.matches(f"/etc/cni/net.d/*{ending}") if ending else ():
+        files.rename(folder, path, name, name.removesuffix(ending))
+    for pattern in asked["empty"]:
+        for folder, path, name in files.matches(pattern):
+            if f"{path}/{name}" not in files.kept:
+                try:
+                    os.rmdir(name, dir_fd=folder)
+                except OSError:
+                    pass  # somebody has something in it, or it is no folder
+    return {"failed": files.failed}
+
+
+def parent(path: str) -> tuple[int, str]:
+    """(descriptor of a file's folder, made where it is not there, the file's name)."""
+    *parts, name = path.strip("/").split("/")
+    folder = os.open("/", FOLDER)
+    for part in parts:
+        try:
+            os.mkdir(part, 0o700, dir_fd=folder)
+        except FileExistsError:
+            pass
+        inner = os.open(part, FOLDER, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    return folder, name
+
+
+def saved(asked: dict[str, Any]) -> dict[str, Any]:
+    """``text`` is on the disk under ``path``, or what was there before is."""
+    folder, name = parent(asked["path"])
+    part = f".{name}.{os.getpid()}"
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(asked["text"])
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+    os.fsync(folder)
+    return {}
+
+
+def loaded(asked: dict[str, Any]) -> dict[str, Any]:
+    """The text of ``path``, None when there is no such file."""
+    files = Files([])
+    for folder, _, name in files.matches(asked["path"]):
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        with os.fdopen(descriptor, encoding="utf-8") as file:
+            return {"text": file.read(LARGEST)}
+    return {"text": None}
+
+
+def main() -> None:
+    asked = json.load(sys.stdin)
+    os.chroot(asked["root"])
+    os.chdir("/")
+    work = {"list": listed, "remove": removed, "save": saved, "load": loaded}[asked["do"]]
+    print(json.dumps(work(asked)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""What a CNI's removal takes, and what it never takes: objects of others, what nodes had before, anything that is not shown and saved."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from _kind_cluster import Kept
+from _kind_runs import until
+
+from cnibench.clusters._kubernetes import eviction, install
+from cnibench.clusters._kubernetes.belongings import BlockedError
+from cnibench.clusters._kubernetes.record import Record
+from cnibench.errors import ClusterError
+from cnibench.profile import builtin
+
+pytestmark = pytest.mark.timeout(600)
+TETRAGON = {
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "tracingpolicies.cilium.io", "finalizers": ["example.org/somebody-waits"]},
+    "spec": {
+        "group": "cilium.io", "scope": "Cluster",
+        "names": {"kind": "TracingPolicy", "plural": "tracingpolicies", "singular": "tracingpolicy", "listKind": "TracingPolicyList"},
+        "versions": [{
+            "name": "v1alpha1", "served": True, "storage": True,
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+        }],
+    },
+}  # fmt: skip
+TRACING = {"apiVersion": "cilium.io/v1alpha1", "kind": "TracingPolicy", "metadata": {"name": "somebodys"}, "spec": {"any": 1}}
+POLICY = {
+    "apiVersion": "cilium.io/v2", "kind": "CiliumNetworkPolicy", "metadata": {"name": "somebodys", "namespace": "default"},
+    "spec": {"endpointSelector": {"matchLabels": {"app": "none"}}, "ingress": [{}]},
+}  # fmt: skip
+MINE = "flannel.77"  # by its name it could be flannel's
+OWN = f"""
+set -e
+ip link add {MINE} type bridge; ip link set {MINE} addrgenmode none; ip link set {MINE} up
+iptables -t nat -N CNI-DN-SOMEBODYS; iptables -t nat -A OUTPUT -d 192.0.2.1 -j CNI-DN-SOMEBODYS
+ip route add 10.244.250.0/24 dev {MINE}
+mkdir -p /host/run/flannel /host/var/lib/cni/flannel && echo mine > /host/run/flannel/mine
+mkdir -p /host/root/target && echo keep > /host/root/target/file && ln -sfn /root/target /host/var/lib/cni/flannel/link
+"""
+OWN_GONE = f"""
+ip link del {MINE}; iptables -t nat -D OUTPUT -d 192.0.2.1 -j CNI-DN-SOMEBODYS; iptables -t nat -X CNI-DN-SOMEBODYS
+rm -rf /host/run/flannel /host/root/target /host/var/lib/cni/flannel
+"""
+
+
+@pytest.fixture(scope="module")
+def kept(bare_cluster: Kept) -> Iterator[Kept]:
+    yield bare_cluster
+    bare_cluster.remove()
+    assert install.recorded(bare_cluster.access) == ""
+
+
+def uids(kept: Kept, *what: str) -> dict[str, str]:
+    return {item["metadata"]["name"]: item["metadata"]["uid"] for item in kept.access.get(*what)["items"]}
+
+
+def config(name: str, namespace: str, **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace, **more}, "data": {"a": "b"}}
+
+
+def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(kept: Kept, tmp_path: Path) -> None:
+    """Flannel: in its namespace are a ConfigMap and a Secret of somebody else; a node had things with names like flannel's."""
+    access, flannel, node = kept.access, builtin()["flannel"], kept.nodes[0]
+    node.run(["sh", "-c", OWN], timeout=30)
+    before = kept.state()
+    try:
+        kept.install(flannel)
+        kept.ready(flannel)
+        access.apply(config("somebodys", "kube-flannel", finalizers=["example.org/somebody-waits"]))
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hidden", "namespace": "kube-flannel"}, "data": {"a": "Yg=="}}
+        access.apply(secret)
+        there = uids(kept, "all,configmaps,secrets", "-n", "kube-flannel")
+        with pytest.raises(BlockedError) as error:
+            kept.remove()
+        assert "ConfigMap kube-flannel/somebodys" in error.value.message
+        assert "Secret kube-flannel/hidden" in error.value.message
+        assert "kubectl delete" in error.value.remedy
+        assert uids(kept, "all,configmaps,secrets", "-n", "kube-flannel") == there, "nothing was deleted"
+        access.kubectl("patch", "configmap", "somebodys", "-n", "kube-flannel", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        access.kubectl("delete", "configmap/somebodys", "secret/hidden", "-n", "kube-flannel")
+
+        plan = install.planned(access)
+        assert plan is not None
+        shown = install.preview(access, plan)
+        assert {"DaemonSet kube-flannel/kube-flannel-ds", "Namespace kube-flannel", "ClusterRole flannel"} <= set(shown)
+        said: list[str] = []
+        install.uninstall(access, None, {}, {}, kept.nodes, saved=tmp_path / "saved", say=said.append)
+        assert "kube-flannel" not in uids(kept, "namespaces")
+        assert kept.left(before) == []
+        had = node.run(["sh", "-c", f"ip link show {MINE}; ip route show 10.244.250.0/24; iptables -t nat -S"], timeout=30).stdout
+        assert "CNI-DN-SOMEBODYS" in had
+        assert f"10.244.250.0/24 dev {MINE}" in had
+        files = node.run(["sh", "-c", "cat /host/run/flannel/mine /host/root/target/file; ls /host/run/flannel"], timeout=30).stdout
+        assert files.split() == ["mine", "keep", "mine"]
+
+        (saved,) = (tmp_path / "saved").iterdir()
+        assert str(saved) in said[0]
+        assert saved.stat().st_mode & 0o777 == 0o600
+        access.kubectl("apply", "--server-side", "-f", str(saved), timeout=60)
+        kept.ready(flannel)
+
+        plan = install.planned(access, flannel, kept.settings(flannel), kept.variables)  # nothing is recorded of this one
+        assert plan is not None
+        assert plan.record is None
+        assert install.preview(access, plan) == shown
+        access.apply(config("somebodys", "kube-flannel"))
+        with pytest.raises(BlockedError, match="ConfigMap kube-flannel/somebodys"):
+            install.uninstall(access, None, {}, kept.variables, kept.nodes, plan=plan)
+        access.kubectl("delete", "configmap/somebodys", "-n", "kube-flannel")
+        node.run(["sh", "-c", OWN_GONE], timeout=30)
+        install.uninstall(access, None, {}, kept.variables, kept.nodes, plan=plan)
+        assert "kube-flannel" not in uids(kept, "namespaces")
+        assert not [key for item in access.get("nodes")["items"] for key in item["metadata"]["annotations"] if "flannel" in key]
+    finally:
+        node.run(["sh", "-c", OWN_GONE], timeout=30, check=False)
+    assert kept.left(kept.bare) == []
+
+
+def test_definitions_of_others_stay_and_their_policies_block(kept: Kept) -> None:
+    """Cilium beside Tetragon, whose definition has the same API group."""
+    access, cilium = kept.access, builtin()["cilium"]
+    before = uids(kept, "leases", "-n", "kube-system")
+    try:
+        kept.install(cilium)
+        kept.ready(cilium)
+        access.apply(TETRAGON)  # after Cilium: by the time alone it could be Cilium's
+        access.kubectl(
+            "wait", "--for=condition=Established", "customresourcedefinition/tracingpolicies.cilium.io", "--timeout=30s", timeout=40
+        )
+        access.apply(TRACING)
+        access.apply(POLICY)
+        theirs = uids(kept, "customresourcedefinitions")["tracingpolicies.cilium.io"], uids(kept, "tracingpolicies")
+        with pytest.raises(BlockedError, match="CiliumNetworkPolicy default/somebodys"):
+            kept.remove()
+        assert (
+            json.loads(access.kubectl("get", "daemonset", "cilium", "-n", "kube-system", "-o", "json").stdout)["status"]["numberReady"] == 2
+        )
+        access.kubectl("delete", "ciliumnetworkpolicy", "somebodys", "-n", "default")
+        kept.remove()
+        assert list(uids(kept, "customresourcedefinitions")) == ["tracingpolicies.cilium.io"]
+        assert (uids(kept, "customresourcedefinitions")["tracingpolicies.cilium.io"], uids(kept, "tracingpolicies")) == theirs
+        assert uids(kept, "leases", "-n", "kube-system") == before, "the operator's lease has gone, too"
+        assert kept.left(kept.bare) == []
+    finally:
+        access.kubectl("delete", "customresourcedefinition", "tracingpolicies.cilium.io", "--wait=false", "--ignore-not-found")
+        patch = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        access.kubectl("patch", "customresourcedefinition", "tracingpolicies.cilium.io", *patch, check=False)
+
+
+def test_what_others_made_is_not_overwritten(kept: Kept) -> None:
+    access = kept.access
+    access.kubectl("create", "clusterrole", "flannel", "--verb=get", "--resource=pods")
+    try:
+        theirs = access.get("clusterrole", "flannel")
+        with pytest.raises(ClusterError, match="would overwrite what others made: ClusterRole flannel"):
+            kept.install(builtin()["flannel"])
+        assert access.get("clusterrole", "flannel") == theirs
+        assert install.recorded(access) == ""
+        assert "kube-flannel" not in uids(kept, "namespaces")
+    finally:
+        access.kubectl("delete", "clusterrole", "flannel")
+
+
+def test_an_installation_that_ended_before_it_noted_anything_is_removed(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is gone after it applied, and before it wrote down the UIDs; a namespace with the CNI's name was there before."""
+    access, real = kept.access, Record.note
+
+    def ends(self: Record, rest: Any) -> None:
+        if any(self.applied.values()):
+            raise KeyboardInterrupt
+        real(self, rest)
+
+    access.kubectl("create", "namespace", "kube-flannel")
+    try:
+        theirs = uids(kept, "namespaces")["kube-flannel"]
+        monkeypatch.setattr(Record, "note", ends)
+        with pytest.raises(KeyboardInterrupt):
+            kept.install(builtin()["flannel"])
+        monkeypatch.undo()
+        assert "kube-flannel-ds" in uids(kept, "daemonsets", "-n", "kube-flannel")
+        until(lambda: "flannel" in uids(kept, "serviceaccounts", "-n", "kube-flannel"))
+        kept.remove()
+        assert uids(kept, "namespaces")["kube-flannel"] == theirs
+        assert uids(kept, "daemonsets", "-n", "kube-flannel") == {}
+        assert "flannel" not in uids(kept, "clusterroles")
+    finally:
+        access.kubectl("delete", "namespace", "kube-flannel", timeout=60)
+    assert kept.left(kept.bare) == []
+
+
+def test_what_helm_installed_is_its_release(kept: Kept) -> None:
+    """Although its name and values are not those of the profile: what helm made with them, and its own record of it."""
+    access, flannel = kept.access, builtin()["flannel"]
+    release = ("--namespace", "kube-flannel", "--set", "podCidr=10.244.0.0/16")
+    chart = (kept.charts["flannel"], "--create-namespace")
+    access.helm("install", "mine", *chart, *release, timeout=60)
+    try:
+        plan = install.planned(access, flannel, kept.settings(flannel), kept.variables)
+        assert plan is not None
+        shown = install.preview(access, plan)
+        assert "Secret kube-flannel/sh.helm.release.v1.mine.v1" in shown
+        assert "DaemonSet kube-flannel/kube-flannel-ds" in shown
+        install.uninstall(access, None, {}, kept.variables, kept.nodes, plan=plan)
+        assert access.helm("list", "--all-namespaces", "--short").stdout.strip() == ""
+    finally:
+        access.kubectl("delete", "namespace", "kube-flannel", "--ignore-not-found", timeout=60)
+    assert kept.left(kept.bare) == []
+
+
+def test_what_somebody_adds_while_the_removal_runs_stays_and_the_rest_goes_later(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    access = kept.access
+    monkeypatch.setattr(eviction, "_LEAVING", 5.0)  # Pods that no CNI can take off the network any more
+    kept.install(builtin()["flannel"])
+    with monkeypatch.context() as patch:  # at this moment everything has been looked at, and nothing is deleted yet
+        patch.setattr(eviction, "await_teardown", lambda *_: access.apply(config("somebodys", "kube-flannel")))
+        with pytest.raises(ClusterError, match="others have meanwhile put objects there: ConfigMap kube-flannel/somebodys"):
+            kept.remove()
+    assert install.recorded(access) == "flannel"
+    assert {"somebodys"} <= uids(kept, "configmaps", "-n", "kube-flannel").keys()
+    assert uids(kept, "daemonsets", "-n", "kube-flannel") == {}
+    access.kubectl("delete", "configmap", "somebodys", "-n", "kube-flannel")
+    kept.remove()
+    assert "kube-flannel" not in uids(kept, "namespaces")
+    assert kept.left(kept.bare) == []

@@ -1,0 +1,133 @@
+"""The program that removes files of a node: no link is followed, nothing that was there before goes, nothing of another file system."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cnibench.clusters._kubernetes import removal
+
+
+def ask(root: Path, **asked: Any) -> dict[str, Any]:
+    """As a node's agent runs it; an ordinary user's chroot takes a user namespace."""
+    argv = [sys.executable, "-I", "-S", "-c", removal._FILES.read_text()]
+    argv = argv if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", *argv]
+    done = subprocess.run(argv, input=json.dumps({"root": str(root), **asked}), capture_output=True, text=True, timeout=30, check=False)
+    if done.returncode:
+        raise ValueError(done.stderr.strip().splitlines()[-1])
+    return dict(json.loads(done.stdout))
+
+
+def remove(root: Path, *patterns: str, kept: tuple[str, ...] = (), backups: str = "", empty: tuple[str, ...] = ()) -> list[str]:
+    return list(ask(root, do="remove", patterns=patterns, kept=kept, backups=backups, empty=empty)["failed"])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A node's files; outside of what a CNI owns is ``etc/passwd``."""
+    where = tmp_path / "root"
+    for name in ("etc/passwd", "etc/cni/net.d/10-x.conflist", "run/x/a", "run/x/deep/b", "opt/cni/bin/x", "opt/cni/bin/bridge"):
+        (where / name).parent.mkdir(parents=True, exist_ok=True)
+        (where / name).write_text(name)
+    return where
+
+
+def there(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir() or path.is_symlink()}
+
+
+def test_what_is_named_goes_and_nothing_else(root: Path) -> None:
+    assert remove(root, "/run/x", "/opt/cni/bin/x*", "/etc/cni/net.d/10-x.*", "/run/none") == []
+    assert there(root) == {"etc/passwd", "opt/cni/bin/bridge"}
+    assert not (root / "run/x").exists()
+
+
+def test_what_was_there_before_stays_with_its_folders(root: Path) -> None:
+    before = ask(root, do="list", patterns=["/run/x", "/opt/cni/bin/x"])["found"]
+    assert set(before) == {"/run/x", "/run/x/a", "/run/x/deep", "/run/x/deep/b", "/opt/cni/bin/x"}
+    (root / "run/x/deep/new").write_text("")
+    (root / "run/x/more").mkdir()
+    assert remove(root, "/run/x", "/opt/cni/bin/x", kept=tuple(before)) == []
+    assert {"run/x/a", "run/x/deep/b", "opt/cni/bin/x"} <= there(root)
+    assert not (root / "run/x/deep/new").exists()
+    assert not (root / "run/x/more").exists()
+
+
+def test_a_link_goes_and_what_it_points_to_stays(root: Path) -> None:
+    (root / "run/x/link").symlink_to("../../etc")
+    (root / "run/x/absolute").symlink_to("/etc")
+    (root / "run/itself").symlink_to("/etc")
+    assert remove(root, "/run/x", "/run/itself") == []
+    assert "etc/passwd" in there(root)
+    assert not (root / "run/itself").is_symlink()
+
+
+def test_a_folder_on_the_way_that_is_a_link_is_not_followed_and_named(root: Path) -> None:
+    (root / "var").mkdir()
+    (root / "var/lib").symlink_to("/run")
+    assert remove(root, "/var/lib/x", "/var/*/x/a") == ["/var/lib is a link, which is not followed"] * 2
+    assert "run/x/a" in there(root)
+
+
+@pytest.mark.parametrize("pattern", ["run/x", "/run/../etc/passwd", "/run/x/.."])
+def test_what_is_no_path_from_the_root_is_refused(root: Path, pattern: str) -> None:
+    with pytest.raises(ValueError, match="not a path"):
+        remove(root, pattern)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
+def test_another_file_system_stays_and_is_named(root: Path) -> None:
+    (root / "run/x/other").mkdir()
+    script = 'mount -t tmpfs none "$0/run/x/other" && : > "$0/run/x/other/file" && exec "$@"'
+    argv = ["unshare", "--mount", "sh", "-c", script, str(root), sys.executable, "-I", "-S", "-c", removal._FILES.read_text()]
+    asked = {"root": str(root), "do": "remove", "patterns": ["/run/x"], "kept": [], "backups": "", "empty": []}
+    done = subprocess.run(argv, input=json.dumps(asked), capture_output=True, text=True, timeout=30, check=True)
+    assert json.loads(done.stdout)["failed"] == ["/run/x/other is of another file system"]
+    assert (root / "run/x/other").is_dir()
+
+
+def test_backups_get_their_names_back_where_nothing_has_them(root: Path) -> None:
+    folder = root / "etc/cni/net.d"
+    (folder / "05-mine.conf.cilium_bak").write_text("mine")
+    (folder / "10-x.conflist.cilium_bak").write_text("older")
+    (folder / "20-link.conf.cilium_bak").symlink_to("/etc/passwd")
+    (folder / "30-before.conf.cilium_bak").write_text("before")
+    failed = remove(root, backups=".cilium_bak", kept=("/etc/cni/net.d/30-before.conf.cilium_bak",))
+    assert (folder / "05-mine.conf").read_text() == "mine"
+    assert (folder / "10-x.conflist").read_text() == "etc/cni/net.d/10-x.conflist"
+    assert len(failed) == 1
+    assert "10-x.conflist.cilium_bak" in failed[0]
+    assert not (folder / "20-link.conf").exists()
+    assert (folder / "30-before.conf.cilium_bak").exists()
+
+
+def test_empty_folders_go_unless_they_were_there_before(root: Path) -> None:
+    for name in ("a", "b", "c"):
+        (root / "var/lib" / name).mkdir(parents=True)
+    (root / "var/lib/c/file").write_text("")
+    assert remove(root, empty=("/var/lib/a", "/var/lib/b", "/var/lib/c"), kept=("/var/lib/b",)) == []
+    assert sorted(path.name for path in (root / "var/lib").iterdir()) == ["b", "c"]
+
+
+def test_what_is_kept_is_private_and_never_written_through_a_link(root: Path) -> None:
+    where = "/var/lib/cnibench/before.json"
+    assert ask(root, do="load", path=where)["text"] is None
+    ask(root, do="save", path=where, text="{}")
+    assert ask(root, do="load", path=where)["text"] == "{}"
+    assert (root / where[1:]).stat().st_mode & 0o777 == 0o600
+    (root / where[1:]).unlink()
+    (root / where[1:]).symlink_to("/etc/passwd")
+    ask(root, do="save", path=where, text="new")
+    assert (root / "etc/passwd").read_text() == "etc/passwd"
+    (root / where[1:]).unlink()
+    (root / "var/lib/cnibench").rmdir()
+    (root / "var/lib/cnibench").symlink_to("/etc")
+    with pytest.raises(ValueError, match=r"NotADirectoryError|OSError"):
+        ask(root, do="save", path=where, text="new")
+    assert not (root / "etc/before.json").exists()
