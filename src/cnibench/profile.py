@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import json
-import stat
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from cnibench.errors import InputError, UsageError
 from cnibench.installation import Installation
+from cnibench.system.files import read_named
 
 FOLDER = Path(__file__).parent / "profiles"
 _LARGEST = 256 * 1024  # bytes: no profile is near it, and an alias bomb needs little text but much expansion
@@ -125,12 +125,7 @@ class _NoAliases(yaml.SafeLoader):
 def read_yaml(path: Path) -> Mapping[str, Any]:
     """The mapping in a YAML file. Raises InputError naming the file, the line and what was expected."""
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):  # a pipe or device may have no end
-            raise InputError(f"{path}: not a plain file", "is this the right file?")
-        if about.st_size > _LARGEST:
-            raise InputError(f"{path}: larger than {_LARGEST} bytes", "is this the right file?")
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_NoAliases)
+        data = yaml.load(read_named(path, _LARGEST).decode(), Loader=_NoAliases)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}", "check the path") from None
     except UnicodeDecodeError:

@@ -74,9 +74,7 @@ class Stream:
             if isinstance(error, BrokenPipeError):
                 raise
             told = getattr(error, "strerror", None) or error
-            raise OutputError(
-                f"standard output: {told}", "write to a place that has room and can be written"
-            ) from None
+            raise OutputError(f"standard output: {told}", "write to a place that has room and can be written") from None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.raw, name)
