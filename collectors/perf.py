@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import statistics
 import time
@@ -257,7 +258,8 @@ def _bytes(s: Situation) -> int:
 
 def hertz(cpuinfo: str) -> float:
     """The clock frequency that /proc/cpuinfo gives, the median of all CPUs, in Hz. Raises MeasureError where it gives none."""
-    found = [float(line.partition(":")[2]) for line in cpuinfo.splitlines() if line.startswith("cpu MHz")]
+    told = [line.partition(":")[2].strip() for line in cpuinfo.splitlines() if line.startswith("cpu MHz")]
+    found = [float(word) for word in told if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,9})?", word)]
     if not found:
         raise MeasureError("cycles cannot be estimated: no PMU, and /proc/cpuinfo gives no frequency", "measure on a machine with a PMU")
     return statistics.median(found) * 1e6

@@ -36,12 +36,16 @@ def parse_save(text: str, ip: int) -> dict[Key, tuple[tuple[str, str], ...]]:
         if line.startswith("*"):
             table = line[1:].strip()
         elif line.startswith(":"):
-            found[family, table, line[1:].split()[0]] = []
+            if not (words := line[1:].split()):
+                raise MeasureError(f"a chain cannot be read: {line[:120]!r}")
+            found[family, table, words[0]] = []
         elif line.startswith("-A "):
             try:
                 words = shlex.split(line)
             except ValueError:
                 raise MeasureError(f"a rule cannot be read: {line[:120]!r}") from None
+            if len(words) < 2:
+                raise MeasureError(f"a rule cannot be read: {line[:120]!r}")
             found.setdefault((family, table, words[1]), []).append(_effect(words))
     return {chain: tuple(rules) for chain, rules in found.items()}
 
