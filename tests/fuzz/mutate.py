@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import struct
@@ -115,24 +116,18 @@ def of_json(text: str, at: random.Random) -> str:
         where, key = at.choice(places)
         match at.randrange(5):
             case 0 | 1:
-                where[key] = at.choice(_VALUES)
+                where[key] = copy.deepcopy(at.choice(_VALUES))
             case 2:
                 del where[key]
             case 3:
                 other, there = at.choice(places)
-                if not _within(other, where):
-                    where[key] = other[there]
+                where[key] = copy.deepcopy(other[there])
             case 4:
                 if isinstance(where, list):
-                    where.insert(at.randrange(len(where) + 1), where[key])
+                    where.insert(at.randrange(len(where) + 1), copy.deepcopy(where[key]))
                 else:
-                    where[at.choice(("", "error", "sum", str(key).upper()))] = where[key]
-    try:
-        return json.dumps(data)
-    except ValueError:  # a cycle
-        return text
-    except RecursionError:
-        return "[" * 100_000
+                    where[at.choice(("", "error", "sum", str(key).upper()))] = copy.deepcopy(where[key])
+    return json.dumps(data) if at.random() > 0.01 else "[" * 100_000
 
 
 def _places(data: Any) -> Any:
@@ -143,7 +138,3 @@ def _places(data: Any) -> Any:
         for key in list(one) if isinstance(one, dict) else range(len(one)) if isinstance(one, list) else ():
             yield one, key
             left.append(one[key])
-
-
-def _within(outer: Any, inner: Any) -> bool:
-    return outer is inner or any(container is inner or container[key] is inner for container, key in _places(outer))

@@ -100,7 +100,7 @@ def test_a_result_or_a_typed_error(name: str, record_property: Any) -> None:
         number += 1
     record_property("inputs", number)
     record_property("seconds", time.monotonic() - began)
-    print(f"{name}: {number} inputs, {time.monotonic() - began:.1f} s")
+    print(f"\n{name}: {number} inputs, {time.monotonic() - began:.1f} s")
 
 
 def test_the_oracle_sees_what_it_is_for() -> None:

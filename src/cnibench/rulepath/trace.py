@@ -61,6 +61,6 @@ def parse_ruleset(text: str) -> dict[Key, tuple[int, ...]]:
                 found.setdefault((chain["family"], chain["table"], chain["name"]), [])
             elif rule := item.get("rule"):
                 found.setdefault((rule["family"], rule["table"], rule["chain"]), []).append(int(rule["handle"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise MeasureError(f"the list of rules cannot be read: {type(error).__name__}: {error}", "it needs nft 1.0 with JSON") from None
     return {chain: tuple(handles) for chain, handles in found.items()}
