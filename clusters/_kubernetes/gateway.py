@@ -59,7 +59,7 @@ class _Answer:
         self._files: dict[int, IO[bytes]] = {}
         for number, path in ((1, stdout), (2, stderr)):
             if path is not None:
-                self._files[number] = open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb", buffering=0)
+                self._files[number] = os.fdopen(programs.output_file(path), "wb", buffering=0)
 
     def take(self, header: dict[str, Any], data: bytes) -> None:
         if "stream" in header:

@@ -143,8 +143,9 @@ class Process:
         self.kill()
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def output_file(path: Path) -> int:
+    """A descriptor of a new, empty file that only its owner may read: output names programs, addresses and machines."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
 
 
 def spawn(
@@ -174,7 +175,7 @@ def spawn(
     def target(path: Path | None, mode: str) -> IO[bytes] | int:
         if path is None:
             return subprocess.DEVNULL
-        files.append(open(path, mode, opener=_private if mode == "wb" else None))
+        files.append(os.fdopen(output_file(path), mode) if mode == "wb" else path.open(mode))
         return files[-1]
 
     try:

@@ -133,7 +133,9 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise InputError(f"{path}, line {line}: {error.problem}", "write plain YAML: one mapping, no aliases") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InputError(f"{path}: not YAML that can be read: nested too deeply", "write plain YAML: one mapping") from None
+    except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{path}: not YAML that can be read: {str(error).splitlines()[0]}", "write plain YAML: one mapping") from None
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise InputError(f"{path}: expected a mapping of keys to values", "'cnibench profiles show flannel' shows a whole one")

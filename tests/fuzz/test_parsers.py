@@ -75,8 +75,9 @@ def attempt(name: str, target: Target, number: int, seeds: list[Any]) -> None:
         with limited():
             found = target.parse(given)
     except target.allowed as error:
-        assert error.message, f"no message: {given!r}"
-        return
+        if error.message:
+            return
+        raise AssertionError(f"{name}, input {number} of seed {SEED}: no message") from error
     except (Exception, TooLong) as error:
         shown = repr(given)
         raise AssertionError(f"{name}, input {number} of seed {SEED}: {type(error).__name__}: {error}\n{shown[:3000]}") from error
