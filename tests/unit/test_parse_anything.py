@@ -38,6 +38,8 @@ REFUSED: list[tuple[Callable[[Any], Any], Any]] = [
     (lambda text: legacy.parse_save(text, 4), "*nat\n:\n"),
     (lambda text: legacy.parse_save(text, 4), "*nat\n-A \n"),
     (trace.parse_ruleset, "[" * 100_000),
+    (trace.parse_ruleset, '{"nftables": [{"chain": {"family": "ip", "table": NaN, "name": "b"}}]}'),
+    (lambda text: trace.parse_trace([text]), f"trace id 1 ip a b rule x # handle {'1' * 5000} (verdict accept)"),
     (trace.parse_ruleset, '{"nftables": [{"rule": {"family": "ip", "table": "a", "chain": "b", "handle": Infinity}}]}'),
 ]
 

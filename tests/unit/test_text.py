@@ -188,7 +188,8 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
         ["import", "iperf3", "x", "--placement", "inter"],
         ["run", "--cni", "flannel", "--out", "y"],
     ):
-        script = f'mkdir -p "{tmp_path}/gone" && cd "{tmp_path}/gone" && rmdir ../gone && "$0" -c "from cnibench.cli.main import main; main()" "$@"'
+        start = '"$0" -c "from cnibench.cli.main import main; main()" "$@"'
+        script = f'mkdir -p "{tmp_path}/gone" && cd "{tmp_path}/gone" && rmdir ../gone && {start}'
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         argv = ["sh", "-c", script, sys.executable, *arguments]
         found = subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=120)

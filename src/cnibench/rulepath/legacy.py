@@ -21,7 +21,7 @@ _FAMILIES = {2: "legacy-ip", 10: "legacy-ip6"}
 _PREFIX = 10  # NFULA_PREFIX
 _LINKTYPE = 239
 _ORDER = ("raw", "mangle", "nat", "filter", "security")  # the tables at one hook, as a packet meets them
-_LINE = re.compile(r"TRACE: ([^:]+):(.+):(rule|return|policy):(\d+) ?$")
+_LINE = re.compile(r"TRACE: ([^:]+):(.+):(rule|return|policy):([0-9]{1,10}) ?$")
 _VERDICTS = {
     "ACCEPT": "accept", "DROP": "drop", "REJECT": "drop", "RETURN": "return", "NFQUEUE": "queue", "QUEUE": "queue", "MASQUERADE": "accept",
     "DNAT": "accept", "SNAT": "accept", "REDIRECT": "accept", "NETMAP": "accept", "TPROXY": "accept",
