@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +15,24 @@ from cnibench.cpp import stacks, symbols
 from cnibench.errors import InputError, MeasureError
 from cnibench.offload import reading
 from cnibench.rulepath import legacy, trace
+from cnibench.workloads import _common, _iperf3
 
 KALLSYMS = b"ffffffff8201e8b0 t tcp_data_queue\nffffffff8201f740 T tcp_rbtree_insert\n"
 STAT = "812 (a) S 1 812 812 0 -1 4194560 1187 99 0 0 12 34 5 6 20 0 7 0 5123 12345678 900 0 1 1 0\n"
 STATUS = "RssAnon:\t 1000 kB\nRssShmem:\t 12 kB\n"
+
+IPERF3 = json.loads((Path(__file__).parents[1] / "golden/iperf3/tcp_bidirectional.json").read_text())
+
+
+def huge(*path: str) -> str:
+    """A report of iperf3 with a number that is finite, and whose sum or product with another is not."""
+    data = copy.deepcopy(IPERF3)
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = 1e308
+    return json.dumps(data)
+
 
 REFUSED: list[tuple[Callable[[Any], Any], Any]] = [
     (_counters.snmp, "Tcp: OutSegs\nTcp: 1x\n"),
@@ -37,6 +54,9 @@ REFUSED: list[tuple[Callable[[Any], Any], Any]] = [
     (lambda text: symbols.Kallsyms(text).name(0xFFFFFFFF8201F800), KALLSYMS.replace(b"8201f740", b"8201f7g0")),
     (lambda text: legacy.parse_save(text, 4), "*nat\n:\n"),
     (lambda text: legacy.parse_save(text, 4), "*nat\n-A \n"),
+    (_iperf3.parse, huge("end", "sum_received", "bits_per_second")),
+    (_iperf3.parse, huge("end", "sum_sent", "retransmits")),
+    (lambda text: _common.figure(text, "x"), "1e308"),
     (trace.parse_ruleset, "[" * 100_000),
     (trace.parse_ruleset, '{"nftables": [{"chain": {"family": "ip", "table": NaN, "name": "b"}}]}'),
     (lambda text: trace.parse_trace([text]), f"trace id 1 ip a b rule x # handle {'1' * 5000} (verdict accept)"),

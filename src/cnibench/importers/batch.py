@@ -18,6 +18,7 @@ _LARGEST = 64 << 20  # bytes of one file
 _MOST_FILES = 10_000  # that are read
 _MOST_SEEN = 200_000  # files and folders that are looked at
 _MOST_RESULTS = 100_000
+_LARGEST_FIGURE = 1e24  # beyond any figure of a network in any unit; sums and products of such are still numbers
 _LONGEST_NAME = 1000  # characters of a label or a test's name
 
 
@@ -183,7 +184,7 @@ def number(value: object) -> float | None:
         found = float(value)
     except (ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) and found >= 0 else None
+    return found if 0 <= found <= _LARGEST_FIGURE else None
 
 
 def whole(value: object) -> int:
