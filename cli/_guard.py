@@ -41,7 +41,7 @@ def guarded(work: Callable[[], Any]) -> int:
 def _screens() -> Iterator[None]:
     """Both streams as Screens, until the work is done."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = Screen(sys.stdout), Screen(sys.stderr, comment=True)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = Screen(sys.stdout), Screen(sys.stderr, comment=True)
     try:
         yield
     finally:
