@@ -1,6 +1,6 @@
 """Every parser and importer on mutations of real output: a result with finite numbers or a typed error, and in time.
 
-All of them share CNIBENCH_FUZZ_SECONDS (default 15); with CNIBENCH_FUZZ_INPUTS each gets so many inputs instead. CNIBENCH_FUZZ_SEED
+All of them share CNIBENCH_FUZZ_SECONDS (default 10); with CNIBENCH_FUZZ_INPUTS each gets so many inputs instead. CNIBENCH_FUZZ_SEED
 (default 1) chooses the mutations: input number n of a parser is the same in every run with that seed.
 """
 
@@ -22,7 +22,7 @@ import pytest
 
 from tests.fuzz.targets import TARGETS, Target
 
-SECONDS = float(os.environ.get("CNIBENCH_FUZZ_SECONDS", "15"))
+SECONDS = float(os.environ.get("CNIBENCH_FUZZ_SECONDS", "10"))
 INPUTS = int(os.environ.get("CNIBENCH_FUZZ_INPUTS", "0"))
 SEED = os.environ.get("CNIBENCH_FUZZ_SEED", "1")
 _LONGEST = 5.0  # s of CPU time for one input: none of them has more than some hundred kB
