@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from cnibench.cpp import stacks, symbols
 from cnibench.errors import InputError, MeasureError
 from cnibench.offload import reading
 from cnibench.rulepath import legacy, trace
-from cnibench.workloads import _common, _iperf3
+from cnibench.workloads import _common, _iperf3, policy_effect
 
 KALLSYMS = b"ffffffff8201e8b0 t tcp_data_queue\nffffffff8201f740 T tcp_rbtree_insert\n"
 STAT = "812 (a) S 1 812 812 0 -1 4194560 1187 99 0 0 12 34 5 6 20 0 7 0 5123 12345678 900 0 1 1 0\n"
@@ -79,6 +80,13 @@ def test_a_missing_counter_is_named() -> None:
 
     with pytest.raises(MeasureError, match=r"Tcp\.RetransSegs"):
         _counters.traffic(Place(), "tcp", 4)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("ip", "text"), [(6, "\n"), (4, "Udp: RcvbufErrors\nUdp:\n"), (4, ""), (6, "Udp6RcvbufErrors\n")])
+def test_a_counter_of_datagrams_that_is_cut_off(ip: int, text: str) -> None:
+    pod = SimpleNamespace(name="a", read_text=lambda path: text)
+    with pytest.raises(MeasureError, match="has no counter"):
+        policy_effect._udp(pod, ip, "RcvbufErrors")  # type: ignore[arg-type]
 
 
 def test_a_port_that_is_none_is_passed_over() -> None:
