@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from cnibench import exec as programs
 from cnibench.clusters._kubernetes.gateway import Gateway
-from cnibench.errors import ClusterError, LimitError, MissingError
+from cnibench.errors import ClusterError, LimitError, MeasureError, MissingError
 
 LIMIT = 20.0  # s
 
@@ -139,3 +140,16 @@ def test_kubectl_that_fails_is_quoted() -> None:
     gateway = Gateway(Failing(), "space", "pod", "the Pod pod")  # type: ignore[arg-type]
     with pytest.raises(ClusterError, match='pods "pod" not found'):
         gateway.open()
+
+
+def test_a_program_that_floods_the_connection_is_ended(gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "MOST_OUTPUT", 1 << 20)
+    with pytest.raises(MeasureError, match="printed more than 1 MiB"):
+        gateway.run(["yes"], timeout=LIMIT)
+    with (
+        gateway.spawn(["yes"], tmp_path / "out", tmp_path / "err") as process,
+        pytest.raises(MeasureError, match="printed more than 1 MiB"),
+    ):
+        process.wait(LIMIT)
+    assert (tmp_path / "out").stat().st_size <= 1 << 20
+    assert gateway.run(["echo", "still there"], timeout=LIMIT).stdout == "still there\n"
