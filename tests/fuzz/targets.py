@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import lzma
 import random
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -222,7 +224,9 @@ _ROWS = (
 @cache
 def _folder() -> Path:
     memory = Path("/dev/shm")
-    return Path(tempfile.mkdtemp(prefix="cnibench-fuzz-", dir=memory if memory.is_dir() else None))
+    made = Path(tempfile.mkdtemp(prefix="cnibench-fuzz-", dir=memory if memory.is_dir() else None))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
 
 
 def _file(content: str, name: str) -> Path:
