@@ -30,23 +30,29 @@ def print_json(document: Any) -> None:
 
 def console() -> Console:
     """Where tables go: stdout, with colours only on a terminal and without NO_COLOR; wide enough for a table when it is a file."""
-    from rich.console import Console
+    from cnibench import text
 
-    plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ
-    return Console(no_color=plain, highlight=False, width=None if sys.stdout.isatty() else 160, soft_wrap=not sys.stdout.isatty())
+    terminal = sys.stdout.isatty()
+    plain = not terminal or "NO_COLOR" in os.environ
+    return text.console(sys.stdout, no_color=plain, width=None if terminal else 160, soft_wrap=not terminal)
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """A table of plain text."""
+    """A table of plain text; a newline within a cell is shown as an escape, for it could imitate another row."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    from cnibench.text import printable
+
+    def plain(words: str) -> Text:
+        return Text(printable(words, newlines=False))
+
+    table = Table(box=SIMPLE_HEAD, title=plain(title) if title else None, title_justify="left", pad_edge=False)
     for head in heads:
-        table.add_column(Text(head), overflow="fold")
+        table.add_column(plain(head), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*map(plain, row))
     console().print(table)
 
 

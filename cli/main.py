@@ -76,8 +76,11 @@ def group() -> None:
 
 def main() -> None:
     """The entry point: exit codes and messages as INTERFACE gives them."""
+    _open_streams()
     from cnibench.cli._guard import guarded
 
+    # numpy's BLAS ends the process where it cannot start a thread for each CPU; nothing here is large enough for them
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = sys.argv[1:]
     if "--debug" in arguments:
         arguments.remove("--debug")
@@ -85,3 +88,13 @@ def main() -> None:
     os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN))
     status = guarded(lambda: group.main(arguments, prog_name="cnibench", standalone_mode=False))
     sys.exit(status)
+
+
+def _open_streams() -> None:
+    """A standard stream that is closed (``>&-``) is /dev/null: else the next file that is opened would take its place."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 
@@ -16,6 +17,13 @@ _DEVICE = ("rx_bytes", "rx_packets", "rx_errors", "rx_dropped", "rx_fifo", "rx_f
            "tx_bytes", "tx_packets", "tx_errors", "tx_dropped", "tx_fifo", "tx_collisions", "tx_carrier", "tx_compressed")  # fmt: skip
 
 
+def count(text: str, what: str) -> int:
+    """A whole number as the kernel writes its counters; -1 is one, too (Tcp.MaxConn). Raises MeasureError."""
+    if not re.fullmatch(r"-?[0-9]{1,20}", text):
+        raise MeasureError(f"{what}: expected a number, got {text[:40]!r}", "report the file's text")
+    return int(text)
+
+
 def snmp(text: str) -> Counters:
     """/proc/net/snmp as ``{'Tcp.OutSegs': 12, ...}`` (a line of names, then a line of values, for each protocol)."""
     found: Counters = {}
@@ -23,13 +31,19 @@ def snmp(text: str) -> Counters:
     for names, values in zip(rows[::2], rows[1::2], strict=False):
         if names[0] != values[0] or len(names) != len(values):
             raise MeasureError("/proc/net/snmp: a protocol's names and values do not match", "report the file's text")
-        found.update({f"{names[0][:-1]}.{name}": int(value) for name, value in zip(names[1:], values[1:], strict=True)})
+        found.update({f"{names[0][:-1]}.{name}": count(value, "/proc/net/snmp") for name, value in zip(names[1:], values[1:], strict=True)})
     return found
 
 
 def snmp6(text: str) -> Counters:
     """/proc/net/snmp6, one counter a line. It has no TCP: TCP over IPv6 counts in /proc/net/snmp."""
-    return {name: int(value) for name, value in (line.split() for line in text.splitlines() if line.strip())}
+    found: Counters = {}
+    for line in text.splitlines():
+        if words := line.split():
+            if len(words) != 2:
+                raise MeasureError(f"/proc/net/snmp6: expected a name and a number, got {line[:80]!r}", "report the file's text")
+            found[words[0]] = count(words[1], "/proc/net/snmp6")
+    return found
 
 
 def devices(text: str) -> dict[str, Counters]:
@@ -37,7 +51,7 @@ def devices(text: str) -> dict[str, Counters]:
     found = {}
     for line in text.splitlines()[2:]:
         name, _, rest = line.partition(":")
-        found[name.strip()] = dict(zip(_DEVICE, map(int, rest.split()), strict=False))
+        found[name.strip()] = {key: count(word, "/proc/net/dev") for key, word in zip(_DEVICE, rest.split(), strict=False)}
     return found
 
 
@@ -47,7 +61,7 @@ def cpu(text: str) -> Counters:
     if not first or first[0] != "cpu":
         raise MeasureError("/proc/stat: expected the line 'cpu'", "report the file's text")
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-    return dict(zip(names, map(int, first[1:9]), strict=False))
+    return {name: count(word, "/proc/stat") for name, word in zip(names, first[1:9], strict=False)}
 
 
 def grown(before: Mapping[str, int], after: Mapping[str, int], name: str, where: str) -> int:
@@ -75,16 +89,16 @@ def traffic(place: Place, kind: str, ip: int) -> Counters:
     """
     if kind == "udp" and ip == 6:
         six = snmp6(place.read_text("/proc/net/snmp6"))
-        return _pick(six, "Udp6OutDatagrams", "Udp6InDatagrams")
+        return _pick(six, sent="Udp6OutDatagrams", received="Udp6InDatagrams")
     four = snmp(place.read_text("/proc/net/snmp"))
     if kind == "udp":
-        return _pick(four, "Udp.OutDatagrams", "Udp.InDatagrams")
-    return _pick(four, "Tcp.OutSegs", "Tcp.InSegs") | {"retransmitted": four["Tcp.RetransSegs"]}
+        return _pick(four, sent="Udp.OutDatagrams", received="Udp.InDatagrams")
+    return _pick(four, sent="Tcp.OutSegs", received="Tcp.InSegs", retransmitted="Tcp.RetransSegs")
 
 
-def _pick(counters: Counters, sent: str, received: str) -> Counters:
+def _pick(counters: Counters, **names: str) -> Counters:
     try:
-        return {"sent": counters[sent], "received": counters[received]}
+        return {key: counters[name] for key, name in names.items()}
     except KeyError as missing:
         raise MeasureError(f"this kernel has no counter {missing}", "report its /proc/net/snmp") from None
 

@@ -17,7 +17,7 @@ from typing import Any
 from cnibench.cluster import Node, Standing
 from cnibench.collector import Collector
 from cnibench.collectors import _counters
-from cnibench.errors import CnibenchError
+from cnibench.errors import CnibenchError, MeasureError
 from cnibench.situation import Findings, Situation
 
 NONE = "no process of the CNI runs in the lab's model"
@@ -45,15 +45,20 @@ def look(stat: str, status: str) -> Look | None:
     """Of /proc/PID/stat and /proc/PID/status (proc_pid_stat(5), proc_pid_status(5)); None when it has ended and is not yet waited for.
 
     Memory is RssAnon and RssShmem: resident, without pages of files. CPU time has that of children that were waited for (cutime, cstime):
-    agents have iptables-restore do their work. A program's name may hold blanks and brackets.
+    agents have iptables-restore do their work. A program's name may hold blanks and brackets. Raises MeasureError.
     """
     fields = stat.rpartition(")")[2].split()
     sizes = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     if "RssAnon" not in sizes:
         return None
-    memory = sum(int(sizes[name].split()[0]) for name in ("RssAnon", "RssShmem")) << 10  # the kernel's kB are KiB
-    user, system, of_children, system_of_children = map(int, fields[11:15])
-    return Look(int(fields[1]), int(fields[19]), memory, user + of_children, system + system_of_children)
+    told = [sizes.get(name, "").split()[:1] for name in ("RssAnon", "RssShmem")]
+    if len(fields) < 20 or not all(told):
+        raise MeasureError("/proc/PID/stat or status lacks a field", "report the files' text")
+    memory = sum(_counters.count(word, "/proc/PID/status") for (word,) in told) << 10  # the kernel's kB are KiB
+    parent, user, system, of_children, system_of_children, began = (
+        _counters.count(fields[at], "/proc/PID/stat") for at in (1, 11, 12, 13, 14, 19)
+    )
+    return Look(parent, began, memory, user + of_children, system + system_of_children)
 
 
 @dataclass

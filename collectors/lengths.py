@@ -7,6 +7,7 @@ before perf's: collectors are entered in that order, and the socket is closed ag
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,7 +16,7 @@ from typing import Any
 
 from cnibench.collector import Collector
 from cnibench.collectors.sizes import path
-from cnibench.errors import CnibenchError, MeasureError
+from cnibench.errors import MeasureError
 from cnibench.exec import Process
 from cnibench.situation import Findings, Situation
 
@@ -82,12 +83,12 @@ def parse(text: str) -> list[dict[str, Any]]:
     try:
         lengths = json.loads(text)
         return [
-            {"direction": direction, "packets": sum(counts.values()), "histogram": histogram(counts)}
+            {"direction": direction, "histogram": (shape := histogram(counts)), "packets": sum(shape.values())}
             for direction, counts in lengths.items()
             if counts
         ]
-    except (ValueError, AttributeError, TypeError) as error:
-        raise CnibenchError(
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise MeasureError(
             f"the sampler of packet sizes printed something else than its histogram: {error}", "see the sample's raw folder"
         ) from None
 
@@ -96,6 +97,8 @@ def histogram(counts: dict[str, int]) -> dict[str, int]:
     """Lengths in bytes and how often, as powers of two: the key is the least power of two that is not below the length."""
     found: dict[int, int] = {}
     for length, count in counts.items():
+        if not re.fullmatch(r"[0-9]{1,9}", length) or type(count) is not int or count < 0:
+            raise ValueError(f"{str(count)[:40]} packets of {length[:40]!r} bytes")
         bound = 1 << max(int(length) - 1, 0).bit_length()
         found[bound] = found.get(bound, 0) + count
     return {str(bound): found[bound] for bound in sorted(found)}

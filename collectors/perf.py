@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import statistics
 import time
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 FREQUENCY = 499  # Hz: beside the 500 of timers, so that samples do not march in step with them; at 999 a machine without a PMU loses 5 %
 _EMULATED_FREQUENCY = 99  # Hz: unwinding a stack takes an emulated processor so long that at 499 Hz little else is done
 _BEGIN, _END = 20.0, 20.0  # s: limits of perf's start (it reads /proc of every process) and of its end
+_MOST = 512 << 20  # bytes that perf may record of one machine; it is ended then, and the sample has failed
 _KEEP = 64 << 20  # bytes: a larger perf.data is not kept; its folded stacks always are
 _LEAST = 10  # samples of the cell: with fewer, what they say of cycles is chance
 _LONGEST = 30.0  # s: perf ends by itself so long after twice the duration, whatever becomes of us
@@ -195,7 +197,7 @@ def _sampling(s: Situation, group: Sequence[int]) -> Iterator[_Machine]:
         "-c",
         limit,
     ]
-    process = programs.spawn(argv, stdout=data, stderr=log) if local else node.spawn(argv, stdout=data, stderr=log)
+    process = programs.spawn(argv, stdout=data, stderr=log, most=_MOST) if local else node.spawn(argv, stdout=data, stderr=log)
     with process:
         yield _Machine(name, node, local, process, data, log, _namespaces(s))
 
@@ -256,7 +258,8 @@ def _bytes(s: Situation) -> int:
 
 def hertz(cpuinfo: str) -> float:
     """The clock frequency that /proc/cpuinfo gives, the median of all CPUs, in Hz. Raises MeasureError where it gives none."""
-    found = [float(line.partition(":")[2]) for line in cpuinfo.splitlines() if line.startswith("cpu MHz")]
+    told = [line.partition(":")[2].strip() for line in cpuinfo.splitlines() if line.startswith("cpu MHz")]
+    found = [float(word) for word in told if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,9})?", word)]
     if not found:
         raise MeasureError("cycles cannot be estimated: no PMU, and /proc/cpuinfo gives no frequency", "measure on a machine with a PMU")
     return statistics.median(found) * 1e6

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-import unicodedata
+
+from cnibench.text import HIDDEN
 
 _LONGEST = 400
 
@@ -11,14 +12,8 @@ _LONGEST = 400
 def plain(value: object, longest: int = _LONGEST) -> str:
     """One line without control characters, terminal escapes, surrogates or marks that turn the direction of writing; cut at ``longest``."""
     text = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", str(value))
-    kept = "".join(" " if letter in "\n\r\t" else letter for letter in text if letter in "\n\r\t" or not _hidden(letter))
-    kept = " ".join(kept.split())
+    kept = " ".join(HIDDEN.sub(lambda match: " " if match[0] in "\n\r\t" else "", text).split())
     return kept if len(kept) <= longest else kept[: longest - 1] + "…"
-
-
-def _hidden(letter: str) -> bool:
-    """Control (Cc), format (Cf: bidirectional marks, zero width, but not the joiner of emoji), surrogate and private characters."""
-    return letter != "\u200d" and unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
 
 def markdown(value: object) -> str:

@@ -21,6 +21,7 @@ from cnibench.situation import Situation
 
 LISTEN_LIMIT = 10.0  # s: a server that does not listen by then will not
 _FREE_LIMIT = 3.0  # s
+_LARGEST = 1e24  # beyond any figure of a network in any unit; sums and products of such are still numbers
 _LISTENING, _ESTABLISHED = "0A", "01"  # include/net/tcp_states.h
 
 
@@ -56,7 +57,7 @@ def figure(value: object, what: str, *, negative: bool = False) -> float:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         raise MeasureError(f"{what} is not a number: {str(value)[:60]!r}") from None
-    if isinstance(value, bool) or not math.isfinite(number) or (number < 0 and not negative):
+    if isinstance(value, bool) or not abs(number) <= _LARGEST or (number < 0 and not negative):
         raise MeasureError(f"{what} is not a possible figure: {str(value)[:60]}")
     return number
 

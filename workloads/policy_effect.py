@@ -221,7 +221,7 @@ def _udp(pod: Pod, ip: int, name: str) -> int:
             return next(int(line.split()[1]) for line in lines if line.split()[0] == f"Udp6{name}")
         heads, values = (line.split() for line in pod.read_text("/proc/net/snmp").splitlines() if line.startswith("Udp:"))
         return int(values[heads.index(name)])
-    except (ValueError, StopIteration):
+    except (ValueError, IndexError, StopIteration):
         raise MeasureError(f"{pod.name} has no counter {name} of UDP over IPv{ip}") from None
 
 

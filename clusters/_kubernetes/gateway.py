@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
 import struct
 import threading
@@ -54,13 +55,17 @@ class _Answer:
         self.missing = False
         self.texts: list[str] = []
         self.kept = {1: bytearray(), 2: bytearray()} if keep else None
+        self.sizes = {1: 0, 2: 0}  # bytes of output that came
         self._files: dict[int, IO[bytes]] = {}
         for number, path in ((1, stdout), (2, stderr)):
             if path is not None:
-                self._files[number] = path.open("wb", buffering=0)
+                self._files[number] = os.fdopen(programs.output_file(path), "wb", buffering=0)
 
     def take(self, header: dict[str, Any], data: bytes) -> None:
         if "stream" in header:
+            self.sizes[header["stream"]] += len(data)
+            if self.too_much():
+                return  # the process is ended by whoever waits for it, or looks at it
             if self.kept is not None:
                 self.kept[header["stream"]] += data
             elif header["stream"] in self._files:
@@ -79,6 +84,10 @@ class _Answer:
                 rest = rest[size:]
             self.finish(0)
         self.first.set()
+
+    def too_much(self) -> bool:
+        """Has it printed more than it may? What came beyond is dropped."""
+        return max(self.sizes.values()) > programs.MOST_OUTPUT
 
     def fail(self, error: str, missing: bool = False) -> None:
         self.error, self.missing = error, missing
@@ -110,6 +119,8 @@ class RemoteProcess(Process):
         """Exit status, or None while it runs. Raises ClusterError when the connection is lost."""
         if not self._answer.ended.is_set():
             return None
+        if self._answer.too_much():
+            raise programs.too_much(self.argv, programs.MOST_OUTPUT)
         if self._answer.status is None:
             raise ClusterError(self._answer.error)
         return self._answer.status
@@ -195,7 +206,10 @@ class Gateway:
                 number = header["id"]
                 answer = self._answers.get(number)
                 if answer is not None:
+                    before = answer.too_much()
                     answer.take(header, data)
+                    if answer.too_much() and not before:
+                        self.signal(number, signal.SIGKILL)
                     if answer.ended.is_set():
                         self._answers.pop(number, None)
         except (OSError, ValueError, struct.error):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,12 +70,15 @@ def _data(found: Material, out: Path) -> None:
         (out / "data" / name).write_text(provider("reports", form).render(found.analysis), encoding="utf-8", newline="")
     if found.raw:
         for reader in found.readers:
-            shutil.copytree(reader.path, out / "raw" / reader.path.resolve().name, ignore=_no_links)
+            shutil.copytree(reader.path, out / "raw" / reader.path.resolve().name, ignore=_no_plain_files, copy_function=shutil.copyfile)
+        for folder, _, _ in os.walk(out / "raw"):
+            os.chmod(folder, 0o755)  # those of a run are for its owner only; these were asked to be published
 
 
-def _no_links(folder: str, names: list[str]) -> set[str]:
-    """A link in a run directory that somebody sent must not publish what it points to."""
-    return {name for name in names if (Path(folder) / name).is_symlink()}
+def _no_plain_files(folder: str, names: list[str]) -> set[str]:
+    """A link in a run directory that somebody sent must not publish what it points to, and a FIFO cannot be copied."""
+    modes = {name: (Path(folder) / name).lstat().st_mode for name in names}
+    return {name for name, mode in modes.items() if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)}
 
 
 def _pictures(gallery: Gallery, out: Path) -> None:

@@ -76,7 +76,7 @@ def material(readers: Sequence[RunReader], *, raw: bool, allow_different: bool, 
     labels = {label for reader in readers for label in reader.plan.profiles}
     names = Pseudonyms(not raw, labels | {reader.id for reader in readers})
     for reader in readers:
-        names.learn(reader.environment)
+        names.learn(reader.environment, reader.plan.command)
     runs = []
     for reader, number in zip(readers, numbers, strict=True):
         alone = analyse([reader]) if several else analysis

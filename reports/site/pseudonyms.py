@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
-import ipaddress
+import getpass
+import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from cnibench.reports._escape import plain
+from cnibench.reports.site import addresses
 
 _LONGEST = 4000
-_HOST_KEY = re.compile(r"(host|node|machine)_?name|fqdn|^nodename$", re.IGNORECASE)
-_PROGRAM_KEY = re.compile(r"foreign|other_programs|other_processes", re.IGNORECASE)
-_MAC = re.compile(r"(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:])")
-_IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d\.|\w)")
-_IPV6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f:]*:[0-9A-Fa-f]*:)[0-9A-Fa-f:]{3,39}(?![\w:])")
-_HOME = re.compile(r"/(home|Users)/[^/\s'\"]+")
+_HOST_KEY = re.compile(r"(host|node|machine)_?name|fqdn|^nodename$|^domain$", re.IGNORECASE)
+_USER_KEY = re.compile(r"^(user|user_?name|login|owner|account)$", re.IGNORECASE)
+_PROGRAM_KEY = re.compile(r"foreign|other_programs|other_processes|^(ps|processes|comm|cmdline)$", re.IGNORECASE)
+_EMAIL = re.compile(r"[\w.+%-]+@(?!sha\d+:)[\w-]+(?:\.[\w-]+)*", re.IGNORECASE)
+_HOME = re.compile(r"(/|\\|%2f|%5c)(home|users)(?:/|\\{1,2}|%2f|%5c)([^/\\\s'\"%:;,)]+)", re.IGNORECASE)
+_ROOT = re.compile(r"(?<![\w/.-])/root(?![\w-])", re.IGNORECASE)
+# Names of machines by their form: any depth below a private top-level domain, or a public one.
+_PRIVATE = "internal|local|lan|corp|home|intranet|localdomain|private|arpa"
+_PUBLIC = (
+    "com|org|net|io|dev|edu|gov|mil|info|biz|cloud|app|tech|ai|co|eu|de|fr|uk|us|nl|it|es|se|no|fi|dk|pl|cz|at|ch|be|pt|ie|ru|cn|jp|kr"
+    "|au|nz|ca|br|mx|za|tr"
+)
+_FQDN = re.compile(
+    rf"(?<![\w.-])(?:(?:[a-z0-9_-]+\.)+(?:{_PRIVATE}|com|org|net|edu|gov|mil)|(?:[a-z0-9_-]+\.){{2,}}(?:{_PUBLIC}))(?![\w-]|\.\w)",
+    re.IGNORECASE,
+)
+_NOBODY = frozenset({"localhost", "localdomain", "root", "user", "users", "nobody", "none", "unknown", "shared", "not recorded"})
 
 
 class Pseudonyms:
-    """Cleans text for pages: control and direction marks go always; with ``hide`` also addresses, host names, home folders and the names of
-    foreign programs become pseudonyms, the same one for the same thing everywhere on the site."""
+    """Cleans text for pages: control and direction marks go always; with ``hide`` also addresses, names of machines, home folders, e-mail
+    addresses, users and the names of foreign programs become pseudonyms, the same one for the same thing everywhere on the site.
+
+    A name is found in any case, with other separators and within other words. One that is a word of our own (``keep``, the labels;
+    the names of metrics and fields) tells nothing and stays; one that is a part of such a word is replaced only where it stands alone.
+    """
 
     def __init__(self, hide: bool, keep: Iterable[str] = ()) -> None:
         self._hide = hide
@@ -32,25 +50,26 @@ class Pseudonyms:
         self._cache: dict[str, str] = {}
         self._pattern: re.Pattern[str] | None = None
 
-    def learn(self, environment: Mapping[str, Any]) -> None:
-        """Takes host names and foreign programs' names out of an env.json, and this machine's own name."""
+    def learn(self, *told: Any) -> None:
+        """Takes the names out of an env.json, a command line or whatever else is published, and those of this machine and its user."""
         if not self._hide:
             return
-        own = socket.gethostname()
-        found = [("host", own), ("host", own.partition(".")[0]), *_named(environment)]
-        for kind, name in found:
-            if len(name) > 2 and name.lower() not in self._keep and name.lower() != "localhost":
-                self._names.setdefault(name, self._pseudonym(kind, name))
-        words = "|".join(re.escape(name) for name in sorted(self._names, key=len, reverse=True))
-        self._pattern = re.compile(rf"(?<![\w-])(?:{words})(?![\w-])") if words else None
+        for kind, name in (*_of_this_machine(), *_named(told)):
+            for part in _spellings(kind, name.strip()):
+                key = _bare(part)
+                if len(key) > 2 and part.lower() not in self._keep | _NOBODY | _vocabulary() and key not in self._names:
+                    self._names[key] = self._pseudonym(kind, key)
+        words = [_anywhere(name, self._keep | _vocabulary()) for name in sorted(self._names, key=len, reverse=True)]
+        self._pattern = re.compile("|".join(words), re.IGNORECASE) if words else None
         self._cache.clear()
 
     def text(self, value: str) -> str:
         """``value`` as one line that may be published."""
         known = self._cache.get(value)
         if known is None:
-            known = plain(value, _LONGEST)
-            self._cache[value] = known = self._hidden(known) if self._hide else known
+            # cut behind the replacing: half a name is a name, too
+            known = plain(self._hidden(plain(value, 2 * _LONGEST)) if self._hide else value, _LONGEST)
+            self._cache[value] = known
         return known
 
     def walk(self, value: Any) -> Any:
@@ -64,20 +83,22 @@ class Pseudonyms:
         return value
 
     def _hidden(self, text: str) -> str:
+        text = _EMAIL.sub(self._as("email"), text)
+        text = _HOME.sub(lambda match: f"{match[1]}{match[2]}{match[1]}user", text)
+        text = _ROOT.sub("/home/user", text)
+        text = addresses.replaced(text, self._pseudonym)
         if self._pattern is not None:
-            text = self._pattern.sub(lambda match: self._names[match[0]], text)
-        text = _HOME.sub(r"/\1/user", text)
-        text = _MAC.sub(lambda match: self._pseudonym("mac", match[0].lower()), text)
-        for pattern in (_IPV4, _IPV6):
-            text = pattern.sub(self._address, text)
-        return text
+            text = self._pattern.sub(lambda match: self._names.get(_bare(match[0]), "name"), text)
+        return _FQDN.sub(self._machine, text)
 
-    def _address(self, match: re.Match[str]) -> str:
-        try:
-            found = ipaddress.ip_address(match[0])
-        except ValueError:
+    def _machine(self, match: re.Match[str]) -> str:
+        name = match[0].lower()
+        if name in self._keep or any(name == known or name.endswith(f".{known}") for known in _published()):
             return match[0]
-        return match[0] if found.is_unspecified or found.is_loopback else self._pseudonym("address", str(found))
+        return self._pseudonym("host", name)
+
+    def _as(self, kind: str) -> Callable[[re.Match[str]], str]:
+        return lambda match: self._pseudonym(kind, match[0].lower())
 
     def _pseudonym(self, kind: str, what: str) -> str:
         if (kind, what) not in self._given:
@@ -86,14 +107,82 @@ class Pseudonyms:
         return self._given[kind, what]
 
 
+def _bare(name: str) -> str:
+    """A name without case and separators: secret-box, Secret_Box and secretbox are one."""
+    return re.sub(r"[-_. ]", "", name).lower()
+
+
+def _anywhere(name: str, own: Iterable[str]) -> str:
+    """A pattern for that bare name with any separators, alone or, unless a word of our own holds it, within others."""
+    pattern = "[-_. ]?".join(re.escape(letter) for letter in name)
+    part_of_ours = any(name in _bare(word) for word in own)
+    return rf"(?<![A-Za-z0-9]){pattern}(?![A-Za-z0-9])" if part_of_ours else pattern
+
+
+def _spellings(kind: str, name: str) -> Iterator[str]:
+    """The name; of a machine's long name the first part and its domain, too; of a program its last part without arguments."""
+    if kind == "program":
+        words = name.split()
+        name = Path(words[0]).name if words else ""
+    yield name
+    if kind == "host":
+        short, dot, domain = name.partition(".")
+        if dot and not addresses.is_address(name):
+            yield short
+            if "." in domain:
+                yield domain
+
+
+def _of_this_machine() -> Iterator[tuple[str, str]]:
+    yield "host", socket.gethostname()
+    for name in (os.environ.get("SUDO_USER", ""), os.environ.get("USER", ""), _login()):
+        yield "user", name
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a number without a name
+        return ""
+
+
 def _named(value: Any, kind: str = "") -> Iterator[tuple[str, str]]:
-    """(kind, name) of all host names and foreign programs in an environment, found by the names of their keys."""
+    """(kind, name) of all machines, users and foreign programs, found by the names of their keys; users by their home folders, too."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            here = "host" if _HOST_KEY.search(str(key)) else "program" if _PROGRAM_KEY.search(str(key)) else kind
-            yield from _named(item, here)
+            kinds = (("host", _HOST_KEY), ("user", _USER_KEY), ("program", _PROGRAM_KEY))
+            yield from _named(item, next((name for name, pattern in kinds if pattern.search(str(key))), kind))
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _named(item, kind)
-    elif isinstance(value, str) and kind:
-        yield kind, Path(value).name if kind == "program" else value
+    elif isinstance(value, str):
+        if kind:
+            yield kind, plain(value, _LONGEST)
+        for match in _HOME.finditer(plain(value, _LONGEST)):
+            yield "user", match[3]
+
+
+@cache
+def _vocabulary() -> frozenset[str]:
+    """Our own words in what is published: the fields of what reports are made of, and the metrics."""
+    import msgspec
+
+    from cnibench import cell, layout
+    from cnibench.analysis import model
+    from cnibench.metrics import METRICS
+
+    found = set(METRICS)
+    for module in (cell, layout, model):
+        for kind in vars(module).values():
+            if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+                found |= {field.name for field in msgspec.structs.fields(kind)}
+    return frozenset(word.lower() for word in found)
+
+
+@cache
+def _published() -> frozenset[str]:
+    """Domains that the shipped profiles name: upstream's documents and registries."""
+    from cnibench.profile import FOLDER
+
+    text = "\n".join(file.read_text(encoding="utf-8") for file in sorted(FOLDER.glob("*.yaml")))
+    return frozenset(match[0].lower() for match in _FQDN.finditer(text))

@@ -30,6 +30,12 @@ class InputError(CnibenchError):
     exit_code = 2
 
 
+class OutputError(CnibenchError):
+    """What we say cannot be written where the user wants it."""
+
+    exit_code = 2
+
+
 class MissingError(CnibenchError):
     """This machine or cluster lacks something; the remedy is the command that mends it."""
 

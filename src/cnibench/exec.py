@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import select
+import selectors
 import shlex
 import signal
 import subprocess
@@ -15,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, cast
 
-from cnibench.errors import ClusterError, LimitError, MissingError
+from cnibench.errors import ClusterError, LimitError, MeasureError, MissingError
 from cnibench.vm import patience
 
 _PR_SET_PDEATHSIG = 1
@@ -27,6 +29,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
 _AHEAD = -10  # nice value
 _MOST_SAID = 1 << 16  # bytes
+_CHUNK = 1 << 16  # bytes
+MOST_OUTPUT = 64 << 20  # bytes that a program may print, on each of its streams
 
 
 def ahead() -> None:
@@ -59,21 +63,30 @@ class Done:
         return f"{shlex.join(self.argv)} ended with {self.returncode}: " + (" | ".join(said) or "(no output)")
 
 
-class Process:
-    """A running program; leaving its ``with`` block kills its whole process group."""
+def too_much(argv: Sequence[str], most: int) -> MeasureError:
+    """The error for a program that printed more than ``most`` bytes."""
+    return MeasureError(f"{argv[0]} printed more than {most >> 20} MiB and was ended", "see what it says in the sample's raw folder")
 
-    def __init__(self, argv: Sequence[str], popen: subprocess.Popen[bytes], files: Sequence[IO[bytes]] = ()) -> None:
+
+class Process:
+    """A running program; leaving its ``with`` block kills its whole process group.
+
+    ``files`` is where its output goes: the kernel ends it (RLIMIT_FSIZE) when one has ``most`` bytes.
+    """
+
+    def __init__(self, argv: Sequence[str], popen: subprocess.Popen[bytes], files: Sequence[Path] = (), most: int = MOST_OUTPUT) -> None:
         self.argv = tuple(argv)
         self._popen = popen
-        self._files = files
+        self._outputs = files
+        self._most = most
 
     @property
     def pid(self) -> int:
         return self._popen.pid
 
     def poll(self) -> int | None:
-        """Exit status, or None while it runs."""
-        return self._popen.poll()
+        """Exit status, or None while it runs. Raises MeasureError when it was ended because it printed too much."""
+        return self._checked(self._popen.poll())
 
     def watch(self, seconds: float) -> None:
         """Sleeps that long, or until it ends. Nothing is polled, so that nothing disturbs a window."""
@@ -88,12 +101,25 @@ class Process:
             os.close(descriptor)
 
     def wait(self, timeout: float) -> int:
-        """Exit status. Raises LimitError after ``timeout`` seconds (more under emulation); the program is then killed."""
+        """Exit status. Raises LimitError after ``timeout`` seconds (more under emulation); the program is then killed.
+
+        MeasureError when it was ended because it printed too much.
+        """
         try:
-            return self._popen.wait(timeout * patience())
+            status = self._popen.wait(timeout * patience())
         except subprocess.TimeoutExpired:
             self.kill()
             raise LimitError(f"{self.argv[0]} did not end within {timeout:.0f} s") from None
+        self._checked(status)
+        return status
+
+    def _checked(self, status: int | None) -> int | None:
+        if status is not None:  # SIGXFSZ, or whatever a shell around it makes of that
+            for path in self._outputs:
+                with contextlib.suppress(OSError):
+                    if os.stat(path).st_size >= self._most:
+                        raise too_much(self.argv, self._most)
+        return status
 
     def interrupt(self) -> None:
         """SIGINT to the group: perf and tcpdump write their files at it."""
@@ -103,8 +129,6 @@ class Process:
         """Ends the whole group at once and reaps the leader."""
         self._signal(signal.SIGKILL)
         self._popen.wait()
-        for file in self._files:
-            file.close()
 
     def _signal(self, number: int) -> None:
         try:
@@ -119,6 +143,11 @@ class Process:
         self.kill()
 
 
+def output_file(path: Path) -> int:
+    """A descriptor of a new, empty file that only its owner may read: output names programs, addresses and machines."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+
 def spawn(
     argv: Sequence[str],
     *,
@@ -128,27 +157,38 @@ def spawn(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     pass_fds: Sequence[int] = (),
+    most: int = MOST_OUTPUT,
 ) -> Process:
-    """Starts a program in the background, its output in files (or nowhere). Raises MissingError when there is no such program."""
+    """Starts a program in the background, its output in files (or nowhere). Raises MissingError when there is no such program.
+
+    One whose output goes to files is ended when any file that it writes has ``most`` bytes.
+    """
+    outputs = [path for path in (stdout, stderr) if path is not None]
+
+    def as_child() -> None:
+        _as_child()
+        if outputs:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
     files: list[IO[bytes]] = []
 
     def target(path: Path | None, mode: str) -> IO[bytes] | int:
         if path is None:
             return subprocess.DEVNULL
-        files.append(path.open(mode))
+        files.append(os.fdopen(output_file(path), mode) if mode == "wb" else path.open(mode))
         return files[-1]
 
     try:
         popen = subprocess.Popen(
             list(argv), stdin=target(stdin, "rb"), stdout=target(stdout, "wb"), stderr=target(stderr, "wb"),
-            env=None if env is None else {**os.environ, **env}, cwd=cwd, process_group=0, preexec_fn=_as_child, pass_fds=pass_fds,
+            env=None if env is None else {**os.environ, **env}, cwd=cwd, process_group=0, preexec_fn=as_child, pass_fds=pass_fds,
         )  # fmt: skip
     except FileNotFoundError:
         raise _no_program(argv[0]) from None
     finally:
         for file in files:
             file.close()
-    return Process(argv, popen)
+    return Process(argv, popen, outputs, most)
 
 
 class Errors:
@@ -192,7 +232,10 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Done:
-    """Runs a program to its end. Raises ClusterError when ``check`` and it fails, LimitError after ``timeout`` seconds."""
+    """Runs a program to its end. Raises ClusterError when ``check`` and it fails, LimitError after ``timeout`` seconds.
+
+    MeasureError when it prints more than MOST_OUTPUT.
+    """
     start = time.monotonic()
     try:
         popen = subprocess.Popen(
@@ -203,13 +246,56 @@ def run(
         raise _no_program(argv[0]) from None
     with Process(argv, popen):
         try:
-            out, err = popen.communicate(None if input is None else input.encode(), timeout * patience())
+            out, err = _communicate(popen, argv, b"" if input is None else input.encode(), start + timeout * patience())
         except subprocess.TimeoutExpired:
             raise LimitError(f"{shlex.join(argv)} did not end within {timeout:.0f} s") from None
+        finally:
+            for pipe in (popen.stdin, popen.stdout, popen.stderr):
+                with contextlib.suppress(OSError):
+                    if pipe is not None:
+                        pipe.close()
     done = Done(tuple(argv), popen.returncode, out.decode(errors="replace"), err.decode(errors="replace"), time.monotonic() - start)
     if check and done.returncode != 0:
         raise ClusterError(done.words())
     return done
+
+
+def _communicate(popen: subprocess.Popen[bytes], argv: Sequence[str], given: bytes, end: float) -> tuple[bytes, bytes]:
+    """What it prints until it has ended. Raises TimeoutExpired at ``end`` (monotonic), MeasureError when it prints too much."""
+    assert popen.stdout is not None
+    assert popen.stderr is not None
+    kept = {popen.stdout: bytearray(), popen.stderr: bytearray()}
+    left = memoryview(given)
+    with selectors.DefaultSelector() as selector:
+        for pipe in kept:
+            selector.register(pipe, selectors.EVENT_READ)
+        if popen.stdin is not None:
+            os.set_blocking(popen.stdin.fileno(), False)
+            selector.register(popen.stdin, selectors.EVENT_WRITE)
+        while selector.get_map():
+            rest = end - time.monotonic()
+            if rest <= 0:
+                raise subprocess.TimeoutExpired(list(argv), 0)
+            for key, _ in selector.select(rest):
+                pipe = cast(IO[bytes], key.fileobj)
+                if pipe is popen.stdin:
+                    try:
+                        left = left[os.write(key.fd, left[:_CHUNK]) :] if left else left
+                    except BrokenPipeError:
+                        left = left[:0]
+                    except BlockingIOError:
+                        continue
+                    if left:
+                        continue
+                elif data := os.read(key.fd, _CHUNK):
+                    kept[pipe] += data
+                    if len(kept[pipe]) > MOST_OUTPUT:
+                        raise too_much(argv, MOST_OUTPUT)
+                    continue
+                selector.unregister(pipe)
+                pipe.close()
+    popen.wait(max(0.0, end - time.monotonic()))
+    return bytes(kept[popen.stdout]), bytes(kept[popen.stderr])
 
 
 def _no_program(name: str) -> MissingError:

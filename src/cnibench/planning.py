@@ -25,10 +25,12 @@ from cnibench.layout import Planned
 from cnibench.plan import MOST_BLOCKS, Plan, Work
 from cnibench.stats_plan import POWER, detectable, planned_blocks
 from cnibench.store import RunReader, find
+from cnibench.system.files import read_beneath
 from cnibench.workload import Workload
 
 COUNTED = "counted, not measured"  # the source of what needs no test where it is alike in every block
 _COUNTS = 2  # blocks of it: enough to see whether it is
+_LARGEST = 16 << 20  # bytes of a calibration
 CALIBRATION = "calibration.json"  # beside the samples of a run of 'cnibench calibrate': what it found
 
 
@@ -106,9 +108,9 @@ def _calibrated(folder: Path) -> Iterator[RunReader]:
 def _stored(reader: RunReader) -> list[dict[str, Any]]:
     """The places of a calibration; none when it is no calibration or cannot be read."""
     try:
-        found = json.loads((reader.path / CALIBRATION).read_text(encoding="utf-8"))["floors"]
+        found = json.loads(read_beneath(reader.path, CALIBRATION, _LARGEST))["floors"]
         return [one for one in found if isinstance(one, dict)]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, InputError, ValueError, RecursionError, KeyError, TypeError):
         return []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import json
-import stat
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from cnibench.errors import InputError, UsageError
 from cnibench.installation import Installation
 from cnibench.registry import folders
+from cnibench.system.files import read_named
 
 FOLDER = Path(__file__).parent / "profiles"
 _LARGEST = 256 * 1024  # bytes: no profile is near it, and an alias bomb needs little text but much expansion
@@ -126,12 +126,7 @@ class _NoAliases(yaml.SafeLoader):
 def read_yaml(path: Path) -> Mapping[str, Any]:
     """The mapping in a YAML file. Raises InputError naming the file, the line and what was expected."""
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):  # a pipe or device may have no end
-            raise InputError(f"{path}: not a plain file", "is this the right file?")
-        if about.st_size > _LARGEST:
-            raise InputError(f"{path}: larger than {_LARGEST} bytes", "is this the right file?")
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_NoAliases)
+        data = yaml.load(read_named(path, _LARGEST).decode(), Loader=_NoAliases)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}", "check the path") from None
     except UnicodeDecodeError:
@@ -139,7 +134,9 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise InputError(f"{path}, line {line}: {error.problem}", "write plain YAML: one mapping, no aliases") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise InputError(f"{path}: not YAML that can be read: nested too deeply", "write plain YAML: one mapping") from None
+    except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{path}: not YAML that can be read: {str(error).splitlines()[0]}", "write plain YAML: one mapping") from None
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise InputError(f"{path}: expected a mapping of keys to values", "'cnibench profiles show flannel' shows a whole one")

@@ -7,6 +7,7 @@ import time
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from cnibench.cell import Cell
+from cnibench.text import console, printable
 from cnibench.units import duration
 
 if TYPE_CHECKING:
@@ -116,16 +117,14 @@ class Lines:
     def end(self) -> None: ...
 
     def _say(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        print(printable(text, newlines=False), file=self._stream, flush=True)
 
 
 class Terminal:
     """A bar. It is redrawn between samples only: a thread that redraws would take CPU time from what is measured."""
 
     def __init__(self, *, colour: bool = True) -> None:
-        from rich.console import Console
-
-        self._console = Console(stderr=True, no_color=not colour)
+        self._console = console(sys.stderr, no_color=not colour)
         self._bar: Bar | None = None
         self._task: Any = None
         self._clock = _Clock(0, 0.0)
@@ -135,7 +134,8 @@ class Terminal:
         from rich.progress import Progress as Bar
 
         self._clock = _Clock(samples, seconds)
-        columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.fields[left]} left"), TextColumn("{task.description}"))
+        words = (TextColumn("{task.fields[left]} left", markup=False), TextColumn("{task.description}", markup=False))
+        columns = (BarColumn(24), MofNCompleteColumn(), *words)
         self._bar = Bar(*columns, console=self._console, auto_refresh=False, transient=True)
         self._task = self._bar.add_task("", total=samples, left=duration(seconds))
         self._bar.start()
@@ -150,7 +150,7 @@ class Terminal:
             self._update(description=text)
 
     def tell(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(text)
 
     def cell(self, cell: Cell, block: int, blocks: int) -> None:
         self._update(description=f"block {block + 1}/{blocks} {words(cell)}")
@@ -168,7 +168,5 @@ class Terminal:
 
     def _update(self, **what: Any) -> None:
         if self._bar is not None:
-            if "description" in what:
-                what["description"] = what["description"].replace("[", "\\[")
             self._bar.update(self._task, **what)
             self._bar.refresh()

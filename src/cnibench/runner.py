@@ -27,6 +27,7 @@ from cnibench.sampling import Ground, failure, lines, measure_pairs, pins
 from cnibench.schedule import by_pairs, order
 from cnibench.situation import Situation
 from cnibench.stop import Stop
+from cnibench.system.files import make_private
 from cnibench.workload import Workload
 from cnibench.writing import FullError, RunWriter
 
@@ -236,7 +237,7 @@ class Runner:
         if not reason and stand.standing is not None:
             raw = [self.writer.raw(cell, block) for cell in cells]
             try:
-                with _recorded(raw[0], self.writer):
+                with _private(raw), _recorded(raw[0], self.writer):
                     found = measure_pairs(
                         [(s, self._reading(s.cell)) for s in self._situations(stand.standing, cells, block, raw)],
                         self.workloads[cells[0].workload],
@@ -301,6 +302,16 @@ class Runner:
             self.writer.event(kind, **what)
         except FullError:
             pass  # the disk is full: what is finished is on it already
+
+
+@contextmanager
+def _private(folders: Sequence[Path]) -> Iterator[None]:
+    """What tools wrote there names programs, addresses and machines: in the end only its owner may read it."""
+    try:
+        yield
+    finally:
+        for folder in folders:
+            make_private(folder)
 
 
 @contextmanager

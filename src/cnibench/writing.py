@@ -45,7 +45,7 @@ class RunWriter:
         """A new run directory. Raises InputError when it cannot be made."""
         try:
             path.mkdir(parents=True)
-            (path / RAW).mkdir()
+            (path / RAW).mkdir(mode=0o700)
         except FileExistsError:
             raise InputError(f"{path}: is there already", "give --out another folder") from None
         except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from cnibench.cell import SCHEMA, Cell
 from cnibench.cli import _packages
 from cnibench.cli._guard import guarded
 from cnibench.cli.main import group
+from cnibench.errors import InputError
 from cnibench.layout import Manifest
 from cnibench.sampling import Ground, failure
 from cnibench.store import RunWriter
@@ -71,6 +73,13 @@ def without_netperf() -> list[str]:
     return ["run", "--cni", "veth-baseline", "--kernel", "host"]
 
 
+IPERF3 = (GOLDEN.parent / "iperf3" / "tcp.json").read_text()
+
+
+def imported(path: str) -> list[str]:
+    return ["import", "iperf3", path, "--placement", "inter"]
+
+
 CASES: dict[str, tuple[int, Callable[[], list[str]]]] = {
     "unknown-command": (2, lambda: ["rnu"]),
     "unknown-profile": (2, lambda: ["run", "--cni", "flanel"]),
@@ -103,6 +112,16 @@ CASES: dict[str, tuple[int, Callable[[], list[str]]]] = {
     "setting-unknown": (2, lambda: ["run", "--kernel", "host", "--cni", "x=flannel", "--set", "x:colour=red"]),
     "setting-wrong": (2, lambda: ["run", "--kernel", "host", "--cni", "x=cilium,y=flannel", "--set", "x:host_routing=fast"]),
     "missing-tool": (3, without_netperf),
+    "import-pipe": (2, lambda: (os.mkfifo("x.json"), imported("x.json"))[1]),
+    "import-link": (2, lambda: (Path("d").mkdir(), Path("d/x.json").symlink_to("/etc/passwd"), imported("d"))[2]),
+    "import-deep": (2, lambda: imported(text("x.json", "[" * 100_000))),
+    "import-not-text": (2, lambda: (Path("x.json").write_bytes(b'{"a": "\xff"}'), imported("x.json"))[1]),
+    "import-wrong-type": (2, lambda: imported(text("x.json", '{"start": [1], "end": "x"}'))),
+    "deep-yaml": (2, lambda: plan("a: " + "[" * 5000)),
+    "folder-for-a-plan": (2, lambda: (Path("p.yaml").mkdir(), ["run", "--dry-run", "--plan", "p.yaml"])[1]),
+    "folder-for-a-report": (2, lambda: ["report", str(a_run()), "--out", "r"]),
+    "full-file": (2, lambda: ["report", str(a_run()), "--out", "/dev/full"]),
+    "escape-in-a-name": (2, lambda: ["report", "\x1b]0;x\x07\u202e"]),
 }
 
 
@@ -148,6 +167,36 @@ def test_a_defect_is_told_as_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert guarded(slip) == 1
     said = capsys.readouterr().err
     assert said.startswith("error: a defect of cnibench: ZeroDivisionError: by zero\n  remedy: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (MemoryError(), 3, "there is not enough memory for this"),
+        (RecursionError("x"), 2, "something in the input is nested too deeply"),
+        (OSError(errno.ENOSPC, "No space left on device", "a/b"), 3, "a/b: No space left on device"),
+        (PermissionError(errno.EACCES, "Permission denied", "a/b"), 2, "a/b: Permission denied"),
+        (OSError(errno.EROFS, "Read-only file system", "a"), 3, "a: Read-only file system"),
+        (OSError(errno.EMFILE, "Too many open files"), 3, "Too many open files"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "/proc/x"), 1, "a defect of cnibench"),
+    ],
+)
+def test_what_the_machine_lacks_is_no_defect(error: Exception, status: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise error
+
+    assert guarded(fail) == status
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {words}")
+    assert "\n  remedy: " in said
+
+
+def test_a_newline_in_a_message_is_no_line_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise InputError("x\nerror: fake\n  remedy: rm -rf /", "a\nb")
+
+    assert guarded(fail) == 2
+    assert capsys.readouterr().err == "error: x error: fake remedy: rm -rf /\n  remedy: a b\n"
 
 
 def test_ctrl_c_is_130(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from cnibench import exec as programs
 from cnibench.clusters._kubernetes.gateway import Gateway
-from cnibench.errors import ClusterError, LimitError, MissingError
+from cnibench.errors import ClusterError, LimitError, MeasureError, MissingError
 from cnibench.system import heartbeat
 
 LIMIT = 20.0  # s
@@ -77,7 +78,7 @@ def test_files_are_read(gateway: Gateway, tmp_path: Path) -> None:
 
 def test_a_background_program_is_heard_while_it_runs_and_whole_at_its_end(gateway: Gateway, tmp_path: Path) -> None:
     out, err = tmp_path / "out", tmp_path / "err"
-    script = "trap 'exit 7' INT; echo ready >&2; head -c 3000000 /dev/zero; while :; do sleep 0.05; done"
+    script = "trap 'exit 7' INT; echo ready >&2; (trap '' INT; exec head -c 3000000 /dev/zero); while :; do sleep 0.05; done"
     with gateway.spawn(["sh", "-c", script], out, err) as process:
         until(lambda: err.read_text() == "ready\n", "its first word did not come")
         assert process.poll() is None
@@ -166,3 +167,16 @@ def test_a_heartbeat_runs_over_the_connection_and_sees_everything_there_stand_st
     told = json.loads(out.read_text().splitlines()[1])
     assert max(until - since - waited for since, until, waited in told["gaps"]) > 0.3
     assert "sleep" in [stop[0] for stop in told["stops"]]
+
+
+def test_a_program_that_floods_the_connection_is_ended(gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "MOST_OUTPUT", 1 << 20)
+    with pytest.raises(MeasureError, match="printed more than 1 MiB"):
+        gateway.run(["yes"], timeout=LIMIT)
+    with (
+        gateway.spawn(["yes"], tmp_path / "out", tmp_path / "err") as process,
+        pytest.raises(MeasureError, match="printed more than 1 MiB"),
+    ):
+        process.wait(LIMIT)
+    assert (tmp_path / "out").stat().st_size <= 1 << 20
+    assert gateway.run(["echo", "still there"], timeout=LIMIT).stdout == "still there\n"

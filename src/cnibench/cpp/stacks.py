@@ -7,6 +7,7 @@ packet and reported apart. An interrupt that came in while a foreign process ran
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -126,9 +127,10 @@ def unfold(text: str, name: str = "stacks.folded") -> list[Stack]:
         try:
             path, samples, cycles = line.rsplit(" ", 2)
             whose, *frames = path.split(";")
-            if whose not in ("cell", "kernel", "foreign") or not frames:
+            spent = float(cycles)
+            if whose not in ("cell", "kernel", "foreign") or not frames or not 0 <= spent < math.inf:
                 raise ValueError
-            found.append(Stack(whose, tuple(reversed(frames)), float(cycles), int(samples)))  # type: ignore[arg-type]
+            found.append(Stack(whose, tuple(reversed(frames)), spent, int(samples)))  # type: ignore[arg-type]
         except ValueError:
             raise InputError(f"{name}, line {number}: expected a folded stack", "take the file from a whole copy of the run") from None
     return found

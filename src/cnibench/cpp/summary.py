@@ -12,6 +12,9 @@ from cnibench.cpp.taxonomy import IDLE, Taxonomy
 from cnibench.errors import InputError
 from cnibench.model.context import OF_RECORD
 from cnibench.reading import RunReader
+from cnibench.system.files import read_beneath
+
+_LARGEST = 64 << 20  # bytes of one sample's folded stacks
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,11 @@ def trees(reader: RunReader, group: Group, taxonomy: Taxonomy) -> dict[tuple[str
     for block in group.blocks:
         path = reader.raw(group.cell, block) / "stacks.folded"
         try:
-            text = path.read_text()
+            text = read_beneath(reader.path, path.relative_to(reader.path), _LARGEST).decode()
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}", "a flame graph needs the run's raw folder") from None
+        except ValueError:  # a cell that is an absolute path, or bytes that are no text
+            raise InputError(f"{path}: no folded stacks of this run", "take the file from a whole copy of the run") from None
         for stack in stacks.unfold(text, str(path)):
             if stack.whose != "foreign" and taxonomy.nearest(stack.frames) != IDLE:
                 key = tuple(reversed(stack.frames))

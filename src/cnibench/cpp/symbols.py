@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
 
-from cnibench.errors import MissingError
+from cnibench.errors import MeasureError, MissingError
 
 _DIGITS, _KIND, _NAME, _SPACE = 16, 17, 19, ord(" ")  # where things stand in a line: 16 digits, the type, the name, a tab and the module
 _PADDING = frozenset((b"__pfx_", b"__cfi_"))  # no code of their own: the bytes before a function's entry
@@ -65,8 +65,8 @@ class Kallsyms(Symbols):
         lines, at = self._text.around(b"%016x~" % address)  # '~' sorts behind whatever follows an address
         if at == 0:
             return None
-        start = int(lines[at - 1][:_DIGITS], 16)
-        end = min(int(lines[at][:_DIGITS], 16) if at < len(lines) else start + _LARGEST, start + _LARGEST)
+        start = _address(lines[at - 1])
+        end = min(_address(lines[at]) if at < len(lines) else start + _LARGEST, start + _LARGEST)
         later = bisect_right(self._starts, start - 1)
         if later < len(self._starts):  # code that kallsyms no longer has
             end = min(end, self._starts[later]) if self._starts[later] > start else min(end, self._ranges[later][1])
@@ -148,6 +148,13 @@ def _bounds(text: bytes, end: int) -> list[int]:
             break
         bounds.append(at)
     return [*bounds, end]
+
+
+def _address(line: bytes) -> int:
+    try:
+        return int(line[:_DIGITS], 16)
+    except ValueError:
+        raise MeasureError(f"/proc/kallsyms: expected an address, got {line[:40]!r}", "report the file's text") from None
 
 
 def _functions(text: bytes) -> list[bytes]:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from cnibench.errors import InputError, UsageError
+from cnibench.system.files import read_beneath, read_named
 
 UNKNOWN = "not recorded"
 _LARGEST = 64 << 20  # bytes of one file
+_MOST_FILES = 10_000  # that are read
+_MOST_SEEN = 200_000  # files and folders that are looked at
+_MOST_RESULTS = 100_000
+_LARGEST_FIGURE = 1e24  # beyond any figure of a network in any unit; sums and products of such are still numbers
+_LONGEST_NAME = 1000  # characters of a label or a test's name
 
 
 @dataclass(frozen=True)
@@ -60,12 +67,22 @@ class Result:
 
 @dataclass
 class Batch:
-    """All results of one import. ``facts`` are those of env.json that the files tell, ``notes`` say in words what was left out."""
+    """All results of one import of ``root``. ``facts`` are those of env.json that the files tell, ``notes`` what was left out."""
 
+    root: Path
     results: list[Result] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     duration: float = 0.0
+
+    def add(self, found: Iterable[Result]) -> None:
+        """Raises InputError when they become too many."""
+        for one in found:
+            if len(one.label) > _LONGEST_NAME or len(one.workload) > _LONGEST_NAME:
+                raise InputError(f"{one.file}: a name of more than {_LONGEST_NAME} characters", "name the results with --label")
+            self.results.append(one)
+            if len(self.results) > _MOST_RESULTS:
+                raise InputError(f"{self.root}: more than {_MOST_RESULTS:,} results", "import it in parts")
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -81,29 +98,49 @@ class Reader(Protocol):
     def read(self, path: Path, given: Given) -> Batch: ...
 
 
-def text_of(path: Path) -> str:
-    """A file's text. Raises InputError."""
+def content_of(file: Path, root: Path) -> bytes:
+    """A file that the user named (``root``), or one below a folder that the user named: there no link is followed. Raises InputError."""
     try:
-        if path.stat().st_size > _LARGEST:
-            raise InputError(f"{path}: larger than {_LARGEST >> 20} MiB", "is this the right file?")
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not UTF-8 text", "is this the right file?") from None
+        if file == root:
+            return read_named(file, _LARGEST)
+        return read_beneath(root, file.relative_to(root), _LARGEST)
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}", "check the path") from None
+        raise InputError(f"{file}: {error.strerror or error}", "check the path") from None
     except ValueError:
-        raise InputError(f"{str(path)!r}: not a path", "check the path") from None
+        raise InputError(f"{str(file)!r}: not a path", "check the path") from None
+
+
+def text_of(file: Path, root: Path) -> str:
+    """Its text. Raises InputError."""
+    try:
+        return content_of(file, root).decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: not UTF-8 text", "is this the right file?") from None
 
 
 def files(path: Path, endings: Iterable[str]) -> list[Path]:
-    """The file itself, or all files below a folder whose names end so, in order of their names. Raises InputError when there are none."""
-    if not path.is_dir():
-        return [path]
+    """The same as ``below``. Raises InputError when there are none, too."""
     wanted = tuple(endings)
-    found = sorted(file for file in path.rglob("*") if file.is_file() and file.name.endswith(wanted))
+    found = below(path, wanted)
     if not found:
         raise InputError(f"{path}: no file in it ends with {', '.join(wanted)}", "name the file, or the folder that holds the results")
     return found
+
+
+def below(path: Path, endings: tuple[str, ...]) -> list[Path]:
+    """The file itself, or all files below a folder whose names end so, in order of their names; folders behind links are left out.
+
+    Raises InputError when there are too many.
+    """
+    if not path.is_dir():
+        return [path]
+    found, seen = [], 0
+    for folder, folders, names in os.walk(path):
+        seen += len(folders) + len(names)
+        found += [Path(folder, name) for name in names if name.endswith(endings)]
+        if seen > _MOST_SEEN or len(found) > _MOST_FILES:
+            raise InputError(f"{path}: more than {_MOST_FILES:,} files of results, or {_MOST_SEEN:,} of any kind", "import it in parts")
+    return sorted(found)
 
 
 def label_of(file: Path, root: Path, given: Given) -> str:
@@ -112,7 +149,7 @@ def label_of(file: Path, root: Path, given: Given) -> str:
         return given.label
     if root.is_dir():
         parts = file.relative_to(root).parts
-        return readable(parts[0] if len(parts) > 1 else root.resolve().name)
+        return readable(parts[0] if len(parts) > 1 else root.absolute().name)
     return readable(file.stem)
 
 
@@ -148,7 +185,7 @@ def number(value: object) -> float | None:
         found = float(value)
     except (ValueError, OverflowError):
         return None
-    return found if math.isfinite(found) and found >= 0 else None
+    return found if 0 <= found <= _LARGEST_FIGURE else None
 
 
 def whole(value: object) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cnibench.errors import InputError
-from cnibench.importers.batch import Batch, Figure, Given, Result, figure, lines, readable, text_of
+from cnibench.importers.batch import Batch, Figure, Given, Result, below, figure, lines, readable, text_of
 
 _NAME = "all.results"
 _TESTS = {f"{path}{transport}{streams}": (path, transport, streams) for path in "DS" for transport in "TU" for streams in "SM"}
@@ -76,17 +76,17 @@ class Infrabuilder:
     title = "all.results of InfraBuilder/benchmark-k8s-cni: a file, or a tree PROFILE/REPEAT/all.results"
 
     def read(self, path: Path, given: Given) -> Batch:
-        found = sorted(path.rglob(_NAME)) if path.is_dir() else [path]
+        found = [file for file in below(path, (_NAME,)) if file == path or file.name == _NAME]
         if not found:
             raise InputError(f"{path}: no {_NAME} below it", "name the folder above PROFILE/REPEAT/all.results, or one such file")
         places = [_place(file) for file in found]
         order = {name: i for i, name in enumerate(sorted({repeat for _, repeat in places}, key=_natural))}
         if len({(given.label or label, repeat) for label, repeat in places}) < len(places):
             raise InputError(f"{path}: two files are the same repeat of one CNI", "one tree PROFILE/REPEAT/all.results is one run")
-        batch = Batch(facts={"source": "InfraBuilder/benchmark-k8s-cni"})
+        batch = Batch(path, facts={"source": "InfraBuilder/benchmark-k8s-cni"})
         for file, (label, repeat) in zip(found, places, strict=True):
-            values = parse(text_of(file), file)
-            batch.results += results(values, given.label or label, order[repeat], file)
+            values = parse(text_of(file, path), file)
+            batch.add(results(values, given.label or label, order[repeat], file))
             _note(batch, values)
         batch.note("every CNI was measured by itself: repeats of the same number are put beside each other as one block")
         batch.note("figures of a node are of all that ran on it; jitter is left out, there is no metric for it")
@@ -95,7 +95,7 @@ class Infrabuilder:
 
 def _place(file: Path) -> tuple[str, str]:
     """(profile, repeat): the two folders that the file lies in."""
-    above = file.resolve().parents
+    above = file.absolute().parents
     return readable(above[1].name if len(above) > 1 else ""), above[0].name or "1"
 
 

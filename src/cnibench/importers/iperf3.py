@@ -93,10 +93,10 @@ class Iperf3:
 
     def read(self, path: Path, given: Given) -> Batch:
         placement = placement_of(given, "iperf3")
-        batch = Batch(facts={"source": "iperf3"})
+        batch = Batch(path, facts={"source": "iperf3"})
         for file in files(path, (".json",)):
-            result, kernel = parse(text_of(file), file, label_of(file, path, given), placement)
-            batch.results.append(result)
+            result, kernel = parse(text_of(file, path), file, label_of(file, path, given), placement)
+            batch.add([result])
             if kernel:
                 batch.facts.setdefault("kernel", kernel)
                 if kernel != batch.facts["kernel"]:

@@ -190,16 +190,16 @@ class K8sNetperf:
     title = "k8s-netperf's --json output or result-*.csv: a file, or a folder of them (PROFILE/*)"
 
     def read(self, path: Path, given: Given) -> Batch:
-        batch = Batch(facts={"source": "k8s-netperf"})
+        batch = Batch(path, facts={"source": "k8s-netperf"})
         for file in files(path, (".json", ".csv")):
             if path.is_dir() and file.suffix == ".csv" and not file.name.startswith("result-"):
                 batch.note("left out: k8s-netperf's files of CPU and memory")
                 continue
-            text = text_of(file)
+            text = text_of(file, path)
             documents = parse_json(text, file) if text.lstrip()[:1] in ("[", "{") else parse_csv(text, file)
             for one in documents:
                 found = result(one, file, label_of(file, path, given), given)
-                batch.results.append(found)
+                batch.add([found])
                 batch.duration = batch.duration or (number(one.get("duration")) or 0.0)
                 _facts(batch, one)
         batch.note(

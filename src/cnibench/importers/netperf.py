@@ -158,9 +158,9 @@ class Netperf:
 
     def read(self, path: Path, given: Given) -> Batch:
         placement = placement_of(given, "netperf")
-        batch = Batch(facts={"source": "netperf"})
+        batch = Batch(path, facts={"source": "netperf"})
         for file in files(path, _ENDINGS):
-            batch.results += parse(text_of(file), file, label_of(file, path, given), placement)
+            batch.add(parse(text_of(file, path), file, label_of(file, path, given), placement))
         return batch
 
 

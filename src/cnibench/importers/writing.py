@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import os
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from cnibench import __version__
 from cnibench.cell import Cell, Sample
 from cnibench.errors import InputError
-from cnibench.importers.batch import UNKNOWN, Batch, Figure, Result
+from cnibench.importers.batch import UNKNOWN, Batch, Figure, Result, content_of
 from cnibench.layout import RAW, Manifest, new_id, now
 from cnibench.metrics import metric
 from cnibench.model import context
@@ -42,7 +43,7 @@ def write(batch: Batch, folder: Path, form: str, command: list[str], *, name: st
     with RunWriter.create(path, manifest) as writer:
         writer.environment(environment)
         writer.event("run-started", imported=form)
-        _keep(batch.results, path)
+        _keep(batch, path)
         for cell, block, result in placed:
             writer.finish(cell, block, _samples(cell, block, result, environment, manifest.created))
         writer.event("run-finished", failed=sum(not result.figures for result in batch.results))
@@ -101,12 +102,16 @@ def _rfc3339(seconds: float, otherwise: str) -> str:
         return otherwise
 
 
-def _keep(results: list[Result], path: Path) -> None:
-    """A copy of every file, numbered in their order, so that a later version can read them again."""
+def _keep(batch: Batch, path: Path) -> None:
+    """A copy of every file, numbered in their order, so that a later version can read them again; only its owner may read it."""
     kept = path / RAW / "imported"
     try:
-        kept.mkdir(parents=True)
-        for at, file in enumerate(dict.fromkeys(result.file for result in results), 1):
-            shutil.copyfile(file, kept / f"{at:04d}-{file.name[-80:]}")
+        kept.parent.mkdir(mode=0o700, exist_ok=True)
+        kept.mkdir(mode=0o700)
+        for at, file in enumerate(dict.fromkeys(result.file for result in batch.results), 1):
+            name = re.sub(r"[^A-Za-z0-9_.-]", "_", file.name)[-80:]
+            target = os.open(kept / f"{at:04d}-{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(target, "wb") as copy:
+                copy.write(content_of(file, batch.root))
     except OSError as error:
         raise InputError(f"{kept}: {error.strerror or error}", "give --out a folder that can be written") from None

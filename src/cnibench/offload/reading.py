@@ -93,7 +93,7 @@ def parse_driver(text: str) -> dict[str, str]:
 
 def parse_ports(text: str) -> tuple[tuple[str, int], ...]:
     """``ethtool --show-tunnels``: (tunnel type, UDP port) pairs."""
-    return tuple(sorted((kind, int(port)) for port, kind in re.findall(r"^\s*port (\d+), ([a-z-]+)", text, re.MULTILINE)))
+    return tuple(sorted((kind, int(port)) for port, kind in re.findall(r"^\s*port ([0-9]{1,5}), ([a-z-]+)", text, re.MULTILINE)))
 
 
 def parse_hash(text: str) -> str:

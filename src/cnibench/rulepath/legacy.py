@@ -21,7 +21,7 @@ _FAMILIES = {2: "legacy-ip", 10: "legacy-ip6"}
 _PREFIX = 10  # NFULA_PREFIX
 _LINKTYPE = 239
 _ORDER = ("raw", "mangle", "nat", "filter", "security")  # the tables at one hook, as a packet meets them
-_LINE = re.compile(r"TRACE: ([^:]+):(.+):(rule|return|policy):(\d+) ?$")
+_LINE = re.compile(r"TRACE: ([^:]+):(.+):(rule|return|policy):([0-9]{1,10}) ?$")
 _VERDICTS = {
     "ACCEPT": "accept", "DROP": "drop", "REJECT": "drop", "RETURN": "return", "NFQUEUE": "queue", "QUEUE": "queue", "MASQUERADE": "accept",
     "DNAT": "accept", "SNAT": "accept", "REDIRECT": "accept", "NETMAP": "accept", "TPROXY": "accept",
@@ -36,12 +36,16 @@ def parse_save(text: str, ip: int) -> dict[Key, tuple[tuple[str, str], ...]]:
         if line.startswith("*"):
             table = line[1:].strip()
         elif line.startswith(":"):
-            found[family, table, line[1:].split()[0]] = []
+            if not (words := line[1:].split()):
+                raise MeasureError(f"a chain cannot be read: {line[:120]!r}")
+            found[family, table, words[0]] = []
         elif line.startswith("-A "):
             try:
                 words = shlex.split(line)
             except ValueError:
                 raise MeasureError(f"a rule cannot be read: {line[:120]!r}") from None
+            if len(words) < 2:
+                raise MeasureError(f"a rule cannot be read: {line[:120]!r}")
             found.setdefault((family, table, words[1]), []).append(_effect(words))
     return {chain: tuple(rules) for chain, rules in found.items()}
 

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from cnibench.errors import MeasureError
 
@@ -19,7 +19,7 @@ Ruleset = Mapping[Key, tuple[int, ...]]  # the handles of each chain's rules, in
 
 # A rule's own text may hold anything in quotes (a comment), so handle and verdict are read from the line's end.
 _EVENT = re.compile(r"^trace id [0-9a-f]+ (\S+) (\S+) (\S+) (packet: |policy |rule |unknown rule handle )(.*)$")
-_RULE = re.compile(r"(?:# handle |^)(\d+) \(verdict (\S+)(?: (\S+))?\)\s*$")
+_RULE = re.compile(r"(?:# handle |^)([0-9]{1,20}) \(verdict (\S+)(?: (\S+))?\)\s*$")
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,22 @@ def parse_ruleset(text: str) -> dict[Key, tuple[int, ...]]:
     try:
         for item in json.loads(text)["nftables"]:
             if chain := item.get("chain"):
-                found.setdefault((chain["family"], chain["table"], chain["name"]), [])
+                found.setdefault(_key(chain, "name"), [])
             elif rule := item.get("rule"):
-                found.setdefault((rule["family"], rule["table"], rule["chain"]), []).append(int(rule["handle"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+                found.setdefault(_key(rule, "chain"), []).append(_handle(rule["handle"]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise MeasureError(f"the list of rules cannot be read: {type(error).__name__}: {error}", "it needs nft 1.0 with JSON") from None
     return {chain: tuple(handles) for chain, handles in found.items()}
+
+
+def _key(item: Mapping[str, Any], name: str) -> Key:
+    family, table, chain = item["family"], item["table"], item[name]
+    if not (isinstance(family, str) and isinstance(table, str) and isinstance(chain, str)):
+        raise TypeError("a chain whose name is no text")
+    return family, table, chain
+
+
+def _handle(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError("a rule whose handle is no number")
+    return value

@@ -36,7 +36,7 @@ def open_named(path: Path) -> int:
 
     Raises InputError when it is something else, OSError when it cannot be opened.
     """
-    return _regular(os.open(path, os.O_RDONLY | _ONLY_REGULAR), path)
+    return _regular(os.open(path, os.O_RDONLY | _ONLY_REGULAR), path, "is this the right file?")
 
 
 def read_beneath(folder: Path, name: str | Path, limit: int) -> bytes:
@@ -47,6 +47,21 @@ def read_beneath(folder: Path, name: str | Path, limit: int) -> bytes:
 def read_named(path: Path, limit: int) -> bytes:
     """All bytes of ``open_named``'s file. Raises InputError above ``limit`` bytes, and as ``open_named``."""
     return _read(open_named(path), path, limit)
+
+
+def make_private(folder: Path) -> None:
+    """Nobody but the owner reads ``folder`` and what is below it; what is gone or a link stays as it is."""
+    for _, _, names, at in os.fwalk(folder):
+        os.fchmod(at, 0o700)
+        for name in names:
+            try:
+                file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | _ONLY_REGULAR, dir_fd=at)
+            except OSError:
+                continue
+            try:
+                os.fchmod(file, 0o600)
+            finally:
+                os.close(file)
 
 
 def _open_one(folder: Path, name: str | Path, part: str, flags: int, mode: int, at: int) -> int:
@@ -79,11 +94,11 @@ def _is_special(part: str, at: int) -> bool:
         return False
 
 
-def _regular(descriptor: int, path: Path) -> int:
+def _regular(descriptor: int, path: Path, remedy: str = "take the file from a complete copy") -> int:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise InputError(f"{path}: is not a regular file", "take the file from a complete copy")
+    raise InputError(f"{path}: is not a regular file", remedy)
 
 
 def _read(descriptor: int, path: Path, limit: int) -> bytes:

@@ -1,0 +1,116 @@
+"""Every parser and importer on mutations of real output: a result with finite numbers or a typed error, and in time.
+
+All of them share CNIBENCH_FUZZ_SECONDS (default 10); with CNIBENCH_FUZZ_INPUTS each gets so many inputs instead. CNIBENCH_FUZZ_SEED
+(default 1) chooses the mutations: input number n of a parser is the same in every run with that seed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from types import FrameType
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.fuzz.targets import TARGETS, Target
+
+SECONDS = float(os.environ.get("CNIBENCH_FUZZ_SECONDS", "10"))
+INPUTS = int(os.environ.get("CNIBENCH_FUZZ_INPUTS", "0"))
+SEED = os.environ.get("CNIBENCH_FUZZ_SEED", "1")
+_LONGEST = 5.0  # s of CPU time for one input: none of them has more than some hundred kB
+_LEAST = 30  # inputs, however little time there is
+
+
+class TooLong(BaseException):
+    """No parser may catch it."""
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Raises TooLong after so much CPU time of this process."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, _LONGEST)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def strange(value: Any) -> Any:
+    """A number in it that is not finite, None when there is none."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, float) and not math.isfinite(one):
+            return one
+        if isinstance(one, dict):
+            left += [*one, *one.values()]
+        elif isinstance(one, list | tuple | set | frozenset):
+            left += one
+        elif is_dataclass(one) and not isinstance(one, type):
+            left += [getattr(one, field.name) for field in fields(one)]
+        elif isinstance(one, msgspec.Struct):
+            left += [getattr(one, name) for name in one.__struct_fields__]
+    return None
+
+
+def attempt(name: str, target: Target, number: int, seeds: list[Any]) -> None:
+    """Input ``number`` of that parser. Fails with the input when the parser does anything that it may not."""
+    at = random.Random(f"{SEED}/{name}/{number}")
+    given = target.change(at.choice(seeds), at)
+    try:
+        with limited():
+            found = target.parse(given)
+    except target.allowed as error:
+        if error.message:
+            return
+        raise AssertionError(f"{name}, input {number} of seed {SEED}: no message") from error
+    except (Exception, TooLong) as error:
+        shown = repr(given)
+        raise AssertionError(f"{name}, input {number} of seed {SEED}: {type(error).__name__}: {error}\n{shown[:3000]}") from error
+    wrong = strange(found)
+    assert wrong is None, f"{name}, input {number} of seed {SEED}: {wrong} in {found!r:.2000} from {given!r:.2000}"
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_result_or_a_typed_error(name: str, record_property: Any) -> None:
+    target = TARGETS[name]
+    seeds = list(target.seeds())
+    for seed in seeds:
+        try:
+            target.parse(seed)  # what was really printed is read, or is an error of the tool
+        except target.allowed:
+            continue
+    began, number = time.monotonic(), 0
+    while number < INPUTS or (not INPUTS and (number < _LEAST or time.monotonic() - began < SECONDS / len(TARGETS))):
+        attempt(name, target, number, seeds)
+        number += 1
+    record_property("inputs", number)
+    record_property("seconds", time.monotonic() - began)
+    print(f"\n{name}: {number} inputs, {time.monotonic() - began:.1f} s")
+
+
+def test_the_oracle_sees_what_it_is_for() -> None:
+    """A parser that raises something else, gives NaN or hangs is found."""
+
+    def hang(_: Any) -> None:
+        while True:
+            pass
+
+    for parse in (lambda _: 1 / 0, lambda _: {"a": [float("nan")]}, hang):
+        with pytest.raises(AssertionError):
+            attempt("x", Target(lambda: ["a"], lambda text, at: text, parse), 0, ["a"])

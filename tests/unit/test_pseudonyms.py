@@ -1,0 +1,128 @@
+"""What is published names no machine, no user and no network, however it is spelled."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnibench.reports.site.pseudonyms import Pseudonyms
+
+WORDS = st.text("abcdefghijklmnopqrstuvwxyz", min_size=0, max_size=5)
+SECRET = st.from_regex(r"[bcdfgq-z]{4,7}[0-9]{2}(-[bcdfgq-z]{3,6})?", fullmatch=True)
+AROUND = st.text("abcxyz -_./:,()[]'\"=@\u200b\u202e", max_size=6)
+CASES = st.sampled_from([str.lower, str.upper, str.title, str.swapcase])
+HEX = st.binary(min_size=6, max_size=6).filter(lambda data: re.search(r"\d", data.hex()) and re.search(r"[a-f]", data.hex()))
+MACS = (":", "-", "Cisco", "CISCO-DASH", "")
+
+
+def bare(text: str) -> str:
+    return re.sub(r"[^0-9a-z]", "", text.lower())
+
+
+def mac(data: bytes, spelling: str) -> str:
+    digits = data.hex()
+    if spelling == "Cisco":
+        return ".".join(digits[at : at + 4] for at in (0, 4, 8))
+    if spelling == "CISCO-DASH":
+        return "-".join(digits[at : at + 4] for at in (0, 4, 8)).upper()
+    return spelling.join(digits[at : at + 2] for at in range(0, 12, 2))
+
+
+@given(SECRET, AROUND, AROUND, CASES, st.sampled_from(["-", "_", "", "."]), st.sampled_from(["hostname", "NodeName", "user", "foreign"]))
+def test_a_learned_name_occurs_in_no_case_and_spelling(
+    secret: str, before: str, after: str, case: object, separator: str, key: str
+) -> None:
+    names = Pseudonyms(True)
+    names.learn({key: secret})
+    written = case(secret.replace("-", separator))  # type: ignore[operator]
+    assert bare(secret) not in bare(names.text(f"x{before}{written}{after}y"))
+
+
+@given(SECRET, SECRET, AROUND, CASES)
+def test_a_machine_of_a_long_name_by_each_part(name: str, domain: str, around: str, case: object) -> None:
+    names = Pseudonyms(True)
+    names.learn({"hostname": f"{name}.{domain}.example.com"})
+    for written in (name, f"{name}.{domain}.example.com", f"other.{domain}.example.com", f"{domain}.example.com"):
+        shown = bare(names.text(f"a{around}{case(written)} b"))  # type: ignore[operator]
+        assert bare(name) not in shown
+        assert bare(domain) not in shown
+
+
+@given(SECRET, CASES)
+def test_what_was_never_learned_is_known_by_its_form(secret: str, case: object) -> None:
+    names = Pseudonyms(True)
+    names.learn({})
+    for form in (
+        "{}@acme.org", "mail {}.x+y@mx.acme.org", "/home/{}", "'/Home/{}/runs'", "C:\\Users\\{}\\x", "%2Fhome%2F{}%2Frun", "/var/home/{}/",
+        "{}.corp.internal", "db.{}.acme.com", "https://{}.acme.de:80/x", "{}.local", "a.{}.lan.",
+    ):  # fmt: skip
+        assert bare(secret) not in bare(names.text(f"seen {case(form.format(secret))} there")), form  # type: ignore[operator]
+
+
+@given(SECRET)
+def test_the_owner_of_a_home_folder_is_known_everywhere(secret: str) -> None:
+    names = Pseudonyms(True)
+    names.learn({"tool": f"/home/{secret}/bin/netperf"})
+    assert bare(secret) not in bare(names.text(f"started by {secret.upper()}, {secret}s-laptop"))
+
+
+@given(HEX, st.sampled_from(MACS), CASES, st.sampled_from(["{}", "at {},", "[{}]", "eth0={}", "lladdr {} REACHABLE", "{}\u200b."]))
+def test_hardware_addresses_in_every_spelling(data: bytes, spelling: str, case: object, form: str) -> None:
+    shown = Pseudonyms(True).text(form.format(case(mac(data, spelling))))  # type: ignore[operator]
+    assert data.hex() not in bare(shown)
+
+
+@given(HEX)
+def test_a_device_that_is_named_by_its_address(data: bytes) -> None:
+    assert data.hex() not in bare(Pseudonyms(True).text(f"enx{data.hex()} and wlx{data.hex()}: up"))
+
+
+@given(st.ip_addresses(v=4).filter(lambda one: not one.is_loopback and not one.is_unspecified))
+def test_addresses_of_ipv4(address: ipaddress.IPv4Address) -> None:
+    names = Pseudonyms(True)
+    for form in ("{}", "{}/24", "to {}.", "{}:80", "({})", "ip={}", "eth0-{}", "node_{}", "http://{}/x", "{},{}"):
+        assert str(address) not in names.text(form.format(address, address)), form
+    dashed = str(address).replace(".", "-")
+    assert dashed not in names.text(f"ip-{dashed}.eu-west-1.compute.internal")
+
+
+@given(st.ip_addresses(v=6).filter(lambda one: not one.is_loopback and not one.is_unspecified), CASES)
+def test_addresses_of_ipv6(address: ipaddress.IPv6Address, case: object) -> None:
+    names = Pseudonyms(True)
+    for text in (str(address), address.exploded):
+        for form in ("{}", "{}/64", "[{}]:80", "{}%eth0", "node:{}", "to {}.", "{}, {}"):
+            written = case(form.format(text, text))  # type: ignore[operator]
+            assert text.lower() not in names.text(written).lower(), form
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "6.1.0-13-amd64", "22:30:58", "0.0.0.0", "::1", "127.0.0.1", "1.2.3", "a::b::c", "nf_hook_slow", "10.5 Gbit/s", "std::vector",
+        "20261122-193845-iperf3-87e3", "2026-11-22T19:38:25.291337Z", "kernel 5.15.0", "tcp-stream", "throughput over message",
+        "docker.io/flannel/flannel:v0.28.4", "https://docs.projectcalico.org/x", "report.json", "perf.data.gz", "driver v1.2.3.4",
+        "x@sha256:0123", "CONFIG_NET_IPIP", "a:b", "123456789012", "ip6tables", "libc.so.6", "node a", "lab",
+    ],
+)  # fmt: skip
+def test_what_names_nobody_stays(text: str) -> None:
+    names = Pseudonyms(True, ["flannel"])
+    names.learn({"hostname": "secret-box7"})
+    assert names.text(text) == text
+
+
+def test_a_name_that_is_a_word_of_ours_stays_and_breaks_nothing() -> None:
+    names = Pseudonyms(True, ["flannel"])
+    names.learn({"hostname": "throughput", "node_name": "flannel", "fqdn": "put"})
+    assert names.text("throughput of flannel") == "throughput of flannel"
+    assert "put" not in names.text("on put: 3").split()
+
+
+def test_half_a_name_at_the_cut_is_a_name_too() -> None:
+    names = Pseudonyms(True)
+    names.learn({"hostname": "secretbox77"})
+    for length in range(3980, 4001):
+        assert "secr" not in names.text("x" * length + "secretbox77" * 3)

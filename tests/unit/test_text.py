@@ -1,0 +1,214 @@
+"""What reaches a terminal: no control character of anybody's label, in any command's output or error."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cnibench.cli.main import group
+from cnibench.errors import OutputError
+from cnibench.layout import Unsupported, coordinates
+from cnibench.progress import Lines, Terminal
+from cnibench.text import HIDDEN, Screen, console, printable
+from tests.unit._call import call
+from tests.unit._runs import synthetic
+
+ESCAPES = "\x1b]0;pwned\x07\x1b[31m\x9b2J\x7f\x08[bold red]x[/]"
+LABELS = {
+    ESCAPES: 1.0, "\u202egnp.exe\u2066\u200b\u200d\ufeff": 1.2, "two\nlines\r\u2028\u0085": 0.9, "L" * 10_000: 1.1, "\U000e0041\u00ad": 1.0,
+}  # fmt: skip
+
+
+def unfit(text: str) -> list[str]:
+    return [letter for letter in HIDDEN.findall(text) if letter not in "\n\t"]
+
+
+@given(st.text(st.characters(codec=None)))
+def test_nothing_hidden_is_left_and_everything_else_stays(text: str) -> None:
+    shown = printable(text, newlines=False)
+    assert not HIDDEN.search(shown)
+    assert not any(unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") for letter in shown if ord(letter) < 0x1D7FF)
+    visible = "".join(letter for letter in text if not HIDDEN.match(letter))
+    assert "".join(letter for letter in HIDDEN.sub("", text)) == visible
+    if visible == text:
+        assert shown == text
+
+
+@given(st.text())
+def test_json_means_the_same_after_it(text: str) -> None:
+    assert json.loads(printable(json.dumps([text], ensure_ascii=False))) == [text]
+
+
+def test_rich_writes_its_own_sequences_and_no_others() -> None:
+    from rich.text import Text
+
+    out = io.StringIO()
+    shown = console(out, force_terminal=True, color_system="standard", width=200)
+    shown.print(Text(ESCAPES, style="red"))
+    shown.print("[bold]no markup[/bold] :smile:")
+    assert "\\u001b]0;pwned" in out.getvalue()
+    assert "\x1b[31m" in out.getvalue()  # rich's own red
+    assert "\x1b]" not in out.getvalue()
+    assert "[bold]no markup[/bold] :smile:" in out.getvalue()
+
+
+def test_progress_is_clean_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for progress in (Lines(), Terminal(colour=False)):
+        progress.begin(2, 1.0)
+        progress.stage(ESCAPES)
+        progress.tell(f"[bold]{ESCAPES}")
+        progress.end()
+    said = capsys.readouterr()
+    assert "[bold]\\u001b" in said.err
+    assert not unfit(said.err + said.out)
+
+
+def a_run(folder: Path) -> Path:
+    bad = next(iter(LABELS))
+    reader = synthetic(
+        folder, LABELS, blocks=6, fail=[(bad, 1)], environment={"testbed": ESCAPES, bad: bad, "kernel": ESCAPES}, notes=[bad],
+        unsupported=[Unsupported(label=bad, profile=bad, lacks=bad, remedy=bad)], command=["cnibench", bad], tool_version=ESCAPES,
+    )  # fmt: skip
+    plan = reader.plan
+    steps = {"number": 0, "pod": bad, "ready": 0.1, "network": 0.1, "steps": [{"step": bad, "seconds": 0.1}]}
+    rules = {"packet": bad, "hooks": 1, "chains": 1, "rules": 1, "matched": 1, "nodes": [
+        {"node": bad, "hooks": 1, "chains": 1, "rules": 1, "matched": 1, "path": [
+            {"hook": bad, "chains": [{"family": bad, "table": bad, "chain": bad, "evaluated": 1, "matched": 1}]}]}]}  # fmt: skip
+    for name, record in (("pods", steps), ("rulepath", rules)):
+        lines = [json.dumps({**coordinates(cell, 0), **record}) + "\n" for cell in plan.cells]
+        (reader.path / f"{name}.jsonl").write_text("".join(lines))
+    with (reader.path / "events.jsonl").open("a") as events:
+        event = {"schema": 1, "time": "2026-01-01T00:00:00Z", "event": "profile-failed", "label": bad, "reason": bad}
+        events.write(json.dumps(event) + "\n")
+    return reader.path
+
+
+# What each command is asked; 'R' is the run. Those that say nothing of anybody's text are named for themselves.
+ASKED: dict[str, list[list[str]]] = {
+    "runs": [["runs", "list", "--out", "F"], ["runs", "show", "R"], ["runs", "--out", "F", "--json"], ["runs", "show", ESCAPES]],
+    "report": [["report", "R", "--format", form] for form in ("text", "md", "csv", "json", "openmetrics", "benchstat")]
+    + [["report", ESCAPES], ["report", "R", "--format", ESCAPES], ["report", "R", "--baseline", ESCAPES]],
+    "cpp": [["cpp", "R"], ["cpp", "R", "--by", "function"], ["cpp", "R", "--cni", ESCAPES], ["cpp", "R", "--json"]],
+    "compare": [["compare", f"R:{ESCAPES}", f"R:{'L' * 10_000}"], ["compare", "R:x", f"R:{ESCAPES}"], ["compare", ESCAPES, "R"]],
+    "claims": [["claims", "R", "--study", "qi2021"], ["claims", ESCAPES]],
+    "query": [["query", "SELECT DISTINCT label, profile FROM samples", "R"], ["query", f"SELECT '{ESCAPES}'", "R"],
+              ["query", ESCAPES, "R"]],
+    "rulepath": [["rulepath", "R"], ["rulepath", ESCAPES]],
+    "site": [["site", ESCAPES, "--out", "S"], ["site", "R", "--out", "R/plan.json"]],
+    "import": [["import", "iperf3", "I", "--placement", "inter", "--out", "O"], ["import", ESCAPES, "I"], ["import", "iperf3", ESCAPES]],
+    "run": [["run", "--cni", f"{ESCAPES}=flannel", "--dry-run"], ["run", "--cni", ESCAPES], ["run", "--plan", ESCAPES], [ESCAPES],
+            ["run", "--resume", ESCAPES], ["run", f"--{ESCAPES}"], ["run", "--cni", "flannel", "--workload", ESCAPES]],
+    "profiles": [["profiles", "show", ESCAPES]],
+    "calibrate": [["calibrate", "--cni", ESCAPES]],
+    "doctor": [["doctor", "--cluster", ESCAPES]],
+    "offload": [["offload", "--cluster", ESCAPES]],
+    "images": [["images", ESCAPES]],
+    "clean": [["clean", "--cluster", ESCAPES]],
+}  # fmt: skip
+
+
+def test_every_command_is_asked() -> None:
+    known = set(group.list_commands(None))  # type: ignore[arg-type]
+    assert set(ASKED) <= known
+    assert known - set(ASKED) <= {"verify", "rbac"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("hostile")
+    a_run(made / "F")
+    inner = made / "I" / ESCAPES.replace("/", "-")
+    inner.mkdir(parents=True)
+    (inner / "x.json").write_bytes((Path(__file__).parents[1] / "golden/iperf3/tcp.json").read_bytes())
+    return made
+
+
+@pytest.mark.parametrize("command", ASKED)
+def test_no_command_prints_a_control_character(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    shown = ""
+    for asked in ASKED[command]:
+        words = [
+            {"F": "F", "R": "F/synthetic"}.get(word, word.replace("R:", "F/synthetic:").replace("R/", "F/synthetic/")) for word in asked
+        ]
+        found = call(words)
+        assert not unfit(found.stdout), asked
+        assert not unfit(found.stderr), asked
+        assert "a defect of cnibench" not in found.stderr, (asked, found.stderr)
+        shown += found.stdout + found.stderr
+    assert "pwned" in shown  # it was printed
+
+
+def test_json_keeps_the_labels(folder: Path) -> None:
+    found = call(["runs", "show", str(folder / "F/synthetic"), "--json"])
+    assert set(json.loads(found.stdout)["profiles"]) == set(LABELS)
+
+
+def program(*arguments: str, shell: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """The program itself, as a shell starts it."""
+    environment = {**os.environ, **more, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    script = f'"$0" -c "from cnibench.cli.main import main; main()" "$@" {shell}'
+    return subprocess.run(["sh", "-c", script, sys.executable, *arguments], capture_output=True, text=True, env=environment, timeout=120)
+
+
+@pytest.mark.parametrize("arguments", [["profiles"], ["profiles", "--json"], ["--help"], ["profiles", "show", "flannel"]])
+def test_a_full_standard_output_is_told(arguments: list[str]) -> None:
+    found = program(*arguments, shell=">/dev/full")
+    assert found.returncode == 2
+    assert found.stderr == "error: standard output: No space left on device\n  remedy: write to a place that has room and can be written\n"
+
+
+def test_streams_that_are_closed_or_full_do_no_harm() -> None:
+    assert program("profiles", shell=">&-").returncode == 0
+    assert program("profiles", shell="2>&- </dev/null").returncode == 0
+    assert program("profiles", "show", "nothing", shell="2>/dev/full").returncode == 2
+    assert program("profiles", shell="| head -n 1").stderr == ""
+
+
+def test_a_locale_without_unicode(folder: Path) -> None:
+    found = program("runs", "--out", str(folder / "F"), shell="", PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.isascii()
+
+
+def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    for arguments in (
+        ["runs"],
+        ["report", "x"],
+        ["import", "iperf3", "x", "--placement", "inter"],
+        ["run", "--cni", "flannel", "--out", "y"],
+    ):
+        start = '"$0" -c "from cnibench.cli.main import main; main()" "$@"'
+        script = f'mkdir -p "{tmp_path}/gone" && cd "{tmp_path}/gone" && rmdir ../gone && {start}'
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        argv = ["sh", "-c", script, sys.executable, *arguments]
+        found = subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=120)
+        assert found.returncode in (0, 2, 3), (arguments, found.stderr)
+        assert "a defect" not in found.stderr
+        assert "Traceback" not in found.stderr
+
+
+def test_what_a_stream_does_not_take(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        screen = Screen(full)
+        screen.write("x")
+        with pytest.raises(OutputError):
+            screen.flush()
+        Screen(full, comment=True).write("x" * 100_000)
+        with pytest.raises(OSError, match="No space"):
+            full.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
+    narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    Screen(narrow).write("né\udcff")
+    narrow.flush()
+    assert narrow.buffer.getvalue() == b"n\\xe9\\udcff"  # type: ignore[attr-defined]
