@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cnibench.cli._evidence import check, first_lines
 from cnibench.cli._output import json_option, print_json
 
 
@@ -17,7 +18,7 @@ from cnibench.cli._output import json_option, print_json
 @click.option("--allow-different", is_flag=True, help="Show runs that are not comparable beside each other, never in one figure.")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
 @json_option
-def command(runs: tuple[str, ...], out: Path, raw: bool, baseline: str, allow_different: bool, folder: Path, as_json: bool) -> None:
+def command(runs: tuple[str, ...], out: Path, raw: bool, baseline: str, allow_different: bool, folder: Path, as_json: bool) -> int:
     """Write the comparison as static pages that work offline, from a folder.
 
     RUN is a path to a run directory, an id, the beginning of one, or 'last'. Several runs are pooled where they are comparable, and shown
@@ -27,10 +28,11 @@ def command(runs: tuple[str, ...], out: Path, raw: bool, baseline: str, allow_di
     from cnibench.store import RunReader, find
 
     readers = [RunReader(find(name, folder)) for name in runs]
+    problems = check(readers, raw=raw)
+    status = first_lines(problems, err=as_json)
     written = build(readers, out, raw=raw, allow_different=allow_different, baseline=baseline)
-    for warning in dict.fromkeys(text for reader in readers for text in reader.warnings):
-        click.echo(f"warning: {warning}", err=True)
     if as_json:
-        print_json(written)
-        return
+        print_json({**written, "problems": problems})
+        return status
     click.echo(f"{out / 'index.html'}: {len(written['pages'])} pages, {written['charts']} charts, {written['bytes'] / 1e6:.1f} MB")
+    return status

@@ -13,7 +13,7 @@ Placement = Literal["intra", "inter"]
 Window = Literal["speed", "cpp"]
 Status = Literal["ok", "failed", "timeout", "unsupported"]
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,10 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of samples.jsonl: one metric of one cell in one block. A failed cell has one line with metric '' and value None."""
+    """One line of samples.jsonl: one metric of one cell in one block. A failed cell has one line with metric '' and value None.
+
+    ``attempt`` counts from 1; the last attempt at a cell in a block is the one that counts.
+    """
 
     schema: int = SCHEMA
     cell: str
@@ -86,6 +89,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     warmup: bool = False
     start: str
     end: str
+    attempt: int = 1
 
 
 class Attestation(msgspec.Struct, frozen=True, kw_only=True):

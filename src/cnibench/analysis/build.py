@@ -19,11 +19,10 @@ from cnibench.analysis.pairs import compare
 from cnibench.analysis.series import Block, Series, gather
 from cnibench.analysis.stream import Line
 from cnibench.analysis.turning import turning_points
-from cnibench.cell import SCHEMA
 from cnibench.errors import UsageError
 from cnibench.metrics import METRICS
 from cnibench.stats import ALPHA
-from cnibench.store import RunReader
+from cnibench.store import RunReader, verify
 
 _METRIC_PLACE = {name: i for i, name in enumerate(METRICS)}
 
@@ -55,6 +54,7 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
         raise UsageError("no run was named", "'cnibench runs' lists the runs")
     if len({reader.path.resolve() for reader in readers}) < len(readers) or len({reader.id for reader in readers}) < len(readers):
         raise UsageError("one run was named twice", "each run counts once: its blocks would be taken for more than they are")
+    problems = [f"{reader.path.name}: {problem}" for reader in readers for problem in verify(reader)]
     gathered = gather(readers)
     numbers = environments(readers, gathered.series, allow_different)
     labels = _labels(readers, gathered.series)
@@ -68,7 +68,7 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
     runs = [_run(reader) for reader in readers]
     short = shortfalls(readers, numbers)
     analysis = Analysis(
-        schema=SCHEMA, run=runs[0], environment=readers[0].environment, results=results, groups=groups, pairs=pairs, cpp=cpp,
+        schema=1, problems=problems, run=runs[0], environment=readers[0].environment, results=results, groups=groups, pairs=pairs, cpp=cpp,
         attestations=_attestations(readers), failures=failures, summary=[], notes=gathered.notes + short + _notes(readers, runs),
         baseline=_baseline(baseline, labels, contexts), labels=labels, level=level, runs=runs,
         environments=[reader.environment for reader in readers], turning=turning_points(results, level),
@@ -177,6 +177,8 @@ def _notes(readers: Sequence[RunReader], runs: Sequence[Run]) -> list[str]:
     found = [note for reader in readers for note in reader.plan.notes]
     for reader, run in zip(readers, runs, strict=True):
         found += [f"{reader.id}: {warning}" for warning in reader.warnings]
+        if again := reader.chain.again:
+            found.append(f"{reader.id}: {again} sample{'s' * (again != 1)} measured again after a failure; the last attempt counts")
         if not run.finished:
             found.append(f"{reader.id}: not finished; what is missing is done by: cnibench run --resume {reader.path.name}")
     return list(dict.fromkeys(found))

@@ -19,6 +19,7 @@ PRIMARY = (
     "cycles_per_packet",
 )  # fmt: skip
 _PLACEMENT = {"intra": "on one node", "inter": "between nodes"}
+_TOLD = 10  # problems that a report names
 _MORE = 1.25  # times the planned noise: beyond, the plan did not hold
 
 
@@ -163,9 +164,16 @@ def _not_tested(analysis: Analysis) -> str:
     return f"Not tested: {'; '.join(parts)}."
 
 
+def problems(analysis: Analysis) -> list[str]:
+    """The first lines of every report of a damaged run directory."""
+    told = [f"problem: {problem}" for problem in analysis.problems[:_TOLD]]
+    more = len(analysis.problems) - len(told)
+    return told + [f"problem: and {more} more: 'cnibench verify RUN' names all"] * (more > 0)
+
+
 def conditions(analysis: Analysis) -> list[str]:
     """What stands where the figures stand: testbed, wire, model or real CNI, estimated cycles, emulated CPU."""
-    found = []
+    found = problems(analysis)
     for testbed, wire, offload in dict.fromkeys((r.testbed, r.wire, r.wire_offload) for r in analysis.results):
         found.append(f"testbed: {testbed}, wire: {wire}" + (f", offload of the wire: {offload}" if offload else ""))
     fidelity = {result.fidelity for result in analysis.results}

@@ -95,12 +95,8 @@ def trees(reader: RunReader, group: Group, taxonomy: Taxonomy) -> dict[tuple[str
     """
     found: dict[tuple[str, ...], float] = {}
     for block in group.blocks:
-        path = reader.raw(group.cell, block) / "stacks.folded"
-        try:
-            text = path.read_text()
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}", "a flame graph needs the run's raw folder") from None
-        for stack in stacks.unfold(text, str(path)):
+        text = reader.raw_bytes(group.cell, block, "stacks.folded").decode(errors="replace")
+        for stack in stacks.unfold(text, f"stacks.folded of {group.cell}, block {block}"):
             if stack.whose != "foreign" and taxonomy.nearest(stack.frames) != IDLE:
                 key = tuple(reversed(stack.frames))
                 found[key] = found.get(key, 0.0) + stack.cycles / group.per_block[block] / len(group.blocks)
