@@ -16,15 +16,19 @@ _SHOWN = 10
 
 
 def check(readers: Sequence[RunReader], *, raw: bool = False) -> list[str]:
-    """What is lost, changed, doubled, out of order or not chained in these runs, in words; older runs are told on stderr."""
+    """What is lost, changed, doubled, out of order or not chained in these runs, in words."""
     from cnibench.store import verify
 
     found = []
     for reader in readers:
         found += [printable(f"{reader.path.name}: {problem}") for problem in verify(reader, raw=raw)]
-        for warning in reader.warnings:
-            click.echo(f"warning: {printable(warning)}", err=True)
     return found
+
+
+def warn(readers: Sequence[RunReader]) -> None:
+    """Says on stderr what is usual in a run that was cut off, and what is of an older version."""
+    for warning in dict.fromkeys(text for reader in readers for text in reader.warnings):
+        click.echo(f"warning: {printable(warning)}", err=True)
 
 
 def first_lines(problems: Sequence[str], *, err: bool = False) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from cnibench.cli._evidence import check, first_lines
+from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
@@ -73,6 +73,7 @@ def command(
     if strange := [name for name in names if name not in known]:
         raise UsageError(f"the base has no metric '{strange[0]}'", f"it has: {', '.join(sorted(known)) or 'none'}")
     verdict = judge(one, other, limit, pairwise=pairwise, metrics=names)
+    warn([one.reader for one in (*ours, *theirs)])
     _print(verdict, form, out, inconclusive, as_json, problems)
     status = 0 if verdict.exit_code == 5 and inconclusive == "pass" else verdict.exit_code
     return status or (1 if problems else 0)

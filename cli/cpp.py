@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnibench.cli._evidence import check, first_lines
+from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import console, json_option, print_json, print_table
 from cnibench.errors import InputError, UsageError
 
@@ -79,6 +79,7 @@ def command(
     else:
         for title, members in _by_title(chosen).items():
             _show(title, members, by, names)
+    warn([reader])
     return 1 if problems else 0
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnibench.cell import Sample
-from cnibench.cli._evidence import check, first_lines
+from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import InputError, UsageError
 from cnibench.text import printable
@@ -41,6 +41,7 @@ def command(sql: str, runs: tuple[str, ...], folder: Path, as_json: bool) -> int
     if not readers:
         raise UsageError(f"there are no runs in {folder}", "name one: cnibench query SQL RUN")
     heads, rows = ask(sql, readers)
+    warn(readers)
     if as_json:
         print_json({"schema": 1, "problems": problems, "columns": heads, "rows": [dict(zip(heads, row, strict=True)) for row in rows]})
         return status

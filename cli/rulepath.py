@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cnibench.cli._evidence import check, first_lines
+from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import InputError
 
@@ -33,6 +33,7 @@ def command(run: str, folder: Path, chains: bool, as_json: bool) -> int:
     found = summary.rows(reader.records("rulepath"), summary.published(studies()["qi2021"]))
     if not found:
         raise InputError(f"{reader.path}: no rule path in it", "measure one: cnibench run --cni flannel --workload rule-path")
+    warn([reader])
     if as_json:
         print_json({"schema": 1, "problems": problems, "run": reader.id, "study": "qi2021", "rows": found})
         return status

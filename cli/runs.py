@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnibench.cli._evidence import check, first_lines
+from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.text import printable
 
@@ -46,6 +46,7 @@ def show(run: str, out: Path, as_json: bool) -> int:
     reader = RunReader(find(run, out))
     problems = check([reader])
     status = first_lines(problems, err=as_json)
+    warn([reader])
     if as_json:
         facts = {**_facts(reader), "plan": reader.plan, "environment": reader.environment, "warnings": reader.warnings}
         print_json({"schema": 1, "problems": problems, **facts})

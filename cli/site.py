@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cnibench.cli._evidence import check, first_lines
+from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json
 
 
@@ -31,6 +31,7 @@ def command(runs: tuple[str, ...], out: Path, raw: bool, baseline: str, allow_di
     problems = check(readers, raw=raw)
     status = first_lines(problems, err=as_json)
     written = build(readers, out, raw=raw, allow_different=allow_different, baseline=baseline)
+    warn(readers)
     if as_json:
         print_json({**written, "problems": problems})
         return status

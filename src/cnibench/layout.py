@@ -115,15 +115,20 @@ def check(manifest: Manifest, file: str) -> None:
         *((f"duration of {cell.label[:80]!a}", cell.duration or 0, 0, LONGEST_WINDOW) for cell in manifest.cells),
         *((f"blocks of {cell.label[:80]!a}", cell.blocks or 0, 0, MOST_BLOCKS) for cell in manifest.cells),
         *((f"pair of {cell.label[:80]!a}", cell.pair, 0, MOST_BLOCKS) for cell in manifest.cells),
+        *((f"ip of {cell.label[:80]!a}", cell.ip, 0, 6) for cell in manifest.cells),
+        *((f"mtu of {cell.label[:80]!a}", cell.mtu, 0, 2**31) for cell in manifest.cells),
     ):
         if not low <= value <= high:
             raise InputError(f"{file}: {what}: expected {low:g} to {high:g}, found {str(value)[:40]}", _WHOLE)
-    for name in (manifest.id, manifest.name, manifest.cluster, *manifest.profiles, *(cell.label for cell in manifest.cells)):
+    for name in (
+        manifest.id,
+        manifest.name,
+        manifest.cluster,
+        *manifest.profiles,
+        *(name for cell in manifest.cells for name in (cell.label, cell.profile, cell.workload)),
+    ):
         if len(name) > LONGEST_NAME:
             raise InputError(f"{file}: a name has {len(name)} characters, at most {LONGEST_NAME} are allowed", _WHOLE)
-    for cell in manifest.cells:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,80}", cell.workload) or len(cell.id) > 250:
-            raise InputError(f"{file}: {cell.workload[:80]!a} is not the name of a workload", _WHOLE)
 
 
 _WHOLE = "take the file from a complete copy of the run"

@@ -358,8 +358,7 @@ class RunWriter:
         if name not in self._open:
             self._descriptor(name)
             self._set_aside(name)  # of a sample in flight, the first that had such records
-            self._sizes.setdefault(name, 0)
-        at = self._sizes[name]
+        at = self._sizes.get(name, 0)
         self._write(name, b"".join(pieces))
         found = []
         for piece, lines in zip(pieces, lots, strict=True):
@@ -370,7 +369,7 @@ class RunWriter:
     def _write(self, name: str, content: bytes) -> None:
         """When the disk takes only a part of it, none of it stays: it was not acknowledged."""
         data = memoryview(content)
-        descriptor, before = self._descriptor(name), self._sizes[name]
+        descriptor, before = self._descriptor(name), self._sizes.get(name, 0)
         try:
             if os.fstat(descriptor).st_size != before:
                 raise FullError(f"{self.path / name}: somebody else has changed it; the run ends", f"cnibench verify {self.path}")

@@ -121,7 +121,8 @@ def _readings(cell: Cell, factor: float) -> list[tuple[str, float]]:
 def _sample(cell: Cell, block: int, clock: datetime, metric: str, value: float, fidelity: Mapping[str, str]) -> Sample:
     kind = METRICS[metric]
     return Sample(
-        schema=SCHEMA, cell=cell.id, block=block, profile=cell.profile, label=cell.label, placement=cell.placement, path=cell.path, workload=cell.workload,
+        schema=SCHEMA,
+        cell=cell.id, block=block, profile=cell.profile, label=cell.label, placement=cell.placement, path=cell.path, workload=cell.workload,
         params=cell.params, ip=cell.ip, mtu=cell.mtu, cpus=cell.cpus, pair=cell.pair, window=cell.window, testbed="lab", wire="veth",
         wire_offload="plain", metric=metric, value=value, unit=kind.unit, better=kind.better,
         fidelity=fidelity.get(cell.label, "datapath-model"), status="ok", start=clock.isoformat().replace("+00:00", "Z"),
