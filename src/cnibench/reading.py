@@ -214,13 +214,15 @@ class RunReader:
     def _decodable(self, name: str, kind: type[T]) -> Iterator[tuple[int, bytes, list[T] | None]]:
         """(first line, bytes, decoded lines) of each piece; None where not all of its lines are as they should be."""
         decoder = msgspec.json.Decoder(kind)
-        versions = None if kind in (Sample,) or hasattr(kind, "schema") else msgspec.json.Decoder(_Version)
+        has_schema = "schema" in getattr(kind, "__struct_fields__", ())
+        versions = decoder if has_schema else msgspec.json.Decoder(_Version)
         for first, data in self.pieces(name):
+            lines: list[T] = []
             try:  # the usual case: a whole buffer at once
                 lines = decoder.decode_lines(data)
-                told = versions.decode_lines(data) if versions else lines
+                told: list[Any] = lines if has_schema else versions.decode_lines(data)
                 # Version 2 only adds fields, so that lines of version 1 are decoded as they are.
-                usual = all(1 <= one.schema <= self._newest for one in told)  # type: ignore[attr-defined]
+                usual = all(1 <= one.schema <= self._newest for one in told)
             except _UNREADABLE:
                 usual = False
             yield first, data, lines if usual else None

@@ -63,7 +63,7 @@ class _Search:
         for segment in segments:
             numbers = list(range(at, min(at + max(segment.lines, 0), len(self._lines))))
             if not self._same(numbers, segment):
-                numbers = self._elsewhere(segment)
+                numbers = self._elsewhere(segment, at)
             if not numbers:
                 continue
             if numbers[0] < highest:
@@ -82,7 +82,7 @@ class _Search:
     def _join(self, numbers: Sequence[int]) -> bytes:
         return b"".join(self._lines[number] + b"\n" for number in numbers)
 
-    def _elsewhere(self, segment: Segment) -> list[int]:
+    def _elsewhere(self, segment: Segment, at: int) -> list[int]:
         """The lines of the segment where they are now; none, and told, when they are not all intact."""
         where = (segment.cell, segment.block, segment.attempt)
         mine = self._by_place.get(where, []) if segment.cell else self._window(segment)
@@ -105,7 +105,7 @@ class _Search:
         missing = segment.lines - len(mine)
         kind: Kind = "lost" if missing > 0 else "changed"
         words = f"{missing} of {segment.lines} lines are missing" if missing > 0 else "it is not what was written"
-        self._tell(kind, mine, segment, f"{words}; the sample is left out" if segment.cell else words)
+        self._tell(kind, mine or [at], segment, f"{words}; the sample is left out" if segment.cell else words)
         return []
 
     def _window(self, segment: Segment) -> list[int]:

@@ -142,6 +142,6 @@ def replace_beneath(folder: Path, name: str, data: bytes) -> None:
 
 def _inside(folder: Path, name: str | Path) -> tuple[str, ...]:
     parts = Path(name).parts
-    if not parts or Path(name).is_absolute() or ".." in parts:
+    if not parts or Path(name).is_absolute() or ".." in parts or "\0" in str(name):
         raise InputError(f"{folder}: '{name}' is not a path inside this folder", "take the folder from where it was written")
     return parts
