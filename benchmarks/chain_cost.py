@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-_ROUNDS = 7
+_ROUNDS = 5
 _RAW = 1 << 20  # bytes of raw output of a sample
 _WINDOW = 10.0  # s
 

@@ -68,10 +68,11 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
     failures = _unsupported(readers) + gathered.failures
     runs = [_run(reader) for reader in readers]
     short = shortfalls(readers, numbers)
+    attestations = _attestations(readers)
     problems = [f"{reader.path.name}: {problem}" for reader in readers for problem in reader.problems]
     analysis = Analysis(
         schema=1, problems=problems, run=runs[0], environment=readers[0].environment, results=results, groups=groups, pairs=pairs, cpp=cpp,
-        attestations=_attestations(readers), failures=failures, summary=[], notes=gathered.notes + short + _notes(readers, runs),
+        attestations=attestations, failures=failures, summary=[], notes=gathered.notes + short + _notes(readers, runs),
         baseline=_baseline(baseline, labels, contexts), labels=labels, level=level, runs=runs,
         environments=[reader.environment for reader in readers], turning=turning_points(results, level),
     )  # fmt: skip
