@@ -59,6 +59,7 @@ class RunReader:
         self.path = Path(path)
         self.warnings: list[str] = []
         self.problems: list[Problem] = []
+        self.complete: set[str] = set()  # files that were read to their end, and so verified
         if not self.path.is_dir():
             raise InputError(f"{self.path}: no such run directory", "'cnibench runs' lists the runs")
         self._plan_bytes = self._bytes(PLAN)
@@ -194,6 +195,7 @@ class RunReader:
                 raise InputError(f"{self.path / name}: is larger than {LONGEST_LINES:,} bytes", "is this really a run directory?")
             try:
                 yield from self._chained(name, file) if self.chain.chained else self._unchained(name, file)
+                self.complete.add(name)
             except OSError as error:
                 raise InputError(f"{self.path / name}: {error.strerror}", "check the disk, or take another copy") from None
 

@@ -54,8 +54,6 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
         raise UsageError("no run was named", "'cnibench runs' lists the runs")
     if len({reader.path.resolve() for reader in readers}) < len(readers) or len({reader.id for reader in readers}) < len(readers):
         raise UsageError("one run was named twice", "each run counts once: its blocks would be taken for more than they are")
-    for reader in readers:
-        verify(reader)
     gathered = gather(readers)
     numbers = environments(readers, gathered.series, allow_different)
     labels = _labels(readers, gathered.series)
@@ -69,7 +67,7 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
     runs = [_run(reader) for reader in readers]
     short = shortfalls(readers, numbers)
     attestations = _attestations(readers)
-    problems = [f"{reader.path.name}: {problem}" for reader in readers for problem in reader.problems]
+    problems = [f"{reader.path.name}: {problem}" for reader in readers for problem in verify(reader)]  # of what is not read yet
     analysis = Analysis(
         schema=1, problems=problems, run=runs[0], environment=readers[0].environment, results=results, groups=groups, pairs=pairs, cpp=cpp,
         attestations=attestations, failures=failures, summary=[], notes=gathered.notes + short + _notes(readers, runs),
