@@ -53,7 +53,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
         _lines(lambda lines: [*lines[:-1], lines[-1].replace(b'"failed":0', b'"failed":1')], "events.jsonl"), "changed", "events.jsonl",
     ),
     "doubled event": (_lines(lambda lines: [*lines[:9], lines[8], *lines[9:]], "events.jsonl"), "doubled", "events.jsonl"),
-    "swapped events": (_lines(lambda lines: [*lines[:9], lines[10], lines[9], *lines[11:]], "events.jsonl"), "out of order", "events.jsonl"),
+    "swapped events": (
+        _lines(lambda lines: [*lines[:9], lines[10], lines[9], *lines[11:]], "events.jsonl"), "out of order", "events.jsonl",
+    ),
     "lost end of events": (_lines(lambda lines: lines[:-1], "events.jsonl"), "lost", "events.jsonl"),
     "lost events": (_remove("events.jsonl"), "lost", "events.jsonl"),
     "changed plan": (_bytes("plan.json", lambda data: data.replace(b'"seed": 1', b'"seed": 2')), "changed", "plan.json"),
