@@ -40,7 +40,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.file}{lines}{where}: {self.kind}: {self.detail}"
 
 
-class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A piece of a file that an event commits: ``lines`` whole lines, ``bytes`` long, that begin at the offset ``at``."""
 
     at: int
@@ -52,7 +52,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt: int = 1
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What verification needs of a line of events.jsonl. ``raw`` maps names in raw/``folder`` to their SHA-256.
 
     ``documents`` maps files that are written as a whole to the SHA-256 that they have from now on. ``more``: the next
@@ -137,7 +137,8 @@ def own_hash(line: bytes) -> str:
         return ""
     found = sha256(line[:-_SUFFIX])
     found.update(b"}")
-    return found.hexdigest() if found.hexdigest().encode() == line[-66:-2] else ""
+    own = found.hexdigest()
+    return own if own.encode() == line[-66:-2] else ""
 
 
 def read(data: bytes, file: str, plan_schema: int) -> Chain:

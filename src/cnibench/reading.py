@@ -246,6 +246,7 @@ class RunReader:
     def _chained(self, name: str, file: Any) -> Iterator[tuple[int, bytes]]:
         known = self.chain
         segments = known.segments.get(name, [])
+        again = known.again > 0
         at = line = 0
         start, held, length = 1, list[bytes](), 0
         for number, segment in enumerate(segments):
@@ -258,7 +259,7 @@ class RunReader:
                 return
             at, line = at + segment.bytes, line + segment.lines
             old = not segment.cell and name != ATTESTATIONS
-            if old or known.superseded(segment):
+            if old or (again and known.superseded(segment)):
                 if held:
                     yield start, b"".join(held)
                 start, held, length = line + 1, [], 0
