@@ -10,7 +10,7 @@ import msgspec
 
 from cnibench.chain import Event, Kind, Problem
 from cnibench.errors import InputError
-from cnibench.layout import EVENTS, LONGEST_DOCUMENT, RAW, SEAL, Record, raw_folder
+from cnibench.layout import ENVIRONMENT, EVENTS, LONGEST_DOCUMENT, RAW, SEAL, Record, raw_folder
 from cnibench.reading import RunReader
 from cnibench.system.files import open_beneath, read_beneath
 
@@ -24,6 +24,8 @@ def verify(reader: RunReader, *, raw: bool = False) -> list[Problem]:
     """
     for name, expected in reader.chain.documents().items():
         reader.verify_document(name, expected)
+    if reader.chain.chained and not reader.chain.count and os.path.lexists(reader.path / ENVIRONMENT):
+        reader.tell(Problem(kind="lost", file=EVENTS, detail="it has no line, and the run had begun"))
     _seal(reader)
     for name in reader.files():
         if name in reader.complete and reader.chain.chained:
