@@ -21,12 +21,12 @@ _CELLS = _PROFILES * 2 * _WORKLOADS
 
 def write(folder: Path, samples: int) -> int:
     """A synthetic run directory of about so many samples; their number."""
-    import msgspec
     import numpy as np
 
     from cnibench.cell import Cell, Sample
     from cnibench.layout import Manifest
     from cnibench.metrics import METRICS
+    from cnibench.store import RunWriter
 
     rng = np.random.default_rng(1)
     cells = [
@@ -36,20 +36,19 @@ def write(folder: Path, samples: int) -> int:
         for w in range(_WORKLOADS)
     ]
     blocks = max(1, samples // (_CELLS * len(_METRICS)))
-    folder.mkdir()
     manifest = Manifest(
         id="synthetic", name="synthetic", created="2026-01-01T00:00:00Z", command=["cnibench", "run"], tool_version="0", seed=1,
         blocks=blocks, duration=10.0, warmup=2.0, cluster="lab", cells=cells, profiles={f"profile-{p}": {} for p in range(_PROFILES)},
     )  # fmt: skip
-    (folder / "plan.json").write_bytes(msgspec.json.encode(manifest))
-    (folder / "env.json").write_bytes(b'{"schema":1,"kernel":"synthetic"}')
-    with (folder / "samples.jsonl").open("wb") as file:
+    with RunWriter.create(folder, manifest) as writer:
+        writer.environment({"kernel": "synthetic"})
         for block in range(blocks):
             for number, cell in enumerate(cells):
                 second = block * len(cells) + number
                 start = (
                     f"2026-01-{1 + second // 86400 % 28:02d}T{second // 3600 % 24:02d}:{second // 60 % 60:02d}:{second % 60:02d}.000000Z"
                 )
+                lines = []
                 for metric in _METRICS:
                     kind = METRICS[metric]
                     line = Sample(
@@ -58,7 +57,9 @@ def write(folder: Path, samples: int) -> int:
                         wire="veth", wire_offload="plain", metric=metric, value=float(1e9 * np.exp(0.02 * rng.standard_normal())),
                         unit=kind.unit, better=kind.better, fidelity="datapath-model", status="ok", start=start, end=start,
                     )  # fmt: skip
-                    file.write(msgspec.json.encode(line) + b"\n")
+                    lines.append(line)
+                writer.finish(cell, block, lines)
+        writer.event("run-finished", failed=0)
     return blocks * len(cells) * len(_METRICS)
 
 

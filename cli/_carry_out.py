@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from cnibench.analysis.stream import Line
 
 
-def carry_out(request: Request, path: Path, *, resume: bool) -> int:
+def carry_out(request: Request, path: Path, *, resume: bool, retry_failed: bool = False) -> int:
     """Measures; the exit status. Errors of the inner process are told by it. Raises MeasureError when that was killed."""
     nics = offloads(request.cluster)  # here: inside, this machine's NICs are not seen
-    status = request.cluster.carry(lambda: guarded(lambda: _measure(request, path, resume, nics)))
+    status = request.cluster.carry(lambda: guarded(lambda: _measure(request, path, resume, nics, retry_failed)))
     if status > 128 and status != Interrupted.exit_code:
         raise MeasureError(
             f"the run was killed by signal {status - 128}; nothing of it is left, every finished sample is kept",
@@ -52,11 +52,11 @@ def offloads(cluster: type[Cluster]) -> dict[str, Any]:
     return {"offload": stored()}
 
 
-def _measure(request: Request, path: Path, resume: bool, nics: Mapping[str, Any]) -> int:
+def _measure(request: Request, path: Path, resume: bool, nics: Mapping[str, Any], retry_failed: bool) -> int:
     facts = {**machine(() if inside() else tools_of(request)), **nics}
     if resume:
         same_machine(RunReader(path), facts, ours=request.cluster.ours)
-    done = RunReader(path).done() if resume else set()
+    done = RunReader(path).done(retry_failed=retry_failed) if resume else set()
     with RunWriter.resume(path) if resume else RunWriter.create(path, request.manifest) as writer:
         if writer.manifest != request.manifest:
             writer.narrow(request.manifest)

@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from cnibench.cluster import Problem
-from cnibench.errors import MissingError, UsageError
+from cnibench.errors import InputError, MissingError, UsageError
 from cnibench.layout import Manifest
 from cnibench.plan import Plan, Work
 from cnibench.store import RunWriter
+from cnibench.system.files import read_beneath
 from cnibench.units import duration
 from cnibench.vm import inside, preload
 from cnibench.vm.accel import Accelerator, accelerator
@@ -96,9 +97,11 @@ def again(run_dir: Path) -> Machine | None:
     Raises MissingError when its kernel is gone: one run is never measured on two kernels.
     """
     try:
-        image = Path((run_dir / _IMAGE).read_text(encoding="utf-8").strip())
+        image = Path(read_beneath(run_dir, _IMAGE, 4096).decode().strip())
     except OSError:
         return None
+    except UnicodeDecodeError:
+        raise InputError(f"{run_dir / _IMAGE}: not the path of a kernel", "take the file from a complete copy of the run") from None
     if inside():
         return None
     if not image.exists():
@@ -122,7 +125,7 @@ def start(machine: Machine, manifest: Manifest, run_dir: Path, tools: Sequence[s
     return carry(machine, run_dir)
 
 
-def carry(machine: Machine, run_dir: Path) -> int:
+def carry(machine: Machine, run_dir: Path, *, retry_failed: bool = False) -> int:
     """Has the VM measure what the run is missing; the exit status. What cnibench prints there comes out here."""
     click.echo(f"measuring in a VM with the stock kernel {machine.kernel.release}: {machine.why}", err=True)
     if machine.emulated:
@@ -131,7 +134,12 @@ def carry(machine: Machine, run_dir: Path) -> int:
             "count instructions rather than time",
             err=True,
         )
-    return carry_into(preload.command(_ENTRY, "run", "--resume", str(run_dir)), run_dir, machine.kernel, machine.accelerator)
+    return carry_into(
+        preload.command(_ENTRY, "run", "--resume", str(run_dir), *["--retry-failed"] * retry_failed),
+        run_dir,
+        machine.kernel,
+        machine.accelerator,
+    )
 
 
 def _machine(kernel: Kernel, why: str) -> Machine:

@@ -91,8 +91,9 @@ def _store(path: Path, found: Calibration) -> None:
     import json
 
     from cnibench.planning import CALIBRATION
+    from cnibench.system.files import replace_beneath
 
-    (path / CALIBRATION).write_text(json.dumps({"schema": 1, **_document(found)}, indent=1) + "\n", encoding="utf-8")
+    replace_beneath(path, CALIBRATION, (json.dumps({"schema": 1, **_document(found)}, indent=1) + "\n").encode())
 
 
 def _labels(cni: tuple[str, ...]) -> tuple[str, ...]:

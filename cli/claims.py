@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cnibench.cli._evidence import first_lines
 from cnibench.cli._output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _SILENT = ("not-measured",)
 @click.option("--all", "everything", is_flag=True, help="Show claims too that this run has no figure for.")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
 @json_option
-def command(run: str, studies: tuple[str, ...], everything: bool, folder: Path, as_json: bool) -> None:
+def command(run: str, studies: tuple[str, ...], everything: bool, folder: Path, as_json: bool) -> int:
     """What a run says about the findings of the published studies.
 
     Each claim gets a verdict: holds; does-not-hold, only where its preconditions are met and the figures leave no doubt; inconclusive;
@@ -32,19 +33,23 @@ def command(run: str, studies: tuple[str, ...], everything: bool, folder: Path, 
     from cnibench.analysis import analyse
     from cnibench.claims import evaluate
     from cnibench.store import RunReader, find
+    from cnibench.text import printable
 
     names = tuple(name.strip() for entry in studies for name in entry.split(",") if name.strip())
     analysis = analyse([RunReader(find(run, folder))])
+    problems = [printable(problem) for problem in analysis.problems]
+    status = first_lines(problems, err=as_json)
     found = evaluate(analysis, names)
     counts = Counter(one.verdict for one in found)
     if as_json:
-        print_json({"schema": 1, "run": analysis.run.id, "counts": counts, "claims": found})
-        return
+        print_json({"schema": 1, "problems": problems, "run": analysis.run.id, "counts": counts, "claims": found})
+        return status
     for study in dict.fromkeys(one.study for one in found):
         _show(study, [one for one in found if one.study == study], everything)
     click.echo(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items(), key=lambda item: -item[1])))
     for line in _conditions(analysis):
         click.echo(line)
+    return status
 
 
 def _show(study: str, found: list[Judgement], everything: bool) -> None:

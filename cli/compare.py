@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
@@ -66,6 +67,8 @@ def command(
     if not pairwise and len(set(ids)) < len(ids):
         raise UsageError("a run stands twice among several runs", "name each run once; within one run: RUN:base RUN:candidate")
     readers = {one.reader.id: one.reader for one in (*ours, *theirs)}
+    problems = check(list(readers.values()))
+    first_lines(problems, err=as_json or form != "text" or out is not None)
     gathered = {name: gather([reader]) for name, reader in readers.items()}
     if not allow_different:
         _comparable(ours, theirs, gathered)
@@ -77,8 +80,10 @@ def command(
     if strange := [name for name in names if name not in known]:
         raise UsageError(f"the base has no metric '{strange[0]}'", f"it has: {', '.join(sorted(known)) or 'none'}")
     verdict = judge(one, other, limit, pairwise=pairwise, metrics=names, main=main_of([item.reader for item in ours]))
-    _print(verdict, form, out, inconclusive, as_json)
-    return 0 if verdict.exit_code == 5 and inconclusive == "pass" else verdict.exit_code
+    warn([one.reader for one in (*ours, *theirs)])
+    _print(verdict, form, out, inconclusive, as_json, problems)
+    status = 0 if verdict.exit_code == 5 and inconclusive == "pass" else verdict.exit_code
+    return status or (1 if problems else 0)
 
 
 class _Chosen(NamedTuple):
@@ -129,13 +134,13 @@ def _comparable(ours: Sequence[_Chosen], theirs: Sequence[_Chosen], gathered: Ma
             )
 
 
-def _print(verdict: Verdict, form: str, out: Path | None, inconclusive: str, as_json: bool) -> None:
+def _print(verdict: Verdict, form: str, out: Path | None, inconclusive: str, as_json: bool, problems: Sequence[str]) -> None:
     from cnibench.cli.report import write
     from cnibench.reports import _gate
 
     if as_json:
-        print_json({"schema": 1, "exit_code": verdict.exit_code, "reason": verdict.line, "threshold": verdict.threshold,
-                    "how": verdict.how, "cells": verdict.cells})  # fmt: skip
+        print_json({"schema": 1, "problems": problems, "exit_code": verdict.exit_code, "reason": verdict.line,
+                    "threshold": verdict.threshold, "how": verdict.how, "cells": verdict.cells})  # fmt: skip
         return
     text = {
         "text": lambda: _gate.text(verdict),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import console, json_option, print_json, print_table
 from cnibench.errors import InputError, UsageError
 
@@ -42,7 +43,7 @@ def command(
     flamegraph: Path | None,
     diff: tuple[str, str] | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Where the CPU cycles of each packet of RUN go.
 
     Cycles per packet by component of the kernel's packet path; the components and what is unclassified add up to the total.
@@ -52,6 +53,8 @@ def command(
     from cnibench.store import find
 
     reader = RunReader(find(run))
+    problems = check([reader])
+    first_lines(problems, err=as_json)
     names = taxonomy.load()
     everything = summary.groups(reader.records("cpp"))
     if not everything:
@@ -69,15 +72,15 @@ def command(
     if flamegraph is not None:
         _flamegraph(reader, chosen, pairs, names, flamegraph)
     if as_json:
-        print_json(_document(reader.id, chosen, pairs))
+        print_json(_document(reader.id, chosen, pairs, problems))
     elif diff:
         for a, b in pairs:
             _show_difference(a, b, by, names)
     else:
         for title, members in _by_title(chosen).items():
             _show(title, members, by, names)
-    for warning in reader.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    warn([reader])
+    return 1 if problems else 0
 
 
 def _all_there(
@@ -235,10 +238,8 @@ def _flamegraph(reader: RunReader, chosen: Sequence[Group], pairs: Sequence[tupl
         raise UsageError(f"{path}: {error.strerror}", "name a file that can be written") from None
 
 
-def _document(run: str, chosen: Sequence[Group], pairs: Sequence[tuple[Group, Group]]) -> dict[str, Any]:
-    from cnibench.cell import SCHEMA
-
-    found: dict[str, Any] = {"schema": SCHEMA, "run": run, "cpp": [group.document() for group in chosen]}
+def _document(run: str, chosen: Sequence[Group], pairs: Sequence[tuple[Group, Group]], problems: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"schema": 1, "problems": problems, "run": run, "cpp": [group.document() for group in chosen]}
     if pairs:
         found["differences"] = [_change(a, b) for a, b in pairs]
     return found

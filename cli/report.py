@@ -11,6 +11,7 @@ from cnibench.cli._output import json_option
 from cnibench.errors import InputError, UsageError
 
 _FORMATS = "text, md, json, csv, parquet, openmetrics, benchstat, or one that another installed package offers"
+_WITH_PROBLEMS = ("text", "md", "json")  # the others have no place for what is wrong with a run: it goes to stderr
 
 
 @click.command("report")
@@ -21,19 +22,26 @@ _FORMATS = "text, md, json, csv, parquet, openmetrics, benchstat, or one that an
 @click.option("--allow-different", is_flag=True, help="Show runs that are not comparable beside each other, never in one figure.")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
 @json_option
-def command(runs: tuple[str, ...], form: str, out: Path | None, baseline: str, allow_different: bool, folder: Path, as_json: bool) -> None:
+def command(runs: tuple[str, ...], form: str, out: Path | None, baseline: str, allow_different: bool, folder: Path, as_json: bool) -> int:
     """Show the report of one or several runs, in any format.
 
     RUN is a path to a run directory, an id, the beginning of one, or 'last'. Several runs are pooled where they are comparable. A copied or
     read-only run directory will do: nothing is measured and nothing is written to it.
     """
     from cnibench.analysis import analyse
+    from cnibench.analysis.words import problems
     from cnibench.registry import provider
     from cnibench.store import RunReader, find
+    from cnibench.text import printable
 
     readers = [RunReader(find(name, folder)) for name in runs]
     analysis = analyse(readers, allow_different=allow_different, baseline=baseline)
-    rendered = provider("reports", "json" if as_json else form).render(analysis)
+    chosen = "json" if as_json else form
+    if chosen not in _WITH_PROBLEMS:
+        for line in problems(analysis):
+            click.echo(printable(line), err=True)
+    status = 1 if analysis.problems else 0
+    rendered = provider("reports", chosen).render(analysis)
     if out is None:
         if isinstance(rendered, bytes):
             if sys.stdout.isatty():
@@ -41,9 +49,10 @@ def command(runs: tuple[str, ...], form: str, out: Path | None, baseline: str, a
             sys.stdout.buffer.write(rendered)
         else:
             click.echo(rendered, nl=False)
-        return
+        return status
     write(out, rendered)
     click.echo(f"report: {out}", err=True)
+    return status
 
 
 def write(path: Path, content: str | bytes) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import InputError
 
@@ -16,7 +17,7 @@ from cnibench.errors import InputError
 @click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
 @click.option("--chains", is_flag=True, help="Every chain that was entered, hook by hook, on both nodes.")
 @json_option
-def command(run: str, folder: Path, chains: bool, as_json: bool) -> None:
+def command(run: str, folder: Path, chains: bool, as_json: bool) -> int:
     """Say which netfilter hooks, chains and rules one packet meets, beside the published counts.
 
     RUN must have the workload rule-path. The published counts are those of qi2021, Table III; its "chains" are hooks.
@@ -27,12 +28,15 @@ def command(run: str, folder: Path, chains: bool, as_json: bool) -> None:
     from cnibench.store import find
 
     reader = RunReader(find(run, folder))
+    problems = check([reader])
+    status = first_lines(problems, err=as_json)
     found = summary.rows(reader.records("rulepath"), summary.published(studies()["qi2021"]))
     if not found:
         raise InputError(f"{reader.path}: no rule path in it", "measure one: cnibench run --cni flannel --workload rule-path")
+    warn([reader])
     if as_json:
-        print_json({"schema": 1, "run": reader.id, "study": "qi2021", "rows": found})
-        return
+        print_json({"schema": 1, "problems": problems, "run": reader.id, "study": "qi2021", "rows": found})
+        return status
     print_table(
         ("profile", "placement", "IP", "packet", "hooks", "published", "chains", "rules compared with", "rules matched", "published"),
         [_row(one) for one in found],
@@ -47,6 +51,7 @@ def command(run: str, folder: Path, chains: bool, as_json: bool) -> None:
     for one in found:
         if not one["agree"]:
             click.echo(f"warning: {one['label']}, {one['placement']}, {one['packet']}: the blocks met different rules", err=True)
+    return status
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:

@@ -54,9 +54,10 @@ from cnibench.vm import inside
 @click.option("--keep", is_flag=True, help="Leave what was installed where it is (clusters only).")
 @click.option("--dry-run", is_flag=True, help="Show what would be measured, how long it takes and how much it sends.")
 @click.option("--resume", metavar="RUN", help="Measure what an interrupted run is missing.")
+@click.option("--retry-failed", is_flag=True, help="With --resume: measure the samples again that failed; the last attempt counts.")
 @cluster_options
 @json_option
-def command(out: Path, resume: str | None, dry_run: bool, as_json: bool, **values: Any) -> int:
+def command(out: Path, resume: str | None, retry_failed: bool, dry_run: bool, as_json: bool, **values: Any) -> int:
     """Measure CNI profiles and compare them.
 
     Every requirement is checked before anything starts. Results go to a run directory, and the report is printed at the end.
@@ -67,7 +68,9 @@ def command(out: Path, resume: str | None, dry_run: bool, as_json: bool, **value
             raise UsageError(
                 f"--resume takes the plan of the run; --{(given or ['dry-run'])[0].replace('_', '-')} cannot change it", "leave it out"
             )
-        return _resume(resume, out, as_json)
+        return _resume(resume, out, as_json, retry_failed)
+    if retry_failed:
+        raise UsageError("--retry-failed is for a run that is there", "cnibench run --resume RUN --retry-failed")
     if not values["cni"] and not values["plan"]:
         raise UsageError("no profile was named", "name one with --cni NAME; 'cnibench profiles' lists them")
     from cnibench.cli import _kernel
@@ -105,7 +108,7 @@ def command(out: Path, resume: str | None, dry_run: bool, as_json: bool, **value
     return _report(path, status, as_json)
 
 
-def _resume(name: str, out: Path, as_json: bool) -> int:
+def _resume(name: str, out: Path, as_json: bool, retry_failed: bool) -> int:
     from cnibench.cli import _kernel
     from cnibench.cli._carry_out import carry_out
     from cnibench.cli._request import again
@@ -113,15 +116,15 @@ def _resume(name: str, out: Path, as_json: bool) -> int:
 
     path = find(name, out).absolute()
     reader = RunReader(path)
-    if reader.finished:
-        click.echo("nothing is missing: this run is complete", err=True)
+    if reader.finished and not (retry_failed and len(reader.done(retry_failed=True)) < len(reader.done())):
+        click.echo("nothing is missing: this run is complete" + ", no sample failed" * retry_failed, err=True)
         return _report(path, 0, as_json)
     if vm := _kernel.again(path):
-        return _report(path, _kernel.carry(vm, path), as_json)
+        return _report(path, _kernel.carry(vm, path, retry_failed=retry_failed), as_json)
     request = again(reader.plan)
     for warning in request.warnings:
         click.echo(f"warning: {warning}", err=True)
-    status = carry_out(request, path, resume=True)
+    status = carry_out(request, path, resume=True, retry_failed=retry_failed)
     return status if inside() else _report(path, status, as_json)  # out of the VM, the report is the host's work
 
 
@@ -135,7 +138,7 @@ def _report(path: Path, status: int, as_json: bool) -> int:
     from cnibench.cli._reports import show
     from cnibench.store import RunReader
 
-    show(path, as_json)
+    status = max(status, show(path, as_json))
     failed, disturbed, measured = False, set(), set()
     for sample in RunReader(path).samples():
         failed = failed or sample.status != "ok"

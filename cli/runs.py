@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json, print_table
+from cnibench.text import printable
 
 if TYPE_CHECKING:
     from cnibench.store import RunReader
@@ -20,53 +22,69 @@ _out = click.option("--out", type=click.Path(path_type=Path), default=Path("runs
 @_out
 @json_option
 @click.pass_context
-def command(ctx: click.Context, out: Path, as_json: bool) -> None:
+def command(ctx: click.Context, out: Path, as_json: bool) -> int:
     """List the runs, or show one."""
-    if ctx.invoked_subcommand is None:
-        _list(out, as_json)
+    return _list(out, as_json) if ctx.invoked_subcommand is None else 0
 
 
 @command.command("list")
 @_out
 @json_option
-def list_runs(out: Path, as_json: bool) -> None:
+def list_runs(out: Path, as_json: bool) -> int:
     """All runs, oldest first."""
-    _list(out, as_json)
+    return _list(out, as_json)
 
 
 @command.command("show")
 @click.argument("run")
 @_out
 @json_option
-def show(run: str, out: Path, as_json: bool) -> None:
+def show(run: str, out: Path, as_json: bool) -> int:
     """What a run measured and what it is missing."""
     from cnibench.store import RunReader, find
 
     reader = RunReader(find(run, out))
+    problems = check([reader])
+    status = first_lines(problems, err=as_json)
+    warn([reader])
     if as_json:
-        print_json({"schema": 1, **_facts(reader), "plan": reader.plan, "environment": reader.environment, "warnings": reader.warnings})
-        return
+        facts = {**_facts(reader), "plan": reader.plan, "environment": reader.environment, "warnings": reader.warnings}
+        print_json({"schema": 1, "problems": problems, **facts})
+        return status
     facts = _facts(reader)
-    print_table(("", ""), [(key, ", ".join(map(str, value)) if isinstance(value, list) else str(value)) for key, value in facts.items()])
+    print_table(
+        ("", ""), [(key, printable(", ".join(map(str, value)) if isinstance(value, list) else str(value))) for key, value in facts.items()]
+    )
     for event in reader.events():
         if event["event"] in ("profile-failed", "run-interrupted", "run-resumed", "run-failed", "stopped"):
-            click.echo(f"{event['time']} {event['event']} {event.get('label', '')} {event.get('reason', '')}".rstrip())
-    for warning in reader.warnings:
-        click.echo(f"warning: {warning}", err=True)
+            told = f"{event['time']} {event['event']} {event.get('label', '')} {event.get('reason', '')}"
+            click.echo(printable(told.rstrip()))
+    return status
 
 
-def _list(out: Path, as_json: bool) -> None:
+def _list(out: Path, as_json: bool) -> int:
+    from cnibench.errors import InputError
     from cnibench.store import runs
 
-    found = [_facts(reader) for reader in runs(out)]
+    unreadable: list[str] = []
+    found: list[dict[str, Any]] = []
+    for reader in runs(out, unreadable):
+        try:
+            found.append(_facts(reader))
+        except InputError as error:
+            unreadable.append(error.message)
+    for message in unreadable:
+        click.echo(f"problem: {printable(message)}", err=True)
+    status = 1 if unreadable else 0
     if as_json:
-        print_json({"schema": 1, "runs": found})
-        return
+        print_json({"schema": 1, "problems": unreadable, "runs": found})
+        return status
     if not found:
         click.echo(f"no runs in {out}", err=True)
-        return
+        return status
     heads = ("id", "name", "state", "profiles", "samples", "failed", "disturbed")
     print_table(heads, [[", ".join(row[head]) if head == "profiles" else str(row[head]) for head in heads] for row in found])
+    return status
 
 
 def _facts(reader: RunReader) -> dict[str, Any]:
@@ -81,8 +99,8 @@ def _facts(reader: RunReader) -> dict[str, Any]:
     return {
         "id": plan.id, "name": plan.name, "state": "complete" if reader.finished else "cells missing", "started": reader.started,
         "finished": reader.finished, "path": str(reader.path), "profiles": list(plan.profiles), "cells": len(plan.cells),
-        "blocks": plan.blocks, "samples": len(status), "failed": len(status) - counts["ok"],
-        "disturbed": len(disturbed),
+        "blocks": plan.blocks, "samples": len(status), "failed": len(status) - counts["ok"], "disturbed": len(disturbed),
+        "again": reader.chain.again,
         "unsupported": [one.label for one in plan.unsupported],
         "seed": plan.seed, "tool_version": plan.tool_version,
     }  # fmt: skip

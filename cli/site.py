@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json
 
 
@@ -26,7 +27,7 @@ from cnibench.cli._output import json_option, print_json
 @json_option
 def command(
     runs: tuple[str, ...], out: Path, raw: bool, baseline: str, allow_different: bool, force: bool, folder: Path, as_json: bool
-) -> None:
+) -> int:
     """Write the comparison as static pages that work offline, from a folder.
 
     RUN is a path to a run directory, an id, the beginning of one, or 'last'. Several runs are pooled where they are comparable, and shown
@@ -36,12 +37,14 @@ def command(
     from cnibench.store import RunReader, find
 
     readers = [RunReader(find(name, folder)) for name in runs]
+    problems = check(readers, raw=raw)
+    status = first_lines(problems, err=as_json)
     written = build(readers, out, raw=raw, allow_different=allow_different, baseline=baseline, force=force)
-    for warning in dict.fromkeys(text for reader in readers for text in reader.warnings):
-        click.echo(f"warning: {warning}", err=True)
+    warn(readers)
     for name in written["kept"]:
         click.echo(f"warning: {out / name}: was edited since cnibench wrote it, and is kept; --force replaces it", err=True)
     if as_json:
-        print_json(written)
-        return
+        print_json({**written, "problems": problems})
+        return status
     click.echo(f"{out / 'index.html'}: {len(written['pages'])} pages, {written['charts']} charts, {written['bytes'] / 1e6:.1f} MB")
+    return status

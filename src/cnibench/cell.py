@@ -13,7 +13,7 @@ Placement = Literal["intra", "inter"]
 Window = Literal["speed", "cpp"]
 Status = Literal["ok", "failed", "timeout", "unsupported"]
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,10 +39,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def id(self) -> str:
         """Stable, readable, safe as a folder's name: the same cell has the same id in every run."""
-        rest = json.dumps([self.params, self.path, self.mtu, self.cpus, self.pair, self.profile], sort_keys=True)
+        name = [] if re.fullmatch(r"[A-Za-z0-9_.-]{1,60}", self.workload) else [self.workload]
+        rest = json.dumps([*name, self.params, self.path, self.mtu, self.cpus, self.pair, self.profile], sort_keys=True)
         digest = hashlib.sha256(rest.encode()).hexdigest()[:8]
-        label = re.sub(r"[^A-Za-z0-9_.-]", "_", self.label)[:60]
-        return f"{label}.{self.placement}.{self.workload}.ip{self.ip}.{self.window}.{digest}"
+        label, workload = (re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:60] for text in (self.label, self.workload))
+        return f"{label}.{self.placement}.{workload}.ip{self.ip}.{self.window}.{digest}"
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +58,10 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of samples.jsonl: one metric of one cell in one block. A failed cell has one line with metric '' and value None."""
+    """One line of samples.jsonl: one metric of one cell in one block. A failed cell has one line with metric '' and value None.
+
+    ``attempt`` counts from 1; the last attempt at a cell in a block is the one that counts.
+    """
 
     schema: int = SCHEMA
     cell: str
@@ -94,6 +98,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     warmup_time: float | None = None  # s
     method: str = "windows"
     congestion_control: str | None = None
+    attempt: int = 1
 
 
 class Attestation(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,16 @@
 """The run directory: which files it has, their schema version, and how an older version becomes the present one.
 
 plan.json            the run's manifest: what was asked, the cells, the seed, what is unsupported here (Manifest)
-env.json             the environment: kernel, CPU, memory, tool versions, testbed, wire
-events.jsonl         what happened and when; a ``cell-finished`` event commits all lines of that cell and block
+env.json             the environment: kernel, CPU, memory, tool versions, testbed, wire; env-N.json is that of session N
+events.jsonl         what happened and when, chained by hashes (chain.py); each ``cell-finished`` commits the lines of one sample
 samples.jsonl        one metric of one cell in one block a line (cell.Sample)
 attestations.jsonl   the checks of each installed profile
 NAME.jsonl           records of collectors and workloads (cpp, sizes, cdf, series, ...), each with the sample's coordinates
-raw/CELL/BLOCK/      raw output of the tools, kept before anything parses it
+raw/CELL/BLOCK/      raw output of the tools, kept before anything parses it; BLOCK.attempt-N of a sample measured again
+seal.json            which line of events.jsonl the finished run ended with
+NAME.orphan-N        what an interrupted run had written without an event that commits it
+
+docs/run-directory.md says more.
 """
 
 from __future__ import annotations
@@ -23,20 +27,19 @@ from cnibench.cell import SCHEMA, Cell
 from cnibench.errors import InputError
 from cnibench.model import context
 
-PLAN, ENVIRONMENT, EVENTS, SAMPLES, ATTESTATIONS, RAW = (
-    "plan.json",
-    "env.json",
-    "events.jsonl",
-    "samples.jsonl",
-    "attestations.jsonl",
-    "raw",
-)
+PLAN, ENVIRONMENT, SEAL, FIRST_PLAN = "plan.json", "env.json", "seal.json", "plan-1.json"
+EVENTS, SAMPLES, ATTESTATIONS, RAW = "events.jsonl", "samples.jsonl", "attestations.jsonl", "raw"
+
+# Bytes that are read of a file at most, so that no file fills the memory.
+LONGEST_DOCUMENT, LONGEST_EVENTS, LONGEST_LINES, LONGEST_RAW = 64 << 20, 512 << 20, 4 << 30, 256 << 20
+LONGEST_PIECE = 256 << 20  # of lines that one event commits
+MOST_BLOCKS, MOST_CELLS, LONGEST_NAME, LONGEST_WINDOW = 1_000_000, 100_000, 1000, 1e6  # of a manifest; the window in seconds
 
 Record = dict[str, Any]
 Step = Callable[[str, Record], Record]
 
 # Version n to the step that makes a record of version n + 1 of it; the step is given the file's name and the record.
-MIGRATIONS: dict[int, Step] = {}
+MIGRATIONS: dict[int, Step] = {1: lambda file, record: record}  # 2 adds fields that have defaults
 
 
 class Unsupported(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,9 +104,51 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return next((cell for cell in self.cells if cell.id == identity), None)
 
 
-def coordinates(cell: Cell, block: int) -> Record:
+def check(manifest: Manifest, file: str) -> None:
+    """Raises InputError for a field that is out of bounds, before it becomes a path, a loop or a wait."""
+    for what, value, low, high in (
+        ("blocks", manifest.blocks, 0, MOST_BLOCKS),
+        ("max_blocks", manifest.max_blocks, 0, MOST_BLOCKS),
+        ("number of cells", len(manifest.cells), 0, MOST_CELLS),
+        ("duration", manifest.duration, 0, LONGEST_WINDOW),
+        ("warmup", manifest.warmup, 0, LONGEST_WINDOW),
+        ("target_ci", manifest.target_ci, 0, LONGEST_WINDOW),
+        ("seed", manifest.seed, -(2**63), 2**64),
+        *((f"duration of {cell.label[:80]!a}", cell.duration or 0, 0, LONGEST_WINDOW) for cell in manifest.cells),
+        *((f"blocks of {cell.label[:80]!a}", cell.blocks or 0, 0, MOST_BLOCKS) for cell in manifest.cells),
+        *((f"pair of {cell.label[:80]!a}", cell.pair, 0, MOST_BLOCKS) for cell in manifest.cells),
+        *((f"ip of {cell.label[:80]!a}", cell.ip, 0, 6) for cell in manifest.cells),
+        *((f"mtu of {cell.label[:80]!a}", cell.mtu, 0, 2**31) for cell in manifest.cells),
+    ):
+        if not low <= value <= high:
+            raise InputError(f"{file}: {what}: expected {low:g} to {high:g}, found {str(value)[:40]}", _WHOLE)
+    for name in (
+        manifest.id,
+        manifest.name,
+        manifest.cluster,
+        *manifest.profiles,
+        *(name for cell in manifest.cells for name in (cell.label, cell.profile, cell.workload)),
+    ):
+        if len(name) > LONGEST_NAME:
+            raise InputError(f"{file}: a name has {len(name)} characters, at most {LONGEST_NAME} are allowed", _WHOLE)
+
+
+_WHOLE = "take the file from a complete copy of the run"
+
+
+def raw_folder(cell: str, block: int, attempt: int = 1) -> str:
+    """Where the raw output of that sample is, below raw/."""
+    return f"{cell}/{block}" + (f".attempt-{attempt}" if attempt > 1 else "")
+
+
+def environment_file(session: int) -> str:
+    """The environment of that session, counted from 1."""
+    return ENVIRONMENT if session <= 1 else f"env-{session}.json"
+
+
+def coordinates(cell: Cell, block: int, attempt: int = 1) -> Record:
     """What every line of a record file says about where it belongs."""
-    return {"schema": SCHEMA, "cell": cell.id, "block": block, **context.of_cell(cell)}
+    return {"schema": SCHEMA, "attempt": attempt, "cell": cell.id, "block": block, **context.of_cell(cell)}
 
 
 def now() -> str:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from cnibench import schedule
 from cnibench.environment import this_cpu
 from cnibench.errors import InputError, UsageError
-from cnibench.layout import Planned
+from cnibench.layout import LONGEST_DOCUMENT, Planned
 from cnibench.plan import MOST_BLOCKS, Plan, Work
 from cnibench.stats_plan import POWER, detectable, planned_blocks
 from cnibench.store import RunReader, find
@@ -108,9 +108,9 @@ def _calibrated(folder: Path) -> Iterator[RunReader]:
 def _stored(reader: RunReader) -> list[dict[str, Any]]:
     """The places of a calibration; none when it is no calibration or cannot be read."""
     try:
-        found = json.loads(read_beneath(reader.path, CALIBRATION, _LARGEST))["floors"]
+        found = json.loads(read_beneath(reader.path, CALIBRATION, LONGEST_DOCUMENT))["floors"]
         return [one for one in found if isinstance(one, dict)]
-    except (OSError, InputError, ValueError, RecursionError, KeyError, TypeError):
+    except (OSError, InputError, ValueError, KeyError, TypeError, RecursionError):
         return []
 
 

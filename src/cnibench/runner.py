@@ -73,7 +73,9 @@ class Runner:
         manifest = self.writer.manifest
         with self._stop:
             try:
-                self.writer.event("run-resumed" if self.done else "run-started", command=manifest.command, missing=len(self._missing()))
+                self.writer.event(
+                    "run-resumed" if self.writer.sessions else "run-started", command=manifest.command, missing=len(self._missing())
+                )
                 with self._clean(self.cluster):
                     self._describe()
                     failed = self._together() if self.cluster.simultaneous else self._one_after_the_other()

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from cnibench.errors import InputError, UsageError
 from cnibench.layout import PLAN, Manifest, Unsupported, coordinates, new_id, now
 from cnibench.reading import RunReader
+from cnibench.verification import verify
 from cnibench.writing import FullError, RunWriter
 
-__all__ = ["FullError", "Manifest", "RunReader", "RunWriter", "Unsupported", "coordinates", "find", "new_id", "now", "runs"]
+__all__ = ["FullError", "Manifest", "RunReader", "RunWriter", "Unsupported", "coordinates", "find", "new_id", "now", "runs", "verify"]
 
 
-def runs(folder: Path) -> list[RunReader]:
-    """All runs below ``folder``, oldest first; what is no run, or one that cannot be read, is passed over."""
+def runs(folder: Path, unreadable: list[str] | None = None) -> list[RunReader]:
+    """All runs below ``folder``, oldest first; what is no run is passed over, one that cannot be read is told in ``unreadable``."""
     found = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if (path / PLAN).is_file():
+        if os.path.lexists(path / PLAN):
             try:
                 found.append(RunReader(path))
-            except InputError:
-                continue
+            except InputError as error:
+                if unreadable is not None:
+                    unreadable.append(error.message)
     return found
 
 

@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cnibench.cell import SCHEMA, Attestation, Cell, Sample
+from cnibench.cell import Attestation, Cell, Sample
 from cnibench.layout import ATTESTATIONS, ENVIRONMENT, EVENTS, PLAN, RAW, SAMPLES, Manifest, Unsupported, coordinates
 from cnibench.metrics import METRICS
 from cnibench.store import RunReader
 
+SCHEMA = 1  # of a version that did not chain its files: a test may edit them
 WORK: Mapping[str, tuple[str, float]] = {"tcp-stream": ("throughput", 1e10), "tcp-rr": ("transaction_rate", 4e4)}
 
 
@@ -50,7 +51,7 @@ def synthetic(
         for window in (("speed", "cpp") if cpp else ("speed",))
     ]
     plan = Manifest(**{
-        "id": f"{name}-{seed}", "name": name, "created": "2026-01-01T00:00:00.000000Z", "command": ["cnibench", "run"],
+        "schema": SCHEMA, "id": f"{name}-{seed}", "name": name, "created": "2026-01-01T00:00:00.000000Z", "command": ["cnibench", "run"],
         "tool_version": "0.1.0", "seed": seed, "blocks": blocks, "duration": 10.0, "warmup": 2.0, "cluster": "lab", "cells": cells,
         "profiles": {label: {"title": label} for label in truth}, "unsupported": list(unsupported), **manifest,
     })  # fmt: skip
@@ -78,7 +79,7 @@ def synthetic(
                 gone = {"metric": "", "value": None, "unit": "", "status": "failed", "reason": "the server is gone"}
                 lines = [msgspec.structs.replace(lines[0], **gone)]
             if cell.window == "cpp" and not failed:
-                records.append({**coordinates(cell, block), **_cpp(factor)})
+                records.append({**coordinates(cell, block), "schema": SCHEMA, **_cpp(factor)})
             samples += lines
             events.append(_event(clock, "cell-finished", cell=cell.id, block=block, status=lines[0].status, lines=len(lines), sizes={}))
     if finished:
@@ -120,6 +121,7 @@ def _readings(cell: Cell, factor: float) -> list[tuple[str, float]]:
 def _sample(cell: Cell, block: int, clock: datetime, metric: str, value: float, fidelity: Mapping[str, str]) -> Sample:
     kind = METRICS[metric]
     return Sample(
+        schema=SCHEMA,
         cell=cell.id, block=block, profile=cell.profile, label=cell.label, placement=cell.placement, path=cell.path, workload=cell.workload,
         params=cell.params, ip=cell.ip, mtu=cell.mtu, cpus=cell.cpus, pair=cell.pair, window=cell.window, testbed="lab", wire="veth",
         wire_offload="plain", metric=metric, value=value, unit=kind.unit, better=kind.better,

@@ -121,7 +121,7 @@ def test_options_override_the_keys_of_a_plan_file(tmp_path: Path) -> None:
 def test_no_runs_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     assert call("runs", "--json") == 0
-    assert document(capsys) == {"schema": 1, "runs": []}
+    assert document(capsys) == {"schema": 1, "problems": [], "runs": []}
 
 
 def test_profiles_lists_all_with_where_they_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def cpp(*arguments: str) -> str:
     from cnibench.cli.cpp import command
 
     result = CliRunner().invoke(command, list(arguments), catch_exceptions=False)
-    return result.output
+    return result.stdout
 
 
 def test_the_table_shows_every_component_and_says_what_is_estimated(run: RunReader) -> None:

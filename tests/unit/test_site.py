@@ -74,7 +74,9 @@ class Page(HTMLParser):
 def add_records(reader: RunReader, name: str, record: dict[str, Any]) -> None:
     """The same record for every cell of the run, in each block."""
     plan = reader.plan
-    lines = [{**coordinates(cell, block), **record} for cell in plan.cells for block in range(plan.blocks) if cell.window == "speed"]
+    lines = [
+        {**coordinates(cell, block), "schema": 1, **record} for cell in plan.cells for block in range(plan.blocks) if cell.window == "speed"
+    ]
     (reader.path / f"{name}.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 

@@ -20,12 +20,11 @@ from cnibench.analysis.pairs import compare
 from cnibench.analysis.series import CPP_METRICS, Block, Gathered, Series, Tried, gather
 from cnibench.analysis.stream import Line
 from cnibench.analysis.turning import turning_points
-from cnibench.cell import SCHEMA
 from cnibench.errors import UsageError
 from cnibench.metrics import METRICS, main_metric
 from cnibench.model import context
 from cnibench.stats import ALPHA
-from cnibench.store import RunReader
+from cnibench.store import RunReader, verify
 
 _METRIC_PLACE = {name: i for i, name in enumerate(METRICS)}
 
@@ -82,9 +81,11 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
     failures = _unsupported(readers) + gathered.failures
     runs = [_run(reader) for reader in readers]
     short = shortfalls(readers, numbers)
+    attestations = _attestations(readers)
+    problems = [f"{reader.path.name}: {problem}" for reader in readers for problem in verify(reader)]  # of what is not read yet
     analysis = Analysis(
-        schema=SCHEMA, run=runs[0], environment=readers[0].environment, results=results, groups=groups, pairs=pairs, cpp=cpp,
-        attestations=_attestations(readers), failures=failures, summary=[], notes=apart + gathered.notes + short + _notes(readers, runs),
+        schema=1, problems=problems, run=runs[0], environment=readers[0].environment, results=results, groups=groups, pairs=pairs, cpp=cpp,
+        attestations=attestations, failures=failures, summary=[], notes=apart + gathered.notes + short + _notes(readers, runs),
         baseline=_baseline(baseline, labels, contexts), labels=labels, level=level, runs=runs,
         environments=[reader.environment for reader in readers], turning=turning_points(results, level, main), main=main,
         disturbed=gathered.disturbed, samples=gathered.samples,
@@ -236,6 +237,8 @@ def _notes(readers: Sequence[RunReader], runs: Sequence[Run]) -> list[str]:
     found = [note for reader in readers for note in reader.plan.notes]
     for reader, run in zip(readers, runs, strict=True):
         found += [f"{reader.id}: {warning}" for warning in reader.warnings]
+        if again := reader.chain.again:
+            found.append(f"{reader.id}: {again} sample{'s' * (again != 1)} measured again after a failure; the last attempt counts")
         if not run.finished:
             found.append(f"{reader.id}: not finished; what is missing is done by: cnibench run --resume {reader.path.name}")
     return list(dict.fromkeys(found))

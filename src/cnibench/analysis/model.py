@@ -239,9 +239,11 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a report shows. ``run`` and ``environment`` are the first run's, ``runs`` and ``environments`` all of them.
 
     ``samples`` is the number of samples that were measured, disturbed and failed ones included.
+    ``problems``: what is lost, changed, doubled, out of order or not chained in the run directories; no figure rests on it.
     """
 
     schema: int
+    problems: list[str] = []
     run: Run
     environment: dict[str, Any]
     results: list[Result]

@@ -17,6 +17,7 @@ from cnibench.stats_plan import POWER, about
 from cnibench.units import human
 
 _PLACEMENT = dict(context.coordinate("placement").named)
+_TOLD = 10  # problems that a report names
 _MORE = 1.25  # times the planned noise: beyond, the plan did not hold
 
 
@@ -158,9 +159,16 @@ def _not_tested(analysis: Analysis) -> str:
     return f"Not tested: {'; '.join(parts)}."
 
 
+def problems(analysis: Analysis) -> list[str]:
+    """The first lines of every report of a damaged run directory."""
+    told = [f"problem: {problem}" for problem in analysis.problems[:_TOLD]]
+    more = len(analysis.problems) - len(told)
+    return told + [f"problem: and {more} more: 'cnibench verify RUN' names all"] * (more > 0)
+
+
 def conditions(analysis: Analysis) -> list[str]:
     """What stands where the figures stand: testbed, wire, model or real CNI, estimated cycles, emulated CPU."""
-    found = []
+    found = problems(analysis)
     for testbed, wire, offload, rate in dict.fromkeys((r.testbed, r.wire, r.wire_offload, r.wire_rate) for r in analysis.results):
         text = f"testbed: {testbed}, wire: {wire}" + (f", offload of the wire: {offload}" if offload else "")
         found.append(text + (f", limited to {human(rate, 'bit/s')}" if rate else ""))

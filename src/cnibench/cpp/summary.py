@@ -12,7 +12,6 @@ from cnibench.cpp.taxonomy import IDLE, Taxonomy
 from cnibench.errors import InputError
 from cnibench.model.context import OF_RECORD
 from cnibench.reading import RunReader
-from cnibench.system.files import read_beneath
 
 _LARGEST = 64 << 20  # bytes of one sample's folded stacks
 
@@ -97,14 +96,8 @@ def trees(reader: RunReader, group: Group, taxonomy: Taxonomy) -> dict[tuple[str
     """
     found: dict[tuple[str, ...], float] = {}
     for block in group.blocks:
-        path = reader.raw(group.cell, block) / "stacks.folded"
-        try:
-            text = read_beneath(reader.path, path.relative_to(reader.path), _LARGEST).decode()
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}", "a flame graph needs the run's raw folder") from None
-        except ValueError:  # a cell that is an absolute path, or bytes that are no text
-            raise InputError(f"{path}: no folded stacks of this run", "take the file from a whole copy of the run") from None
-        for stack in stacks.unfold(text, str(path)):
+        text = reader.raw_bytes(group.cell, block, "stacks.folded").decode(errors="replace")
+        for stack in stacks.unfold(text, f"stacks.folded of {group.cell}, block {block}"):
             if stack.whose != "foreign" and taxonomy.nearest(stack.frames) != IDLE:
                 key = tuple(reversed(stack.frames))
                 found[key] = found.get(key, 0.0) + stack.cycles / group.per_block[block] / len(group.blocks)

@@ -44,6 +44,7 @@ def write(batch: Batch, folder: Path, form: str, command: list[str], *, name: st
         writer.environment(environment)
         writer.event("run-started", imported=form)
         _keep(batch, path)
+        writer.event("kept", folder="imported", raw=writer.hashes("imported"))
         for cell, block, result in placed:
             writer.finish(cell, block, _samples(cell, block, result, environment, manifest.created))
         writer.event("run-finished", failed=sum(not result.figures for result in batch.results))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from cnibench.errors import InputError
@@ -17,9 +19,7 @@ def open_beneath(folder: Path, name: str | Path, flags: int = os.O_RDONLY, mode:
     ``folder`` itself was named by the user and may be reached by a link. Raises FileNotFoundError when there is no such file,
     InputError when ``name`` leaves the folder, is or passes a link, or is not a regular file; OSError for the rest.
     """
-    parts = Path(name).parts
-    if not parts or Path(name).is_absolute() or ".." in parts:
-        raise InputError(f"{folder}: '{name}' is not a path inside this folder", "take the folder from where it was written")
+    parts = _inside(folder, name)
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts[:-1]:
@@ -107,3 +107,56 @@ def _read(descriptor: int, path: Path, limit: int) -> bytes:
     if len(data) > limit:
         raise InputError(f"{path}: is larger than {limit:,} bytes", "is this really a file of that kind?")
     return data
+
+
+def make_beneath(folder: Path, name: str | Path) -> int:
+    """A descriptor of the folder ``name`` below ``folder``, made where it is missing; no component may be a symbolic link.
+
+    Raises InputError when one is, or is no folder; OSError for the rest.
+    """
+    parts = _inside(folder, name)
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in parts:
+            try:
+                os.mkdir(part, dir_fd=at)
+            except FileExistsError:
+                pass
+            inner = _open_one(folder, name, part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0, at)
+            os.close(at)
+            at = inner
+        return os.dup(at)
+    finally:
+        os.close(at)
+
+
+def replace_beneath(folder: Path, name: str, data: bytes) -> None:
+    """Writes the file ``name`` in ``folder``: it is the old or the new one, whatever happens; a link there is replaced.
+
+    Raises InputError as ``open_beneath``, OSError when it cannot be written; then nothing is left.
+    """
+    _inside(folder, name)
+    draft = f".{name}.{secrets.token_hex(4)}.new"
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=at)
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(draft, name, src_dir_fd=at, dst_dir_fd=at)
+        except OSError:
+            with suppress(FileNotFoundError):
+                os.unlink(draft, dir_fd=at)
+            raise
+        os.fsync(at)
+    finally:
+        os.close(at)
+
+
+def _inside(folder: Path, name: str | Path) -> tuple[str, ...]:
+    parts = Path(name).parts
+    if not parts or Path(name).is_absolute() or ".." in parts or "\0" in str(name):
+        raise InputError(f"{folder}: '{name}' is not a path inside this folder", "take the folder from where it was written")
+    return parts

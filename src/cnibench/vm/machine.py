@@ -7,11 +7,13 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import cnibench
 from cnibench.errors import MissingError, UsageError
 from cnibench.exec import Process, spawn
+from cnibench.system.files import make_beneath
 from cnibench.vm import bundle, initramfs, preload
 from cnibench.vm.accel import QEMU, Accelerator
 from cnibench.vm.guest import PORT
@@ -65,7 +67,7 @@ def started(kernel: Kernel, accel: Accelerator, run_dir: Path, size: Size, appen
     Raises MissingError when qemu or a program of the first stage is missing.
     """
     logs = run_dir / "vm"
-    logs.mkdir(exist_ok=True)
+    _earlier_logs_aside(run_dir)
     near, far = socket.socketpair()
     archive = os.memfd_create("initramfs")
     with near, far, os.fdopen(archive, "wb") as file:
@@ -79,6 +81,18 @@ def started(kernel: Kernel, accel: Accelerator, run_dir: Path, size: Size, appen
         with process:
             far.close()
             yield process, near
+
+
+def _earlier_logs_aside(run_dir: Path) -> None:
+    """The folder for the logs, with those of an earlier start renamed: qemu would write over them, or through a link."""
+    at = make_beneath(run_dir, "vm")
+    try:
+        there = set(os.listdir(at))
+        for name in {CONSOLE, ERRORS} & there:
+            number = next(number for number in count(1) if f"{name}.{number}" not in there)
+            os.rename(name, f"{name}.{number}", src_dir_fd=at, dst_dir_fd=at)
+    finally:
+        os.close(at)
 
 
 def _command(kernel: Kernel, accel: Accelerator, run_dir: Path, size: Size, port: int, archive: int, append: str) -> list[str]:

@@ -1,0 +1,46 @@
+"""Says what is wrong with the run directories that a command reads, before it says anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from cnibench.text import printable
+
+if TYPE_CHECKING:
+    from cnibench.store import RunReader
+
+_SHOWN = 10
+
+
+def check(readers: Sequence[RunReader], *, raw: bool = False) -> list[str]:
+    """What is lost, changed, doubled, out of order or not chained in these runs, in words."""
+    from cnibench.store import verify
+
+    found = []
+    for reader in readers:
+        found += [printable(f"{reader.path.name}: {problem}") for problem in verify(reader, raw=raw)]
+    return found
+
+
+def warn(readers: Sequence[RunReader]) -> None:
+    """Says on stderr what is usual in a run that was cut off, and what is of an older version."""
+    for warning in dict.fromkeys(text for reader in readers for text in reader.warnings):
+        click.echo(f"warning: {printable(warning)}", err=True)
+
+
+def first_lines(problems: Sequence[str], *, err: bool = False) -> int:
+    """Prints the problems as the first lines of a result; the exit status that the command has at least."""
+    for line in lines(problems):
+        click.echo(line, err=err)
+    return 1 if problems else 0
+
+
+def lines(problems: Sequence[str]) -> list[str]:
+    """The first problems, each as a line, and how many more there are."""
+    told = [f"problem: {problem}" for problem in problems[:_SHOWN]]
+    if len(problems) > _SHOWN:
+        told.append(f"problem: and {len(problems) - _SHOWN} more: 'cnibench verify RUN' names all")
+    return told

@@ -1,0 +1,476 @@
+"""Mutations of run directories: whatever is done to one, what is read of it is right, or is named as wrong.
+
+    python -m tests.fuzz.rundirs [--mutations N] [--seconds S] [--seed N]
+
+Everything happens in this process, in a folder on a tmpfs where there is one. The same seed gives the same mutations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cnibench.cell import Attestation, Cell
+from cnibench.errors import CnibenchError, InputError
+from cnibench.layout import Manifest
+from cnibench.sampling import Ground, failure
+from cnibench.store import RunReader, RunWriter, verify
+
+SLOW = 10.0  # s: a mutation that takes longer counts as a hang
+Files = dict[str, bytes]
+
+
+@dataclass
+class Tally:
+    """What came of the mutations; ``faults`` are those that broke a promise."""
+
+    done: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {name}" for name, count in sorted(self.outcomes.items()))
+        return f"{self.done} mutations in {self.seconds:.0f} s: {counts}; {len(self.faults)} faults"
+
+
+@dataclass(frozen=True)
+class State:
+    """All that can be read of a run."""
+
+    plan: bytes
+    samples: tuple[bytes, ...]
+    records: dict[str, tuple[bytes, ...]]
+    attestations: tuple[bytes, ...]
+    environments: bytes
+    finished: str
+
+
+def build(path: Path, seed: int, *, finished: bool) -> None:
+    """A run with pairs measured together, a sample measured again, a resumed session, records and raw files."""
+    rng = random.Random(seed)
+    cells = [
+        Cell(label=label, profile=label, placement="inter", workload=workload, pair=pair)
+        for label in ("a", "b")
+        for workload in ("tcp-rr", "tcp-stream")
+        for pair in (0, 1)
+    ]
+    manifest = Manifest(
+        id=f"fuzz-{seed}", name="fuzz", created="2026-01-01T00:00:00Z", command=["cnibench"], tool_version="0", seed=seed,
+        blocks=3, duration=1.0, warmup=0.0, cluster="lab", cells=cells, profiles={"a": {}, "b": {}},
+    )  # fmt: skip
+
+    def measure(writer: RunWriter, group: list[Cell], block: int, *, fails: bool = False) -> None:
+        given = []
+        for cell in group:
+            (writer.raw(cell, block) / "stdout").write_bytes(rng.randbytes(60))
+            line = failure(cell, block, Ground("lab", "veth", "all", "cni"), "failed", "gone", manifest.created)[0]
+            if not fails:
+                change = {"metric": "throughput", "unit": "bit/s", "better": "higher", "status": "ok", "reason": ""}
+                line = msgspec.structs.replace(line, value=rng.random() * 1e9, **change)
+            second = msgspec.structs.replace(line, metric="packets", value=rng.random() * 1e6)
+            given.append((cell, [line] if fails else [line, second], [] if fails else [("cpp", {"total": rng.random() * 4000})]))
+        writer.finish_all(given, block)
+
+    groups = [cells[number : number + 2] for number in range(0, len(cells), 2)]
+    with RunWriter.create(path, manifest) as writer:
+        writer.event("run-started")
+        writer.environment({"kernel": f"6.{seed}"})
+        for label in ("a", "b"):
+            checks = [
+                Attestation(label=label, profile=label, check=name, expected="1", observed="1", passed=True) for name in ("mtu", "wire")
+            ]
+            writer.attestations(checks)
+        for block in range(2):
+            for number, group in enumerate(groups):
+                measure(writer, group, block, fails=(block, number) == (1, 0))
+    with RunWriter.resume(path) as writer:
+        writer.event("run-resumed")
+        writer.environment({"kernel": f"6.{seed}", "again": True})
+        measure(writer, groups[0], 1)
+        for group in groups if finished else groups[:2]:
+            measure(writer, group, 2)
+        if finished:
+            writer.event("run-finished", failed=0)
+
+
+def state(reader: RunReader) -> State:
+    """Reads everything."""
+    return State(
+        plan=msgspec.json.encode(reader.plan),
+        samples=tuple(msgspec.json.encode(sample) for sample in reader.samples()),
+        records={name: tuple(msgspec.json.encode(record) for record in reader.records(name)) for name in reader.record_names()},
+        attestations=tuple(msgspec.json.encode(item) for item in reader.attestations()),
+        environments=msgspec.json.encode(reader.environments),
+        finished=reader.finished,
+    )
+
+
+class Fuzzer:
+    """Mutates one run directory, with pieces of another one of the same plan's shape."""
+
+    def __init__(self, folder: Path, seed: int, *, finished: bool = True) -> None:
+        self.folder = folder / "run"
+        self.random = random.Random(seed)
+        build(self.folder, 1, finished=finished)
+        build(folder / "other", 2, finished=finished)
+        self.files, self.others = _files(self.folder), _files(folder / "other")
+        reader = RunReader(self.folder)
+        if problems := verify(reader, raw=True):
+            raise AssertionError(f"the run is wrong before anything is done to it: {problems}")
+        self.before, self.other = state(reader), state(RunReader(folder / "other"))
+        self.interrupted = set(self._interrupted())
+        self.measured = {name: _lines(self.files, name) for name in ("samples.jsonl", "cpp.jsonl")}  # earlier attempts, too
+        self.foreign = {name: _lines(self.others, name) for name in ("samples.jsonl", "cpp.jsonl")}
+
+    def _interrupted(self) -> Iterator[bytes]:
+        """All that a reader may find in this run when it was interrupted anywhere: nobody can tell that from a lost end."""
+        events = self.files["events.jsonl"].splitlines(keepends=True)
+        for kept in range(len(events) + 1):
+            files = dict(self.files)
+            _keep_events(files, events[:kept])
+            files.pop("seal.json", None)
+            changed = {name for name in self.files if self.files[name] != files.get(name)}
+            self._write(files, changed, [])
+            yield _content(state(RunReader(self.folder)))
+            self._restore(changed, [])
+
+    def run(self, mutations: int, seconds: float = 1e9) -> Tally:
+        """So many mutations, or as many as the time allows."""
+        tally = Tally()
+        began = time.monotonic()
+        for _ in range(mutations):
+            self.one(tally)
+            tally.seconds = time.monotonic() - began
+            if tally.seconds >= seconds:
+                break
+        return tally
+
+    def one(self, tally: Tally) -> None:
+        """One mutation of one to three steps, and what became of it."""
+        files = dict(self.files)
+        special: list[tuple[str, str]] = []
+        steps = [self.random.choice(_MUTATIONS) for _ in range(self.random.choice((1, 1, 1, 2, 3)))]
+        for step in steps:
+            step(self, files, special)
+        changed = {name for name in self.files.keys() | files.keys() if self.files.get(name) != files.get(name)}
+        names = ", ".join(f"{step.__name__.strip('_')}" for step in steps)
+        self._write(files, changed, special)
+        began = time.monotonic()
+        try:
+            raw = bool(special) or any(name.startswith("raw/") for name in changed) or self.random.random() < 0.1
+            outcome, fault = self._judge(raw=raw)
+        except CnibenchError as error:
+            outcome, fault = "refused", "" if isinstance(error, InputError) and error.remedy else f"wrong error: {error!r}"
+        except Exception:
+            outcome, fault = "traceback", traceback.format_exc()
+        if time.monotonic() - began > SLOW:
+            outcome, fault = "hang", f"took {time.monotonic() - began:.1f} s"
+        tally.done += 1
+        tally.outcomes[outcome] += 1
+        if fault:
+            kept = {name: files.get(name, b"(gone)")[-600:] for name in sorted(changed)}
+            tally.faults.append(f"mutation {tally.done} ({names}; {sorted(changed)}, {special}): {fault}\n{kept}")
+        self._restore(changed, special)
+
+    def _judge(self, *, raw: bool) -> tuple[str, str]:
+        """What a reader finds; ``raw``: it verifies the raw files, too, which takes longer than all the rest."""
+        reader = RunReader(self.folder)
+        problems = list(verify(reader, raw=raw))
+        found = state(reader)
+        problems += [problem for problem in reader.problems if problem not in problems]
+        for name, lines in (("samples.jsonl", found.samples), *((f"{name}.jsonl", lines) for name, lines in found.records.items())):
+            strange = Counter(lines) - Counter(self.measured.get(name, ()))
+            if problems or found == self.other:  # the events of another run vouch for its lines; what is mixed is named
+                strange -= Counter(self.foreign.get(name, ()))
+            if strange:
+                return "wrong", f"lines of {name} that were never measured: {strange}; problems: {problems}"
+        if problems:
+            return "named", ""
+        if found in (self.before, self.other):
+            return "equal", ""
+        theirs = found.plan == self.other.plan and not Counter(found.samples) - Counter(self.foreign["samples.jsonl"])
+        if not found.finished and (theirs or _content(found) in self.interrupted):  # theirs: all of it is of the other run
+            return "not finished", ""
+        return "silent", f"it reads as something else, and nothing is named: {found}"
+
+    def _write(self, files: Files, changed: set[str], special: list[tuple[str, str]]) -> None:
+        for name in changed:
+            path = self.folder / name
+            if name in files:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(files[name])
+            else:
+                path.unlink(missing_ok=True)
+        for name, kind in special:
+            path = self.folder / name
+            if path.is_dir():
+                continue
+            path.unlink(missing_ok=True)
+            if kind == "fifo":
+                os.mkfifo(path)
+            elif kind == "folder":
+                path.mkdir()
+            else:
+                path.symlink_to("/dev/zero" if kind == "device" else self.folder.parent / "other" / name)
+
+    def _restore(self, changed: set[str], special: list[tuple[str, str]]) -> None:
+        for name, _ in special:
+            path = self.folder / name
+            if path.is_dir() and not path.is_symlink():
+                path.rmdir()
+            else:
+                path.unlink(missing_ok=True)
+        for name in changed | {name for name, _ in special}:
+            if name in self.files:
+                (self.folder / name).write_bytes(self.files[name])
+            else:
+                (self.folder / name).unlink(missing_ok=True)
+
+    def choose(self, files: Files) -> str:
+        """Mostly a file with lines."""
+        lines = [name for name in files if name.endswith(".jsonl")]
+        everything = lines if lines and self.random.random() < 0.75 else list(files)
+        return self.random.choice(sorted(everything) or ["samples.jsonl"])
+
+    def lines(self, files: Files) -> tuple[str, list[bytes]]:
+        name = self.choose(files)
+        return name, files.get(name, b"").splitlines(keepends=True)
+
+
+def _content(found: State) -> bytes:
+    """Without what does not follow from the events alone."""
+    return msgspec.json.encode([found.plan, found.samples, found.records, found.attestations])
+
+
+def _keep_events(files: Files, keep: list[bytes]) -> None:
+    """These events and exactly what they commit."""
+    files["events.jsonl"] = b"".join(keep)
+    sizes: dict[str, int] = {}
+    for line in keep:
+        try:
+            for name, segment in json.loads(line).get("files", {}).items():
+                sizes[name] = segment["at"] + segment["bytes"]
+        except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
+            continue
+    for name in ("samples.jsonl", "cpp.jsonl", "attestations.jsonl"):
+        files[name] = files.get(name, b"")[: sizes.get(name, 0)]
+
+
+def _lines(files: Files, name: str) -> list[bytes]:
+    return [msgspec.json.encode(msgspec.json.decode(line)) for line in files[name].splitlines()]
+
+
+def _files(folder: Path) -> Files:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+Mutation = Callable[[Fuzzer, Files, list[tuple[str, str]]], None]
+
+
+def _drop_line(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    name, lines = fuzzer.lines(files)
+    if lines:
+        lines.pop(fuzzer.random.randrange(len(lines)))
+        files[name] = b"".join(lines)
+
+
+def _double_line(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    name, lines = fuzzer.lines(files)
+    if lines:
+        at = fuzzer.random.randrange(len(lines))
+        to = at if fuzzer.random.random() < 0.5 else fuzzer.random.randrange(len(lines) + 1)
+        lines.insert(to, lines[at])
+        files[name] = b"".join(lines)
+
+
+def _swap_lines(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    name, lines = fuzzer.lines(files)
+    if len(lines) > 1:
+        one, other = fuzzer.random.sample(range(len(lines)), 2)
+        lines[one], lines[other] = lines[other], lines[one]
+        files[name] = b"".join(lines)
+
+
+def _flip_byte(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    name = fuzzer.choose(files)
+    if data := bytearray(files.get(name, b"")):
+        data[fuzzer.random.randrange(len(data))] ^= 1 << fuzzer.random.randrange(8)
+        files[name] = bytes(data)
+
+
+def _zeros(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    """What a file system leaves of a file after a power cut."""
+    name = fuzzer.choose(files)
+    data = files.get(name, b"")
+    at = fuzzer.random.randrange(len(data) + 1)
+    files[name] = data[:at] + bytes(len(data) - at)
+
+
+def _cut_bytes(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    name = fuzzer.choose(files)
+    data = files.get(name, b"")
+    start = fuzzer.random.randrange(len(data) + 1)
+    files[name] = data[:start] + data[start + fuzzer.random.randrange(1, 400) :]
+
+
+def _double_bytes(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    name = fuzzer.choose(files)
+    data = files.get(name, b"")
+    start, length = fuzzer.random.randrange(len(data) + 1), fuzzer.random.randrange(1, 2000)
+    files[name] = data[:start] + data[start : start + length] * 2 + data[start + length :]
+
+
+def _truncate(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    name = fuzzer.choose(files)
+    data = files.get(name, b"")
+    files[name] = data[: fuzzer.random.randrange(len(data) + 1)]
+
+
+def _truncate_lines(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    name, lines = fuzzer.lines(files)
+    files[name] = b"".join(lines[: fuzzer.random.randrange(len(lines) + 1)])
+
+
+def _truncate_all(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    """The end of the events and exactly what they commit."""
+    events = files.get("events.jsonl", b"").splitlines(keepends=True)
+    _keep_events(files, events[: fuzzer.random.randrange(len(events) + 1)])
+    if fuzzer.random.random() < 0.5:
+        files.pop("seal.json", None)
+
+
+def _remove(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    files.pop(fuzzer.choose(files), None)
+
+
+def _of_other(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    """A file of another run in its place."""
+    name = fuzzer.choose(files)
+    if name in fuzzer.others:
+        files[name] = fuzzer.others[name]
+
+
+def _several_of_other(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    for name in ("samples.jsonl", "events.jsonl", "cpp.jsonl", "plan.json", "env.json", "seal.json", "attestations.jsonl"):
+        if fuzzer.random.random() < 0.5:
+            files[name] = fuzzer.others.get(name, b"")
+
+
+def _line_of_other(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    name, lines = fuzzer.lines(files)
+    if theirs := fuzzer.others.get(name, b"").splitlines(keepends=True):
+        at = fuzzer.random.randrange(len(lines) + 1)
+        lines[at : at + fuzzer.random.randrange(2)] = [fuzzer.random.choice(theirs)]
+        files[name] = b"".join(lines)
+
+
+def _edit_field(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    """A line that is as good as before but says something else."""
+    name, lines = fuzzer.lines(files)
+    if not lines:
+        return
+    at = fuzzer.random.randrange(len(lines))
+    whole = name.endswith(".json")
+    try:
+        record = json.loads(files[name] if whole else lines[at])
+        key = fuzzer.random.choice(sorted(record))
+    except (ValueError, IndexError, TypeError, KeyError, RecursionError):
+        return
+    record[key] = fuzzer.random.choice(_VALUES) if fuzzer.random.random() < 0.6 else _nudged(record[key])
+    if fuzzer.random.random() < 0.1:
+        del record[key]
+    data = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+    if whole:
+        files[name] = data
+    else:
+        lines[at] = data
+        files[name] = b"".join(lines)
+
+
+def _deep(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    name, lines = fuzzer.lines(files)
+    lines.insert(fuzzer.random.randrange(len(lines) + 1), b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n")
+    files[name] = b"".join(lines)
+
+
+def _junk(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    name, lines = fuzzer.lines(files)
+    lines.insert(fuzzer.random.randrange(len(lines) + 1), fuzzer.random.choice(_JUNK))
+    files[name] = b"".join(lines)
+
+
+def _special(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    name = fuzzer.choose(fuzzer.files)
+    if name not in dict(special):
+        special.append((name, fuzzer.random.choice(("fifo", "folder", "device", "link"))))
+
+
+def _foreign(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
+    """A file that is not the run's: nobody may care."""
+    name = fuzzer.random.choice(("notes.jsonl", "series.jsonl", "samples.jsonl.orphan-1", "report.md", "raw/x/1/stdout"))
+    files[name] = fuzzer.others["cpp.jsonl"]
+
+
+def _nudged(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value * 10 + 1
+    return f"{value}x" if isinstance(value, str) else None
+
+
+_VALUES: list[Any] = [
+    None, 0, -1, 10**30, 1e308, True, "", "x", "../../etc/passwd", "\x1b[31m", [], {}, [[]], "9" * 5000, {"a": {"b": 1}},
+]  # fmt: skip
+_JUNK = [b"\n", b"{}\n", b"null\n", b"\xff\xfe\n", b"[1]\n", b'{"schema":2}\n', b'{"schema":1e999}\n', b'{"schema":"2"}\n', b"\x00" * 50]
+_MUTATIONS: list[Mutation] = [
+    *[_drop_line, _double_line, _swap_lines, _flip_byte, _cut_bytes, _edit_field, _truncate, _truncate_lines] * 3,
+    *[_double_bytes, _zeros, _truncate_all, _remove, _of_other, _several_of_other, _line_of_other, _junk] * 2,
+    _special, _foreign,
+    _deep,
+]  # fmt: skip
+
+
+def fuzz(mutations: int, seconds: float, seed: int) -> Iterator[tuple[str, Tally]]:
+    """A finished and an interrupted run, half of the mutations each."""
+    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    for what, finished in (("finished run", True), ("interrupted run", False)):
+        folder = Path(tempfile.mkdtemp(prefix="cnibench-fuzz-", dir=shared))
+        try:
+            yield what, Fuzzer(folder, seed, finished=finished).run(mutations // 2, seconds / 2)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--mutations", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    faults = 0
+    for what, tally in fuzz(given.mutations, given.seconds, given.seed):
+        print(f"{what}, seed {given.seed}: {tally}", flush=True)
+        for fault in tally.faults[:5]:
+            print(fault[:4000])
+        faults += len(tally.faults)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

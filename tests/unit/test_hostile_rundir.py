@@ -1,0 +1,180 @@
+"""A run directory of somebody else: read and resumed by root, it neither leaves its folder nor hangs nor ends in a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cnibench.cell import Cell
+from cnibench.errors import InputError
+from cnibench.store import RunReader, RunWriter
+from tests.fuzz.rundirs import build
+from tests.unit._call import call
+
+READERS = (
+    ["report"],
+    ["report", "--format", "csv"],
+    ["runs", "show"],
+    ["verify"],
+    ["cpp"],
+    ["claims"],
+    ["query", "select 1"],
+    ["rulepath"],
+)
+LIMIT = 20.0  # s, far above what refusing takes
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    build(tmp_path / "run", 1, finished=False)
+    return tmp_path / "run"
+
+
+def _plan(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    plan = json.loads((run / "plan.json").read_text())
+    change(plan)
+    (run / "plan.json").write_text(json.dumps(plan))
+
+
+def _told(run: Path) -> None:
+    """Every reader says what is wrong, at once, and never exits 0."""
+    for arguments in READERS:
+        began = time.monotonic()
+        done = call([*arguments, str(run)])
+        assert time.monotonic() - began < LIMIT
+        assert done.exit_code in (1, 2), (arguments, done)
+        assert "defect" not in done.stderr + done.stdout
+        assert "problem: " in done.stderr + done.stdout or "  remedy: " in done.stderr
+
+
+@pytest.mark.parametrize("name", ["plan.json", "events.jsonl", "samples.jsonl", "cpp.jsonl", "env.json"])
+@pytest.mark.parametrize("kind", ["fifo", "folder", "device", "link", "loop"])
+def test_what_is_no_regular_file_is_refused_at_once(run: Path, tmp_path: Path, name: str, kind: str) -> None:
+    content = (run / name).read_bytes()
+    (run / name).unlink()
+    if kind == "fifo":
+        os.mkfifo(run / name)
+    elif kind == "folder":
+        (run / name).mkdir()
+    elif kind == "device":
+        (run / name).symlink_to("/dev/zero")
+    elif kind == "loop":
+        (run / name).symlink_to(name)
+    else:
+        (tmp_path / "real").write_bytes(content)
+        (run / name).symlink_to(tmp_path / "real")
+    _told(run)
+    with pytest.raises(InputError):
+        RunWriter.resume(run)
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+SHAPES = [b"", b"null", b"[]", b"\xff\xfe", b'{"schema": 2}', b'{"schema": NaN}', b'{"schema": 1e400}', b'{"schema": true}', DEEP,
+          b'{"schema": 2, "a": ' + DEEP + b"}", b"9" * 10_000, b'{"schema": ' + b"9" * 5000 + b"}"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["plan.json", "events.jsonl", "samples.jsonl", "env.json"])
+@pytest.mark.parametrize("shape", SHAPES, ids=range(len(SHAPES)))
+def test_a_wrong_shape_is_told(run: Path, name: str, shape: bytes) -> None:
+    (run / name).write_bytes(shape + b"\n")
+    _told(run)
+
+
+def _cell(plan: dict[str, Any]) -> dict[str, Any]:
+    cell: dict[str, Any] = plan["cells"][0]
+    return cell
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "blocks": lambda plan: plan.update(blocks=10**12),
+    "negative": lambda plan: plan.update(blocks=-1),
+    "duration": lambda plan: plan.update(duration=1e300),
+    "max-blocks": lambda plan: plan.update(max_blocks=10**30),
+    "cell-blocks": lambda plan: _cell(plan).update(blocks=10**9),
+    "mtu": lambda plan: _cell(plan).update(mtu=10**100),
+    "ip": lambda plan: _cell(plan).update(ip=10**100),
+    "label": lambda plan: _cell(plan).update(label="x" * 5000),
+    "id": lambda plan: plan.update(id="x" * 5000),
+    "type": lambda plan: plan.update(cells="none"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_fields_out_of_bounds_are_refused(run: Path, change: str) -> None:
+    _plan(run, CHANGES[change])
+    _told(run)
+    with pytest.raises(InputError, match=r"plan\.json"):
+        RunWriter.resume(run)
+
+
+def test_names_of_a_plan_stay_inside_the_raw_folder() -> None:
+    for text in ("../../etc", "/etc/passwd", "a/b", "..", "", "x" * 900, "\x1b[31m", "\0"):
+        one = Cell(label=text, profile=text, placement="inter", workload=text)
+        assert "/" not in one.id
+        assert "\0" not in one.id
+        assert one.id.strip(".")
+        assert len(one.id) < 250
+
+
+def test_a_record_cannot_name_a_raw_file_outside(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "stacks.folded").write_text("secret")
+    reader = RunReader(run)
+    for cell in ("../../secret", str(tmp_path / "secret"), "..", "\0"):
+        with pytest.raises(InputError):
+            reader.raw_bytes(cell, 0, "stacks.folded")
+    cell = reader.plan.cells[0].id
+    folder = run / "raw" / cell / "0"
+    (folder / "stacks.folded").symlink_to(tmp_path / "secret" / "stacks.folded")
+    with pytest.raises(InputError):
+        reader.raw_bytes(cell, 0, "stacks.folded")
+
+
+LINKS = ["samples.jsonl", "events.jsonl", "cpp.jsonl", "plan.json", "env.json", "env-3.json", "seal.json", "report.md", "calibration.json",
+         "samples.jsonl.orphan-1", "vm"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*LINKS, "raw", "raw/CELL", "raw/CELL/2"])
+def test_resuming_writes_through_no_link(run: Path, tmp_path: Path, name: str) -> None:
+    from cnibench.sampling import Ground, failure
+
+    cell = RunReader(run).plan.cells[-1]
+    with (run / "samples.jsonl").open("ab") as file:  # of a sample in flight, so that something must be moved aside
+        line = failure(cell, 2, Ground("lab", "veth", "all", "cni"), "failed", "gone", "2026-01-01T00:00:00Z")[0]
+        file.write(msgspec.json.encode(line) + b"\n")
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "file").write_bytes(b"of somebody else\n" * 3)
+    path = run / name.replace("CELL", cell.id)
+    target = victim if name == "vm" or name.startswith("raw") else victim / "file"
+    if path.is_dir():
+        path.rename(path.with_name("elsewhere"))
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(target)
+    with suppress(InputError):  # refused, or done without it
+        with RunWriter.resume(run) as writer:
+            writer.event("run-resumed")
+            writer.environment({"kernel": "x"})
+            (writer.raw(cell, 2) / "stdout").write_text("new")
+            writer.finish(cell, 2, [line], [("cpp", {"total": 1.0})])
+            writer.event("run-finished")
+        call(["run", "--resume", str(run)])  # complete: it only writes the report
+    assert (victim / "file").read_bytes() == b"of somebody else\n" * 3
+    assert os.listdir(victim) == ["file"]
+
+
+def test_control_characters_of_a_run_do_not_reach_the_terminal(run: Path) -> None:
+    _plan(run, lambda plan: plan.update(id="\x1b]0;owned\x07", name="\x1b[2J"))
+    for arguments in (["verify"], ["runs", "show"], ["report"]):
+        done = call([*arguments, str(run)])
+        assert "\x1b" not in done.stdout + done.stderr
+        assert done.exit_code == 1  # the plan is not what was written
