@@ -17,8 +17,9 @@ import yaml
 
 from cnibench.clusters._kubernetes import deletion, manifests, plugins, remains, removal, wait
 from cnibench.clusters._kubernetes.access import Access, UnreachableError
+from cnibench.clusters._kubernetes.lease import OWNER
 from cnibench.clusters._kubernetes.manifests import LABEL, Object
-from cnibench.clusters._kubernetes.objects import HOST
+from cnibench.clusters._kubernetes.objects import HOST, RUN
 from cnibench.clusters._kubernetes.places import KubernetesNode, on_each
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.installation import Installation
@@ -271,12 +272,18 @@ def _record(profile: Profile, objects: Sequence[Object], variables: Mapping[str,
     kept = {key: variables[key] for key in ("pod_cidr", "pod_cidr_ipv6") if variables.get(key)}
     return {
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": RECORD, "namespace": "kube-system", "labels": {LABEL: profile.name}},
+        "metadata": {"name": RECORD, "namespace": "kube-system", "labels": {LABEL: profile.name}, **_owned(variables)},
         "data": {
             "profile": profile.name, "installation": profile.kubernetes.model_dump_json(), "objects": json.dumps(_named(objects)),
             "variables": json.dumps(kept), **{key: json.dumps(value) for key, value in nodes.items()},
         },
     }  # fmt: skip
+
+
+def _owned(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Whose it is, in annotations: ``run`` and ``owner``."""
+    known = {RUN: variables.get("run", ""), OWNER: variables.get("owner", "")}
+    return {"annotations": {key: value for key, value in known.items() if value}}
 
 
 def _named(objects: Sequence[Object]) -> list[Object]:

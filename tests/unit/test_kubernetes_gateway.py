@@ -22,6 +22,9 @@ LIMIT = 20.0  # s
 class Here:
     """Stands in for Access: what kubectl exec would run in the Pod runs here."""
 
+    def __init__(self) -> None:
+        self.dropped: list[str] = []
+
     def command(self, *argv: str) -> list[str]:
         return [sys.executable if word == "python3" else word for word in argv[argv.index("--") + 1 :]]
 
