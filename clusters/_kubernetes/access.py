@@ -117,6 +117,8 @@ class Access:
 
     def _run(self, argv: list[str], timeout: float, input: str | None, check: bool) -> Done:
         """An API server that does not answer is waited for, as long as ``availability`` allows."""
+        if self.availability.over and (said := self._unanswered()):  # what is tried to the end takes its whole time each
+            raise self._typed(status.UNREACHABLE, said, said)
         began = time.monotonic()
         while True:
             try:

@@ -45,6 +45,11 @@ class Availability:
                 self._ended.append(Outage(self._began, seconds, self._reason))
                 self._since = None
 
+    @property
+    def over(self) -> bool:
+        """Has an outage lasted for too long?"""
+        return self._over is not None
+
     def down(self) -> bool:
         """Is there an outage that has not ended, as far as is known?"""
         return self._since is not None
@@ -56,18 +61,18 @@ class Availability:
             return ended
 
     def wait(self) -> None:
-        """Returns when the API server answers. Raises EndedError after ``patience``, and at once whenever it is asked again."""
+        """Returns when the API server answers. Raises EndedError when the outage has lasted for ``patience``, and ever after."""
         with self._waiting:
             if self._over is not None:
                 raise self._over
-            began, pause, told = time.monotonic(), _FIRST, False
+            pause, told = _FIRST, False
             while said := self._probe():
                 self.failed(said)
-                waited = time.monotonic() - began
+                waited = time.monotonic() - (self._since or time.monotonic())
                 if waited >= self.patience:
-                    limit, self.patience = self.patience, 0.0
+                    self.patience = 0.0
                     self._over = EndedError(
-                        f"{self._name} has not answered for {duration(limit)}: {said}",
+                        f"{self._name} has not answered for {duration(waited)}: {said}",
                         "see that it is up (kubectl get nodes); --patience TIME waits longer",
                     )
                     raise self._over
@@ -77,5 +82,3 @@ class Availability:
                 time.sleep(min(pause, self.patience - waited))
                 pause = min(pause * _GROWTH, _MOST)
             self.answered()
-            if told:
-                self.tell(f"{self._name} answers again after {duration(time.monotonic() - began)}; what was measured meanwhile is repeated")

@@ -7,6 +7,7 @@ in the name; the Lease is inside the cluster. A cluster that is being made has n
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +40,8 @@ def leftovers(mine: set[str], tell: Callable[[str], None]) -> list[Leftover]:
         owner = state.owner_of(name) or (state.owner() if state.known(name) else "")
         if owner:
             kept, remedy = _kept(name, owner, mine, tell)
-            found.append(Leftover(f"the kind cluster {name}", lambda name=name: _remove(name), owner=owner, kept=kept, remedy=remedy))
+            remove = functools.partial(_remove, name)
+            found.append(Leftover(f"the kind cluster {name}", remove, owner=owner, kept=kept, remedy=remedy))
     return found
 
 

@@ -92,7 +92,7 @@ def check_change(
     if strangers:
         raise RefusedError(
             f"{some([name for _, name in strangers])} on the cluster of the context '{context}': no CNI is changed under them",
-            "use a cluster that runs nothing but itself; --cni current measures what is there",
+            "take them elsewhere first" if ours else "use a cluster that runs nothing but itself; --cni current measures what is there",
         )
 
 

@@ -26,6 +26,7 @@ from cnibench.sampling import Ground, failure, lines, measure_pairs, pins
 from cnibench.schedule import by_pairs, order
 from cnibench.situation import Situation
 from cnibench.stop import Stop
+from cnibench.units import duration
 from cnibench.workload import Workload
 from cnibench.writing import FullError, RunWriter
 
@@ -295,6 +296,7 @@ class Runner:
         found = self.cluster.outages(suspect)
         for one in found:
             self.writer.event("outage", start=one.start, seconds=one.seconds, reason=one.reason)
+            self.progress.tell(f"the cluster did not answer for {duration(one.seconds)} ({one.reason}); what was under way is done again")
         return bool(found)
 
     def _reading(self, cell: Cell) -> list[Collector]:
