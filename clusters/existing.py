@@ -155,6 +155,11 @@ class ExistingCluster(Cluster):
         """(the profile that runs there or '', in words)."""
         return recognise.current(self.access)
 
+    @cached_property
+    def _left(self) -> cleaning.Record | None:
+        """What an earlier run had left on the cluster when this one began."""
+        return cleaning.record(self.access)
+
     @property
     def testbed(self) -> str:
         return "cluster"
@@ -198,7 +203,8 @@ class ExistingCluster(Cluster):
 
     def _is_current(self, profile: Profile) -> bool:
         """Is it measured as it stands there? Every profile that is not to be installed is."""
-        return profile.cni == CURRENT.cni or (profile.name == self.present[0] and not self.allowed.replace)
+        anew = self.allowed.replace or (self.allowed.install and self._left is not None)
+        return profile.cni == CURRENT.cni or (profile.name == self.present[0] and not anew)
 
     def blind(self) -> str:
         """Asked of the namespace ``default``: what Pod Security's labels say there does not count, for ours has its own."""

@@ -133,8 +133,8 @@ class Access:
             if done.returncode == 0:
                 return done
             why = status.reason(done.stderr)
-            said = done.stderr.strip().splitlines()[-1:] or ["kubectl said nothing"]
-            if self._passes(why) and self._waits(said[0][:200], began):
+            last = (done.stderr.strip().splitlines() or ["kubectl said nothing"])[-1]
+            if self._passes(why) and self._waits(last[:200], began):
                 continue
             if check:
                 raise self.error(done)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -74,7 +74,7 @@ def _look_again(access: Access, known: Space) -> Space:
     return replace(now, use="live") if now.use == "held" else now
 
 
-def _space(access: Access, item: dict[str, Any]) -> Space:
+def _space(access: Access, item: Mapping[str, Any]) -> Space:
     meta = item["metadata"]
     name, uid = str(meta["name"]), str(meta["uid"])
     answer = access.call("GET", lease.path(name))
