@@ -5,6 +5,7 @@ One ``kubectl proxy`` listens on a socket in a private folder; it authenticates 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import http.client
 import json
@@ -64,6 +65,7 @@ class Api:
         self._stack = ExitStack()
         self._process: programs.Process | None = None
         self._socket = ""
+        atexit.register(self.close)
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout: float = 10.0) -> Answer:
         """One request. Raises MissingError without kubectl; everything else is in the answer."""

@@ -94,12 +94,15 @@ def remove(access: Access, name: str, uid: str, limit: float = GONE) -> None:
     Raises ClusterError.
     """
     answer = access.call("DELETE", path(name), {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}})
-    if answer.status in (404, 409):  # gone, or another one has its name now
+    if answer.status == 409:  # it is going already, or another one has its name now
+        answer = access.call("GET", path(name))
+    if answer.status == 404 or (answer.ok and answer.body.get("metadata", {}).get("uid", uid) != uid):
         return
     if not answer.ok:
         raise access.refusal(answer, f"the namespace {name} cannot be deleted")
     # Without a CNI no sandbox ends properly: its Pods are not waited for.
-    access.kubectl("delete", "pods", "--all", "-n", name, "--ignore-not-found", "--force", "--grace-period=0", "--wait=false", check=False)
+    ours = ("-l", f"{objects.OURS}={objects.NAME}", "-n", name)
+    access.kubectl("delete", "pods", *ours, "--ignore-not-found", "--force", "--grace-period=0", "--wait=false", check=False)
     end = time.monotonic() + limit
     while (answer := access.call("GET", path(name))).ok and answer.body["metadata"].get("uid") == uid:
         if time.monotonic() > end:
