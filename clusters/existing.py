@@ -73,7 +73,9 @@ class ExistingStanding(KubernetesStanding):
         uninstall, self.uninstall = self.uninstall, None
         if lost := self.claim.lease.check():
             self.disconnect()
-            raise ClusterError(f"{lost}: the CNI is not removed by this run", "'cnibench clean' says what is left")
+            raise ClusterError(
+                f"{lost}: the CNI is not removed by this run", "cnibench clean --cluster existing --dry-run says what is left"
+            )
         try:
             super().remove()
         finally:

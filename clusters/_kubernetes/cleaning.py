@@ -98,7 +98,10 @@ class Survey:
         if space is not None and space.use in ("live", "held"):
             kept, remedy = f"the run {self.record.run} uses it", "wait for its end"
         elif self.record.owner not in self.mine:
-            kept, remedy = f"it was installed by {self.record.owner}", f"cnibench clean --owner {self.record.owner} removes it"
+            kept, remedy = (
+                f"it was installed by {self.record.owner}",
+                f"cnibench clean --cluster existing --owner {self.record.owner} removes it",
+            )
         else:
             try:
                 safety.check_change(self.allowed, self.record.profile, context, nodes, strangers, ours=True)
@@ -123,7 +126,7 @@ class Survey:
         if space.use == "unproven":
             return "no Lease in it proves that cnibench made it", f"kubectl delete namespace {space.name}, if it is yours"
         if space.owner not in self.mine:
-            return f"it is of {space.owner}", f"cnibench clean --owner {space.owner} removes it, unless a run uses it"
+            return f"it is of {space.owner}", f"cnibench clean --cluster existing --owner {space.owner} removes it, unless a run uses it"
         if space.use in ("live", "held"):
             return f"a run of {space.owner} uses it", "wait for its end"
         pods = self.access.get("pods", "-n", space.name)["items"]

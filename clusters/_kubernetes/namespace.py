@@ -73,9 +73,8 @@ class Claim:
 
     def _keep(self, now: bool) -> None:
         if lost := self.lease.check(now):
-            raise EndedError(
-                f"{lost}; this run stops, and leaves the cluster as it is", "see who did that; 'cnibench clean' says what is left"
-            )
+            words = f"{lost}; this run stops, and leaves the cluster as it is"
+            raise EndedError(words, "cnibench clean --cluster existing --dry-run says what is left")
 
     def remove(self) -> None:
         """Deletes it with all that is in it, unless it is not ours any more. Raises ClusterError."""

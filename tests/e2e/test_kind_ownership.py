@@ -95,7 +95,7 @@ def test_clean_obeys_the_checks_of_run_from_wherever_it_is_called(bare_cluster: 
         assert "1 Pod of others (default/shop)" in said
         assert "Running" in kubectl(one, "get", "pod", "shop")
         kubectl(one, "delete", "pod", "shop", "--force", "--grace-period=0")
-        assert f"cnibench clean --owner {one.owner} removes it" in other.clean("--allow-install")
+        assert f"cnibench clean --cluster existing --owner {one.owner} removes it" in other.clean("--allow-install")
         assert "removing it was not allowed" in one.clean(status=2)
         assert "would remove: the profile bridge-static" in one.clean("--allow-install", "--dry-run")
         assert "removed: the profile bridge-static" in other.clean("--allow-install", "--owner", one.owner)
