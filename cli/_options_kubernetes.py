@@ -18,6 +18,7 @@ OPTIONS = (
     click.Option(["--allow-install"], is_flag=True, help="existing: install profiles on a cluster that has no CNI."),
     click.Option(["--allow-replace"], metavar="CONTEXT", help="existing: replace the CNI of the cluster of that context."),
     click.Option(["--allow-node-changes"], is_flag=True, help="existing: let features of nodes' NICs be changed; they are restored."),
+    click.Option(["--patience"], metavar="TIME", help="How long an API server that does not answer is waited for.  [default: 2m]"),
     click.Option(["--registry"], metavar="HOST/PATH", help="Where our images are, and mirrors of the CNIs'."),
     click.Option(["--pull-secret"], metavar="NAME", help="Image pull secret for our Pods: NAMESPACE/NAME, copied into our namespace."),
     click.Option(["--node-image"], metavar="IMAGE", help="kind: the nodes' image.  [default: CNIBENCH_KIND_IMAGE, or kind's own]"),

@@ -2,32 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json
 
+if TYPE_CHECKING:
+    from cnibench.cluster import Cluster, Leftover
+
 
 @click.command("clean")
 @click.option("--cluster", "name", metavar="KIND", default="lab", show_default=True, help="Where to look.")
+@click.option("--owner", "owners", multiple=True, metavar="ID", help="Also what this owner's runs left, unless they still use it.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @cluster_options
 @json_option
-def command(name: str, as_json: bool, **values: Any) -> None:
+def command(name: str, owners: Sequence[str], dry_run: bool, as_json: bool, **values: Any) -> None:
     """Remove whatever earlier runs left.
 
-    Run directories are results and stay. A run's lock belongs to its process and ends with it, so none can be stale.
+    What this user's runs left is removed; what another's left is named, and removed only with
+    --owner. What a live run uses stays, whoever asks: on a cluster its Lease says so. A CNI goes
+    only where 'run' could remove it: with --allow-install or --allow-replace, and not below Pods
+    of others. Temporary folders of killed commands go, too. Run directories are results and stay.
     """
-    from cnibench.cluster import Cluster, Options
+    from cnibench.cluster import Options
+    from cnibench.errors import UsageError
     from cnibench.registry import provider
+    from cnibench.system import scratch
 
     kind: type[Cluster] = provider("clusters", name)
-    removed = kind(Options(extra=extra_of(values))).clean()
+    with kind(Options(extra=extra_of(values))) as cluster:
+        found = cluster.leftovers(owners, lambda text: click.echo(text, err=True))
+        going = [one for one in found if not one.kept]
+        staying = [one for one in found if one.kept]
+        if not as_json:
+            _show(going, staying, dry_run)
+        for one in () if dry_run else going:
+            one.remove()
+            if not as_json:
+                click.echo(f"removed: {one.what}")
+    folders = [f"the temporary folder {path}" for path in scratch.remove_stale(dry_run)]
     if as_json:
-        print_json({"schema": 1, "cluster": name, "removed": removed})
-        return
-    for item in removed:
-        click.echo(f"removed: {item}")
-    if not removed:
-        click.echo(f"{name}: nothing was left")
+        gone = [*(one.what for one in going), *folders]
+        left = [{"what": one.what, "owner": one.owner, "reason": one.kept, "remedy": one.remedy} for one in staying]
+        print_json({"schema": 1, "cluster": name, "dry_run": dry_run, "removed": [] if dry_run else gone, "found": gone, "left": left})
+    else:
+        for what in folders:
+            click.echo(f"{'would remove' if dry_run else 'removed'}: {what}")
+        if not found and not folders:
+            click.echo(f"{name}: nothing was left")
+    if refused := [one for one in staying if one.refused]:
+        raise UsageError(f"{refused[0].what} stays: {refused[0].kept}", refused[0].remedy)
+
+
+def _show(going: Sequence[Leftover], staying: Sequence[Leftover], dry_run: bool) -> None:
+    """What is about to be done to whom, before it is."""
+    for one in going:
+        about = f" (owner {one.owner})" * bool(one.owner) + f"; {one.about}" * bool(one.about)
+        click.echo(f"{'would remove' if dry_run else 'removing'}: {one.what}{about}")
+    for one in staying:
+        if not one.refused:
+            click.echo(f"left: {one.what}: {one.kept}; {one.remedy}")

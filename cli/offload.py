@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,6 +125,7 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     from cnibench.profile import choose
     from cnibench.sampling import pins
     from cnibench.stop import Stop
+    from cnibench.system import scratch
 
     profiles = choose([asked.cni])
     if len(profiles) != 1:
@@ -146,12 +146,12 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     _need(cluster.check(profile))
     for line in cluster.preview(profiles, 2 * asked.blocks * asked.duration, 0.0):
         click.echo(line, err=True)
-    with Stop(), cluster, tempfile.TemporaryDirectory(prefix="cnibench-offload-") as raw:
+    with Stop(), cluster, scratch.folder() as raw:
         standing = cluster.install(label, profile)
         try:
             (cpus,) = pins("shared", 1, () if chosen.ours else standing.nodes())
             found = verify(
-                standing, judge.tunnel(kind).bit, lambda name: _stream(standing, label, cpus, asked.duration, Path(raw) / name),
+                standing, judge.tunnel(kind).bit, lambda name: _stream(standing, label, cpus, asked.duration, raw / name),
                 blocks=asked.blocks, seed=asked.seed,
             )  # fmt: skip
         finally:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from cnibench import conditions
 from cnibench.cell import Attestation, Cell
-from cnibench.cluster import Cluster, Nodes, Options, Problem, Wire
+from cnibench.cluster import Cluster, Leftover, Nodes, Options, Outage, Problem, Wire
 from cnibench.clusters._kubernetes import (
     agents,
+    cleaning,
     install,
     look,
     namespace,
-    objects,
     paths,
     pods,
     recognise,
@@ -32,6 +33,8 @@ from cnibench.clusters._kubernetes import (
 )
 from cnibench.clusters._kubernetes.access import Access
 from cnibench.clusters._kubernetes.belongings import BlockedError
+from cnibench.clusters._kubernetes.cleaning import Survey
+from cnibench.clusters._kubernetes.namespace import PATIENCE, Claim
 from cnibench.clusters._kubernetes.nodes import Facts, Wanted, choose, facts, more, toleration
 from cnibench.clusters._kubernetes.objects import Making
 from cnibench.clusters._kubernetes.places import KubernetesNode
@@ -40,6 +43,7 @@ from cnibench.clusters._kubernetes.standing import KubernetesStanding
 from cnibench.errors import ClusterError, CnibenchError, InputError, UsageError
 from cnibench.offload.nic import Nic
 from cnibench.profile import CURRENT, Profile, builtin
+from cnibench.units import seconds
 
 _READY = 300.0  # s: of a CNI; images may have to be fetched
 _SECONDS = 60.0  # s that installing, attesting and removing one takes, for plans
@@ -52,6 +56,7 @@ class ExistingStanding(KubernetesStanding):
 
     said = ""
     uninstall: Any = None
+    claim: Claim
 
     def attest(self) -> list[Attestation]:
         """The nodes' MTU first: it is whose cluster it is who has set it, and samples would claim another."""
@@ -68,6 +73,11 @@ class ExistingStanding(KubernetesStanding):
         if self.uninstall is None:
             return
         uninstall, self.uninstall = self.uninstall, None
+        if lost := self.claim.lease.check():
+            self.disconnect()
+            raise ClusterError(
+                f"{lost}: the CNI is not removed by this run", "cnibench clean --cluster existing --dry-run says what is left"
+            )
         try:
             super().remove()
         finally:
@@ -110,12 +120,13 @@ class ExistingCluster(Cluster):
         super().__init__(options)
         extra = options.extra
         self.allowed = safety.Allowed.of(extra)
+        self.patience = seconds(str(extra.get("patience") or PATIENCE))
         self.wanted = Wanted(
             client=str(extra.get("client_node") or ""), server=str(extra.get("server_node") or ""),
             client_selector=str(extra.get("client_selector") or ""), server_selector=str(extra.get("server_selector") or ""),
             tolerations=tuple(toleration(item) for item in extra.get("toleration", ())),
         )  # fmt: skip
-        self._owned: state.Owned | None = None
+        self._claim: Claim | None = None
         self._making: Making | None = None
         self._agents: list[KubernetesNode] = []
         self._standings: list[ExistingStanding] = []
@@ -148,6 +159,11 @@ class ExistingCluster(Cluster):
     def present(self) -> tuple[str, str]:
         """(the profile that runs there or '', in words)."""
         return recognise.current(self.access)
+
+    @cached_property
+    def _left(self) -> cleaning.Record | None:
+        """What an earlier run had left on the cluster when this one began."""
+        return cleaning.record(self.access)
 
     @property
     def testbed(self) -> str:
@@ -192,7 +208,8 @@ class ExistingCluster(Cluster):
 
     def _is_current(self, profile: Profile) -> bool:
         """Is it measured as it stands there? Every profile that is not to be installed is."""
-        return profile.cni == CURRENT.cni or (profile.name == self.present[0] and not self.allowed.replace)
+        anew = self.allowed.replace or (self.allowed.install and self._left is not None)
+        return profile.cni == CURRENT.cni or (profile.name == self.present[0] and not anew)
 
     def blind(self) -> str:
         """Asked of the namespace ``default``: what Pod Security's labels say there does not count, for ours has its own."""
@@ -219,9 +236,12 @@ class ExistingCluster(Cluster):
         changes, removed = "nothing outside our own namespace is changed", list[str]()
         if installed:
             present = "" if self.present[1] == NO_CNI else self.present[0] or self.present[1]
-            safety.check_change(self.allowed, present, self.access.context, len(self.nodes), self._strangers)
+            if left := self._left_cni():
+                present = left.what
+            else:
+                safety.check_change(self.allowed, present, self.access.context, len(self.nodes), self._strangers)
             changes = f"{', '.join(installed)} installed on all {len(self.nodes)} nodes, one after the other" + (
-                f"; {present} is removed first, its manifests are saved" if present else ""
+                f"; {present} is removed first" + ("" if left else ", its manifests are saved") if present else ""
             )
             removed = self._preview_removal()
         if given := str(self.options.extra.get("namespace") or ""):
@@ -249,11 +269,12 @@ class ExistingCluster(Cluster):
     def _ground(self, everywhere: bool, cleaning: bool = False) -> list[KubernetesNode]:
         """Our namespace and the agents: on the chosen nodes, or on all of them when a CNI is installed; the chosen ones first."""
         if self._making is None:
-            owned = self._owned = state.Owned(state.new_name())
             tolerations = ({"operator": "Exists"},) if everywhere else self.wanted.tolerations
-            making = agents.plan(owned.name, self.options.extra, str(self.options.extra.get("namespace") or ""), tolerations)
-            namespace.check_free(self.access, making.namespace)
+            making = agents.plan(state.new_name(), self.options.extra, str(self.options.extra.get("namespace") or ""), tolerations)
+            self._claim = Claim(self.access, making)
             self._making = making
+            self.access.availability.patience = self.patience
+            self.access.availability.tell = self.tell
             wanted = list(self.nodes) if cleaning else list(self.chosen)
             wanted += [node for node in self.nodes if everywhere and node not in wanted]
             self._making, self._agents = agents.start(self.access, making, wanted)
@@ -277,11 +298,13 @@ class ExistingCluster(Cluster):
             self._check_ready()
         nodes = self._ground(everywhere=not current)
         assert self._making is not None
+        assert self._claim is not None
         settings = {**self.options.settings.get("", {}), **self.options.settings.get(label, {})}
         known = {
             **subnets.variables(self.access, self.nodes, self.options.extra),
             **{key: settings[key] for key in _GIVEN if key in settings},
-        }
+            "run": self._making.run, "owner": state.owner(),
+        }  # fmt: skip
         given = {key: value for key, value in settings.items() if key not in _GIVEN}
 
         def uninstall() -> None:
@@ -292,13 +315,12 @@ class ExistingCluster(Cluster):
             subnets.need(known)
             self._make_room(nodes, known)
             install.install(self.access, profile, given, known, nodes)
-            mark = f"{objects.RUN}={self._making.run}"
-            self.access.kubectl("label", "configmap", install.RECORD, "-n", "kube-system", mark, "--overwrite", check=False)
         try:
             if not current:
                 wait.ready(self.access, profile, _READY)
                 install.policies(self.access, profile, self._making.namespace)
             standing = ExistingStanding(label, profile, self.options, self.access, self._making, nodes[: len(self.chosen)], known)
+            standing.claim = self._claim
             standing.said = "" if profile.kubernetes else self.present[1]
             standing.uninstall = None if current else uninstall
             if self.allowed.max_rate:
@@ -308,7 +330,7 @@ class ExistingCluster(Cluster):
             self._facts = describe(self.access, standing.nodes()) | standing.told() | agents.offload(standing.nodes())
         except BaseException:
             with contextlib.suppress(CnibenchError):
-                if not current:
+                if not current and not self._claim.lease.check():
                     uninstall()
             raise
         self._standings.append(standing)
@@ -326,7 +348,10 @@ class ExistingCluster(Cluster):
 
         Raises RefusedError, ClusterError.
         """
-        if install.recorded(self.access):
+        if left := cleaning.record(self.access):
+            assert self._making is not None
+            if left.run != self._making.run:  # of this run: an uninstallation that failed, tried once more
+                self._left_cni(take=self._making.run)
             install.uninstall(self.access, None, {}, known, nodes, saved=self._saved(), say=_say)
             self._bare = True
         if self._bare:
@@ -344,41 +369,61 @@ class ExistingCluster(Cluster):
 
     def _saved(self) -> Path:
         """Where manifests of what we remove are kept: one folder for each run."""
-        assert self._owned is not None
-        return _saved() / self._owned.name
+        assert self._making is not None
+        return _saved() / self._making.run
 
     def environment(self) -> dict[str, Any]:
         facts = {"wire_offload": "as the nodes' devices have it", **self._facts}
         return facts | ({"max_rate": self.allowed.max_rate} if self.allowed.max_rate else {})
 
-    def _in_use(self) -> bool:
-        """Does a running cnibench of this machine measure what is installed there?"""
-        labels = self.access.get("configmap", install.RECORD, "-n", "kube-system")["metadata"].get("labels", {})
-        owner = str(labels.get(objects.RUN, ""))
-        return state.in_use(owner) if owner else any(state.in_use(path.name) for path in state.folder().iterdir())
+    def _left_cni(self, take: str = "") -> Leftover | None:
+        """The CNI that an earlier run left, which may be removed; None when there is none. ``take``: it is that run's from now on.
 
-    def clean(self) -> list[str]:
-        """Removes our namespaces that no running cnibench of this machine owns, and what an earlier run installed."""
-        removed = []
-        if (name := install.recorded(self.access)) and not self._in_use():
-            plan = install.planned(self.access)
-            if plan is not None:
-                found = install.preview(self.access, plan)  # before anything of ours is made there
-                _say(f"deleted of {name}: {', '.join(found) or 'no object'}")
+        Raises RefusedError when it may not be removed, ClusterError.
+        """
+        if cleaning.record(self.access) is None:
+            return None
+        found = Survey(self.access, self.allowed, (), self.tell)
+        left = found.cni(len(self.nodes), lambda: None)
+        if left and left.kept:
+            raise safety.RefusedError(f"{left.what} is left of a run of {left.owner}, and stays: {left.kept}", left.remedy)
+        if left and take:
+            found.take_record(take)
+        return left
+
+    def leftovers(self, owners: Sequence[str] = (), tell: Callable[[str], None] = print) -> list[Leftover]:
+        found = Survey(self.access, self.allowed, owners, tell)
+
+        def remove() -> None:
+            """The agents that do it are ours, in a namespace of this command's own."""
             nodes = self._ground(everywhere=True, cleaning=True)
             try:
+                assert self._making is not None
+                found.take_record(self._making.run)
                 install.uninstall(self.access, None, {}, {}, nodes, saved=self._saved(), say=_say)
             finally:
-                self.__exit__(None, None, None)
-            removed.append(f"the profile {name} on the cluster of the context {self.access.context}")
-        for name in namespace.abandoned(self.access):
-            agents.restore(self.access, name)
-            namespace.remove(self.access, name)
-            removed.append(f"the namespace {name} on the cluster of the context {self.access.context}")
-        for path in state.folder().iterdir():
-            if not (path / "kubeconfig").exists() and not state.in_use(path.name):
-                state.forget(path.name)
-        return removed
+                self.__exit__(*sys.exc_info())
+
+        cni = found.cni(len(self.nodes), remove)
+        return [*([self._shown(cni)] if cni else []), *found.namespaces()]
+
+    def _shown(self, cni: Leftover) -> Leftover:
+        """With the objects that would be deleted, or kept because of objects of others that would go with them."""
+        plan = None if cni.kept else install.planned(self.access)
+        if plan is None:
+            return cni
+        try:
+            objects = install.preview(self.access, plan)
+        except BlockedError as error:
+            return replace(cni, kept=error.message, remedy=error.remedy, refused=True)
+        deleted = f"deleted, after its manifests are saved below {_saved()}: {', '.join(objects) or 'no object'}"
+        return replace(cni, about=f"{cni.about}; {deleted}")
+
+    def outages(self, suspect: bool = False) -> list[Outage]:
+        return self._claim.outages(suspect, self._dead) if self._claim else []
+
+    def _dead(self) -> str:
+        return next((died for one in self._standings if (died := one.alive())), "")
 
     def __exit__(self, *error: object) -> None:
         """Everything of ours, in any case; the first failure is told when nothing worse has happened."""
@@ -393,15 +438,17 @@ class ExistingCluster(Cluster):
         for node in self._agents:
             node.gateway.close()
         self._standings.clear()
-        making, self._making, self._agents = self._making, None, []
-        if making is not None and not self.options.keep:
+        claim, self._claim, self._making, self._agents = self._claim, None, None, []
+        if claim is not None:
             try:
-                namespace.remove(self.access, making.namespace)
+                if self.options.keep:
+                    claim.lease.release()
+                else:
+                    claim.remove()
             except CnibenchError as failure:
                 failures.append(failure)
-        if self._owned is not None:
-            self._owned.release()
-            self._owned = None
+        self.access.availability.patience = 0.0
+        self.access.close()
         if failures and error and error[0] is None:
             raise failures[0]
 

@@ -7,15 +7,16 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from cnibench import exec as programs
 from cnibench.cell import Cell
-from cnibench.cluster import Cluster, Options, Problem, Wire
-from cnibench.clusters._kubernetes import agents, images, install, paths, pods, refusals, state, suits, tasks, tools, wait
+from cnibench.cluster import Cluster, Leftover, Options, Outage, Problem, Wire
+from cnibench.clusters._kubernetes import agents, images, install, kinds, paths, pods, refusals, state, suits, tasks, tools, wait
 from cnibench.clusters._kubernetes.access import Access
+from cnibench.clusters._kubernetes.namespace import PATIENCE, Claim
 from cnibench.clusters._kubernetes.nodes import facts
 from cnibench.clusters._kubernetes.objects import Making
 from cnibench.clusters._kubernetes.places import KubernetesNode
@@ -24,12 +25,12 @@ from cnibench.clusters._kubernetes.standing import KubernetesStanding
 from cnibench.errors import ClusterError, CnibenchError, LimitError, MissingError
 from cnibench.offload.nic import Nic
 from cnibench.profile import Profile
+from cnibench.units import seconds
 
 POD_SUBNETS = {4: "10.244.0.0/16", 6: "fd00:10:244::/56"}
 SERVICE_SUBNETS = {4: "10.96.0.0/16", 6: "fd00:10:96::/112"}
 _CREATE = 300.0  # s
 _LOAD = 180.0  # s: of one archive
-_DELETE = 120.0  # s
 _READY = 300.0  # s: of a CNI; images may have to be fetched
 _SECONDS = 75.0  # s that making, installing, attesting and removing one takes on a small machine, for plans
 _MOST_PODS = 250  # of a node: qi2021 has 99 background Pods on one, beside those of the cluster; as many as a /24 has addresses for
@@ -74,8 +75,9 @@ class OneCluster:
     """One kind cluster, ours. Raises ClusterError when it cannot be made; nothing of it stays then."""
 
     def __init__(self, options: Options, kube_proxy: bool) -> None:
-        self.owned = state.Owned(state.new_name())
-        self.name = self.owned.name
+        self.kept = state.Kept(state.new_cluster())
+        self.name = self.kept.name
+        self.claim: Claim | None = None
         self.nodes: list[KubernetesNode] = []
         self._there = False
         try:
@@ -94,7 +96,7 @@ class OneCluster:
             "--name",
             self.name,
             "--kubeconfig",
-            str(self.owned.kubeconfig),
+            str(self.kept.kubeconfig),
             "--wait",
             "0s",
             "--config",
@@ -111,9 +113,14 @@ class OneCluster:
             told = (remedy for sign, remedy in _REMEDIES.items() if sign in error.message)
             remedy = next(told, "--node-image IMAGE names another node image")
             raise ClusterError(f"kind made no cluster: {error.message}", remedy) from None
-        self.access = Access(self.owned.kubeconfig)
+        self.access = Access(self.kept.kubeconfig)
         self.facts = [facts(item) for item in self.access.get("nodes")["items"]]
         tasks.unlimited([node.name for node in self.facts])
+
+    @property
+    def there(self) -> bool:
+        """Has it been made, and not deleted?"""
+        return self._there
 
     def load(self, archives: Sequence[Path]) -> None:
         """Gives images to all nodes. Raises ClusterError."""
@@ -136,10 +143,14 @@ class OneCluster:
 
     def delete(self) -> None:
         """Raises ClusterError; may be called twice."""
+        if self.claim is not None:
+            self.claim.lease.stop()
         if self._there:
-            delete(self.name)
+            if (access := getattr(self, "access", None)) is not None:
+                access.close()
+            kinds.delete(self.name)
             self._there = False
-        self.owned.release()
+        self.kept.release()
 
     def keep(self) -> str:
         """Gives it up without removing it, its CNI its own from now on; how to look at it."""
@@ -148,13 +159,11 @@ class OneCluster:
             more = ""
         except CnibenchError as error:
             more = f" (what was noted of its installation stays on it: {error.message})"
-        self.owned.release(keep=True)
-        return f"kept: KUBECONFIG={self.owned.kubeconfig} kubectl get pods -A; 'cnibench clean --cluster kind' removes it{more}"
-
-
-def delete(name: str) -> None:
-    """Removes a kind cluster. Raises ClusterError."""
-    programs.run(["kind", "delete", "cluster", "--name", name, "--kubeconfig", os.devnull], timeout=_DELETE)
+        if self.claim is not None:
+            self.claim.lease.release()
+        self.access.close()
+        self.kept.release(keep=True)
+        return f"kept: KUBECONFIG={self.kept.kubeconfig} kubectl get pods -A; 'cnibench clean --cluster kind' removes it{more}"
 
 
 class KindCluster(Cluster):
@@ -170,6 +179,7 @@ class KindCluster(Cluster):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
+        self.patience = seconds(str(options.extra.get("patience") or PATIENCE))
         self._standing: list[KindStanding] = []
         self._facts: dict[str, Any] = {}
 
@@ -233,6 +243,9 @@ class KindCluster(Cluster):
     def _agents(self, cluster: OneCluster, wanted: Sequence[str], archives: Sequence[Path]) -> tuple[Making, list[KubernetesNode]]:
         """Agents on all nodes of a new cluster, the control plane's last; it gets our images, and those of ``wanted`` that are here."""
         making = agents.plan(cluster.name, self.options.extra, tolerations=({"operator": "Exists"},))
+        cluster.claim = Claim(cluster.access, making)
+        cluster.access.availability.patience = self.patience
+        cluster.access.availability.tell = self.tell
         engine = images.engine()
         here = [image for image in dict.fromkeys((making.workload_image, making.agent_image, *wanted)) if engine.has(image)]
         cluster.load([*([images.archive(engine, here)] if here else []), *archives])
@@ -260,20 +273,13 @@ class KindCluster(Cluster):
     def environment(self) -> dict[str, Any]:
         return {"kernel": platform.release(), "wire_offload": "as the veth has it: super-packets cross it whole", **self._facts}
 
-    def clean(self) -> list[str]:
-        """Removes the clusters of runs that are no more, and those that were kept; none of which this user's state has no word."""
-        listed = programs.run(["kind", "get", "clusters"], timeout=60, check=False).stdout.split()
-        removed = []
-        for name in listed:
-            if state.known(name) and not state.in_use(name):
-                delete(name)
-                removed.append(f"the kind cluster {name}")
-        for path in state.folder().iterdir():
-            if path.name not in listed and not state.in_use(path.name):
-                state.forget(path.name)
-        for item in removed:
-            state.forget(item.rpartition(" ")[2])
-        return removed
+    def leftovers(self, owners: Sequence[str] = (), tell: Callable[[str], None] = print) -> list[Leftover]:
+        """The clusters of runs that are no more, and those that were kept."""
+        return kinds.leftovers({state.owner(), *owners}, tell)
+
+    def outages(self, suspect: bool = False) -> list[Outage]:
+        measured = [(one, one.cluster.claim) for one in self._standing if one.cluster.there]
+        return [outage for one, claim in measured if claim for outage in claim.outages(suspect, one.alive)]
 
     def __exit__(self, *error: object) -> None:
         while self._standing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -12,18 +13,17 @@ from typing import Any
 import yaml
 
 from cnibench import exec as programs
+from cnibench.clusters._kubernetes import status
+from cnibench.clusters._kubernetes.api import JSON, Answer, Api
+from cnibench.clusters._kubernetes.availability import Availability
 from cnibench.errors import ClusterError, InputError, LimitError, MissingError, UsageError
 from cnibench.exec import Done
 
 QUICK = 30.0  # s: a question to the API server
 _SECRET = ("token", "password", "client-key-data", "client-certificate-data", "id-token", "refresh-token", "client-secret", "access-token")
 _HIDDEN = "(secret)"
-UNREACHABLE = (
-    "was refused", "connection refused", "no such host", "i/o timeout", "no route to host", "TLS handshake timeout",
-    "network is unreachable", "Client.Timeout exceeded", "context deadline exceeded", "EOF", "connection reset by peer",
-    "server is currently unable to handle",
-)  # fmt: skip
-DENIED = ("Unauthorized", "forbidden", "must be logged in")
+_PROBE = 3.0  # s
+_AGAIN = 0.3  # s before a request is tried again
 
 
 class UnreachableError(ClusterError):
@@ -42,6 +42,8 @@ class Access:
         self.kubeconfig = kubeconfig
         config = _config(kubeconfig)
         self.context = context or str(config.get("current-context") or "")
+        self.availability = Availability(self._unanswered, f"the API server of the context '{self.context}'")
+        self.dropped: list[str] = []  # connections into Pods that were lost
         self._secrets = sorted(_secrets(config), key=len, reverse=True)
         names = [str(item.get("name")) for item in config.get("contexts") or ()]
         if not self.context:
@@ -95,25 +97,92 @@ class Access:
             text = text.replace(secret, _HIDDEN)
         return text
 
+    @cached_property
+    def api(self) -> Api:
+        """The API server by HTTP."""
+        return Api(self.command("proxy"))
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        timeout: float = QUICK,
+        *,
+        content: str = JSON,
+        accept: str = JSON,
+    ) -> Answer:
+        """One request by HTTP; an outage is waited for as ``kubectl`` does. Raises EndedError."""
+        began = time.monotonic()
+        while True:
+            answer = self.api.call(method, path, body, timeout, content=content, accept=accept)
+            if not answer.silent or not self._waits(answer.message or answer.reason, began):
+                return answer
+
+    def close(self) -> None:
+        """Ends the connection to the API server; the next request makes it again."""
+        if "api" in self.__dict__:
+            self.api.close()
+
     def _run(self, argv: list[str], timeout: float, input: str | None, check: bool) -> Done:
-        try:
-            done = programs.run(argv, timeout=timeout, input=input, check=False)
-        except LimitError:
-            raise LimitError(
-                f"{' '.join(_short(argv))} did not end within {timeout:.0f} s", f"does the API server of '{self.context}' answer?"
-            ) from None
-        done = Done(done.argv, done.returncode, done.stdout, self.hidden(done.stderr), done.seconds)
-        if check and done.returncode != 0:
-            raise self.error(done)
-        return done
+        """An API server that does not answer is waited for, as long as ``availability`` allows."""
+        if self.availability.over and (said := self._unanswered()):  # what is tried to the end takes its whole time each
+            raise self._typed(status.UNREACHABLE, said, said)
+        began = time.monotonic()
+        while True:
+            try:
+                done = programs.run(argv, timeout=timeout, input=input, check=False)
+            except LimitError:
+                if self._passes("") and self._waits("no answer in time", began):
+                    continue
+                raise LimitError(
+                    f"{' '.join(_short(argv))} did not end within {timeout:.0f} s", f"does the API server of '{self.context}' answer?"
+                ) from None
+            done = Done(done.argv, done.returncode, done.stdout, self.hidden(done.stderr), done.seconds)
+            if done.returncode == 0:
+                return done
+            why = status.reason(done.stderr)
+            last = (done.stderr.strip().splitlines() or ["kubectl said nothing"])[-1]
+            if self._passes(why) and self._waits(last[:200], began):
+                continue
+            if check:
+                raise self.error(done)
+            return done
+
+    def _passes(self, why: str) -> bool:
+        """Does a failure for this reason go over by itself? Asked only where somebody waits."""
+        if not self.availability.patience:
+            return False
+        return why in status.PASSING or (why in status.UNCLEAR and bool(self._unanswered()))
+
+    def _waits(self, said: str, began: float) -> bool:
+        """Is the request of ``began`` to be tried again, an outage being over now? Raises EndedError when that lasts too long."""
+        if time.monotonic() - began > self.availability.patience:
+            return False
+        self.availability.failed(said)
+        self.availability.wait()
+        time.sleep(_AGAIN)  # it may answer, and refuse this request for another reason: too many, say
+        return True
+
+    def _unanswered(self) -> str:
+        """Why the API server does not answer, '' when it does: also one that is not ready yet does not."""
+        answer = self.api.call("GET", "/readyz", timeout=_PROBE)
+        return self.hidden(answer.message or answer.reason or f"HTTP {answer.status}")[:200] if answer.silent else ""
 
     def error(self, done: Done) -> ClusterError:
         """What a failed kubectl or helm says, typed."""
         said = self.hidden(" | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-4:])) or "(no output)"
-        words = f"{' '.join(_short(done.argv))} ended with {done.returncode}: {said}"
-        if any(sign in said for sign in DENIED):
+        return self._typed(status.reason(done.stderr), f"{' '.join(_short(done.argv))} ended with {done.returncode}: {said}", said)
+
+    def refusal(self, answer: Answer, what: str) -> ClusterError:
+        """The same for an answer that is no success; ``what`` could not be done."""
+        said = self.hidden(answer.message or answer.reason or f"HTTP {answer.status}")
+        return self._typed(status.UNREACHABLE if answer.silent else answer.reason, f"{what}: {said}", said)
+
+    def _typed(self, why: str, words: str, said: str) -> ClusterError:
+        if why in status.DENIED:
             return DeniedError(words, f"give the user of the context '{self.context}' that right")
-        if any(sign in said for sign in UNREACHABLE):
+        if why in status.PASSING:
             return UnreachableError(
                 f"the API server of the context '{self.context}' does not answer: {said}", "is the cluster up? kubectl get nodes"
             )

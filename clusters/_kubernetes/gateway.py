@@ -231,8 +231,10 @@ class Gateway:
         self._process = self._input = None
         with self._lock:
             pending, self._answers = list(self._answers.values()), {}
+        words = f"the connection to {self.what} is lost: {said or 'no word of kubectl'}"
+        self.access.dropped.append(words)
         for answer in pending:
-            answer.fail(f"the connection to {self.what} is lost: {said or 'no word of kubectl'}")
+            answer.fail(words)
 
     def _ping(self, closing: threading.Event) -> None:
         while not closing.wait(_PING):

@@ -48,37 +48,37 @@ def install(
         raise ClusterError(f"an earlier run installed {there} on this cluster and did not remove it", "remove it: cnibench clean")
     objects = manifests.render(access, profile, settings, variables)
     secrets = _pull_secrets(access, objects, variables.get("pull_secret", ""), profile.name)
-    with Rest(access) as rest:
-        inventory = Inventory(rest)
-        there_before = inventory.things()
-        had = {one.identity for one in there_before}
-        objects = inventory.scoped([*objects, *(item for item in secrets if inventory.identity(item) not in had)])
-        objects = _without(inventory, objects, had, profile.name)
-        copied = plugins.missing(nodes, about.plugins)
-        note = Record(
-            profile.name, about, {inventory.identity(item): "" for item in objects},
-            {key: variables[key] for key in ("pod_cidr", "pod_cidr_ipv6") if variables.get(key)}, copied,
-            frozenset(one.uid for one in there_before), deletion.marks(rest),
-        )  # fmt: skip
-        note.create(rest)
-        try:
-            on_each([node for node in nodes if node.host], lambda node: removal.remember(node, about))
-            note.remembered = True
-            note.note(rest)
-            plugins.copy(nodes, copied)
-            for step in about.steps:
-                if step.reference:
-                    plugins.configure(access, nodes, step.reference, settings)
-            for group in _groups(objects):
-                try:
-                    _apply(inventory, note, group)
-                finally:
-                    note.note(rest)
-                wait.established(access, [item for item in group if item["kind"] == "CustomResourceDefinition"])
-            eviction.admit(access)
-            return
-        except CnibenchError as failure:
-            error = failure
+    rest = Rest(access)
+    inventory = Inventory(rest)
+    there_before = inventory.things()
+    had = {one.identity for one in there_before}
+    objects = inventory.scoped([*objects, *(item for item in secrets if inventory.identity(item) not in had)])
+    objects = _without(inventory, objects, had, profile.name)
+    copied = plugins.missing(nodes, about.plugins)
+    note = Record(
+        profile.name, about, {inventory.identity(item): "" for item in objects},
+        {key: variables[key] for key in ("pod_cidr", "pod_cidr_ipv6") if variables.get(key)}, copied,
+        frozenset(one.uid for one in there_before), deletion.marks(rest), owner=variables.get("owner", ""), run=variables.get("run", ""),
+    )  # fmt: skip
+    note.create(rest)
+    try:
+        on_each([node for node in nodes if node.host], lambda node: removal.remember(node, about))
+        note.remembered = True
+        note.note(rest)
+        plugins.copy(nodes, copied)
+        for step in about.steps:
+            if step.reference:
+                plugins.configure(access, nodes, step.reference, settings)
+        for group in _groups(objects):
+            try:
+                _apply(inventory, note, group)
+            finally:
+                note.note(rest)
+            wait.established(access, [item for item in group if item["kind"] == "CustomResourceDefinition"])
+        eviction.admit(access)
+        return
+    except CnibenchError as failure:
+        error = failure
     try:
         uninstall(access, profile, settings, variables, nodes)
     except CnibenchError as second:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cnibench.cell import Cell
@@ -21,6 +19,7 @@ from cnibench.clusters._kubernetes.places import KubernetesPod
 from cnibench.clusters._kubernetes.policy_objects import CANARY, FOR, Kind, Object
 from cnibench.conditions import Policies
 from cnibench.errors import ClusterError, CnibenchError, LimitError, UnsupportedError
+from cnibench.system import scratch
 from cnibench.vm import patience
 
 if TYPE_CHECKING:
@@ -153,18 +152,16 @@ def _state(standing: KubernetesStanding, server: KubernetesPod, wanted: Sequence
     stranger = standing.add_stranger()
     address = server.addresses[standing.families[0]]
     ports = [str(CANARY), str(CANARY + 1)]
-    with tempfile.TemporaryDirectory(prefix="cnibench-") as folder:
-        out, err = Path(folder) / "out", Path(folder) / "err"
-        with server.spawn([server.python, "-I", "-S", "-u", "-c", _LISTEN, address, *ports], stdout=out, stderr=err) as listener:
-            end = time.monotonic() + _NOTICE * patience()
-            while "ready" not in out.read_text():
-                if listener.poll() is not None or time.monotonic() > end:
-                    raise ClusterError(
-                        f"{server.name} does not listen for a stranger: {err.read_text().strip()[-200:] or 'it said nothing'}"
-                    )
-                time.sleep(0.01)
-            argv = [stranger.python, "-I", "-S", "-c", _STATE, address, ",".join(ports), ",".join(wanted), str(limit)]
-            return stranger.run(argv, timeout=limit + _NOTICE).stdout.strip()
+    listen = [server.python, "-I", "-S", "-u", "-c", _LISTEN, address, *ports]
+    with scratch.nameless() as out, scratch.nameless() as err, server.spawn(listen, stdout=out, stderr=err) as listener:
+        end = time.monotonic() + _NOTICE * patience()
+        while "ready" not in out.read_text():
+            if listener.poll() is not None or time.monotonic() > end:
+                said = err.read_text().strip()[-200:] or "it said nothing"
+                raise ClusterError(f"{server.name} does not listen for a stranger: {said}")
+            time.sleep(0.01)
+        argv = [stranger.python, "-I", "-S", "-c", _STATE, address, ",".join(ports), ",".join(wanted), str(limit)]
+        return stranger.run(argv, timeout=limit + _NOTICE).stdout.strip()
 
 
 def _entries(standing: KubernetesStanding, server: KubernetesPod, least: int) -> dict[str, int]:

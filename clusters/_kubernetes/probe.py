@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from cnibench.cluster import Place
 from cnibench.clusters._kubernetes.places import KubernetesNode
 from cnibench.errors import ClusterError
+from cnibench.system import scratch
 
 PORT = 47011
 _LIFE = 120  # s after which what was started ends by itself, whatever became of us
@@ -137,10 +137,9 @@ while time.time() < life and most > 0:
 def serving(*places: Place, port: int = PORT) -> Iterator[None]:
     """Streams and datagrams to ``port`` are answered in each place. Raises ClusterError when one does not begin."""
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cnibench-")))
         started = []
-        for number, place in enumerate(places):
-            out, err = folder / f"{number}.out", folder / f"{number}.err"
+        for place in places:
+            out, err = stack.enter_context(scratch.nameless()), stack.enter_context(scratch.nameless())
             process = place.spawn(["python3", "-c", _SERVER, str(port), str(_LIFE)], stdout=out, stderr=err)
             started.append((place, stack.enter_context(process), out, err))
         for place, process, out, err in started:
@@ -174,8 +173,7 @@ def clock(client: Place, target: str, port: int = PORT) -> tuple[float, float] |
 def watching(node: KubernetesNode, *addresses: str) -> Iterator[list[tuple[int, bytes]]]:
     """(length, first 256 bytes) of what leaves the node over its wire with one of the addresses in it; complete when the block is left."""
     frames: list[tuple[int, bytes]] = []
-    with tempfile.TemporaryDirectory(prefix="cnibench-") as folder:
-        out, err = Path(folder) / "out", Path(folder) / "err"
+    with scratch.nameless() as out, scratch.nameless() as err:
         stop = f"/tmp/cnibench-stop-{time.monotonic_ns()}"
         argv = ["python3", "-c", _CAPTURE, node.device, stop, str(_LIFE), str(_MOST), *addresses]
         with node.spawn(argv, stdout=out, stderr=err) as process:
@@ -193,9 +191,9 @@ def watching(node: KubernetesNode, *addresses: str) -> Iterator[list[tuple[int, 
 
 def _begun(where: str, out: Path, err: Path, poll: object) -> None:
     deadline = time.monotonic() + _RUN
-    while not (out.exists() and out.read_text().startswith("ready")):
+    while not out.read_text().startswith("ready"):
         ended = poll() if callable(poll) else None
         if ended is not None or time.monotonic() > deadline:
-            said = err.read_text().strip().splitlines()[-1:] if err.exists() else []
+            said = err.read_text().strip().splitlines()[-1:]
             raise ClusterError(f"{where}: a probe did not begin: {' '.join(said) or 'it said nothing'}", "is python3 in the image?")
         time.sleep(0.02)

@@ -16,7 +16,9 @@ from pydantic import ValidationError
 
 from cnibench.clusters._kubernetes.access import Access
 from cnibench.clusters._kubernetes.inventory import Identity
+from cnibench.clusters._kubernetes.lease import OWNER
 from cnibench.clusters._kubernetes.manifests import LABEL
+from cnibench.clusters._kubernetes.objects import RUN
 from cnibench.clusters._kubernetes.rest import Rest
 from cnibench.errors import ClusterError
 from cnibench.installation import Installation
@@ -33,7 +35,8 @@ Marks = Mapping[str, Mapping[str, Sequence[str]]]  # node: annotations, labels, 
 class Record:
     """What is known of one installation; ``copied`` maps nodes to the plugins that we put there, ``marks`` is what the nodes had.
 
-    ``remembered``: each of those keeps on its disk what it had, and nothing was done to any before that.
+    ``remembered``: each of those keeps on its disk what it had, and nothing was done to any before that. ``owner``
+    and ``run`` say whose it is.
     """
 
     profile: str
@@ -44,14 +47,17 @@ class Record:
     before: Collection[str] = frozenset()
     marks: Marks = field(default_factory=dict)
     remembered: bool = False
+    owner: str = ""
+    run: str = ""
     uid: str = ""
 
     def create(self, rest: Rest) -> None:
         """Raises ClusterError when there is one already, or when the cluster has more objects than one can note."""
         packed = _packed({"before": sorted(self.before), "marks": self.marks})
+        owned = {key: value for key, value in ((RUN, self.run), (OWNER, self.owner)) if value}
         item = {
             "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": NAME, "namespace": "kube-system", "labels": {LABEL: self.profile}},
+            "metadata": {"name": NAME, "namespace": "kube-system", "labels": {LABEL: self.profile}, "annotations": owned},
             "data": {
                 "profile": self.profile, "installation": self.about.model_dump_json(), "variables": json.dumps(self.variables),
                 "copied": json.dumps(self.copied), **self._changing(),
@@ -89,7 +95,7 @@ def read(rest: Rest) -> Record | None:
         return Record(
             data["profile"], Installation.model_validate_json(data["installation"]), applied, json.loads(data["variables"]),
             json.loads(data["copied"]), frozenset(packed["before"]), packed["marks"], json.loads(data["remembered"]),
-            item["metadata"]["uid"],
+            uid=item["metadata"]["uid"],
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, ValidationError, zlib.error) as error:
         raise ClusterError(

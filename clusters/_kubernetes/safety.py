@@ -61,19 +61,29 @@ def check_load(allowed: Allowed, strangers: Sequence[tuple[str, str]], nodes: Se
     there = [name for node, name in strangers if node in nodes]
     if there and not allowed.load:
         raise RefusedError(
-            f"{_some(there)} on the chosen nodes would be disturbed",
+            f"{some(there)} on the chosen nodes would be disturbed",
             "choose other nodes with --client-node and --server-node, or allow it: --allow-load (--max-rate caps it)",
         )
 
 
-def check_change(allowed: Allowed, present: str, context: str, nodes: int, strangers: Sequence[tuple[str, str]]) -> None:
-    """Raises RefusedError when a CNI may not be installed there; ``present`` is the CNI that runs there, '' for none."""
+def check_change(
+    allowed: Allowed, present: str, context: str, nodes: int, strangers: Sequence[tuple[str, str]], *, ours: bool = False
+) -> None:
+    """Raises RefusedError when the CNI of a cluster may not be changed; ``present`` is the one that runs there, '' for none.
+
+    ``ours``: an earlier run installed it, as --allow-install had allowed.
+    """
     if not present and not (allowed.install or allowed.replace):
         raise RefusedError(
             f"the cluster of the context '{context}' ({nodes} nodes) has no CNI, and installing one was not allowed",
             "--allow-install allows it; --cni current measures what is there",
         )
-    if present and allowed.replace != context:
+    if ours and not (allowed.install and not allowed.replace) and allowed.replace != context:
+        raise RefusedError(
+            f"an earlier run installed {present} on the cluster of the context '{context}' ({nodes} nodes): removing it was not allowed",
+            f"--allow-install allows it, or --allow-replace={context}",
+        )
+    if present and not ours and allowed.replace != context:
         said = f", and --allow-replace names '{allowed.replace}'" if allowed.replace else ""
         raise RefusedError(
             f"the cluster of the context '{context}' ({nodes} nodes) has a CNI ({present}){said}",
@@ -81,8 +91,8 @@ def check_change(allowed: Allowed, present: str, context: str, nodes: int, stran
         )
     if strangers:
         raise RefusedError(
-            f"{_some([name for _, name in strangers])} on the cluster of the context '{context}': no CNI is changed under them",
-            "use a cluster that runs nothing but itself; --cni current measures what is there",
+            f"{some([name for _, name in strangers])} on the cluster of the context '{context}': no CNI is changed under them",
+            "take them elsewhere first" if ours else "use a cluster that runs nothing but itself; --cni current measures what is there",
         )
 
 
@@ -95,12 +105,13 @@ def lines(
     return [
         f"context {context}: clients on node {chosen[0]}, servers on node {chosen[1]}"
         + (f"; further pairs on {', '.join(chosen[2:])} too" if chosen[2:] else ""),
-        f"Pods of others on these nodes: {_some(there) if there else 'none'}",
+        f"Pods of others on these nodes: {some(there) if there else 'none'}",
         f"load: {load}" + (f", at most about {human(volume, 'B')} in all" if volume else "") + f"; about {duration(seconds)} of windows",
         changes,
     ]
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """So many Pods, the first of them by name."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{len(names)} Pod{'s' * (len(names) != 1)} of others ({', '.join(names[:3])}{more})"

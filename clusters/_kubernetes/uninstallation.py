@@ -38,21 +38,21 @@ def planned(
 
     Raises ClusterError, and what rendering raises.
     """
-    with Rest(access) as rest:
-        note = record.read(rest)
-        if note is not None:
-            return Removal(
-                note.profile,
-                note.about,
-                Known(note.applied, note.profile, note.about.managers, note.before, note.about.bookkeeping),
-                note.variables,
-                note,
-            )
-        if profile is None or (about := manifests.installation(profile)).host_network:
-            return None
-        inventory = Inventory(rest)
-        things = inventory.things()
-        objects = inventory.scoped(manifests.render(access, profile, settings or {}, variables or {}))
+    rest = Rest(access)
+    note = record.read(rest)
+    if note is not None:
+        return Removal(
+            note.profile,
+            note.about,
+            Known(note.applied, note.profile, note.about.managers, note.before, note.about.bookkeeping),
+            note.variables,
+            note,
+        )
+    if profile is None or (about := manifests.installation(profile)).host_network:
+        return None
+    inventory = Inventory(rest)
+    things = inventory.things()
+    objects = inventory.scoped(manifests.render(access, profile, settings or {}, variables or {}))
     wanted = {inventory.identity(item): number for number, item in enumerate(objects)}
     found = sorted((one for one in things if one.identity in wanted), key=lambda one: wanted[one.identity])
     releases = {one.release for one in found if one.release and one.kind.kind == "DaemonSet"}
@@ -73,9 +73,9 @@ def _notes(one: Thing) -> str:
 
 def preview(access: Access, planned: Removal) -> list[str]:
     """The objects that would be deleted now, one a line. Raises BlockedError when it would take along those of others."""
-    with Rest(access) as rest:
-        inventory = Inventory(rest)
-        found = belongings.find(planned.known, inventory.things())
+    rest = Rest(access)
+    inventory = Inventory(rest)
+    found = belongings.find(planned.known, inventory.things())
     belongings.check(found, planned.name, inventory.unseen)
     return found.lines()
 
@@ -112,29 +112,27 @@ def uninstall(
         except CnibenchError as error:
             failed.append((what, error))
 
-    with Rest(access) as rest:
-        inventory = Inventory(rest)
-        found = belongings.find(plan.known, inventory.things())
-        belongings.check(found, plan.name, inventory.unseen)
-        if saved is not None:
-            paths = saving.save(rest, found, saved, plan.name)
-            if say is not None:
-                say(f"{plan.name} is removed from all {len(nodes)} nodes; {saving.told(paths)}")
-        step("Pods", lambda: eviction.evict(access))
-        eviction.await_teardown(access, nodes)
-        deletion.delete(inventory, plan.known, found, step)
-        before = plan.record.marks if plan.record else {}
-        step("nodes' metadata", lambda: deletion.clean_nodes(rest, plan.about, before))
-        _clean_nodes(plan, [cidr for cidr in (known.get("pod_cidr", ""), known.get("pod_cidr_ipv6", "")) if cidr], nodes, step)
-        step("Pods", lambda: eviction.admit(access))
-        if failed:
-            told = "; ".join(f"{what}: {error.message}" for what, error in failed)
-            raise ClusterError(
-                f"not all of {plan.name} could be removed: {told}", next((one.remedy for _, one in failed if one.remedy), "")
-            )
-        if plan.record:
-            plan.record.remove(rest)
-            on_each([node for node in nodes if node.host], removal.forget)
+    rest = Rest(access)
+    inventory = Inventory(rest)
+    found = belongings.find(plan.known, inventory.things())
+    belongings.check(found, plan.name, inventory.unseen)
+    if saved is not None:
+        paths = saving.save(rest, found, saved, plan.name)
+        if say is not None:
+            say(f"{plan.name} is removed from all {len(nodes)} nodes; {saving.told(paths)}")
+    step("Pods", lambda: eviction.evict(access))
+    eviction.await_teardown(access, nodes)
+    deletion.delete(inventory, plan.known, found, step)
+    before = plan.record.marks if plan.record else {}
+    step("nodes' metadata", lambda: deletion.clean_nodes(rest, plan.about, before))
+    _clean_nodes(plan, [cidr for cidr in (known.get("pod_cidr", ""), known.get("pod_cidr_ipv6", "")) if cidr], nodes, step)
+    step("Pods", lambda: eviction.admit(access))
+    if failed:
+        told = "; ".join(f"{what}: {error.message}" for what, error in failed)
+        raise ClusterError(f"not all of {plan.name} could be removed: {told}", next((one.remedy for _, one in failed if one.remedy), ""))
+    if plan.record:
+        plan.record.remove(rest)
+        on_each([node for node in nodes if node.host], removal.forget)
 
 
 def _clean_nodes(
@@ -161,7 +159,7 @@ def _clean_nodes(
 
 def give_up(access: Access, nodes: Sequence[KubernetesNode]) -> None:
     """Forgets an installation without removing it: the CNI is the cluster's own from now on. Raises ClusterError."""
-    with Rest(access) as rest:
-        if note := record.read(rest):
-            note.remove(rest)
+    rest = Rest(access)
+    if note := record.read(rest):
+        note.remove(rest)
     on_each([node for node in nodes if node.host], removal.forget)

@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from cnibench.errors import CnibenchError, MissingError
 HOME = Path("/run/cnibench")  # a private tmpfs: on the host this folder never exists
 NETNS = HOME / "netns"
 BPF = HOME / "bpf"
+TMP = HOME / "tmp"
 _HERE = "CNIBENCH_TREE"  # set for all programs in a tree; its value says what the tree may do: 'root' or 'user'
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
@@ -93,6 +95,7 @@ def _init(main: Callable[[], int], watch: int, failed: int) -> int:
     _die_with_parent()
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     _furnish()
+    _private_tmp()
     child = os.fork()
     if child == 0:
         for end in (watch, failed):
@@ -242,6 +245,13 @@ def _furnish() -> None:
         _mount("bpf", str(BPF), "bpf", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     os.environ["XTABLES_LOCKFILE"] = str(HOME / "xtables.lock")  # never wait for, or hold up, the host's iptables
     loopback_up()
+
+
+def _private_tmp() -> None:
+    """Temporary files go to the tree's own tmpfs, and with it: whatever kills us leaves none on the host."""
+    TMP.mkdir()
+    os.environ["TMPDIR"] = str(TMP)
+    tempfile.tempdir = None  # the host's, as this process may have found it before
 
 
 def _private_run() -> None:

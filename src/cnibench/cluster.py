@@ -123,6 +123,32 @@ class Options:
 
 
 @dataclass(frozen=True)
+class Outage:
+    """A time in which a cluster did not answer: ``start`` in RFC 3339, its length in ``seconds``, and why."""
+
+    start: str
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that an earlier run left; ``owner`` made it ('': not known), ``about`` says whom its removal concerns.
+
+    ``kept`` says why it stays, '' when ``remove`` may be called; ``refused``: because a check of ``run`` forbids it.
+    ``remove`` raises CnibenchError.
+    """
+
+    what: str
+    remove: Callable[[], object]
+    owner: str = ""
+    about: str = ""
+    kept: str = ""
+    remedy: str = ""
+    refused: bool = False
+
+
+@dataclass(frozen=True)
 class Started:
     """A Pod that was made: its steps (name, seconds); ``ready`` in s since it was asked for, ``network`` the CNI's part of that."""
 
@@ -265,6 +291,7 @@ class Cluster(abc.ABC):
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.tell: Callable[[str], None] = lambda text: None  # what somebody waits for, in words
 
     @classmethod
     def carry(cls, main: Callable[[], int]) -> int:
@@ -337,8 +364,18 @@ class Cluster(abc.ABC):
     def environment(self) -> dict[str, Any]:
         """Facts of the nodes for env.json (kernel, CPU model, sysctls and features that matter)."""
 
-    def clean(self) -> list[str]:
-        """Removes what earlier runs left, and names it; a kind that can leave nothing (the lab lives in its process) finds nothing."""
+    def leftovers(self, owners: Sequence[str] = (), tell: Callable[[str], None] = print) -> list[Leftover]:
+        """What earlier runs left, those of ``owners`` beside this user's own; nothing is changed. Within ``with``.
+
+        ``tell`` is called before something takes its time. A kind that can leave nothing (the lab) finds nothing.
+        """
+        return []
+
+    def outages(self, suspect: bool = False) -> list[Outage]:
+        """Times since the last call in which the cluster did not answer; waits, with a limit, for the end of one that lasts.
+
+        ``suspect``: something has just failed that an outage would explain. Raises EndedError.
+        """
         return []
 
     def __enter__(self) -> Cluster:

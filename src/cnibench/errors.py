@@ -58,6 +58,10 @@ class ClusterError(CnibenchError):
     """A cluster, node or Pod did not do what it was asked."""
 
 
+class EndedError(ClusterError):
+    """The cluster is lost to this run (out of reach for too long, or taken away): the run ends, and can be resumed."""
+
+
 class Interrupted(CnibenchError):
     """Ctrl-C or SIGTERM: everything was cleaned up, the run can be resumed."""
 

@@ -16,7 +16,16 @@ from typing import Any
 from cnibench.cell import Attestation, Cell, Status
 from cnibench.cluster import Cluster, Standing
 from cnibench.collector import Collector
-from cnibench.errors import ClusterError, CnibenchError, Interrupted, LimitError, MeasureError, UnsupportedError, UsageError
+from cnibench.errors import (
+    ClusterError,
+    CnibenchError,
+    EndedError,
+    Interrupted,
+    LimitError,
+    MeasureError,
+    UnsupportedError,
+    UsageError,
+)
 from cnibench.forecast import whole
 from cnibench.layout import now
 from cnibench.model.context import congestion_control, disagreements
@@ -28,8 +37,11 @@ from cnibench.schedule import by_pairs, order
 from cnibench.situation import Situation
 from cnibench.stop import Stop
 from cnibench.system.files import make_private
+from cnibench.units import duration
 from cnibench.workload import Workload
 from cnibench.writing import FullError, RunWriter
+
+_REPEATS = 3  # of what an outage of the cluster has spoilt
 
 
 @dataclass
@@ -71,6 +83,7 @@ class Runner:
         Raises Interrupted after Ctrl-C and FullError when nothing can be stored any more; the cluster is cleaned up in every case.
         """
         manifest = self.writer.manifest
+        self.cluster.tell = self.progress.tell
         with self._stop:
             try:
                 self.writer.event(
@@ -85,6 +98,10 @@ class Runner:
                     "interrupted; everything that was made is removed, every finished sample is kept",
                     f"go on with: cnibench run --resume {self.writer.path}",
                 ) from None
+            except EndedError as error:
+                self._last_words("run-failed", reason=error.message)
+                remedy = f"{error.remedy}; go on with: cnibench run --resume {self.writer.path}"
+                raise EndedError(f"{error.message}; every finished sample is kept", remedy) from None
             except CnibenchError as error:
                 self._last_words("run-failed", reason=error.message)
                 raise
@@ -180,6 +197,15 @@ class Runner:
 
     def _install(self, label: str, block: int | None) -> Stand:
         """Installs and attests; a profile that fails either is not measured, and the run goes on."""
+        for _ in range(_REPEATS):
+            self._outages()
+            stand = self._installed(label, block)
+            if not stand.reason or not self._outages(suspect=True):
+                return stand
+            self._remove(stand)
+        return self._installed(label, block)
+
+    def _installed(self, label: str, block: int | None) -> Stand:
         profile = self.profiles[label]
         where = {} if block is None else {"block": block}
         self.progress.stage(f"installing {label}")
@@ -191,7 +217,7 @@ class Runner:
             found = standing.attest()
             if not self.cluster.ours:  # what CPUs other machines have is known now
                 self.cpus = pins(self.writer.manifest.cells[0].cpus, self.cluster.options.pairs, standing.nodes())
-        except Interrupted:
+        except (Interrupted, EndedError):
             raise
         except CnibenchError as error:
             step = "installing" if standing is None else "attesting"
@@ -230,6 +256,16 @@ class Runner:
 
     def _sample(self, stand: Stand, cells: Sequence[Cell], block: int) -> int:
         """One cell, or those of several pairs at the same time: the number that failed, all or none; they are stored in both cases."""
+        known = stand.reason
+        for last in (False,) * _REPEATS + (True,):
+            stand.reason = known
+            if (failed := self._attempt(stand, cells, block, last)) is not None:
+                return failed
+        raise AssertionError
+
+    def _attempt(self, stand: Stand, cells: Sequence[Cell], block: int, last: bool) -> int | None:
+        """The same, None when the cluster did not answer meanwhile: nothing is stored then, unless it is the ``last`` time."""
+        self._outages()
         self.progress.cell(cells[0], block, self._most_blocks())
         start = now()
         status: Status = "failed"
@@ -247,6 +283,10 @@ class Runner:
                     if died := stand.standing.alive():
                         stand.reason = f"{died} (found after {where})"
                         raise ClusterError(died)
+                if self._outages():
+                    if not last:
+                        return None
+                    raise ClusterError("the cluster did not answer for a part of the window, again and again", "see events.jsonl")
                 with self._stop.held():
                     both = zip(cells, found, strict=True)
                     self.writer.finish_all([(cell, lines(cell, block, ground, one), one.findings.records) for cell, one in both], block)
@@ -254,7 +294,7 @@ class Runner:
                     said = "disturbed" if one.disturbed else "ok"
                     self.progress.finished(cell, self._expected(cell), said, one.disturbed)
                 return 0
-            except (Interrupted, FullError):
+            except (Interrupted, FullError, EndedError):
                 raise
             except LimitError as error:
                 status, reason = "timeout", error.message
@@ -262,6 +302,8 @@ class Runner:
                 status, reason = "unsupported", error.message
             except CnibenchError as error:
                 reason = error.message
+            if status != "unsupported" and self._outages(suspect=True) and not last:
+                return None
             if status != "unsupported" and not stand.reason and (died := stand.standing.alive()):
                 stand.reason = f"{died} (found after {where})"
         self.writer.room()  # what failed because the disk is full has not failed: it is missing, and resuming does it
@@ -270,6 +312,14 @@ class Runner:
         for cell in cells:
             self.progress.finished(cell, self._expected(cell), status, reason)
         return len(cells)
+
+    def _outages(self, suspect: bool = False) -> bool:
+        """Has the cluster not answered since this was asked last? Each such time becomes an event. Raises EndedError."""
+        found = self.cluster.outages(suspect)
+        for one in found:
+            self.writer.event("outage", start=one.start, seconds=one.seconds, reason=one.reason)
+            self.progress.tell(f"the cluster did not answer for {duration(one.seconds)} ({one.reason}); what was under way is done again")
+        return bool(found)
 
     def _reading(self, cell: Cell) -> list[Collector]:
         workload = self.workloads[cell.workload]

@@ -224,7 +224,9 @@ def test_a_run_that_is_ended_leaves_nothing_that_clean_does_not_find(
             return any(tmp_path.glob("runs/*/raw/*/*/client.stdout"))
 
         until(client)
-        assert "nothing was left" in output(CNIBENCH, "clean", *existing[:4]), "what is in use is not cleaned"
+        (used,) = ours(kept)
+        assert re.search(r"left: .* a run of \S+ uses it", output(CNIBENCH, "clean", *existing[:4])), "what is in use is not cleaned"
+        assert ours(kept) == {used}
         process.send_signal(number)
         process.communicate(timeout=200)
     if number == signal.SIGINT:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Callable
@@ -74,7 +75,7 @@ def test_main_is_alone_in_its_tree_and_its_status_comes_out() -> None:
         """)
     )
     assert (code, err) == (7, "")
-    assert out == "2 ['lo'] ['bpf', 'netns'] root\n2 1\n"
+    assert out == "2 ['lo'] ['bpf', 'netns', 'tmp'] root\n2 1\n"
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,8 @@ def test_kill_9_leaves_nothing(victim: str) -> None:
         stand = Stand("x", builtin()["veth-baseline"], Options(), 1)
         stand.a.spawn([sys.executable, "-c", "import time; time.sleep(600)", "{mark}"])
         subprocess.Popen(["setsid", sys.executable, "-c", "import time; time.sleep(600)", "{mark}"])  # one that escapes our process groups
+        import tempfile
+        Path(tempfile.mkdtemp(prefix="{mark}-"), "output").write_text("of a client")
         print("ready", flush=True)
         time.sleep(600)
         return 0
@@ -145,6 +148,7 @@ def test_kill_9_leaves_nothing(victim: str) -> None:
     assert process.returncode in (137, -9)
     until(lambda: not with_argument(mark), "all processes are gone")
     assert machine() == before
+    assert not list(Path(tempfile.gettempdir()).glob(f"{mark}-*"))
 
 
 def text(pid: int) -> str:

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 import pytest
 
 from cnibench.cell import Attestation, Cell
-from cnibench.cluster import Cluster, Node, Options, Pod, Standing
+from cnibench.cluster import Cluster, Node, Options, Outage, Pod, Standing
 from cnibench.collector import Collector
-from cnibench.errors import ClusterError, Interrupted, MeasureError, UsageError
+from cnibench.errors import ClusterError, EndedError, Interrupted, MeasureError, UsageError
 from cnibench.exec import Done, Process, run, spawn
 from cnibench.layout import Manifest, now
 from cnibench.profile import Profile, Strict
@@ -343,6 +343,42 @@ def test_why_a_profile_was_not_installed_is_told_with_the_remedy(folder: Path) -
     with RunWriter.create(folder, manifest([cell("bad"), cell("good")], 1)) as writer:
         assert runner(writer, Local(Options(), broken=("bad",)), progress=Told()).run() == 1
     assert "bad is not measured, installing: no such device; remedy: modprobe it" in Told.said
+
+
+def test_what_was_measured_during_an_outage_is_measured_again(folder: Path) -> None:
+    class Unsteady(Local):
+        asked = 0
+
+        def outages(self, suspect: bool = False) -> list[Outage]:
+            self.asked += 1
+            return [Outage(now(), 7.5, "connection refused")] if self.asked == 3 else []  # after the first sample
+
+    cells = [cell("veth")]
+    with RunWriter.create(folder, manifest(cells, 2)) as writer:
+        assert runner(writer, Unsteady(Options())).run() == 0
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert [(one["seconds"], one["reason"]) for one in events if one["event"] == "outage"] == [(7.5, "connection refused")]
+    assert [one["status"] for one in events if one["event"] == "cell-finished"] == ["ok", "ok"]
+    assert (folder / "raw" / cells[0].id / "0.interrupted-1").is_dir(), "the first attempt is kept beside the second"
+
+
+def test_a_cluster_that_is_lost_ends_the_run_which_can_be_resumed(folder: Path) -> None:
+    class Lost(Local):
+        asked = 0
+
+        def outages(self, suspect: bool = False) -> list[Outage]:
+            self.asked += 1
+            if self.asked > 3:  # before the second sample
+                raise EndedError("the API server has not answered for 2 min", "see that it is up")
+            return []
+
+    cells = [cell("veth")]
+    told = pytest.raises(EndedError, match="every finished sample is kept")
+    with RunWriter.create(folder, manifest(cells, 3)) as writer, told as error:
+        runner(writer, Lost(Options())).run()
+    assert "cnibench run --resume" in error.value.remedy
+    assert measured(folder) == [(cells[0].id, 0)]
+    assert not RunReader(folder).finished
 
 
 def test_an_interrupted_run_is_cleaned_up_and_resumes_in_the_original_order(folder: Path) -> None:

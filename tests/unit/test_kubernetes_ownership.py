@@ -1,0 +1,240 @@
+"""Who owns what on a cluster, against a small API server that keeps objects as Kubernetes does; what kubectl's failures mean."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cnibench.clusters._kubernetes import lease, safety, state, status, survey
+from cnibench.clusters._kubernetes.api import Answer
+from cnibench.clusters._kubernetes.availability import Availability
+from cnibench.clusters._kubernetes.lease import Lease
+from cnibench.clusters._kubernetes.safety import Allowed, RefusedError
+from cnibench.errors import ClusterError, EndedError
+from cnibench.system import scratch
+
+OWNER = "calm-otter-0123ab"
+SPACE = "/api/v1/namespaces/space"
+
+
+class Store:
+    """Objects by path with the API's rules of concurrency: PUT wants the version that was read."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.silent = False
+        self.availability = Availability(lambda: "refused" if self.silent else "", "the API server")
+        self.api = self
+        self._versions = itertools.count(1)
+
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout: float = 0.0) -> Answer:
+        if self.silent:
+            return Answer(0, reason="Unreachable", message="refused")
+        if method == "POST":
+            assert body is not None
+            path = f"{path}/{body['metadata']['name']}"
+        elif path not in self.objects:
+            return Answer(404, reason="NotFound")
+        elif method == "PUT":
+            assert body is not None
+            if body["metadata"]["resourceVersion"] != self.objects[path]["metadata"]["resourceVersion"]:
+                return Answer(409, reason="Conflict")
+        if body is not None:
+            uid = self.objects.get(path, {}).get("metadata", {}).get("uid", "made")
+            meta = {**body["metadata"], "uid": uid, "resourceVersion": str(next(self._versions))}
+            self.objects[path] = {**body, "metadata": meta}
+        return Answer(200, self.objects[path])
+
+    def refusal(self, answer: Answer, what: str) -> ClusterError:
+        return ClusterError(f"{what}: {answer.reason}")
+
+
+@pytest.fixture
+def store() -> Store:
+    made = Store()
+    made.objects[SPACE] = {"metadata": {"name": "space", "uid": "u1"}}
+    return made
+
+
+def held(store: Store) -> Lease:
+    return Lease(store, "space", "u1", OWNER, "run-1")  # type: ignore[arg-type]
+
+
+def test_a_lease_that_another_takes_is_lost_and_not_written_again(store: Store) -> None:
+    mine = held(store)
+    known = dict(store.objects[lease.path("space")])
+    assert mine.check(now=True) == ""
+    assert not lease.take(store, known, "other"), "it was renewed since it was read"  # type: ignore[arg-type]
+    assert lease.take(store, store.objects[lease.path("space")], "wise-yew-999999_clean-1")  # type: ignore[arg-type]
+    assert "its holder is wise-yew-999999_clean-1" in mine.check(now=True)
+    mine.release()
+    assert store.objects[lease.path("space")]["spec"]["holderIdentity"] == "wise-yew-999999_clean-1"
+
+
+def test_a_deleted_namespace_is_named(store: Store) -> None:
+    mine = held(store)
+    store.objects.clear()
+    assert mine.check(now=True) == "somebody else has deleted the namespace space"
+    mine.release()
+    assert not store.objects
+
+
+def test_a_renewal_that_arrived_without_its_answer_loses_nothing(store: Store) -> None:
+    mine = held(store)
+    path = lease.path("space")
+    store.call("PUT", path, {**store.objects[path]})
+    assert mine.check(now=True) == ""
+    mine.release()
+    assert store.objects[path]["spec"]["holderIdentity"] == ""
+
+
+def test_an_outage_is_noted_and_the_lease_kept(store: Store) -> None:
+    mine = held(store)
+    store.silent = True
+    assert mine.check(now=True) == ""
+    assert store.availability.down()
+    store.silent = False
+    assert mine.check(now=True) == ""
+    (outage,) = store.availability.take()
+    assert outage.reason == "refused"
+    assert not store.availability.take()
+    mine.release()
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_lease_is_watched_by_the_observers_own_clock(store: Store, alive: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its times are those of a machine whose clock is years behind."""
+    monkeypatch.setattr(survey, "_LOOK", 0.02)
+    made = lease.body("space", "u1", OWNER, f"{OWNER}_run-1")
+    made["spec"] |= {"renewTime": "2001-01-01T00:00:00.000000Z", "leaseDurationSeconds": 1}
+    store.call("POST", lease.path("space", ""), made)
+    space = survey.Space("space", "u1", "run-1", OWNER, "held", store.objects[lease.path("space")])
+    told: list[str] = []
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if alive:
+            now = store.objects[lease.path("space")]
+            store.call("PUT", lease.path("space"), {**now, "spec": {**now["spec"], "renewTime": "2001-01-01T00:00:05.000000Z"}})
+
+    (found,) = survey.watched(store, [space], tell)  # type: ignore[arg-type]
+    assert found.use == ("live" if alive else "expired")
+    assert "space" in told[0]
+
+
+def test_a_lease_that_was_copied_with_its_labels_proves_nothing(store: Store) -> None:
+    store.call("POST", lease.path("space", ""), lease.body("space", "the UID of another namespace", OWNER, f"{OWNER}_run-1"))
+    meta = {"name": "space", "uid": "u1", "labels": {"app.kubernetes.io/managed-by": "cnibench"}}
+    assert survey._space(store, {"metadata": meta}).use == "unproven"  # type: ignore[arg-type]
+
+
+def test_waiting_for_the_api_server_has_a_limit() -> None:
+    told: list[str] = []
+    known = Availability(lambda: "connection refused", "the API server of 'x'")
+    known.patience, known.tell = 0.05, told.append
+    for _ in range(2):
+        with pytest.raises(EndedError, match=r"the API server of 'x' has not answered for [\d.]+ s: connection refused"):
+            known.wait()
+    assert len(told) == 1
+
+
+def test_waiting_ends_with_the_outage() -> None:
+    answers = iter(["refused", "refused", ""])
+    known = Availability(lambda: next(answers), "the API server")
+    known.patience = 60.0
+    known.wait()
+    (outage,) = known.take()
+    assert outage.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ('Error from server (NotFound): pods "forbidden was refused" not found', "NotFound"),
+        ("Error from server (Forbidden): nodes is forbidden", "Forbidden"),
+        ("Warning: x\nError from server (ServiceUnavailable): apiserver is shutting down", "ServiceUnavailable"),
+        ("error: You must be logged in to the server (Unauthorized)", "Unauthorized"),
+        ("The connection to the server 192.0.2.1:6443 was refused - did you specify the right host or port?", status.UNREACHABLE),
+        ("Unable to connect to the server: net/http: TLS handshake timeout", status.UNREACHABLE),
+        ("Error from server: etcdserver: leader changed", ""),
+        ('error: the path "connection refused" does not exist', ""),
+    ],
+)
+def test_failures_of_kubectl_have_the_reason_of_the_api(said: str, reason: str) -> None:
+    assert status.reason(said) == reason
+
+
+def test_an_owner_is_made_once_and_is_in_the_names_of_its_kind_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = []
+    for user in ("one", "other", "one"):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / user))
+        owners.append(state.owner())
+        assert state.owner_of(state.new_cluster()) == owners[-1]
+    assert owners[0] == owners[2] != owners[1]
+    assert len(f"{state.new_cluster()}-control-plane") <= 63, "a host name has no more"
+    assert state.owner_of("cnibench-0123abcd") == state.owner_of("kind") == ""
+
+
+@pytest.mark.parametrize(
+    ("allowed", "strangers", "said"),
+    [
+        (Allowed(), [], "removing it was not allowed"),
+        (Allowed(install=True, replace="production"), [], "removing it was not allowed"),
+        (Allowed(install=True), [("a", "shop/cart")], r"1 Pod of others \(shop/cart\)"),
+        (Allowed(replace="lab"), [("a", "shop/cart")], r"1 Pod of others \(shop/cart\)"),
+    ],
+)
+def test_removing_what_an_earlier_run_installed_is_refused_as_installing_is(
+    allowed: Allowed, strangers: list[tuple[str, str]], said: str
+) -> None:
+    with pytest.raises(RefusedError, match=said):
+        safety.check_change(allowed, "flannel", "lab", 2, strangers, ours=True)
+
+
+@pytest.mark.parametrize("allowed", [Allowed(install=True), Allowed(replace="lab"), Allowed(install=True, replace="lab")])
+def test_removing_what_an_earlier_run_installed_is_allowed_as_installing_is(allowed: Allowed) -> None:
+    safety.check_change(allowed, "flannel", "lab", 2, [], ours=True)
+
+
+def test_a_folder_stays_while_its_process_lives_and_goes_after_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "cnibench-scratch-file").write_text("no folder of ours")
+    program = "from cnibench.system import scratch\nimport time\nwith scratch.folder() as f:\n print(f, flush=True)\n time.sleep(60)"
+    argv = [sys.executable, "-c", program]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}) as process:
+        assert process.stdout is not None
+        path = Path(process.stdout.readline().strip())
+        (path / "data").write_text("x")
+        assert scratch.remove_stale() == []
+        process.send_signal(signal.SIGKILL)
+    assert scratch.remove_stale(dry_run=True) == [str(path)]
+    assert path.exists()
+    assert scratch.remove_stale() == [str(path)]
+    assert [one.name for one in tmp_path.iterdir()] == ["cnibench-scratch-file"]
+
+
+def test_a_nameless_file_is_written_and_read_by_its_path_and_goes() -> None:
+    with scratch.nameless() as path:
+        with path.open("wb") as file:
+            file.write(b"said")
+        assert path.read_text() == "said"
+    assert not path.exists()
+
+
+def test_a_frozen_holder_notices_that_its_lease_is_old(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = held(store)
+    lease.take(store, store.objects[lease.path("space")], "other")  # type: ignore[arg-type]
+    assert mine.check() == "", "the last renewal is fresh"
+    real = time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda which: real(which) + lease.DURATION + 1)
+    assert "its holder is other" in mine.check()
