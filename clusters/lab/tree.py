@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -93,6 +94,7 @@ def _init(main: Callable[[], int], watch: int, failed: int) -> int:
     _die_with_parent()
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     _furnish()
+    _private_temporary_files()
     child = os.fork()
     if child == 0:
         for end in (watch, failed):
@@ -265,6 +267,13 @@ def _private_run() -> None:
     os.close(old)
     for path in (HOME, NETNS, BPF):
         path.mkdir()
+
+
+def _private_temporary_files() -> None:
+    """Temporary files of this process, and of all that it starts, go when the tree goes, whatever ends it."""
+    folder = HOME / "tmp"
+    folder.mkdir(mode=0o700)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
 
 
 def loopback_up() -> None:

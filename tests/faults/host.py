@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -86,7 +87,7 @@ class Machine:
             rest = now if rest is None else rest & now
             if not rest or time.monotonic() > end:
                 return sorted(rest)
-            time.sleep(0.2)
+            time.sleep(0.5)
 
 
 def _furnished(folder: Path) -> str:
@@ -199,7 +200,8 @@ def _sysctls() -> list[str]:
     for folder, _, files in os.walk("/proc/sys"):
         for name in files:
             key = f"{folder}/{name}".removeprefix("/proc/sys/")
-            if not key.startswith(_VOLATILE):
+            of_device = re.match(r"net/ipv[46]/(?:conf|neigh)/([^/]+)/", key)  # a device is listed itself
+            if not key.startswith(_VOLATILE) and (of_device is None or of_device[1] in ("all", "default", "lo")):
                 try:
                     found.append(f"{key} = {Path('/proc/sys', key).read_text(errors='replace').strip()}")
                 except OSError:
