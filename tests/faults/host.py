@@ -84,6 +84,8 @@ class Machine:
         rest: set[str] | None = None
         while True:
             now = changes(before, self.listing())
+            if _a_real_cilium():
+                now = {item for item in now if not item.startswith("bpf ")}
             rest = now if rest is None else rest & now
             if not rest or time.monotonic() > end:
                 return sorted(rest)
@@ -113,6 +115,17 @@ def changes(before: Mapping[str, set[str]], after: Mapping[str, set[str]]) -> se
         if name != "bpf":  # the real machine's: what others remove of theirs
             found |= {f"{name} gone: {item}" for item in old - new}
     return found
+
+
+def _a_real_cilium() -> bool:
+    """Does one run on this machine? Its BPF objects cannot be told from those of the lab then, which have the same names."""
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            if path.read_text().strip() == "cilium-agent":
+                return True
+        except OSError:  # ended meanwhile
+            continue
+    return False
 
 
 def children(pid: int) -> list[int]:
@@ -220,15 +233,13 @@ def _bpf() -> list[str]:
 
 
 def _cgroups() -> list[str]:
-    """Those without a process: what a program leaves behind is empty, and others' of the real machine are not."""
-    found = []
-    for events in Path("/sys/fs/cgroup").rglob("cgroup.events"):
-        try:
-            if "populated 0" in events.read_text():
-                found.append(str(events.parent))
-        except OSError:
-            continue
-    return found
+    """All below our own one, where a program that knows nothing of others makes them, and what has our name anywhere."""
+    top = Path("/sys/fs/cgroup")
+    own = [line.rpartition(":")[2].strip("/") for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    found = {path for path in top.rglob("*cnibench*") if path.is_dir()}
+    for name in filter(None, own):
+        found |= {path for tree in (top, *top.iterdir()) if (tree / name).is_dir() for path in (tree / name).rglob("*") if path.is_dir()}
+    return sorted(map(str, found))
 
 
 if __name__ == "__main__":
