@@ -199,7 +199,9 @@ def _network() -> list[str]:
         "ip -o link", "ip -o address", "ip route show table all", "ip -6 route show table all", "ip rule", "ip -6 rule",
         "ip xfrm state", "ip netns", "nft -s list ruleset", "ipset list -name",
     ]  # fmt: skip
-    if any(Path(f"/proc/net/{name}").exists() and Path(f"/proc/net/{name}").read_text() for name in ("ip_tables_names", "ip6_tables_names")):
+    if any(
+        Path(f"/proc/net/{name}").exists() and Path(f"/proc/net/{name}").read_text() for name in ("ip_tables_names", "ip6_tables_names")
+    ):
         commands += ["iptables-legacy-save", "ip6tables-legacy-save"]
     found = []
     for command in commands:

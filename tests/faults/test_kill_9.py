@@ -101,5 +101,14 @@ def test_the_listing_names_what_is_left(machine: Machine) -> None:
     words += "; nft add table inet ours; sysctl -qw net.ipv4.ip_default_ttl=63; touch ~/note; ipset create ours hash:ip"
     machine.run(["bash", "-c", words])
     found = " ".join(machine.left(before, limit=0.0))
-    for part in ("sleep", "/tmp/file", "/run/folder tmpfs", "v0", "table inet ours", "net/ipv4/ip_default_ttl = 63", "note", "ipset list -name: ours"):
+    for part in (
+        "sleep",
+        "/tmp/file",
+        "/run/folder tmpfs",
+        "v0",
+        "table inet ours",
+        "net/ipv4/ip_default_ttl = 63",
+        "note",
+        "ipset list -name: ours",
+    ):
         assert part in found, found
