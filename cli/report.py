@@ -10,12 +10,12 @@ import click
 from cnibench.cli._output import json_option
 from cnibench.errors import InputError, UsageError
 
-_FORMATS = ("text", "md", "json", "csv", "parquet", "openmetrics", "benchstat")
+_FORMATS = "text, md, json, csv, parquet, openmetrics, benchstat, or one that another installed package offers"
 
 
 @click.command("report")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="What to write.")
+@click.option("--format", "form", metavar="FORMAT", default="text", show_default=True, help=f"What to write: {_FORMATS}.")
 @click.option("--out", type=click.Path(path_type=Path), help="A file to write to, instead of stdout.")
 @click.option("--baseline", metavar="LABEL", default="", help="What ratios refer to.  [default: a baseline profile, else the first]")
 @click.option("--allow-different", is_flag=True, help="Show runs that are not comparable beside each other, never in one figure.")

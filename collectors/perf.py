@@ -59,7 +59,7 @@ class _Machine:
 class Perf(Collector):
     name = "perf"
     title = f"cycles per packet: call stacks of the whole machine at {FREQUENCY} Hz, by component and function"
-    tools = ("perf",)
+    tools = {"perf": "linux-perf"}
     windows = ("cpp",)
     cycles = True
 

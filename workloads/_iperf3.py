@@ -100,7 +100,8 @@ def _intervals(found: object) -> tuple[tuple[float, ...], tuple[float, ...]]:
 class Iperf3(Workload):
     """One iperf3 test: subclasses say with which arguments, and what its report means."""
 
-    tools = ("iperf3",)
+    tools = {"iperf3": "iperf3"}
+    ports = (PORT,)
 
     def arguments(self, params: Mapping[str, Any]) -> list[str]:
         """Arguments of the measured client and of the warm-up."""

@@ -23,7 +23,7 @@ from cnibench.situation import Situation
 from cnibench.workloads import _common
 
 PORT = 5201  # iperf3's own, which the policies of enforcing profiles open
-_SHARED_PORT = 5301  # and the ones after it, where the monitored pair has the same ports
+SHARED_PORT = 5301  # and the ones after it, where the monitored pair has the same ports
 _MOST_STREAMS = 128  # of one iperf3
 _START_LIMIT = 30.0  # s for all connections to be made
 _FEWEST = 2.0  # sends that a Pod must have had time for before it is said to have stalled: a single one may be just before the window
@@ -97,7 +97,7 @@ class Running:
         self._shared = not self.clients[0].interface  # Pods in their node's namespace share its ports
 
     def _port(self, number: int) -> int:
-        return _SHARED_PORT + number if self._shared else PORT
+        return SHARED_PORT + number if self._shared else PORT
 
     def start(self, stack: ExitStack) -> None:
         """Servers, then clients; returns when all connections are made. Raises MeasureError, LimitError."""

@@ -84,7 +84,8 @@ def transactions(values: Mapping[str, float | str]) -> Findings:
 class Netperf(Workload):
     """One netperf test: subclasses say which, with which arguments, and what its values mean."""
 
-    tools = ("netserver", "netperf")
+    tools = {"netserver": "netperf", "netperf": "netperf"}
+    ports = (CONTROL_PORT,)
     test: ClassVar[str]
     selectors: ClassVar[tuple[str, ...]]
 

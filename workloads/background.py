@@ -41,7 +41,8 @@ class UnderLoad(Workload):
     """A netperf workload with load beside it."""
 
     inner: ClassVar[_netperf.Netperf]
-    tools = ("netserver", "netperf", "iperf3")
+    tools = {**_netperf.Netperf.tools, "iperf3": "iperf3"}
+    ports = (*_netperf.Netperf.ports, _load.PORT, _load.SHARED_PORT)
     several = False
 
     def __init__(self) -> None:

@@ -200,7 +200,8 @@ def _percentiles(text: str, complete: int) -> tuple[float, ...]:
 class Http(Workload):
     name = "http"
     title = "HTTP (nginx, ab)"
-    tools = ("nginx", "ab")
+    tools = {"nginx": "nginx-light", "ab": "apache2-utils"}
+    ports = (PORT,)
     Params = Params
     primary = "request_rate"
     counts = ("requests",)

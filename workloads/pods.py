@@ -33,7 +33,7 @@ class Params(Strict):
 class Pods(Workload):
     name = "pods"
     title = "Pod creation"
-    tools = ()
+    tools = {}
     Params = Params
     primary = "pod_network"
     cpp = False

@@ -80,7 +80,7 @@ class PolicyEffect(Workload):
 
     name = "policy-effect"
     title = "time until a policy takes effect"
-    tools = ()
+    tools = {}
     Params = Params
     primary = "policy_effect"
     cpp = False

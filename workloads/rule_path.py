@@ -47,7 +47,8 @@ class RulePath(Workload):
 
     name = "rule-path"
     title = "netfilter rules of one packet"
-    tools = ("netserver", "netperf", "nft")
+    tools = {**_netperf.Netperf.tools, "nft": "nftables"}
+    ports = _netperf.Netperf.ports
     Params = Params
     primary = "rules"
     cpp = False

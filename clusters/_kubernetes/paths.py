@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from cnibench.clusters._kubernetes import objects
 from cnibench.clusters._kubernetes.objects import Making
 from cnibench.clusters._kubernetes.places import KubernetesPod
 from cnibench.errors import ClusterError, UnsupportedError
+from cnibench.registry import providers
 
 ALL = ("pod", "clusterip", "nodeport", "host", "pod-to-host")
-# The ports that workloads listen on: netperf's control and data ports, iperf3's, nginx's; the pairs take the ones after them.
-_PORTS = (12865, 5201, 5301, 8080)
-_ROOM = 16
-LEAST, MOST = 30000, 32767  # the range of node ports (kube-apiserver, --service-node-port-range)
-BLOCK = _ROOM * len(_PORTS)  # node ports that one server takes
+_ROOM = 16  # ports of a workload: that of the first pair and those after it
+_LEAST, _MOST = 30000, 32767  # the range of node ports (kube-apiserver, --service-node-port-range)
+
+
+@cache
+def _ports() -> tuple[int, ...]:
+    """The first port of each workload."""
+    return tuple(sorted({port for workload in providers("workloads").values() for port in workload.ports}))
+
+
+def node_ports() -> range:
+    """The first of the node ports that each server may take: a block with room for the ports of all workloads."""
+    block = _ROOM * len(_ports())
+    return range(_LEAST, _MOST - block, block)
 
 
 def on_host(path: str) -> tuple[bool, bool]:
@@ -35,7 +46,7 @@ def port(number: int, first: int) -> int:
     """
     if not first:
         return number
-    for index, base in enumerate(_PORTS):
+    for index, base in enumerate(_ports()):
         if base <= number < base + _ROOM:
             return first + index * _ROOM + number - base
     raise UnsupportedError(f"no Service has port {number}", f"a Service is for at most {_ROOM} ports of a workload: ask for fewer pairs")
@@ -43,7 +54,7 @@ def port(number: int, first: int) -> int:
 
 def service(making: Making, server: str, path: str, families: Sequence[int], first: int) -> dict[str, Any]:
     """The Service that a path to that server needs."""
-    ports = [port(base + more, first) for base in _PORTS for more in range(_ROOM)]
+    ports = [port(base + more, first) for base in _ports() for more in range(_ROOM)]
     return objects.service(making, f"{server}-{path}", server, ports, node_port=bool(first), families=families)
 
 
@@ -77,7 +88,7 @@ _WRITTEN = 30.0  # s
 
 def wait_reached(client: KubernetesPod, server: KubernetesPod, path: str, address: str, family: int, first: int) -> None:
     """Until the client reaches the server through its Service. Raises ClusterError after a limit."""
-    number = str(port(_PORTS[-1] + _ROOM - 1, first))  # no workload uses the last one unless there are that many pairs
+    number = str(port(_ports()[-1] + _ROOM - 1, first))  # no workload uses the last one unless there are that many pairs
     with server.spawn([server.python, "-I", "-S", "-c", _LISTEN, server.addresses[family], number]):
         argv = [client.python, "-I", "-S", "-c", _CONNECT, address, number, str(_WRITTEN)]
         done = client.run(argv, timeout=_WRITTEN + 20, check=False)

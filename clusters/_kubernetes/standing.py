@@ -162,7 +162,7 @@ class KubernetesStanding(Standing):
 
     def _serve(self, name: str, server: str, path: str) -> None:
         """Makes the Service; node ports that others have are stepped over. Raises ClusterError."""
-        starts = range(paths.LEAST, paths.MOST - paths.BLOCK, paths.BLOCK) if path == "nodeport" else [0]
+        starts = paths.node_ports() if path == "nodeport" else [0]
         starts = [first for first in starts if first not in self._firsts.values() or not first]
         for first in starts:
             try:

@@ -6,6 +6,7 @@ Each collector is one file in collectors/ whose ``PROVIDER`` is an instance of a
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
@@ -19,7 +20,7 @@ class Collector(abc.ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    tools: ClassVar[tuple[str, ...]] = ()
+    tools: ClassVar[Mapping[str, str]] = {}  # programs that it needs, and the Debian package that has each
     windows: ClassVar[tuple[Window, ...]] = ("speed", "cpp")
     of_pair: ClassVar[bool] = True  # False: of whole machines, read once where several pairs are measured at the same time
     cycles: ClassVar[bool] = False  # is it what cpp windows are there for? without it there are none

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from cnibench.errors import InputError, UsageError
 from cnibench.installation import Installation
+from cnibench.registry import folders
 
 FOLDER = Path(__file__).parent / "profiles"
 _LARGEST = 256 * 1024  # bytes: no profile is near it, and an alias bomb needs little text but much expansion
@@ -183,8 +184,16 @@ def read_profile(path: Path) -> Profile:
 
 @cache
 def builtin() -> Mapping[str, Profile]:
-    """All profiles that cnibench ships, by name, in alphabetical order."""
-    return {path.stem: read_profile(path) for path in sorted(FOLDER.glob("*.yaml"))}
+    """All profiles that cnibench and other installed packages ship, by name, in alphabetical order.
+
+    Raises UsageError when two packages ship one of the same name, MissingError for a package that cannot be imported.
+    """
+    found: dict[str, Path] = {}
+    for path in (path for folder in (FOLDER, *folders("profiles")) for path in folder.glob("*.yaml")):
+        if path.stem in found:
+            raise UsageError(f"two profiles are called '{path.stem}': {found[path.stem]} and {path}", "rename or uninstall one of them")
+        found[path.stem] = path
+    return {name: read_profile(found[name]) for name in sorted(found)}
 
 
 def choose(names: Iterable[str]) -> dict[str, Profile]:

@@ -1,4 +1,6 @@
-"""Finds what stands in a room: every module there with a ``PROVIDER`` offers it. Adding a provider is adding one file."""
+"""Finds the providers of a package: every module in it with a ``PROVIDER``, and those that other
+installed packages offer as entry points of the group ``cnibench.PACKAGE``. Adding one is adding one file.
+"""
 
 from __future__ import annotations
 
@@ -7,42 +9,88 @@ import importlib.util
 import pkgutil
 from collections.abc import Iterator
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
-from cnibench.errors import UsageError
+from cnibench.errors import MissingError, UsageError
 
 
 @cache
-def providers(room: str) -> dict[str, Any]:
-    """Name to provider of ``cnibench.ROOM``; the name is the provider's ``name`` or ``kind``, modules starting with _ are private."""
-    package = importlib.import_module(f"cnibench.{room}")
+def providers(package: str) -> dict[str, Any]:
+    """Name to provider of ``cnibench.PACKAGE``; modules whose name starts with _ are private.
+
+    Raises MissingError when an installed package offers what cannot be imported, UsageError when two providers have one name.
+    """
+    own = importlib.import_module(f"cnibench.{package}")
     found: dict[str, Any] = {}
-    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda item: item.name):
-        if info.name.startswith("_"):
-            continue
-        module = importlib.import_module(f"{package.__name__}.{info.name}")
-        for provider in _offered(module):
-            found[getattr(provider, "name", None) or provider.kind] = provider
+    for info in sorted(pkgutil.iter_modules(own.__path__), key=lambda item: item.name):
+        if not info.name.startswith("_"):
+            module = importlib.import_module(f"{own.__name__}.{info.name}")
+            found.update((name_of(one), one) for one in _offered(getattr(module, "PROVIDER", ())))
+    for point in _entry_points(package):
+        for one in _offered(_load(point)):
+            name = name_of(one)
+            if name in found:
+                raise UsageError(f"two providers in {package} are called '{name}'; one is from {_origin(point)}", "uninstall that package")
+            found[name] = one
     return found
 
 
-def provider(room: str, name: str) -> Any:
-    """One provider. Raises UsageError naming those that are there.
+def provider(package: str, name: str) -> Any:
+    """One provider. Raises UsageError naming those that are there, and as ``providers``.
 
     Where a module is named as its provider (``tcp-rr``: tcp_rr.py) it alone is imported.
     """
     stem = name.replace("-", "_")
-    own = f"cnibench.{room}.{stem}"
+    own = f"cnibench.{package}.{stem}"
     if stem.isidentifier() and importlib.util.find_spec(own):
-        for offered in _offered(importlib.import_module(own)):
-            if name in (getattr(offered, "name", None), getattr(offered, "kind", None)):
+        for offered in _offered(getattr(importlib.import_module(own), "PROVIDER", ())):
+            if name == name_of(offered):
                 return offered
-    found = providers(room)
+    found = providers(package)
     if name not in found:
-        raise UsageError(f"there is no '{name}' in {room}", f"there are: {', '.join(found)}")
+        raise UsageError(f"there is no '{name}' in {package}", f"there are: {', '.join(found)}")
     return found[name]
 
 
-def _offered(module: Any) -> Iterator[Any]:
-    offer = getattr(module, "PROVIDER", ())
+def name_of(provider: Any) -> str:
+    """What users call a provider: its ``name``, or the ``kind`` of a cluster."""
+    return str(getattr(provider, "name", None) or provider.kind)
+
+
+@cache
+def packages_of(package: str) -> dict[str, str]:
+    """Program to the Debian package that has it, for all programs that the providers of a package declare as their ``tools``."""
+    return {tool: debian for one in providers(package).values() for tool, debian in one.tools.items()}
+
+
+@cache
+def folders(package: str) -> tuple[Path, ...]:
+    """The folders of data files (profiles) that installed packages offer: each entry point names a module, whose folder it is.
+
+    Raises MissingError.
+    """
+    return tuple(Path(path) for point in _entry_points(package) for path in _load(point).__path__)
+
+
+def _entry_points(package: str) -> list[EntryPoint]:
+    return sorted(entry_points(group=f"cnibench.{package}"), key=lambda point: point.name)
+
+
+def _load(point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except Exception as error:
+        raise MissingError(
+            f"{_origin(point)} offers '{point.name}' ({point.value}), which cannot be imported: {type(error).__name__}: {error}",
+            "update or uninstall that package",
+        ) from error
+
+
+def _origin(point: EntryPoint) -> str:
+    return f"the package {point.dist.name} {point.dist.version}" if point.dist else "a package"
+
+
+def _offered(offer: Any) -> Iterator[Any]:
     yield from offer if isinstance(offer, tuple) else (offer,)

@@ -21,7 +21,8 @@ class Workload(abc.ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    tools: ClassVar[tuple[str, ...]]  # programs that must be there, in the Pods
+    tools: ClassVar[Mapping[str, str]]  # programs that must be there, in the Pods, and the Debian package that has each
+    ports: ClassVar[tuple[int, ...]] = ()  # that its server listens on; further pairs take the ones after them
     Params: ClassVar[type[Strict]]  # parameters with their defaults; unknown ones are refused
     primary: ClassVar[str]  # the metric by which profiles are compared first
     cpp: ClassVar[bool] = True  # does cycles per packet make sense for it?

@@ -243,7 +243,7 @@ def test_a_node_port_is_the_same_everywhere_and_no_two_ports_meet() -> None:
     service = paths.service(MAKING, "b0", "nodeport", (4,), 30000)
     ports = [port for port in service["spec"]["ports"] if port["protocol"] == "TCP"]
     assert all(port["port"] == port["targetPort"] == port["nodePort"] and 30000 <= port["port"] <= 32767 for port in ports)
-    assert len({port["port"] for port in ports}) == len(ports) == paths.BLOCK
+    assert len({port["port"] for port in ports}) == len(ports) == paths.node_ports().step
     assert paths.port(12866, 30000) in {port["port"] for port in ports}
     assert paths.port(12866, 0) == 12866
     assert paths.service(MAKING, "b0", "clusterip", (4, 6), 0)["spec"]["ipFamilyPolicy"] == "RequireDualStack"

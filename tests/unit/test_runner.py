@@ -150,7 +150,7 @@ class Echo(Workload):
 
     name = "echo"
     title = "echo"
-    tools = ()
+    tools = {}
     primary = "transaction_rate"
 
     class Params(Strict):

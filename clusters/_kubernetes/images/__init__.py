@@ -13,6 +13,7 @@ from pathlib import Path
 from cnibench import __version__
 from cnibench import exec as programs
 from cnibench.errors import CnibenchError, MissingError
+from cnibench.registry import packages_of
 
 KINDS = ("workload", "agent")
 _HERE = Path(__file__).parent
@@ -28,8 +29,15 @@ def containerfile(kind: str) -> Path:
 
 def name(kind: str, registry: str = "") -> str:
     """The image's name; its tag changes with what is in it, so that an old one is never taken for it."""
-    digest = hashlib.sha256(containerfile(kind).read_bytes()).hexdigest()[:8]
-    return f"{registry.rstrip('/') or _HOME}/{kind}:{__version__}-{digest}"
+    content = containerfile(kind).read_bytes() + " ".join(_arguments(kind)).encode()
+    return f"{registry.rstrip('/') or _HOME}/{kind}:{__version__}-{hashlib.sha256(content).hexdigest()[:8]}"
+
+
+def _arguments(kind: str) -> list[str]:
+    """Build arguments: the Debian packages of all workloads, those of other installed packages too."""
+    if kind != "workload":
+        return []
+    return ["--build-arg", f"WORKLOADS={' '.join(sorted(set(packages_of('workloads').values())))}"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,7 @@ class Engine:
         """Builds one; its name. Raises ClusterError."""
         image = name(kind, registry)
         argv = [self.program, "build", "--network", "host", "-t", image, "-f", str(containerfile(kind))]
+        argv += _arguments(kind)
         if base:
             argv += ["--build-arg", f"BASE={base}"]
         programs.run([*argv, str(_HERE)], timeout=_BUILD)
