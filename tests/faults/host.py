@@ -21,6 +21,7 @@ from types import TracebackType
 REPOSITORY = Path(__file__).resolve().parents[2]
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/root", "/home")
 NAMES_ONLY = ("/etc", "/var/lib")  # of the real machine: two levels, names only
+OTHERS_MOUNTS = ("/run/netns", "/var/lib/containers", "/var/lib/docker", "/var/lib/kubelet")  # they come and go
 WORK = Path("/mnt/work")  # the test's own folder, as it is seen in there
 
 Listing = dict[str, set[str]]
@@ -84,7 +85,7 @@ class Machine:
         rest: set[str] | None = None
         while True:
             now = changes(before, self.listing())
-            if _a_real_cilium():
+            if _kubernetes_here():
                 now = {item for item in now if not item.startswith("bpf ")}
             rest = now if rest is None else rest & now
             if not rest or time.monotonic() > end:
@@ -99,6 +100,8 @@ def _furnished(folder: Path) -> str:
     lines = ["mount -t tmpfs none /mnt", "mkdir /mnt/work", f"mount --bind {shlex.quote(str(folder))} /mnt/work"]
     for number, path in enumerate(hidden):
         lines.append(f"mkdir /mnt/{number} && mount --rbind {shlex.quote(path)} /mnt/{number}")
+    others = "|".join(OTHERS_MOUNTS)
+    lines.append(f"findmnt -rno TARGET | grep -E '^({others})/' | tac | while read -r at; do umount -l \"$at\"; done")
     lines += [f"mount -t tmpfs none {private}" for private in PRIVATE]
     for number, path in enumerate(hidden):
         lines.append(f"mkdir -p {shlex.quote(path)} && mount --rbind /mnt/{number} {shlex.quote(path)}")
@@ -117,11 +120,12 @@ def changes(before: Mapping[str, set[str]], after: Mapping[str, set[str]]) -> se
     return found
 
 
-def _a_real_cilium() -> bool:
-    """Does one run on this machine? Its BPF objects cannot be told from those of the lab then, which have the same names."""
+def _kubernetes_here() -> bool:
+    """Does a node of Kubernetes run on this machine? Its BPF objects come and go, and cannot be told from those of the lab: both have
+    the names that Cilium gives."""
     for path in Path("/proc").glob("[0-9]*/comm"):
         try:
-            if path.read_text().strip() == "cilium-agent":
+            if path.read_text().strip() in ("kubelet", "cilium-agent"):
                 return True
         except OSError:  # ended meanwhile
             continue
