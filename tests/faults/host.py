@@ -242,10 +242,13 @@ def _cgroups() -> list[str]:
     """All below our own one, where a program that knows nothing of others makes them, and what has our name anywhere."""
     top = Path("/sys/fs/cgroup")
     own = [line.rpartition(":")[2].strip("/") for line in Path("/proc/self/cgroup").read_text().splitlines()]
-    found = {path for path in top.rglob("*cnibench*") if path.is_dir()}
-    for name in filter(None, own):
-        found |= {path for tree in (top, *top.iterdir()) if (tree / name).is_dir() for path in (tree / name).rglob("*") if path.is_dir()}
-    return sorted(map(str, found))
+    trees = [top, *(path for path in top.iterdir() if path.is_dir())]
+    roots = {str(tree / name) for name in own if name for tree in trees}
+    found = set()
+    for folder, folders, _ in os.walk(top):  # which passes over what goes meanwhile
+        inside = any(folder == root or folder.startswith(f"{root}/") for root in roots)
+        found |= {f"{folder}/{name}" for name in folders if inside or "cnibench" in name}
+    return sorted(found)
 
 
 if __name__ == "__main__":
