@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/root", "/home")
 NAMES_ONLY = ("/etc", "/var/lib")  # of the real machine: two levels, names only
 OTHERS_MOUNTS = ("/run/netns", "/var/lib/containers", "/var/lib/docker", "/var/lib/kubelet")  # they come and go
-WORK = Path("/mnt/work")  # the test's own folder, as it is seen in there
+WORK = Path("/mnt/test")  # the test's own folder, as it is seen in there
 
 Listing = dict[str, set[str]]
 
@@ -97,7 +97,7 @@ def _furnished(folder: Path) -> str:
     """The shell program of the machine's first process. What the programs need and an empty folder would hide is put back there."""
     needed = {str(path) for path in (REPOSITORY, Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())}
     hidden = [path for path in sorted(needed) if any(Path(path).is_relative_to(private) for private in PRIVATE)]
-    lines = ["mount -t tmpfs none /mnt", "mkdir /mnt/work", f"mount --bind {shlex.quote(str(folder))} /mnt/work"]
+    lines = ["mount -t tmpfs none /mnt", "mkdir /mnt/test", f"mount --bind {shlex.quote(str(folder))} /mnt/test"]
     for number, path in enumerate(hidden):
         lines.append(f"mkdir /mnt/{number} && mount --rbind {shlex.quote(path)} /mnt/{number}")
     others = "|".join(OTHERS_MOUNTS)
