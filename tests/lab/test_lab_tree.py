@@ -74,7 +74,7 @@ def test_main_is_alone_in_its_tree_and_its_status_comes_out() -> None:
         """)
     )
     assert (code, err) == (7, "")
-    assert out == "2 ['lo'] ['bpf', 'netns'] root\n2 1\n"
+    assert out == "2 ['lo'] ['bpf', 'netns', 'tmp'] root\n2 1\n"
 
 
 @pytest.mark.parametrize(
