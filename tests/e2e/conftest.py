@@ -1,4 +1,4 @@
-"""The parts of a real kind cluster, for the tests that ask for them."""
+"""Which suite a file belongs to, and the parts of a real kind cluster for the tests that ask for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,24 @@ from kind.parts import Parts
 if TYPE_CHECKING:
     from _kind_cluster import Kept
 
+SUITES = {"test_kind_": "kubernetes", "test_vm": "vm", "test_site_browser": "browser"}
+"""how a file's name begins: what it needs; all others need the lab alone"""
+COMMANDS = "commands"
+
 _built = functools.cache(parts.build)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    choices = sorted({COMMANDS, *SUITES.values()})
+    parser.addoption("--suite", choices=choices, help="only the files of this suite are read")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    wanted, name = config.getoption("--suite"), collection_path.name
+    if wanted is None or not name.startswith("test_"):
+        return None
+    suite = next((suite for begin, suite in SUITES.items() if name.startswith(begin)), COMMANDS)
+    return True if suite != wanted else None
 
 
 def _needs_parts(item: pytest.Item) -> bool:
@@ -28,7 +45,7 @@ def _needs_parts(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that need the parts come last: `tox` has them built in the background meanwhile. Of them, those that share a cluster.
+    """Those that need the parts come last: they may still be built in the background. Of them, those that share a cluster.
 
     Of those the comparison with the lab comes first: one of the others uses iptables-legacy, whose table the kernel keeps, empty, as
     long as the node lives, and packets walk it.

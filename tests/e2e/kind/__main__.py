@@ -18,13 +18,10 @@ from kind import ahead, parts
 
 def main(words: list[str]) -> None:
     if words == ["--ahead"]:
-        if not (lacking := parts.lacking()):
-            ahead.begin(os.getppid())
-        else:
-            print(f"kind: nothing is built ahead: {lacking}")
+        ahead.begin(os.getppid())
         return
     if words[:1] == ["--ahead-of"]:
-        ahead.attend(int(words[1]), parts.build)
+        ahead.attend(int(words[1]), parts.build_what_can_be)
         return
     with contextlib.redirect_stdout(sys.stderr):
         built = parts.build()

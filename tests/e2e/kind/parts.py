@@ -61,6 +61,15 @@ def build() -> Parts:
     return parts
 
 
+def build_what_can_be() -> None:
+    """The programs alone, which take the most time, where what packs them into images is not installed yet."""
+    if lacking := _lacking():
+        print(f"kind: only programs are built: {lacking}", flush=True)
+        _compiled()
+    else:
+        build()
+
+
 def _compiled() -> None:
     for make in (binaries.kubernetes, binaries.flannel, binaries.flannel_cni, binaries.cilium):
         make()
@@ -72,11 +81,11 @@ def _packed() -> None:
         make()
 
 
-def lacking() -> str:
-    """Why nothing can be built by this user on this machine; '' when it can."""
+def _lacking() -> str:
+    """Why images cannot be built by this user on this machine; '' when they can."""
     if os.geteuid():
         return "root is needed"
-    absent = [program for program in ("podman", "mmdebstrap", "containerd", "gcc") if shutil.which(program) is None]
+    absent = [program for program in ("podman", "mmdebstrap", "containerd") if shutil.which(program) is None]
     return f"{', '.join(absent)} not installed" if absent else ""
 
 

