@@ -189,7 +189,7 @@ def test_a_run_is_not_resumed_on_another_machine(tmp_path: Path) -> None:
     before = {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()}
     request: Any = SimpleNamespace(cluster=LabCluster, workloads={}, collectors=[])
     with pytest.raises(UsageError) as error:
-        _measure(request, run.path, True, {})
+        _measure(request, run.path, True, {}, False)
     assert "kernel: 5.15.0-old against" in error.value.message
     assert "CPUs: 4096 against" in error.value.message
     assert "CPU:" not in error.value.message
@@ -235,7 +235,7 @@ def test_a_claim_about_another_wire_is_not_tested(tmp_path: Path) -> None:
     for line in run.samples():
         cell = msgspec.convert(next(one for one in plan["cells"] if one["label"] == line.label), Cell)
         (empty,) = failure(cell, line.block, ground, "ok", "", line.start)
-        found.append(msgspec.structs.replace(empty, metric=line.metric, value=line.value, unit=line.unit, better=line.better))
+        found.append(msgspec.structs.replace(empty, schema=1, metric=line.metric, value=line.value, unit=line.unit, better=line.better))
     (run.path / "samples.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in found))
     claim = {"id": "c", "source": "s", "sentence": "S.", "metric": "throughput", "workload": ["tcp-stream"], "placement": "inter",
              "kind": "order", "higher": ["cilium"], "lower": ["flannel"]}  # fmt: skip
@@ -257,9 +257,9 @@ def test_records_and_columns_come_from_the_declaration(tmp_path: Path) -> None:
     from cnibench.layout import coordinates
 
     cell = Cell(label="x", profile="x", placement="inter", workload="tcp-rr")
-    assert set(coordinates(cell, 0)) == {"schema", "cell", "block", *context.OF_CELL}
+    assert set(coordinates(cell, 0)) == {"schema", "attempt", "cell", "block", *context.OF_CELL}
     run = synthetic(tmp_path, {"x": 1.0}, blocks=1)
-    heads, _ = ask("select * from samples", [(run.id, run.path)])
+    heads, _ = ask("select * from samples", [run])
     assert heads == ["run", *Sample.__struct_fields__]
 
 

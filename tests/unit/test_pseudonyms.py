@@ -104,7 +104,7 @@ def test_addresses_of_ipv6(address: ipaddress.IPv6Address, case: object) -> None
     [
         "6.1.0-13-amd64", "22:30:58", "0.0.0.0", "::1", "127.0.0.1", "1.2.3", "a::b::c", "nf_hook_slow", "10.5 Gbit/s", "std::vector",
         "20261122-193845-iperf3-87e3", "2026-11-22T19:38:25.291337Z", "kernel 5.15.0", "tcp-stream", "throughput over message",
-        "docker.io/flannel/flannel:v0.28.4", "https://docs.projectcalico.org/x", "report.json", "perf.data.gz", "driver v1.2.3.4",
+        "docker.io/flannel/flannel:v0.28.4", "https://docs.tigera.io/x", "report.json", "perf.data.gz", "driver v1.2.3.4",
         "x@sha256:0123", "CONFIG_NET_IPIP", "a:b", "123456789012", "ip6tables", "libc.so.6", "node a", "lab",
     ],
 )  # fmt: skip
