@@ -63,7 +63,8 @@ def run_cost(scratch: Path) -> None:
     """What a sample costs to be hashed and to be stored, in seconds and of a window."""
     from report_speed import write
 
-    from cnibench.store import RunReader, RunWriter
+    from cnibench.rundir.reader import RunReader
+    from cnibench.rundir.writer import RunWriter
 
     write(scratch / "small", 5)
     reader = RunReader(scratch / "small")

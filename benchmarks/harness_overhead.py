@@ -26,19 +26,19 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from cnibench.cell import Cell
-from cnibench.cluster import Options
-from cnibench.clusters.lab import tree
-from cnibench.clusters.lab.stand import Stand
-from cnibench.collector import Collector
-from cnibench.profile import builtin
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import tree
+from cnibench.model.cell import Cell
+from cnibench.model.profile import builtin
 from cnibench.registry import provider, providers
-from cnibench.sampling import choose_cpus, cores, measure
-from cnibench.situation import Situation
+from cnibench.run.collector import Collector
+from cnibench.run.sample import choose_cpus, cores, measure
+from cnibench.run.sample_context import SampleContext
+from cnibench.testbed.cluster import Options
 from cnibench.workloads import _netperf
 
 
-def bare(s: Situation) -> float:
+def bare(s: SampleContext) -> float:
     """netperf and netserver without any of cnibench around the client."""
     workload = provider("workloads", s.cell.workload)
     with workload.serve(s):
@@ -51,7 +51,7 @@ def bare(s: Situation) -> float:
     return next(r.value for r in workload.interpret(values).readings if r.metric in ("throughput", "transaction_rate"))
 
 
-def harness(s: Situation, collectors: list[Collector]) -> float:
+def harness(s: SampleContext, collectors: list[Collector]) -> float:
     """The same sample through the harness."""
     found = measure(s, provider("workloads", s.cell.workload), collectors).findings
     return next(r.value for r in found.readings if r.metric in ("throughput", "transaction_rate") and not r.params)
@@ -86,15 +86,15 @@ def main() -> None:
     order = random.Random(1)
     wall = expected = 0.0
     with tree.entered(), tempfile.TemporaryDirectory() as folder:
-        stand = Stand(asked.profile, builtin()[asked.profile], Options(), 1)
+        deployment = LabDeployment(asked.profile, builtin()[asked.profile], Options(), 1)
         try:
             cpus = choose_cpus(asked.cpus, sorted(os.sched_getaffinity(0)), cores())
-            client, server = stand.pair("inter")
+            client, server = deployment.pair("inter")
             for name in asked.workload or ("tcp-stream", "tcp-rr"):
                 params = provider("workloads", name).params({})
                 cell = Cell(label="x", profile=asked.profile, placement="inter", workload=name, params=params, cpus=asked.cpus)
-                base = Situation(
-                    cell=cell, block=0, standing=stand, client=client, server=server, duration=asked.duration, warmup=asked.warmup,
+                base = SampleContext(
+                    cell=cell, block=0, deployment=deployment, client=client, server=server, duration=asked.duration, warmup=asked.warmup,
                     raw=Path(folder), client_cpu=cpus[0], server_cpu=cpus[1],
                 )  # fmt: skip
                 ratios: dict[str, list[float]] = {"no perf": [], "perf": []}
@@ -118,7 +118,7 @@ def main() -> None:
                         flush=True,
                     )
         finally:
-            stand.remove()
+            deployment.remove()
     print(f"wall time of the harness samples / (warm-up + duration): {wall / expected:.4f}")
 
 

@@ -22,20 +22,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cnibench.cell import Cell, Reading
-from cnibench.cluster import Options
-from cnibench.clusters._kubernetes.standing import KubernetesStanding
 from cnibench.clusters.kind import KindCluster
-from cnibench.clusters.lab import tree
-from cnibench.clusters.lab.stand import Stand
-from cnibench.collector import Collector
-from cnibench.layout import Manifest, now
-from cnibench.profile import builtin
+from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import tree
+from cnibench.model.cell import Cell, Reading
+from cnibench.model.profile import builtin
+from cnibench.planning.schedule import order
 from cnibench.registry import provider, providers
-from cnibench.sampling import Ground, Measured, lines, measure
-from cnibench.schedule import order
-from cnibench.situation import Findings, Situation
-from cnibench.store import RunReader, RunWriter
+from cnibench.run.collector import Collector
+from cnibench.run.sample import Measured, Provenance, lines, measure
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import Manifest, now
+from cnibench.rundir.writer import RunWriter
+from cnibench.testbed.cluster import Options
 
 PODS = 99
 
@@ -50,33 +51,33 @@ class Own(Collector):
         self.share = 0.0
 
     @contextmanager
-    def observe(self, s: Situation, into: Findings) -> Iterator[None]:
+    def observe(self, s: SampleContext, into: Measurements) -> Iterator[None]:
         start, cpu = time.monotonic(), time.process_time()
         yield
         self.share = (time.process_time() - cpu) / (time.monotonic() - start)
 
 
-def beside_load(stand: Stand | KubernetesStanding, folder: Path, duration: float) -> float:
+def beside_load(deployment: LabDeployment | KubernetesDeployment, folder: Path, duration: float) -> float:
     """The harness's share of a core while netperf is measured beside 99 connections over 99 + 99 Pods."""
     workload = provider("workloads", "tcp-rr-under-load")
     params = workload.params({"connections": PODS, "pods": PODS, "rate": "1M"})
-    cell = Cell(label="x", profile=stand.label, placement="inter", workload=workload.name, params=params)
-    client, server = stand.pair("inter")
-    s = Situation(cell, 0, stand, client, server, duration, 0.0, folder, None, None)
+    cell = Cell(label="x", profile=deployment.label, placement="inter", workload=workload.name, params=params)
+    client, server = deployment.pair("inter")
+    s = SampleContext(cell, 0, deployment, client, server, duration, 0.0, folder, None, None)
     own = Own()
     others = [collector for collector in providers("collectors").values() if "speed" in collector.windows]
     measure(s, workload, [own, *others])
     return own.share
 
 
-def node_state(stand: Stand | KubernetesStanding) -> tuple[list[float], list[float]]:
+def node_state(deployment: LabDeployment | KubernetesDeployment) -> tuple[list[float], list[float]]:
     """(seconds, seconds of CPU) that it takes to read the counters of all Pods, ten times."""
-    pods = list(stand.pods())
+    pods = list(deployment.pods())
     wall, cpu = [], []
     for _ in range(10):
         start, own = time.monotonic(), time.process_time()
         for file in ("/proc/net/dev", "/proc/net/snmp"):
-            stand.read_texts(pods, file)
+            deployment.read_texts(pods, file)
         wall.append(time.monotonic() - start)
         cpu.append(time.process_time() - own)
     return wall, cpu
@@ -107,20 +108,20 @@ def store(samples: int) -> None:
             for block in range(manifest.blocks):
                 for cell in order(cells, block, 1):
                     moment = now()
-                    found = Measured(Findings(readings), moment, moment)
-                    writer.finish(cell, block, lines(cell, block, Ground("lab", "veth", "", "baseline"), found))
+                    found = Measured(Measurements(readings), moment, moment)
+                    writer.finish(cell, block, lines(cell, block, Provenance("lab", "veth", "", "baseline"), found))
         written = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         done = len(RunReader(path).done())
     print(written, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, done)
 
 
-def told(stand: Stand | KubernetesStanding, duration: float) -> None:
+def told(deployment: LabDeployment | KubernetesDeployment, duration: float) -> None:
     """Prints what is found on a profile that stands."""
     with tempfile.TemporaryDirectory() as folder:
-        share = beside_load(stand, Path(folder), duration)
+        share = beside_load(deployment, Path(folder), duration)
     print(f"CPU of the harness beside {PODS} + {PODS} Pods: {share:.2%} of a core; bound 3 %")
-    wall, cpu = (statistics.median(times) * 1e3 for times in node_state(stand))
-    print(f"state of {len(list(stand.pods()))} Pods: median {wall:.1f} ms, {cpu:.1f} ms of CPU time; bound 100 ms")
+    wall, cpu = (statistics.median(times) * 1e3 for times in node_state(deployment))
+    print(f"state of {len(list(deployment.pods()))} Pods: median {wall:.1f} ms, {cpu:.1f} ms of CPU time; bound 100 ms")
 
 
 def main() -> None:
@@ -146,11 +147,11 @@ def main() -> None:
             told(cluster.install(asked.profile, profile), asked.duration)
         return
     with tree.entered():
-        stand = Stand(asked.profile, profile, Options(), 1)
+        deployment = LabDeployment(asked.profile, profile, Options(), 1)
         try:
-            told(stand, asked.duration)
+            told(deployment, asked.duration)
         finally:
-            stand.remove()
+            deployment.remove()
 
 
 if __name__ == "__main__":

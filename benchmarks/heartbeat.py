@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from cnibench import watching
+from cnibench.run import watching
 
 
 def share(programs: int, seconds: float) -> float:

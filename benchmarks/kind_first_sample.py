@@ -19,8 +19,8 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from cnibench.clusters._kubernetes import images
-from cnibench.store import RunReader
+from cnibench.clusters.kubernetes import images
+from cnibench.rundir.reader import RunReader
 
 NAME = "cnibench-by-hand"
 RUN = "--cluster=kind --cni=flannel --workload=tcp-rr --placement=inter --blocks=1 --duration=1s --warmup=0s"

@@ -17,12 +17,13 @@ import sys
 import time
 from collections.abc import Callable
 
-from cnibench.cluster import Options
 from cnibench.clusters import kind
-from cnibench.clusters._kubernetes import agents, images
-from cnibench.clusters._kubernetes.access import Access
-from cnibench.clusters._kubernetes.nodes import Facts, facts
-from cnibench.clusters._kubernetes.objects import Making
+from cnibench.clusters.kubernetes import images
+from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api.objects import Making
+from cnibench.clusters.kubernetes.nodes import agents
+from cnibench.clusters.kubernetes.nodes.nodes import Facts, facts
+from cnibench.testbed.cluster import Options
 
 THIRTY = 30
 

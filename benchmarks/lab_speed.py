@@ -16,12 +16,12 @@ import sys
 import time
 from collections.abc import Mapping
 
-from cnibench.cluster import Options
-from cnibench.clusters.lab import tree
 from cnibench.clusters.lab.cluster import LabCluster
-from cnibench.clusters.lab.stand import Stand
-from cnibench.errors import CnibenchError
-from cnibench.profile import Profile, builtin
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import tree
+from cnibench.model.errors import CnibenchError
+from cnibench.model.profile import Profile, builtin
+from cnibench.testbed.cluster import Options
 
 _WHOLE, _PODS = 2.0, 3.0  # s
 
@@ -40,26 +40,26 @@ def once(name: str, profile: Profile, number: int, pods: int) -> dict[str, float
     """Seconds of each step for one stand."""
     found: dict[str, float] = {}
     began = time.perf_counter()
-    stand = Stand(name, profile, Options(ip=families(profile)), number)
+    deployment = LabDeployment(name, profile, Options(ip=families(profile)), number)
     try:
         found["make"] = time.perf_counter() - began
         began = time.perf_counter()
-        if wrong := [check.check for check in stand.attest() if not check.passed]:
+        if wrong := [check.check for check in deployment.attest() if not check.passed]:
             raise CnibenchError(f"{name}: {', '.join(wrong)} failed")
         found["attest"] = time.perf_counter() - began
     finally:
         began = time.perf_counter()
-        stand.remove()
+        deployment.remove()
     found["remove"] = time.perf_counter() - began
     if profile.features.network_model != "host":
-        stand = Stand(name, profile, Options(ip=families(profile)), number + 1)
+        deployment = LabDeployment(name, profile, Options(ip=families(profile)), number + 1)
         try:
             began = time.perf_counter()
-            for node in stand.nodes():
-                stand.add_pods(node, pods)
+            for node in deployment.nodes():
+                deployment.add_pods(node, pods)
             found["pods"] = time.perf_counter() - began
         finally:
-            stand.remove()
+            deployment.remove()
     return found
 
 

@@ -23,10 +23,10 @@ def write(folder: Path, samples: int) -> int:
     """A synthetic run directory of about so many samples; their number."""
     import numpy as np
 
-    from cnibench.cell import Cell, Sample
-    from cnibench.layout import Manifest
-    from cnibench.metrics import METRICS
-    from cnibench.store import RunWriter
+    from cnibench.model.cell import Cell, Sample
+    from cnibench.model.metrics import METRICS
+    from cnibench.rundir.schema import Manifest
+    from cnibench.rundir.writer import RunWriter
 
     rng = np.random.default_rng(1)
     cells = [
@@ -67,7 +67,7 @@ def decode(folder: Path) -> None:
     """The plain pass: every line decoded as what it is, by the fastest decoder that we know, and thrown away."""
     import msgspec
 
-    from cnibench.cell import Sample
+    from cnibench.model.cell import Sample
 
     decoder = msgspec.json.Decoder(Sample)
     with (folder / "samples.jsonl").open("rb") as file:
@@ -79,7 +79,7 @@ def report(folder: Path) -> None:
     """What ``cnibench report`` does, from the imports to the text."""
     from cnibench.analysis import analyse
     from cnibench.registry import provider
-    from cnibench.store import RunReader
+    from cnibench.rundir.reader import RunReader
 
     provider("reports", "text").render(analyse([RunReader(folder)]))
 

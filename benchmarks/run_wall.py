@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from cnibench.store import RunReader
+from cnibench.rundir.reader import RunReader
 
 _MAIN = "import sys; from cnibench.cli.main import main; sys.argv = ['cnibench', *sys.argv[1:]]; main()"
 

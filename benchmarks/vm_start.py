@@ -17,7 +17,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from cnibench.store import RunReader
+from cnibench.rundir.reader import RunReader
 from cnibench.vm import preload
 from cnibench.vm.accel import accelerator
 from cnibench.vm.carry import carry

@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cnibench.cell import Sample
 from cnibench.cli._guard import guarded
 from cnibench.cli._output import fancy
 from cnibench.cli._request import Request
-from cnibench.cluster import Cluster
-from cnibench.environment import machine
-from cnibench.errors import Interrupted, MeasureError, UsageError
-from cnibench.exec import ahead
 from cnibench.model import context
+from cnibench.model.cell import Sample
 from cnibench.model.context import disagreements
-from cnibench.progress import Lines, Progress, Terminal
-from cnibench.runner import Runner
-from cnibench.sampling import pins
-from cnibench.store import RunReader, RunWriter
+from cnibench.model.errors import Interrupted, MeasureError, UsageError
+from cnibench.run.progress import Lines, Progress, Terminal
+from cnibench.run.runner import Runner
+from cnibench.run.sample import pins
+from cnibench.run.workload import Workload
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.writer import RunWriter
+from cnibench.system.environment import machine
+from cnibench.system.process import ahead
+from cnibench.testbed.cluster import Cluster
 from cnibench.vm import inside
-from cnibench.workload import Workload
 
 if TYPE_CHECKING:
     from cnibench.analysis.stream import Line
@@ -107,7 +108,7 @@ def _target(path: Path, request: Request) -> Callable[[int], str] | None:
 
     def enough(blocks: int) -> str:
         from cnibench.analysis import stream
-        from cnibench.stopping import decide
+        from cnibench.stats.sequential import decide
 
         lines = chain.from_iterable(stream.samples(RunReader(path)))  # a long run's samples are never in memory together
         series = comparisons(lines, request.workloads, blocks)

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnibench.text import printable
+from cnibench.system.text import printable
 
 if TYPE_CHECKING:
-    from cnibench.store import RunReader
+    from cnibench.rundir.reader import RunReader
 
 _SHOWN = 10
 
 
 def check(readers: Sequence[RunReader], *, raw: bool = False) -> list[str]:
     """What is lost, changed, doubled, out of order or not chained in these runs, in words."""
-    from cnibench.store import verify
+    from cnibench.rundir.verification import verify
 
     found = []
     for reader in readers:

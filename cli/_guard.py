@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from cnibench.errors import CnibenchError, OutputError
-from cnibench.text import Screen
+from cnibench.model.errors import CnibenchError, OutputError
+from cnibench.system.text import Screen
 
 # What a machine lacks, and what is wrong with a path, by the numbers of open(2) and write(2).
 _LACKS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO})

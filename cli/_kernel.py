@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from cnibench.cluster import Problem
-from cnibench.errors import InputError, MissingError, UsageError
-from cnibench.layout import Manifest
-from cnibench.plan import Plan, Work
-from cnibench.store import RunWriter
+from cnibench.model.errors import InputError, MissingError, UsageError
+from cnibench.model.units import duration
+from cnibench.planning.plan import Plan, Work
+from cnibench.rundir.schema import Manifest
+from cnibench.rundir.writer import RunWriter
 from cnibench.system.files import read_beneath
-from cnibench.units import duration
+from cnibench.testbed.cluster import Problem
 from cnibench.vm import inside, preload
 from cnibench.vm.accel import Accelerator, accelerator
 from cnibench.vm.carry import carry as carry_into
@@ -115,8 +115,8 @@ def start(machine: Machine, manifest: Manifest, run_dir: Path, tools: Sequence[s
 
     ``tools``: the programs whose versions the environment names; they are asked here, where that is quick.
     """
-    from cnibench.environment import versions
     from cnibench.offload.facts import stored
+    from cnibench.system.environment import versions
 
     with RunWriter.create(run_dir, manifest) as writer:
         writer.environment({"tools": versions(tools), "offload": stored()})

@@ -30,7 +30,7 @@ def print_json(document: Any) -> None:
 
 def console() -> Console:
     """Where tables go: stdout, with colours only on a terminal and without NO_COLOR; wide enough for a table when it is a file."""
-    from cnibench import text
+    from cnibench.system import text
 
     terminal = sys.stdout.isatty()
     plain = not terminal or "NO_COLOR" in os.environ
@@ -43,7 +43,7 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str 
     from rich.table import Table
     from rich.text import Text
 
-    from cnibench.text import printable
+    from cnibench.system.text import printable
 
     def plain(words: str) -> Text:
         return Text(printable(words, newlines=False))

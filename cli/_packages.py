@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping
 
-from cnibench.environment import path
 from cnibench.registry import packages_of
+from cnibench.system.environment import path
 
 # Of programs that no workload and no collector declares.
 _DEBIAN: Mapping[str, str] = {

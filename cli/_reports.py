@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cnibench.registry import provider
-from cnibench.store import RunReader
+from cnibench.rundir.reader import RunReader
 from cnibench.system.files import replace_beneath
 
 

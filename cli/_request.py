@@ -10,20 +10,22 @@ from typing import Any
 import yaml
 from msgspec.structs import replace as replace_fields
 
-from cnibench import __version__, profile, schedule
-from cnibench.cell import Cell
+from cnibench import __version__
 from cnibench.cli._packages import install_command, lacking
-from cnibench.cluster import Cluster, Options, Problem
-from cnibench.collector import Collector
-from cnibench.errors import MissingError, UsageError
-from cnibench.layout import Manifest, Unsupported, new_id, now
-from cnibench.plan import Plan, build_plan, cells
-from cnibench.planning import Here, noise_of, with_blocks, words
-from cnibench.plans import named, scaled
-from cnibench.profile import Profile
+from cnibench.model import profile
+from cnibench.model.cell import Cell
+from cnibench.model.errors import MissingError, UsageError
+from cnibench.model.profile import Profile
+from cnibench.planning import schedule
+from cnibench.planning.blocks import Here, noise_of, with_blocks, words
+from cnibench.planning.plan import Plan, build_plan, cells
+from cnibench.planning.plans import named, scaled
 from cnibench.registry import provider, providers
+from cnibench.run.collector import Collector
+from cnibench.run.workload import Workload
+from cnibench.rundir.schema import Manifest, Unsupported, new_id, now
+from cnibench.testbed.cluster import Cluster, Options, Problem
 from cnibench.vm import inside
-from cnibench.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,7 @@ def _possible(
     cluster: Cluster, planned: Sequence[Cell], profiles: Mapping[str, Profile], workloads: Mapping[str, Workload]
 ) -> tuple[list[Cell], list[str]]:
     """Those cells that this kind of cluster can measure, and in words why others are left out."""
-    blind = cluster.blind() if any(workload.looks for workload in workloads.values()) else ""
+    blind = cluster.why_kernel_hidden() if any(workload.looks for workload in workloads.values()) else ""
     possible, refused = [], dict[str, None]()
     for cell in planned:
         reason = cluster.refuses(profiles[cell.label], cell)

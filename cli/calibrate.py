@@ -10,7 +10,7 @@ import click
 
 from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
-from cnibench.errors import CnibenchError, UsageError
+from cnibench.model.errors import CnibenchError, UsageError
 
 if TYPE_CHECKING:
     from cnibench.analysis.calibration import Calibration, Floor
@@ -55,8 +55,8 @@ def command(
     from cnibench.analysis.calibration import ROUND, calibration
     from cnibench.cli._carry_out import carry_out
     from cnibench.cli._request import plan_of, prepare
-    from cnibench.store import RunReader
-    from cnibench.units import fraction
+    from cnibench.model.units import fraction
+    from cnibench.rundir.reader import RunReader
 
     wished = fraction(resolution)
     if not 0 < wished < 1:
@@ -90,7 +90,7 @@ def _store(path: Path, found: Calibration) -> None:
     """Beside the samples: what 'cnibench run --blocks auto' plans with from now on."""
     import json
 
-    from cnibench.planning import CALIBRATION
+    from cnibench.planning.blocks import CALIBRATION
     from cnibench.system.files import replace_beneath
 
     replace_beneath(path, CALIBRATION, (json.dumps({"schema": 1, **_document(found)}, indent=1) + "\n").encode())
@@ -98,7 +98,7 @@ def _store(path: Path, found: Calibration) -> None:
 
 def _labels(cni: tuple[str, ...]) -> tuple[str, ...]:
     """Two labels: of one profile, or of the two named."""
-    from cnibench.profile import choose
+    from cnibench.model.profile import choose
 
     given = cni or ("veth-baseline",)
     names = list(choose(given))

@@ -32,8 +32,9 @@ def command(run: str, studies: tuple[str, ...], everything: bool, folder: Path, 
     """
     from cnibench.analysis import analyse
     from cnibench.claims import evaluate
-    from cnibench.store import RunReader, find
-    from cnibench.text import printable
+    from cnibench.rundir.index import find
+    from cnibench.rundir.reader import RunReader
+    from cnibench.system.text import printable
 
     names = tuple(name.strip() for entry in studies for name in entry.split(",") if name.strip())
     analysis = analyse([RunReader(find(run, folder))])
@@ -72,7 +73,7 @@ def _ours(one: Judgement) -> str:
 
 
 def _figure(figure: Figure) -> str:
-    from cnibench.units import human
+    from cnibench.model.units import human
 
     assert figure.ours is not None
     return f"{figure.what} {human(figure.ours, figure.unit)}"

@@ -11,7 +11,7 @@ from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json
 
 if TYPE_CHECKING:
-    from cnibench.cluster import Cluster, Leftover
+    from cnibench.testbed.cluster import Cluster, Leftover
 
 
 @click.command("clean")
@@ -28,10 +28,10 @@ def command(name: str, owners: Sequence[str], dry_run: bool, as_json: bool, **va
     only where 'run' could remove it: with --allow-install or --allow-replace, and not below Pods
     of others. Temporary folders of killed commands go, too. Run directories are results and stay.
     """
-    from cnibench.cluster import Options
-    from cnibench.errors import UsageError
+    from cnibench.model.errors import UsageError
     from cnibench.registry import provider
     from cnibench.system import scratch
+    from cnibench.testbed.cluster import Options
 
     kind: type[Cluster] = provider("clusters", name)
     with kind(Options(extra=extra_of(values))) as cluster:

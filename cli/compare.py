@@ -9,14 +9,14 @@ import click
 
 from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json
-from cnibench.errors import UsageError
+from cnibench.model.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cnibench.analysis.gate import Verdict
     from cnibench.analysis.series import Gathered
-    from cnibench.store import RunReader
+    from cnibench.rundir.reader import RunReader
 
 
 @click.command("compare")
@@ -56,7 +56,7 @@ def command(
     from cnibench.analysis.build import contexts_of, main_of
     from cnibench.analysis.gate import judge, side
     from cnibench.analysis.series import gather
-    from cnibench.units import fraction
+    from cnibench.model.units import fraction
 
     sides = _sides(base, folder), _sides(candidate, folder)
     ours, theirs = sides
@@ -93,7 +93,8 @@ class _Chosen(NamedTuple):
 
 def _sides(text: str, folder: Path) -> list[_Chosen]:
     """``RUN[:LABEL],RUN[:LABEL],...``; a label after the last one holds for all that name none."""
-    from cnibench.store import RunReader, find
+    from cnibench.rundir.index import find
+    from cnibench.rundir.reader import RunReader
 
     found: list[tuple[RunReader, str]] = []
     for item in (part.strip() for part in text.split(",")):

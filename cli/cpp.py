@@ -11,12 +11,12 @@ import click
 
 from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import console, json_option, print_json, print_table
-from cnibench.errors import InputError, UsageError
+from cnibench.model.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from cnibench.cpp.summary import Group
     from cnibench.cpp.taxonomy import Taxonomy
-    from cnibench.reading import RunReader
+    from cnibench.rundir.reader import RunReader
 
 _FUNCTIONS = 30
 _BAR = 60  # characters of the longest bar
@@ -49,8 +49,8 @@ def command(
     Cycles per packet by component of the kernel's packet path; the components and what is unclassified add up to the total.
     """
     from cnibench.cpp import summary, taxonomy
-    from cnibench.reading import RunReader
-    from cnibench.store import find
+    from cnibench.rundir.index import find
+    from cnibench.rundir.reader import RunReader
 
     reader = RunReader(find(run))
     problems = check([reader])

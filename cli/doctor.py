@@ -11,7 +11,7 @@ from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from cnibench.cluster import Cluster
+    from cnibench.testbed.cluster import Cluster
 
 
 @click.command("doctor")
@@ -37,10 +37,10 @@ def examine(kinds: tuple[str, ...], cni: tuple[str, ...], extra: Mapping[str, An
     """{schema, environment, missing[{for, lacks, remedy}], optional[...], profiles[{profile, lab, ...}], vm{possible, summary},
     disturbances[{what, remedy}], nodes{cluster: {facts{node: {...}}, remarks[{kind, what, remedy}]}}}."""
     from cnibench.cli._packages import install_command, lacking
-    from cnibench.cluster import Options, Problem
-    from cnibench.environment import disturbances, machine
-    from cnibench.profile import builtin, choose
+    from cnibench.model.profile import builtin, choose
     from cnibench.registry import provider, providers
+    from cnibench.system.environment import disturbances, machine
+    from cnibench.testbed.cluster import Options, Problem
     from cnibench.vm.problems import problems as vm_problems
     from cnibench.vm.problems import summary
 
@@ -86,8 +86,8 @@ def _nodes(cluster: Cluster) -> tuple[dict[str, Any] | None, list[dict[str, str]
     """(how the cluster's nodes compare, what is missing because no agent can look at them)."""
     from dataclasses import asdict
 
-    from cnibench.errors import CnibenchError, InputError, Interrupted, UsageError
-    from cnibench.stop import Stop
+    from cnibench.model.errors import CnibenchError, InputError, Interrupted, UsageError
+    from cnibench.system.interrupt import Stop
 
     click.echo("an agent looks at each of the two nodes, in a namespace of its own, which is removed again", err=True)
     try:

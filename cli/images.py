@@ -20,8 +20,8 @@ def command() -> None:
 @json_option
 def list_(registry: str, as_json: bool) -> None:
     """Their names, and whether the container engine here has them."""
-    from cnibench.clusters._kubernetes import images
-    from cnibench.errors import MissingError
+    from cnibench.clusters.kubernetes import images
+    from cnibench.model.errors import MissingError
 
     try:
         engine = images.engine()
@@ -43,8 +43,8 @@ def list_(registry: str, as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Build although they are here.")
 def build(registry: str, push: bool, base: str, force: bool) -> None:
     """Build both with podman or docker."""
-    from cnibench.clusters._kubernetes import images
-    from cnibench.errors import UsageError
+    from cnibench.clusters.kubernetes import images
+    from cnibench.model.errors import UsageError
 
     if push and not registry:
         raise UsageError("--push needs to know where to", "--registry HOST/PATH")
@@ -69,9 +69,9 @@ def load(name: str | None, archive: str | None, images: tuple[str, ...]) -> None
     """Give them (and further images of the engine here) to the nodes of a kind cluster, or write them to an archive."""
     from pathlib import Path
 
-    from cnibench import exec as programs
-    from cnibench.clusters._kubernetes import images as ours
-    from cnibench.errors import UsageError
+    from cnibench.clusters.kubernetes import images as ours
+    from cnibench.model.errors import UsageError
+    from cnibench.system import process as programs
 
     if not name and not archive:
         raise UsageError("where to?", "--name CLUSTER, or --archive FILE")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cnibench.cli._output import json_option, print_json
-from cnibench.errors import UsageError
+from cnibench.model.errors import UsageError
 
 
 @click.command("import")
@@ -31,7 +31,7 @@ def command(form: str, path: Path, out: Path, name: str, label: str, placement: 
     from cnibench.importers.batch import Given
     from cnibench.importers.writing import write
     from cnibench.registry import provider
-    from cnibench.store import RunReader
+    from cnibench.rundir.reader import RunReader
 
     known = _facts(facts)
     batch = provider("importers", form).read(path, Given(label=label, placement=placement or ""))

@@ -11,11 +11,11 @@ import click
 
 from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
-from cnibench.errors import MissingError, UsageError
+from cnibench.model.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
-    from cnibench.cluster import Cluster, Problem
     from cnibench.offload.verify import Stream, Verified
+    from cnibench.testbed.cluster import Cluster, Problem
 
 
 @click.command("offload")
@@ -44,7 +44,7 @@ def command(
     if verify:
         from cnibench.cli._guard import guarded
         from cnibench.cli._request import settings_of
-        from cnibench.units import seconds
+        from cnibench.model.units import seconds
 
         asked = _Asked(cni, blocks, seconds(duration), seed, settings_of(settings), extra_of(values))
         return chosen.carry(lambda: guarded(lambda: _verify(chosen, asked, as_json)))
@@ -58,10 +58,10 @@ def command(
 
 def examine(chosen: type[Cluster], every: bool = False, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """{schema, nics[...], tunnels[...], other[...], asymmetries[...], profiles[...], notes[...]}."""
-    from cnibench.cluster import Options
+    from cnibench.model.profile import builtin
     from cnibench.offload import facts
-    from cnibench.profile import builtin
-    from cnibench.stop import Stop
+    from cnibench.system.interrupt import Stop
+    from cnibench.testbed.cluster import Options
 
     cluster = chosen(Options(extra=extra or {}))
     if chosen.kind != "lab":  # to ask this machine takes nothing of what the lab needs
@@ -119,13 +119,13 @@ def _need(problems: Sequence[Problem]) -> None:
 
 def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     from cnibench.cli._packages import install_command, lacking
-    from cnibench.cluster import Options
+    from cnibench.model.profile import choose
     from cnibench.offload import judge, rank
     from cnibench.offload.verify import verify
-    from cnibench.profile import choose
-    from cnibench.sampling import pins
-    from cnibench.stop import Stop
+    from cnibench.run.sample import pins
     from cnibench.system import scratch
+    from cnibench.system.interrupt import Stop
+    from cnibench.testbed.cluster import Options
 
     profiles = choose([asked.cni])
     if len(profiles) != 1:
@@ -147,15 +147,15 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     for line in cluster.preview(profiles, 2 * asked.blocks * asked.duration, 0.0):
         click.echo(line, err=True)
     with Stop(), cluster, scratch.folder() as raw:
-        standing = cluster.install(label, profile)
+        deployment = cluster.install(label, profile)
         try:
-            (cpus,) = pins("shared", 1, () if chosen.ours else standing.nodes())
+            (cpus,) = pins("shared", 1, () if chosen.ours else deployment.nodes())
             found = verify(
-                standing, judge.tunnel(kind).bit, lambda name: _stream(standing, label, cpus, asked.duration, raw / name),
+                deployment, judge.tunnel(kind).bit, lambda name: _stream(deployment, label, cpus, asked.duration, raw / name),
                 blocks=asked.blocks, seed=asked.seed,
             )  # fmt: skip
         finally:
-            standing.remove()
+            deployment.remove()
     if as_json:
         print_json({"schema": 1, "profile": label, "tunnel": kind, "wire": cluster.wire, "seed": asked.seed, **dataclasses.asdict(found)})
     else:
@@ -163,24 +163,24 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     return 0
 
 
-def _stream(standing: Any, label: str, cpus: tuple[int | None, int | None], duration: float, raw: Path) -> Stream:
+def _stream(deployment: Any, label: str, cpus: tuple[int | None, int | None], duration: float, raw: Path) -> Stream:
     """One TCP stream between the nodes, pinned as a run pins it."""
-    from cnibench.cell import Cell
+    from cnibench.model.cell import Cell
     from cnibench.offload.verify import Stream
     from cnibench.registry import provider
-    from cnibench.sampling import measure
-    from cnibench.situation import Situation
+    from cnibench.run.sample import measure
+    from cnibench.run.sample_context import SampleContext
 
     workload = provider("workloads", "tcp-stream")
     raw.mkdir()
-    client, server = standing.pair("inter")
-    standing.settle()
+    client, server = deployment.pair("inter")
+    deployment.reset_state()
     cell = Cell(label=label, profile=label, placement="inter", workload=workload.name, params=workload.params({}), cpus="shared")
-    situation = Situation(
-        cell=cell, block=0, standing=standing, client=client, server=server, duration=duration, warmup=0.0, raw=raw, client_cpu=cpus[0],
+    context = SampleContext(
+        cell=cell, block=0, deployment=deployment, client=client, server=server, duration=duration, warmup=0.0, raw=raw, client_cpu=cpus[0],
         server_cpu=cpus[1],
     )  # fmt: skip
-    found = measure(situation, workload, [provider("collectors", "sizes")]).findings
+    found = measure(context, workload, [provider("collectors", "sizes")]).findings
     throughput = next(one.value for one in found.readings if one.metric == "throughput")
     sizes = [one["mean"] for kind, one in found.records if kind == "sizes" and (one["at"], one["direction"]) == ("wire", "sent")]
     return Stream(throughput, sizes[0] if sizes else None)
@@ -193,7 +193,7 @@ def _size(value: float | None) -> str:
 def _tell(found: Verified, label: str, title: str, wire: str) -> None:
     from statistics import median
 
-    from cnibench.units import human
+    from cnibench.model.units import human
 
     where = ", ".join(f"{node}: {device}" for node, device in found.devices.items())
     click.echo(f"{label}, {title}, one TCP stream between nodes, {len(found.on)} pairs; {found.feature} on ({where}), wire: {wire}")

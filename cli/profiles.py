@@ -10,7 +10,7 @@ import click
 from cnibench.cli._output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from cnibench.profile import Profile
+    from cnibench.model.profile import Profile
 
 
 @click.group("profiles", invoke_without_command=True)
@@ -20,7 +20,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     """List the CNI profiles with their features, or show one."""
     if ctx.invoked_subcommand is not None:
         return
-    from cnibench.profile import builtin
+    from cnibench.model.profile import builtin
 
     known = builtin()
     here = runs_here(known.values())
@@ -44,7 +44,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 @json_option
 def show(name: str, as_json: bool) -> None:
     """Everything that a profile says of itself, and whether this machine can run it."""
-    from cnibench.profile import choose
+    from cnibench.model.profile import choose
 
     for item in choose([name]).values():
         where = runs_here([item])[item.name]
@@ -59,8 +59,8 @@ def show(name: str, as_json: bool) -> None:
 
 def runs_here(profiles: Iterable[Profile]) -> dict[str, dict[str, str]]:
     """Profile to {lab: host|vm|no, reason, remedy}: whether the lab can model it on this kernel, or in a VM with a stock kernel."""
-    from cnibench.cluster import Cluster, Options
     from cnibench.registry import provider
+    from cnibench.testbed.cluster import Cluster, Options
     from cnibench.vm.problems import problems as vm_problems
 
     kind: type[Cluster] = provider("clusters", "lab")

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnibench.cell import Sample
 from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json, print_table
-from cnibench.errors import InputError, UsageError
 from cnibench.model import context
-from cnibench.text import printable
+from cnibench.model.cell import Sample
+from cnibench.model.errors import InputError, UsageError
+from cnibench.system.text import printable
 
 if TYPE_CHECKING:
-    from cnibench.store import RunReader
+    from cnibench.rundir.reader import RunReader
 
 
 @click.command("query")
@@ -32,8 +32,9 @@ def command(sql: str, runs: tuple[str, ...], folder: Path, as_json: bool) -> int
 
     cnibench query "select label, median(value) from samples where metric = 'throughput' group by all"
     """
-    from cnibench.store import RunReader, find
-    from cnibench.store import runs as all_runs
+    from cnibench.rundir.index import find
+    from cnibench.rundir.index import runs as all_runs
+    from cnibench.rundir.reader import RunReader
 
     unreadable: list[str] = []
     readers = [RunReader(find(name, folder)) for name in runs] or all_runs(folder, unreadable)
@@ -82,7 +83,7 @@ def _load(database: Any, columns: str, readers: Sequence[RunReader]) -> None:
     """Fills the table by way of a copy, in which nothing stands that the events of the runs do not vouch for."""
     import duckdb
 
-    from cnibench.layout import SAMPLES
+    from cnibench.rundir.schema import SAMPLES
 
     source = f"SELECT ?::VARCHAR AS run, * FROM read_json(?, format = 'newline_delimited', ignore_errors = true, columns = {{{columns}}})"
     with tempfile.TemporaryDirectory(prefix="cnibench-") as folder:

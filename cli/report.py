@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from cnibench.cli._output import json_option
-from cnibench.errors import InputError, UsageError
+from cnibench.model.errors import InputError, UsageError
 
 _FORMATS = "text, md, json, csv, parquet, openmetrics, benchstat, or one that another installed package offers"
 _WITH_PROBLEMS = ("text", "md", "json")  # the others have no place for what is wrong with a run: it goes to stderr
@@ -31,8 +31,9 @@ def command(runs: tuple[str, ...], form: str, out: Path | None, baseline: str, a
     from cnibench.analysis import analyse
     from cnibench.analysis.words import problems
     from cnibench.registry import provider
-    from cnibench.store import RunReader, find
-    from cnibench.text import printable
+    from cnibench.rundir.index import find
+    from cnibench.rundir.reader import RunReader
+    from cnibench.system.text import printable
 
     readers = [RunReader(find(name, folder)) for name in runs]
     analysis = analyse(readers, allow_different=allow_different, baseline=baseline)

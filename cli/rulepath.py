@@ -9,7 +9,7 @@ import click
 
 from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json, print_table
-from cnibench.errors import InputError
+from cnibench.model.errors import InputError
 
 
 @click.command("rulepath")
@@ -23,9 +23,9 @@ def command(run: str, folder: Path, chains: bool, as_json: bool) -> int:
     RUN must have the workload rule-path. The published counts are those of qi2021, Table III; its "chains" are hooks.
     """
     from cnibench.claims.model import studies
-    from cnibench.reading import RunReader
     from cnibench.rulepath import summary
-    from cnibench.store import find
+    from cnibench.rundir.index import find
+    from cnibench.rundir.reader import RunReader
 
     reader = RunReader(find(run, folder))
     problems = check([reader])

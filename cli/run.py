@@ -9,8 +9,8 @@ import click
 
 from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
-from cnibench.errors import UsageError
-from cnibench.units import duration, human
+from cnibench.model.errors import UsageError
+from cnibench.model.units import duration, human
 from cnibench.vm import inside
 
 
@@ -75,7 +75,7 @@ def command(out: Path, resume: str | None, retry_failed: bool, dry_run: bool, as
         raise UsageError("no profile was named", "name one with --cni NAME; 'cnibench profiles' lists them")
     from cnibench.cli import _kernel
     from cnibench.cli._request import at_scale, plan_of, prepare, profile_problems, suited
-    from cnibench.planning import Here
+    from cnibench.planning.blocks import Here
 
     plan, given_up = suited(plan_of(values), values)
     if values["scale"] is not None:
@@ -112,7 +112,8 @@ def _resume(name: str, out: Path, as_json: bool, retry_failed: bool) -> int:
     from cnibench.cli import _kernel
     from cnibench.cli._carry_out import carry_out
     from cnibench.cli._request import again
-    from cnibench.store import RunReader, find
+    from cnibench.rundir.index import find
+    from cnibench.rundir.reader import RunReader
 
     path = find(name, out).absolute()
     reader = RunReader(path)
@@ -136,7 +137,7 @@ def _report(path: Path, status: int, as_json: bool) -> int:
     if status not in (0, 1):
         return status
     from cnibench.cli._reports import show
-    from cnibench.store import RunReader
+    from cnibench.rundir.reader import RunReader
 
     status = max(status, show(path, as_json))
     failed, disturbed, measured = False, set(), set()
@@ -152,8 +153,8 @@ def _report(path: Path, status: int, as_json: bool) -> int:
 
 def _forecast(request: Any) -> tuple[list[tuple[Any, int]], float]:
     """All samples, each (cell, block), and the seconds that they take."""
-    from cnibench.forecast import whole
-    from cnibench.plan import passes
+    from cnibench.planning.forecast import whole
+    from cnibench.planning.plan import passes
 
     manifest = request.manifest
     samples = passes(manifest.cells, manifest.blocks)
@@ -175,7 +176,7 @@ def _expect(request: Any) -> None:
 
 def _preview(request: Any) -> list[str]:
     """What the cluster says of what is about to be done, and what making and removing the profiles costs. Raises UsageError."""
-    from cnibench.plan import expected_bytes, expected_seconds, passes
+    from cnibench.planning.plan import expected_bytes, expected_seconds, passes
 
     manifest = request.manifest
     measured = [cell for cell, _ in passes(manifest.cells, manifest.blocks)]
@@ -197,8 +198,8 @@ def _blocks(manifest: Any) -> str:
 
 def _show(request: Any, as_json: bool) -> None:
     """What --dry-run prints; ``request`` is a _request.Request."""
-    from cnibench.plan import expected_bytes
-    from cnibench.progress import words
+    from cnibench.planning.plan import expected_bytes
+    from cnibench.run.progress import words
 
     manifest = request.manifest
     samples, seconds = _forecast(request)

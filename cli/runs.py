@@ -10,10 +10,10 @@ import click
 
 from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json, print_table
-from cnibench.text import printable
+from cnibench.system.text import printable
 
 if TYPE_CHECKING:
-    from cnibench.store import RunReader
+    from cnibench.rundir.reader import RunReader
 
 _out = click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
 
@@ -41,7 +41,8 @@ def list_runs(out: Path, as_json: bool) -> int:
 @json_option
 def show(run: str, out: Path, as_json: bool) -> int:
     """What a run measured and what it is missing."""
-    from cnibench.store import RunReader, find
+    from cnibench.rundir.index import find
+    from cnibench.rundir.reader import RunReader
 
     reader = RunReader(find(run, out))
     problems = check([reader])
@@ -63,8 +64,8 @@ def show(run: str, out: Path, as_json: bool) -> int:
 
 
 def _list(out: Path, as_json: bool) -> int:
-    from cnibench.errors import InputError
-    from cnibench.store import runs
+    from cnibench.model.errors import InputError
+    from cnibench.rundir.index import runs
 
     unreadable: list[str] = []
     found: list[dict[str, Any]] = []

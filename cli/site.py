@@ -34,7 +34,8 @@ def command(
     over time. Open DIR/index.html; nothing is ever loaded from a network.
     """
     from cnibench.reports.site.build import build
-    from cnibench.store import RunReader, find
+    from cnibench.rundir.index import find
+    from cnibench.rundir.reader import RunReader
 
     readers = [RunReader(find(name, folder)) for name in runs]
     problems = check(readers, raw=raw)

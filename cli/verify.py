@@ -20,8 +20,10 @@ def command(run: str, folder: Path, as_json: bool) -> int:
 
     Exit status: 0 when nothing is wrong, 1 when something is lost, changed, doubled, out of order or not chained.
     """
-    from cnibench.store import RunReader, find, verify
-    from cnibench.text import printable
+    from cnibench.rundir.index import find
+    from cnibench.rundir.reader import RunReader
+    from cnibench.rundir.verification import verify
+    from cnibench.system.text import printable
 
     reader = RunReader(find(run, folder))
     problems = verify(reader, raw=True)

@@ -10,40 +10,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cnibench import conditions
-from cnibench.cell import Attestation, Cell
-from cnibench.cluster import Cluster, Leftover, Nodes, Options, Outage, Problem, Wire
-from cnibench.clusters._kubernetes import (
-    agents,
-    cleaning,
-    install,
-    look,
-    namespace,
-    paths,
-    pods,
-    recognise,
-    refusals,
-    safety,
-    shape,
-    state,
-    subnets,
-    suits,
-    tools,
-    wait,
-)
-from cnibench.clusters._kubernetes.access import Access
-from cnibench.clusters._kubernetes.belongings import BlockedError
-from cnibench.clusters._kubernetes.cleaning import Survey
-from cnibench.clusters._kubernetes.namespace import PATIENCE, Claim
-from cnibench.clusters._kubernetes.nodes import Facts, Wanted, choose, facts, more, toleration
-from cnibench.clusters._kubernetes.objects import Making
-from cnibench.clusters._kubernetes.places import KubernetesNode
-from cnibench.clusters._kubernetes.report import describe
-from cnibench.clusters._kubernetes.standing import KubernetesStanding
-from cnibench.errors import ClusterError, CnibenchError, InputError, UsageError
+from cnibench.clusters.kubernetes.api import tools
+from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api.objects import Making
+from cnibench.clusters.kubernetes.cni import install, recognise, refusals, subnets, suits, wait
+from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
+from cnibench.clusters.kubernetes.nodes import agents, look
+from cnibench.clusters.kubernetes.nodes.nodes import Facts, Wanted, choose, facts, more, toleration
+from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
+from cnibench.clusters.kubernetes.nodes.report import describe
+from cnibench.clusters.kubernetes.ownership import cleaning, namespace, safety, state
+from cnibench.clusters.kubernetes.ownership.cleaning import Survey
+from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
+from cnibench.clusters.kubernetes.pods import paths, pods, shape
+from cnibench.clusters.kubernetes.removal.belongings import BlockedError
+from cnibench.model import conditions
+from cnibench.model.cell import Attestation, Cell
+from cnibench.model.errors import ClusterError, CnibenchError, InputError, UsageError
+from cnibench.model.profile import CURRENT, Profile, builtin
+from cnibench.model.units import seconds
 from cnibench.offload.nic import Nic
-from cnibench.profile import CURRENT, Profile, builtin
-from cnibench.units import seconds
+from cnibench.testbed.cluster import Cluster, Leftover, Nodes, Options, Outage, Problem, Wire
 
 _READY = 300.0  # s: of a CNI; images may have to be fetched
 _SECONDS = 60.0  # s that installing, attesting and removing one takes, for plans
@@ -51,7 +38,7 @@ _SECONDS_CURRENT = 15.0  # s: agents and Pods only
 NO_CNI = "no CNI"
 
 
-class ExistingStanding(KubernetesStanding):
+class ExistingDeployment(KubernetesDeployment):
     """``said`` is what was seen of a CNI that is not recognised, '' for others."""
 
     said = ""
@@ -129,7 +116,7 @@ class ExistingCluster(Cluster):
         self._claim: Claim | None = None
         self._making: Making | None = None
         self._agents: list[KubernetesNode] = []
-        self._standings: list[ExistingStanding] = []
+        self._deployments: list[ExistingDeployment] = []
         self._facts: dict[str, Any] = {}
         self._wire: Wire = "nic"
         self._doomed: install.Removal | None = None  # what preview showed
@@ -211,7 +198,7 @@ class ExistingCluster(Cluster):
         anew = self.allowed.replace or (self.allowed.install and self._left is not None)
         return profile.cni == CURRENT.cni or (profile.name == self.present[0] and not anew)
 
-    def blind(self) -> str:
+    def why_kernel_hidden(self) -> str:
         """Asked of the namespace ``default``: what Pod Security's labels say there does not count, for ours has its own."""
         try:
             said = agents.refused(self.access, agents.plan("none", {}, namespace="default"), self.chosen[0].name)
@@ -287,13 +274,13 @@ class ExistingCluster(Cluster):
     def compared(self) -> Nodes:
         return look.compared(self._ground(everywhere=False)[:2])
 
-    def install(self, label: str, profile: Profile) -> ExistingStanding:
+    def install(self, label: str, profile: Profile) -> ExistingDeployment:
         current = self._is_current(profile)
-        if current and (standing := next((one for one in self._standings if one.label == label), None)):
-            if not standing.alive():
-                return standing
-            self._standings.remove(standing)
-            KubernetesStanding.remove(standing)  # its Pods are dead, and their names are wanted
+        if current and (deployment := next((one for one in self._deployments if one.label == label), None)):
+            if not deployment.alive():
+                return deployment
+            self._deployments.remove(deployment)
+            KubernetesDeployment.remove(deployment)  # its Pods are dead, and their names are wanted
         if current:
             self._check_ready()
         nodes = self._ground(everywhere=not current)
@@ -319,22 +306,22 @@ class ExistingCluster(Cluster):
             if not current:
                 wait.ready(self.access, profile, _READY)
                 install.policies(self.access, profile, self._making.namespace)
-            standing = ExistingStanding(label, profile, self.options, self.access, self._making, nodes[: len(self.chosen)], known)
-            standing.claim = self._claim
-            standing.said = "" if profile.kubernetes else self.present[1]
-            standing.uninstall = None if current else uninstall
+            deployment = ExistingDeployment(label, profile, self.options, self.access, self._making, nodes[: len(self.chosen)], known)
+            deployment.claim = self._claim
+            deployment.said = "" if profile.kubernetes else self.present[1]
+            deployment.uninstall = None if current else uninstall
             if self.allowed.max_rate:
-                standing.each_pod = lambda pod: shape.cap(pod, self.allowed.max_rate)
-                for pod in standing.pods():
-                    standing.each_pod(pod)
-            self._facts = describe(self.access, standing.nodes()) | standing.told() | agents.offload(standing.nodes())
+                deployment.each_pod = lambda pod: shape.cap(pod, self.allowed.max_rate)
+                for pod in deployment.pods():
+                    deployment.each_pod(pod)
+            self._facts = describe(self.access, deployment.nodes()) | deployment.told() | agents.offload(deployment.nodes())
         except BaseException:
             with contextlib.suppress(CnibenchError):
                 if not current and not self._claim.lease.check():
                     uninstall()
             raise
-        self._standings.append(standing)
-        return standing
+        self._deployments.append(deployment)
+        return deployment
 
     def _check_ready(self) -> None:
         """Raises ClusterError when a chosen node has gone meanwhile: its Pods would be waited for in vain."""
@@ -423,21 +410,21 @@ class ExistingCluster(Cluster):
         return self._claim.outages(suspect, self._dead) if self._claim else []
 
     def _dead(self) -> str:
-        return next((died for one in self._standings if (died := one.alive())), "")
+        return next((died for one in self._deployments if (died := one.alive())), "")
 
     def __exit__(self, *error: object) -> None:
         """Everything of ours, in any case; the first failure is told when nothing worse has happened."""
         failures: list[CnibenchError] = []
-        for standing in self._standings if not self.options.keep else ():
+        for deployment in self._deployments if not self.options.keep else ():
             try:
-                standing.remove()
+                deployment.remove()
             except CnibenchError as failure:
                 failures.append(failure)
-        for standing in self._standings:
-            standing.disconnect()
+        for deployment in self._deployments:
+            deployment.disconnect()
         for node in self._agents:
             node.gateway.close()
-        self._standings.clear()
+        self._deployments.clear()
         claim, self._claim, self._making, self._agents = self._claim, None, None, []
         if claim is not None:
             try:

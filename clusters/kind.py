@@ -11,21 +11,26 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cnibench import exec as programs
-from cnibench.cell import Cell
-from cnibench.cluster import Cluster, Leftover, Options, Outage, Problem, Wire
-from cnibench.clusters._kubernetes import agents, images, install, kinds, paths, pods, refusals, state, suits, tasks, tools, wait
-from cnibench.clusters._kubernetes.access import Access
-from cnibench.clusters._kubernetes.namespace import PATIENCE, Claim
-from cnibench.clusters._kubernetes.nodes import facts
-from cnibench.clusters._kubernetes.objects import Making
-from cnibench.clusters._kubernetes.places import KubernetesNode
-from cnibench.clusters._kubernetes.report import describe
-from cnibench.clusters._kubernetes.standing import KubernetesStanding
-from cnibench.errors import ClusterError, CnibenchError, LimitError, MissingError
+from cnibench.clusters.kubernetes import images
+from cnibench.clusters.kubernetes.api import tools
+from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api.objects import Making
+from cnibench.clusters.kubernetes.cni import install, refusals, suits, wait
+from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
+from cnibench.clusters.kubernetes.nodes import agents, tasks
+from cnibench.clusters.kubernetes.nodes.nodes import facts
+from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
+from cnibench.clusters.kubernetes.nodes.report import describe
+from cnibench.clusters.kubernetes.ownership import kinds, state
+from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
+from cnibench.clusters.kubernetes.pods import paths, pods
+from cnibench.model.cell import Cell
+from cnibench.model.errors import ClusterError, CnibenchError, LimitError, MissingError
+from cnibench.model.profile import Profile
+from cnibench.model.units import seconds
 from cnibench.offload.nic import Nic
-from cnibench.profile import Profile
-from cnibench.units import seconds
+from cnibench.system import process as programs
+from cnibench.testbed.cluster import Cluster, Leftover, Options, Outage, Problem, Wire
 
 POD_SUBNETS = {4: "10.244.0.0/16", 6: "fd00:10:244::/56"}
 SERVICE_SUBNETS = {4: "10.96.0.0/16", 6: "fd00:10:96::/112"}
@@ -61,7 +66,7 @@ def configuration(families: Sequence[int], nodes: int, kube_proxy: bool) -> dict
     }  # fmt: skip
 
 
-class KindStanding(KubernetesStanding):
+class KindDeployment(KubernetesDeployment):
     """A profile on its own cluster, which goes with it."""
 
     cluster: OneCluster
@@ -180,7 +185,7 @@ class KindCluster(Cluster):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.patience = seconds(str(options.extra.get("patience") or PATIENCE))
-        self._standing: list[KindStanding] = []
+        self._deployment: list[KindDeployment] = []
         self._facts: dict[str, Any] = {}
 
     @property
@@ -213,7 +218,7 @@ class KindCluster(Cluster):
     def seconds(self, profile: Profile) -> float:
         return _SECONDS
 
-    def install(self, label: str, profile: Profile) -> KindStanding:
+    def install(self, label: str, profile: Profile) -> KindDeployment:
         installation = profile.kubernetes
         assert installation is not None
         self._replace(label)
@@ -229,16 +234,16 @@ class KindCluster(Cluster):
             install.policies(cluster.access, profile, making.namespace)
             # The control plane, which is the last, is left out unless the pairs would have one node twice without it.
             measured = nodes[:-1] if len(nodes) > 2 * self.options.pairs else nodes
-            standing = KindStanding(label, profile, self.options, cluster.access, making, measured, variables)
-            standing.cluster = cluster
+            deployment = KindDeployment(label, profile, self.options, cluster.access, making, measured, variables)
+            deployment.cluster = cluster
             self._facts = describe(cluster.access, nodes) | {"kind_node_image": self.options.extra.get("node_image", "")}
-            self._facts |= standing.told()
+            self._facts |= deployment.told()
         except BaseException:
             with contextlib.suppress(CnibenchError):
                 cluster.delete()
             raise
-        self._standing.append(standing)
-        return standing
+        self._deployment.append(deployment)
+        return deployment
 
     def _agents(self, cluster: OneCluster, wanted: Sequence[str], archives: Sequence[Path]) -> tuple[Making, list[KubernetesNode]]:
         """Agents on all nodes of a new cluster, the control plane's last; it gets our images, and those of ``wanted`` that are here."""
@@ -266,9 +271,9 @@ class KindCluster(Cluster):
 
     def _replace(self, label: str) -> None:
         """The cluster of the block before that --keep left: one a label is enough to look at."""
-        for standing in [one for one in self._standing if one.label == label and self.options.keep]:
-            self._standing.remove(standing)
-            standing.remove()
+        for deployment in [one for one in self._deployment if one.label == label and self.options.keep]:
+            self._deployment.remove(deployment)
+            deployment.remove()
 
     def environment(self) -> dict[str, Any]:
         return {"kernel": platform.release(), "wire_offload": "as the veth has it: super-packets cross it whole", **self._facts}
@@ -278,18 +283,18 @@ class KindCluster(Cluster):
         return kinds.leftovers({state.owner(), *owners}, tell)
 
     def outages(self, suspect: bool = False) -> list[Outage]:
-        measured = [(one, one.cluster.claim) for one in self._standing if one.cluster.there]
+        measured = [(one, one.cluster.claim) for one in self._deployment if one.cluster.there]
         return [outage for one, claim in measured if claim for outage in claim.outages(suspect, one.alive)]
 
     def __exit__(self, *error: object) -> None:
-        while self._standing:
-            standing = self._standing.pop()
+        while self._deployment:
+            deployment = self._deployment.pop()
             if self.options.keep:
-                print(standing.cluster.keep(), file=sys.stderr)
-                standing.disconnect()
+                print(deployment.cluster.keep(), file=sys.stderr)
+                deployment.disconnect()
                 continue
             try:
-                standing.remove()
+                deployment.remove()
             except CnibenchError:
                 if error[0] is None:
                     raise

@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping
 
 from cnibench import registry
-from cnibench.cluster import Place
-from cnibench.errors import MeasureError
-from cnibench.situation import Situation
+from cnibench.model.errors import MeasureError
+from cnibench.run.sample_context import SampleContext
+from cnibench.testbed.place import Place
 
 Counters = dict[str, int]
 
@@ -76,7 +76,7 @@ def grown(before: Mapping[str, int], after: Mapping[str, int], name: str, where:
     return after[name] - before[name]
 
 
-def transport(s: Situation) -> str:
+def transport(s: SampleContext) -> str:
     """tcp or udp, as the workload says of itself."""
     return str(registry.provider("workloads", s.cell.workload).transport)
 
@@ -115,9 +115,9 @@ def clock() -> int:
     return time.monotonic_ns()
 
 
-def kernels(s: Situation) -> dict[str, list[int]]:
+def kernels(s: SampleContext) -> dict[str, list[int]]:
     """Boot id to the indexes of the nodes that share that kernel: in the lab both nodes are one machine."""
     found: dict[str, list[int]] = {}
-    for index, node in enumerate(s.standing.nodes()):
+    for index, node in enumerate(s.deployment.nodes()):
         found.setdefault(node.read_text("/proc/sys/kernel/random/boot_id").strip(), []).append(index)
     return found

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cnibench.collector import Collector
 from cnibench.collectors import _counters
-from cnibench.situation import Findings, Situation
+from cnibench.run.collector import Collector
+from cnibench.run.sample_context import Measurements, SampleContext
 
 _PARTS = {"cpu_user": ("user", "nice"), "cpu_system": ("system", "irq"), "cpu_softirq": ("softirq",)}
 
@@ -20,9 +20,9 @@ class Cpu(Collector):
     of_pair = False
 
     @contextmanager
-    def observe(self, s: Situation, into: Findings) -> Iterator[None]:
+    def observe(self, s: SampleContext, into: Measurements) -> Iterator[None]:
         """Adds cpu_user, cpu_system and cpu_softirq for each kernel; ``node`` names all nodes on it (``a+b`` in the lab)."""
-        nodes = s.standing.nodes()
+        nodes = s.deployment.nodes()
         machines = {"+".join(nodes[index].name for index in group): nodes[group[0]] for group in _counters.kernels(s).values()}
         before = {name: (_counters.clock(), _counters.cpu(node.read_text("/proc/stat"))) for name, node in machines.items()}
         yield

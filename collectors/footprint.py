@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cnibench.cluster import Node, Standing
-from cnibench.collector import Collector
 from cnibench.collectors import _counters
-from cnibench.errors import CnibenchError, MeasureError
-from cnibench.situation import Findings, Situation
+from cnibench.model.errors import CnibenchError, MeasureError
+from cnibench.run.collector import Collector
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.testbed.deployment import Deployment
+from cnibench.testbed.place import Node
 
 NONE = "no process of the CNI runs in the lab's model"
 NO_AGENT = "the CNI has no process that stays: its plugins run while a Pod is made, and not longer"
@@ -102,23 +103,23 @@ class Footprint(Collector):
     of_pair = False
 
     @contextmanager
-    def observe(self, s: Situation, into: Findings) -> Iterator[None]:
+    def observe(self, s: SampleContext, into: Measurements) -> Iterator[None]:
         """Adds memory (the largest of the window), cpu_user and cpu_system for each process (``process``) and for all of a node together
         (``process=all``, ``node``), and the same over time as records; CPU time there is in s since the window began.
 
         A process that ends is told in its record and has no figures, and its node has no total then. Raises ClusterError.
         """
-        found = s.standing.processes()
+        found = s.deployment.processes()
         if found is None:
             yield
             return
         if not found:
-            said = NO_AGENT if s.standing.fidelity == "cni" else NONE
+            said = NO_AGENT if s.deployment.fidelity == "cni" else NONE
             into.records.append(("footprint", {"process": "", "said": said}))
             yield
             return
-        places = _places(found, [node.name for node in s.standing.nodes()])
-        pods = _pods(s.standing)
+        places = _places(found, [node.name for node in s.deployment.nodes()])
+        pods = _pods(s.deployment)
         done = threading.Event()
 
         def watch() -> None:
@@ -143,7 +144,7 @@ class Footprint(Collector):
             _tell(place, pods, into)
 
 
-def _tell(place: _Place, pods: Mapping[str, int] | None, into: Findings) -> None:
+def _tell(place: _Place, pods: Mapping[str, int] | None, into: Measurements) -> None:
     # What a process has waited for counts whole, its time from before the window too.
     bereft = {process.looks[0].parent for process in place.processes if process.gone and process.looks}
     for process in place.processes:
@@ -163,7 +164,9 @@ def _tell(place: _Place, pods: Mapping[str, int] | None, into: Findings) -> None
             _add(into, place.times, [process.looks for process in there], told, True, process=ALL, node=node)
 
 
-def _add(into: Findings, clock: Sequence[int], looks: Sequence[Sequence[Look]], told: Mapping[str, Any], cpu: bool, **params: str) -> None:
+def _add(
+    into: Measurements, clock: Sequence[int], looks: Sequence[Sequence[Look]], told: Mapping[str, Any], cpu: bool, **params: str
+) -> None:
     """The sum of processes that stood all the time: readings, and a record over time."""
     window = _counters.seconds(clock[0], clock[-1])
     memory = [sum(each.memory for each in at_once) for at_once in zip(*looks, strict=True)]
@@ -191,12 +194,12 @@ def _places(found: Mapping[str, int | tuple[Node, int]], nodes: Sequence[str]) -
     return list(places.values())
 
 
-def _pods(standing: Standing) -> dict[str, int] | None:
+def _pods(deployment: Deployment) -> dict[str, int] | None:
     """Node to how many Pods with a network of their own stand there; None where the Pods cannot be told."""
-    pods = standing.pods()
+    pods = deployment.pods()
     if pods is None:
         return None
-    count = {node.name: 0 for node in standing.nodes()}
+    count = {node.name: 0 for node in deployment.nodes()}
     for pod in pods:
         if pod.interface:
             count[pod.node.name] = count.get(pod.node.name, 0) + 1

@@ -14,11 +14,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from cnibench.collector import Collector
 from cnibench.collectors.sizes import path
-from cnibench.errors import MeasureError
-from cnibench.exec import Process
-from cnibench.situation import Findings, Situation
+from cnibench.model.errors import MeasureError
+from cnibench.run.collector import Collector
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.system.process import Process
 
 _PROGRAM = Path(__file__).parent / "_lengths.py"
 _PART, _LEAST, _MOST = 0.01, 0.02, 0.1  # of a window, but so many seconds: each packet is cloned meanwhile
@@ -35,7 +35,7 @@ class Lengths(Collector):
         self._started: dict[Path, list[Process]] = {}
 
     @contextmanager
-    def prepare(self, s: Situation) -> Iterator[None]:
+    def prepare(self, s: SampleContext) -> Iterator[None]:
         """Starts the samplers, which then wait: an interpreter's start is no part of the window."""
         program = _PROGRAM.read_text()
         seconds = min(max(_PART * s.duration, _LEAST), _MOST)
@@ -56,7 +56,7 @@ class Lengths(Collector):
                 self._started.pop(s.raw, None)
 
     @contextmanager
-    def observe(self, s: Situation, into: Findings) -> Iterator[None]:
+    def observe(self, s: SampleContext, into: Measurements) -> Iterator[None]:
         """Adds one ``sizes`` record a device and direction: {device, node, at, direction, histogram{upper bound: count}, packets}."""
         points, started = path(s), self._started.get(s.raw, [])
         for process in started:
@@ -69,11 +69,11 @@ class Lengths(Collector):
         yield
 
 
-def _file(s: Situation, at: str, kind: str) -> Path:
+def _file(s: SampleContext, at: str, kind: str) -> Path:
     return s.raw / f"lengths.{at}.{kind}"
 
 
-def _unreadable(s: Situation, at: str, device: str) -> MeasureError:
+def _unreadable(s: SampleContext, at: str, device: str) -> MeasureError:
     said = _file(s, at, "err").read_text(errors="replace").strip().splitlines()[-1:]
     return MeasureError(f"the sizes of packets at {at} ({device}) could not be read: {''.join(said)}", "it needs CAP_NET_RAW")
 

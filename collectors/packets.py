@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cnibench.collector import Collector
 from cnibench.collectors import _counters
-from cnibench.situation import Findings, Situation
+from cnibench.run.collector import Collector
+from cnibench.run.sample_context import Measurements, SampleContext
 
 
 class Packets(Collector):
@@ -19,7 +19,7 @@ class Packets(Collector):
     title = "TCP segments or UDP datagrams of the client's Pod, and packets of its device, in the window"
 
     @contextmanager
-    def observe(self, s: Situation, into: Findings) -> Iterator[None]:
+    def observe(self, s: SampleContext, into: Measurements) -> Iterator[None]:
         """Adds ``packets`` (direction sent|received: counted by the transport; device: by the Pod's device, fragments each)."""
         kind = _counters.transport(s)
         before = _counters.traffic(s.client, kind, s.cell.ip)

@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cnibench import exec as programs
-from cnibench.cluster import Cluster, Node
-from cnibench.collector import Collector
 from cnibench.collectors import _counters
-from cnibench.errors import MeasureError
-from cnibench.exec import Process
-from cnibench.situation import Findings, Situation
+from cnibench.model.errors import MeasureError
+from cnibench.run.collector import Collector
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.system import process as programs
+from cnibench.system.process import Process
+from cnibench.testbed.cluster import Cluster
+from cnibench.testbed.place import Node
 from cnibench.vm import inside, patience
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Perf(Collector):
     def missing(self, cluster: Cluster) -> str:
         """perf is not there, or the kernel does not let us sample it."""
         if cluster.testbed not in ("lab", "vm", "kind"):
-            return cluster.blind()
+            return cluster.why_kernel_hidden()
         if shutil.which("perf") is None:
             return "perf is not installed (Debian: apt-get install linux-perf; Ubuntu: linux-tools-generic)"
         return hidden(Path("/proc/kallsyms"), Path("/proc/sys/kernel/perf_event_paranoid"))
@@ -78,7 +79,7 @@ class Perf(Collector):
         self._evaluations: dict[Path, Callable[[], None]] = {}
 
     @contextmanager
-    def prepare(self, s: Situation) -> Iterator[None]:
+    def prepare(self, s: SampleContext) -> Iterator[None]:
         """perf samples from before the client starts; what observe took is evaluated once the client has ended, whom that would disturb."""
         with ExitStack() as running:
             machines = [running.enter_context(_sampling(s, group)) for group in _counters.kernels(s).values()]
@@ -94,7 +95,7 @@ class Perf(Collector):
                 self._evaluations.pop(s.raw, None)
 
     @contextmanager
-    def observe(self, s: Situation, into: Findings) -> Iterator[None]:
+    def observe(self, s: SampleContext, into: Measurements) -> Iterator[None]:
         """Has ``prepare`` add a ``cpp`` record (attribution.record), cycles_per_packet and, of the device's bytes, cycles_per_byte."""
         kind = _counters.transport(s)
         machines = self._machines[s.raw]
@@ -113,8 +114,8 @@ class Perf(Collector):
 
     def _evaluate(
         self,
-        s: Situation,
-        into: Findings,
+        s: SampleContext,
+        into: Measurements,
         machines: Sequence[_Machine],
         own: Sequence[set[int]],
         window: tuple[int, int],
@@ -170,8 +171,8 @@ def _all_zero(kallsyms: Path) -> bool:
 
 
 @contextmanager
-def _sampling(s: Situation, group: Sequence[int]) -> Iterator[_Machine]:
-    nodes = s.standing.nodes()
+def _sampling(s: SampleContext, group: Sequence[int]) -> Iterator[_Machine]:
+    nodes = s.deployment.nodes()
     node = nodes[group[0]]
     name = "+".join(nodes[index].name for index in group)
     local = node.read_text("/proc/sys/kernel/random/boot_id").strip() == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -225,13 +226,13 @@ def _failed(machine: _Machine) -> MeasureError:
     return MeasureError(f"perf does not sample {machine.name}: {' | '.join(said[:3]) or 'no message'}", "'cnibench doctor' checks perf")
 
 
-def _namespaces(s: Situation) -> frozenset[int]:
+def _namespaces(s: SampleContext) -> frozenset[int]:
     """Network namespaces (inodes) whose processes are the cell's: those of its two Pods.
 
     In the lab also those of the nodes, where nothing runs but the daemons of the datapath. On a cluster the node's
     namespace holds everything, so the user space of a CNI's daemons is not counted there; their work in softirqs is.
     """
-    places = [s.client, s.server, *(s.standing.nodes() if s.standing.fidelity != "cni" else ())]
+    places = [s.client, s.server, *(s.deployment.nodes() if s.deployment.fidelity != "cni" else ())]
     return frozenset(int(place.run(["stat", "-L", "-c", "%i", "/proc/self/ns/net"], timeout=_BEGIN).stdout) for place in places)
 
 
@@ -251,7 +252,7 @@ def _own(machine: _Machine) -> set[int]:
     return found
 
 
-def _bytes(s: Situation) -> int:
+def _bytes(s: SampleContext) -> int:
     """Bytes that the Pod's device sent so far, link headers of super-packets included; 0 without a device of its own."""
     return _counters.devices(s.client.read_text("/proc/net/dev")).get(s.client.interface, {}).get("tx_bytes", 0)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cnibench.collector import Collector
 from cnibench.collectors import _counters
-from cnibench.situation import Findings, Situation
+from cnibench.run.collector import Collector
+from cnibench.run.sample_context import Measurements, SampleContext
 
 
 class Retransmits(Collector):
@@ -16,7 +16,7 @@ class Retransmits(Collector):
     windows = ("speed",)
 
     @contextmanager
-    def observe(self, s: Situation, into: Findings) -> Iterator[None]:
+    def observe(self, s: SampleContext, into: Measurements) -> Iterator[None]:
         """Adds ``retransmits``; nothing for workloads without TCP."""
         if _counters.transport(s) != "tcp":
             yield

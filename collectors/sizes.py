@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cnibench.cluster import Place
-from cnibench.collector import Collector
 from cnibench.collectors import _counters
-from cnibench.situation import Findings, Situation
+from cnibench.run.collector import Collector
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.testbed.place import Place
 
 
 class Sizes(Collector):
@@ -17,7 +17,7 @@ class Sizes(Collector):
     title = "mean size of the packets that each device of the path carries (super-packets count as one)"
 
     @contextmanager
-    def observe(self, s: Situation, into: Findings) -> Iterator[None]:
+    def observe(self, s: SampleContext, into: Measurements) -> Iterator[None]:
         """Adds one ``sizes`` record a device and direction: {device, node, at, direction, packets, bytes, mean}; with link headers."""
         points = path(s)
         before = [_counters.devices(place.read_text("/proc/net/dev")).get(device) for _, place, device in points]
@@ -37,16 +37,16 @@ def _mean(then: dict[str, int], now: dict[str, int], key: str, at: str, device: 
     return {"device": device, "node": node, "at": at, "direction": direction, "packets": packets, "bytes": size, "mean": mean}
 
 
-def path(s: Situation) -> list[tuple[str, Place, str]]:
+def path(s: SampleContext) -> list[tuple[str, Place, str]]:
     """(what it is, where, device) on the client's side: the Pod's device, and between nodes the tunnel and the wire."""
     found: list[tuple[str, Place, str]] = []
     if s.client.interface:
         found.append(("pod", s.client, s.client.interface))
     if s.cell.placement == "inter":
         node = s.client.node
-        if tunnel := s.standing.tunnel_on(node, s.cell.ip):
+        if tunnel := s.deployment.tunnel_on(node, s.cell.ip):
             found.append(("tunnel", node, tunnel))
-        wire = s.standing.underlay().get(node.name)
+        wire = s.deployment.underlay().get(node.name)
         if wire:
             found.append(("wire", node, wire))
     return found

@@ -12,8 +12,8 @@ import msgspec
 from cnibench.analysis.disturbances import rows
 from cnibench.analysis.model import Analysis, Cpp, Failure, Group, Pair, Result, Turning
 from cnibench.analysis.words import conditions, describe, place_of, primary_groups
-from cnibench.metrics import METRICS
 from cnibench.model import context
+from cnibench.model.metrics import METRICS
 from cnibench.reports._numbers import Scale, p_value
 
 _ASIDE = ("packets",)  # metrics of little use at a glance: files have them, the terminal does not

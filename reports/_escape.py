@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cnibench.text import HIDDEN
+from cnibench.system.text import HIDDEN
 
 _LONGEST = 400
 

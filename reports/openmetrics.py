@@ -6,8 +6,8 @@ import math
 import re
 
 from cnibench.analysis.model import Analysis, Result
-from cnibench.metrics import METRICS
 from cnibench.model.context import PLACE_NAMES
+from cnibench.model.metrics import METRICS
 from cnibench.reports._escape import plain
 
 _UNITS = {"bit/s": "bits_per_second", "1/s": "per_second", "s": "seconds", "B": "bytes"}

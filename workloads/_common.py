@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from cnibench import units
-from cnibench.cluster import Place, Pod
-from cnibench.errors import CnibenchError, LimitError, MeasureError, UsageError
-from cnibench.exec import Process
-from cnibench.situation import Situation
+from cnibench.model import units
+from cnibench.model.errors import CnibenchError, LimitError, MeasureError, UsageError
+from cnibench.run.sample_context import SampleContext
+from cnibench.system.process import Process
+from cnibench.testbed.place import Place, Pod
 
 LISTEN_LIMIT = 10.0  # s: a server that does not listen by then will not
 _FREE_LIMIT = 3.0  # s
@@ -101,7 +101,7 @@ def established(table: str, port: int) -> int:
 
 
 @contextmanager
-def serving(s: Situation, argv: Sequence[str], port: int, name: str = "server") -> Iterator[Process]:
+def serving(s: SampleContext, argv: Sequence[str], port: int, name: str = "server") -> Iterator[Process]:
     """A server in the server's Pod, pinned as the cell says; it listens when the block is entered and is gone when it is left.
 
     Raises MeasureError, at the block's end too, when the server has failed by itself.
@@ -119,14 +119,14 @@ def serving(s: Situation, argv: Sequence[str], port: int, name: str = "server") 
             )
 
 
-def start(s: Situation, argv: Sequence[str]) -> Process:
+def start(s: SampleContext, argv: Sequence[str]) -> Process:
     """The measured client, pinned as the cell says; its output goes to client.stdout and client.stderr of the raw folder."""
     command = s.on_client(argv)
     note(s.raw, "client", command)
     return s.client.spawn(command, stdout=s.raw / "client.stdout", stderr=s.raw / "client.stderr")
 
 
-def warm(s: Situation, argv: Sequence[str], limit: float = 30.0) -> str:
+def warm(s: SampleContext, argv: Sequence[str], limit: float = 30.0) -> str:
     """Runs a client whose result does not count; its output. Raises MeasureError when it fails, for then the measured one would too.
 
     LimitError when it takes ``limit`` seconds more than the warm-up.
@@ -139,7 +139,7 @@ def warm(s: Situation, argv: Sequence[str], limit: float = 30.0) -> str:
     return done.stdout
 
 
-def outputs(s: Situation) -> tuple[str, str]:
+def outputs(s: SampleContext) -> tuple[str, str]:
     """(standard output, standard error) of the measured client."""
     return read(s.raw / "client.stdout"), read(s.raw / "client.stderr")
 

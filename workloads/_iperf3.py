@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from cnibench.errors import MeasureError
-from cnibench.exec import Process
-from cnibench.situation import Findings, Situation
-from cnibench.workload import Workload
+from cnibench.model.errors import MeasureError
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.workload import Workload
+from cnibench.system.process import Process
 from cnibench.workloads import _common
 
 PORT = 5201  # iperf3's own; the warm-up's server takes the next one, further pairs the ports after it
@@ -111,32 +111,32 @@ class Iperf3(Workload):
         """Seconds between two intervals of the report; 0: none."""
         return "0"
 
-    def interpret(self, report: Report, params: Mapping[str, Any]) -> Findings:
+    def interpret(self, report: Report, params: Mapping[str, Any]) -> Measurements:
         """Metrics out of a checked report."""
         raise NotImplementedError
 
     @contextmanager
-    def serve(self, s: Situation) -> Iterator[None]:
+    def serve(self, s: SampleContext) -> Iterator[None]:
         with _common.serving(s, server(s, port(s)), port(s)):
             yield
 
-    def warm_up(self, s: Situation) -> None:
+    def warm_up(self, s: SampleContext) -> None:
         """With a server of its own: one that has just served refuses the next client for a moment."""
         if s.warmup > 0:
             with _common.serving(s, server(s, port(s) + 1), port(s) + 1, "warmup-server"):
                 _common.warm(s, self.command(s, s.warmup, port(s) + 1))
 
-    def start(self, s: Situation) -> Process:
+    def start(self, s: SampleContext) -> Process:
         return _common.start(s, self.command(s, s.duration, port(s)))
 
-    def command(self, s: Situation, duration: float, to: int) -> list[str]:
+    def command(self, s: SampleContext, duration: float, to: int) -> list[str]:
         """The client's command line for so many seconds to the server on that port."""
         return [
             "iperf3", f"-{s.cell.ip}", "-J", "-c", s.target, "-p", str(to), "-t", str(_common.whole_seconds(duration)),
             "-i", self.intervals(s.cell.params), *self.arguments(s.cell.params),
         ]  # fmt: skip
 
-    def findings(self, s: Situation) -> Findings:
+    def findings(self, s: SampleContext) -> Measurements:
         out, err = _common.outputs(s)
         report = parse(out, err)
         asked = _common.whole_seconds(s.duration)
@@ -151,11 +151,11 @@ class Iperf3(Workload):
         return found
 
 
-def server(s: Situation, on: int) -> Sequence[str]:
+def server(s: SampleContext, on: int) -> Sequence[str]:
     """A server for one client, on its own address only."""
     return ["iperf3", f"-{s.cell.ip}", "-s", "-1", "-B", s.listen, "-p", str(on)]
 
 
-def port(s: Situation) -> int:
+def port(s: SampleContext) -> int:
     """Pairs whose Pods share a node's namespace need ports of their own."""
     return s.port(PORT + _PER_PAIR * s.cell.pair)

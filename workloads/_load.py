@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from cnibench.cluster import Node, Pod, Standing
-from cnibench.errors import LimitError, MeasureError
-from cnibench.exec import Process
-from cnibench.situation import Situation
+from cnibench.model.errors import LimitError, MeasureError
+from cnibench.run.sample_context import SampleContext
+from cnibench.system.process import Process
+from cnibench.testbed.deployment import Deployment
+from cnibench.testbed.place import Node, Pod
 from cnibench.workloads import _common
 
 PORT = 5201  # iperf3's own, which the policies of enforcing profiles open
@@ -28,7 +29,7 @@ _MOST_STREAMS = 128  # of one iperf3
 _START_LIMIT = 30.0  # s for all connections to be made
 _FEWEST = 2.0  # sends that a Pod must have had time for before it is said to have stalled: a single one may be just before the window
 
-_pods: WeakKeyDictionary[Standing, dict[str, list[Pod]]] = WeakKeyDictionary()  # a node's name to its background Pods
+_pods: WeakKeyDictionary[Deployment, dict[str, list[Pod]]] = WeakKeyDictionary()  # a node's name to its background Pods
 
 
 @dataclass(frozen=True)
@@ -64,17 +65,17 @@ def sent(table: str, interface: str) -> int:
     raise MeasureError(f"/proc/net/dev has no line for {interface}")
 
 
-def groups(standing: Standing, wanted: Sequence[Node], count: int) -> list[list[Pod]]:
+def groups(deployment: Deployment, wanted: Sequence[Node], count: int) -> list[list[Pod]]:
     """So many background Pods on each of these nodes; a node that is there twice gives two groups that have no Pod in common.
 
     Those made for earlier cells are used again, those that are missing are made together. Raises ClusterError.
     """
     nodes = {node.name: node for node in wanted}
     needed = {name: count * sum(node.name == name for node in wanted) for name in nodes}
-    pool = _pods.setdefault(standing, {})
+    pool = _pods.setdefault(deployment, {})
     missing = [(node, more) for name, node in nodes.items() if (more := needed[name] - len(pool.get(name, ()))) > 0]
     if missing:
-        for (node, _), made in zip(missing, standing.add_pods_on(missing), strict=True):
+        for (node, _), made in zip(missing, deployment.add_pods_on(missing), strict=True):
             pool.setdefault(node.name, []).extend(made)
     taken = dict.fromkeys(nodes, 0)
     found = []
@@ -88,11 +89,11 @@ def groups(standing: Standing, wanted: Sequence[Node], count: int) -> list[list[
 class Running:
     """A load that runs: its programs and where they are."""
 
-    def __init__(self, s: Situation, load: Load, folder: Path) -> None:
+    def __init__(self, s: SampleContext, load: Load, folder: Path) -> None:
         self.load = load
         self._s = s
         self._folder = folder
-        self.clients, self.servers = groups(s.standing, [s.client.node, s.server.node], load.pairs)
+        self.clients, self.servers = groups(s.deployment, [s.client.node, s.server.node], load.pairs)
         self._programs: list[tuple[str, Process, Path]] = []
         self._shared = not self.clients[0].interface  # Pods in their node's namespace share its ports
 
@@ -136,7 +137,7 @@ class Running:
     def connections(self) -> int:
         """Data connections that the servers have now (iperf3's control connections, one a pair, not counted)."""
         ip = self._s.cell.ip
-        tables = self._s.standing.read_texts(self.servers, _common.sockets_file(ip))
+        tables = self._s.deployment.read_texts(self.servers, _common.sockets_file(ip))
         return sum(max(0, _common.established(table, self._port(number)) - 1) for number, table in enumerate(tables))
 
     def check(self, counted: bool = True) -> None:
@@ -152,12 +153,12 @@ class Running:
         """What each of the client Pods has sent by now; None where they have no device of their own."""
         if self._shared:
             return None
-        tables = self._s.standing.read_texts(self.clients, "/proc/net/dev")
+        tables = self._s.deployment.read_texts(self.clients, "/proc/net/dev")
         return [sent(table, pod.interface) for table, pod in zip(tables, self.clients, strict=True)]
 
 
 @contextmanager
-def running(s: Situation, load: Load) -> Iterator[Running]:
+def running(s: SampleContext, load: Load) -> Iterator[Running]:
     """The load, with all its connections, for the block; checked again at its end."""
     folder = s.raw / "background"
     folder.mkdir(exist_ok=True)
@@ -168,13 +169,13 @@ def running(s: Situation, load: Load) -> Iterator[Running]:
         background.check()
 
 
-def mark(s: Situation, background: Running) -> None:
+def mark(s: SampleContext, background: Running) -> None:
     """Keeps what each Pod has sent so far, and when, for ``achieved``."""
     at, counted = _counted(background)
     (s.raw / "background" / "start.json").write_text(json.dumps({"at": at, "bytes": counted}) + "\n", encoding="utf-8")
 
 
-def achieved(s: Situation, background: Running) -> float | None:
+def achieved(s: SampleContext, background: Running) -> float | None:
     """bit/s that the whole load has sent since ``mark`` (headers included); None where the Pods have no device of their own.
 
     Raises MeasureError when a Pod's counter fell, or a Pod has stalled: its connections are still there, but it sent nothing.

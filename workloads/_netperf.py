@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from cnibench.errors import MeasureError
-from cnibench.exec import Process
-from cnibench.situation import Findings, Situation
-from cnibench.workload import Workload
+from cnibench.model.errors import MeasureError
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.workload import Workload
+from cnibench.system.process import Process
 from cnibench.workloads import _common
 
 CONTROL_PORT = 12865  # netserver's registered port; the data port is the next one, and further pairs take the ports after it
@@ -70,9 +70,9 @@ def megabits(values: Mapping[str, float | str], name: str) -> float:
     return float(values[name]) * 1e6
 
 
-def transactions(values: Mapping[str, float | str]) -> Findings:
+def transactions(values: Mapping[str, float | str]) -> Measurements:
     """Rate and latencies of a request/response test."""
-    found = Findings()
+    found = Measurements()
     if float(values["TRANSACTION_RATE"]) == 0:
         raise MeasureError("netperf completed no transaction")
     found.add("transaction_rate", float(values["TRANSACTION_RATE"]))
@@ -93,25 +93,25 @@ class Netperf(Workload):
         """The test's own arguments (after ``--``)."""
         return []
 
-    def interpret(self, values: Mapping[str, float | str]) -> Findings:
+    def interpret(self, values: Mapping[str, float | str]) -> Measurements:
         """Metrics out of checked values."""
         raise NotImplementedError
 
     @contextmanager
-    def serve(self, s: Situation) -> Iterator[None]:
+    def serve(self, s: SampleContext) -> Iterator[None]:
         port = control_port(s)
         argv = ["netserver", "-D", f"-{s.cell.ip}", "-L", f"{s.listen},{s.cell.ip}", "-p", str(port)]
         with _common.serving(s, argv, port):
             yield
 
-    def warm_up(self, s: Situation) -> None:
+    def warm_up(self, s: SampleContext) -> None:
         if s.warmup > 0:
             _common.warm(s, self.command(s, s.warmup))
 
-    def start(self, s: Situation) -> Process:
+    def start(self, s: SampleContext) -> Process:
         return _common.start(s, self.command(s, s.duration))
 
-    def command(self, s: Situation, duration: float) -> list[str]:
+    def command(self, s: SampleContext, duration: float) -> list[str]:
         """The client's command line for so many seconds."""
         port = control_port(s)
         keys = ",".join((*_ALWAYS, *self.selectors))
@@ -121,7 +121,7 @@ class Netperf(Workload):
             "--", "-P", f"0,{port + 1}", *self.arguments(s.cell.params), "-k", keys,
         ]  # fmt: skip
 
-    def findings(self, s: Situation) -> Findings:
+    def findings(self, s: SampleContext) -> Measurements:
         out, err = _common.outputs(s)
         values = parse(out, err, (*_ALWAYS, *self.selectors), _common.whole_seconds(s.duration))
         found = self.interpret(values)
@@ -129,6 +129,6 @@ class Netperf(Workload):
         return found
 
 
-def control_port(s: Situation) -> int:
+def control_port(s: SampleContext) -> int:
     """Pairs whose Pods share a node's namespace need ports of their own."""
     return s.port(CONTROL_PORT + _PER_PAIR * s.cell.pair)

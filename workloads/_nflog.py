@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cnibench.cluster import Node
-from cnibench.errors import ClusterError, LimitError, MeasureError
-from cnibench.exec import Process
+from cnibench.model.errors import ClusterError, LimitError, MeasureError
+from cnibench.system.process import Process
+from cnibench.testbed.place import Node
 from cnibench.workloads import _common
 
 LIMIT = 30.0  # s

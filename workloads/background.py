@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from cnibench.cell import Cell
-from cnibench.exec import Process
-from cnibench.situation import Findings, Situation
-from cnibench.workload import Workload
+from cnibench.model.cell import Cell
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.workload import Workload
+from cnibench.system.process import Process
 from cnibench.workloads import _load, _netperf, tcp_rr, tcp_stream
 from cnibench.workloads._common import Rate
 
@@ -53,7 +53,7 @@ class UnderLoad(Workload):
         return self.inner.bytes(params, duration) + beside
 
     @contextmanager
-    def serve(self, s: Situation) -> Iterator[None]:
+    def serve(self, s: SampleContext) -> Iterator[None]:
         with self.inner.serve(s):
             if not s.cell.params["connections"]:
                 yield
@@ -64,10 +64,10 @@ class UnderLoad(Workload):
                 finally:
                     self._background = None
 
-    def warm_up(self, s: Situation) -> None:
+    def warm_up(self, s: SampleContext) -> None:
         self.inner.warm_up(s)
 
-    def start(self, s: Situation) -> Process:
+    def start(self, s: SampleContext) -> Process:
         if self._background is not None:
             _load.mark(s, self._background)
         return self.inner.start(s)
@@ -75,7 +75,7 @@ class UnderLoad(Workload):
     def kept_pods(self, cell: Cell) -> int:
         return 2 * _load.pairs(cell.params["connections"], cell.placement, cell.params["pods"])
 
-    def findings(self, s: Situation) -> Findings:
+    def findings(self, s: SampleContext) -> Measurements:
         """The pair's figures, and a record of the load: what was asked for and what it truly sent (bit/s, all connections)."""
         found = self.inner.findings(s)
         if self._background is not None:
@@ -90,7 +90,7 @@ class UnderLoad(Workload):
         return found
 
 
-def load(s: Situation) -> _load.Load:
+def load(s: SampleContext) -> _load.Load:
     """The load that this cell asks for."""
     params = s.cell.params
     pairs = _load.most_pairs(params["connections"], s.cell.placement, params["pods"])

@@ -21,12 +21,12 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from cnibench.cluster import Place
-from cnibench.errors import ClusterError, MeasureError
-from cnibench.exec import Process
-from cnibench.profile import Strict
-from cnibench.situation import Findings, Situation
-from cnibench.workload import Workload
+from cnibench.model.errors import ClusterError, MeasureError
+from cnibench.model.profile import Strict
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.workload import Workload
+from cnibench.system.process import Process
+from cnibench.testbed.place import Place
 from cnibench.workloads import _common
 from cnibench.workloads._common import Size
 
@@ -218,7 +218,7 @@ class Http(Workload):
         return float(params["requests"] * params["payload"]) or 12.5e9 * duration
 
     @contextmanager
-    def serve(self, s: Situation) -> Iterator[None]:
+    def serve(self, s: SampleContext) -> Iterator[None]:
         with _scratch(s.server) as folder:
             conf = _CONF.format(folder=folder, listen=_host(s, s.listen))
             (s.raw / "nginx.conf").write_text(conf, encoding="utf-8")
@@ -227,14 +227,14 @@ class Http(Workload):
             with _common.serving(s, ["nginx", "-p", folder, "-c", f"{folder}/nginx.conf", "-e", "stderr"], port(s)):
                 yield
 
-    def warm_up(self, s: Situation) -> None:
+    def warm_up(self, s: SampleContext) -> None:
         if s.warmup > 0:
             _common.warm(s, self.command(s, s.warmup, 0))
 
-    def start(self, s: Situation) -> Process:
+    def start(self, s: SampleContext) -> Process:
         return _common.start(s, self.command(s, s.duration, s.cell.params["requests"]))
 
-    def command(self, s: Situation, duration: float, requests: int) -> list[str]:
+    def command(self, s: SampleContext, duration: float, requests: int) -> list[str]:
         """ab for a fixed number of requests, or for so many seconds when that is 0."""
         params, seconds = s.cell.params, _common.whole_seconds(duration)
         amount = ["-n", str(requests)] if requests else ["-t", str(seconds), "-n", str(_most(seconds))]
@@ -243,11 +243,11 @@ class Http(Workload):
             "-c", str(params["concurrency"]), *(["-k"] if params["keepalive"] else []),
         ]  # fmt: skip
 
-    def findings(self, s: Situation) -> Findings:
+    def findings(self, s: SampleContext) -> Measurements:
         params = s.cell.params
         report = parse(*_common.outputs(s))
         _complete(report, params["requests"], _common.whole_seconds(s.duration), params["payload"])
-        found = Findings()
+        found = Measurements()
         found.add("request_rate", report.whole_rate)
         found.add("throughput", report.whole_rate * params["payload"] * 8)
         found.add("failed_requests", report.failed)
@@ -293,12 +293,12 @@ def _complete(report: Report, requests: int, seconds: int, payload: int) -> None
         raise MeasureError(f"ab gave {len(report.latencies)} percentiles, expected 101")
 
 
-def port(s: Situation) -> int:
+def port(s: SampleContext) -> int:
     """Pairs whose Pods share a node's namespace need ports of their own."""
     return s.port(PORT + s.cell.pair)
 
 
-def _host(s: Situation, address: str) -> str:
+def _host(s: SampleContext, address: str) -> str:
     return f"[{address}]:{port(s)}" if s.cell.ip == 6 else f"{address}:{port(s)}"
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import Field
 
-from cnibench.errors import MeasureError
-from cnibench.profile import Strict
-from cnibench.situation import Findings
+from cnibench.model.errors import MeasureError
+from cnibench.model.profile import Strict
+from cnibench.run.sample_context import Measurements
 from cnibench.workloads import _iperf3
 from cnibench.workloads._common import Size
 
@@ -44,12 +44,12 @@ class Iperf3Tcp(_iperf3.Iperf3):
             *(["--bidir"] if params["bidirectional"] else []),
         ]  # fmt: skip
 
-    def interpret(self, report: _iperf3.Report, params: Mapping[str, Any]) -> Findings:
+    def interpret(self, report: _iperf3.Report, params: Mapping[str, Any]) -> Measurements:
         """``throughput`` of all streams and both directions; of each direction, too, when there are two."""
         directions = 2 if params["bidirectional"] else 1
         if report.streams != params["streams"] * directions:
             raise MeasureError(f"iperf3 ended with {report.streams} streams, {params['streams'] * directions} were asked for")
-        found = Findings()
+        found = Measurements()
         found.add("throughput", report.forward + report.reverse)
         if params["bidirectional"]:
             found.add("throughput", report.forward, direction="forward")

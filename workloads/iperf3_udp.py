@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import Field
 
-from cnibench.errors import MeasureError
-from cnibench.profile import Strict
-from cnibench.situation import Findings
+from cnibench.model.errors import MeasureError
+from cnibench.model.profile import Strict
+from cnibench.run.sample_context import Measurements
 from cnibench.workloads import _iperf3
 from cnibench.workloads._common import Rate, Size
 
@@ -35,14 +35,14 @@ class Iperf3Udp(_iperf3.Iperf3):
     def arguments(self, params: Mapping[str, Any]) -> list[str]:
         return ["-u", "--udp-counters-64bit", "-b", f"{params['rate']:.0f}", "-l", str(params["message"])]
 
-    def interpret(self, report: _iperf3.Report, params: Mapping[str, Any]) -> Findings:
+    def interpret(self, report: _iperf3.Report, params: Mapping[str, Any]) -> Measurements:
         """``throughput`` is what was received. A sender that never came near its rate would make any path look free of loss: refused."""
         if report.datagrams == 0 or report.lost > report.datagrams:
             raise MeasureError(f"iperf3 lost {report.lost} of {report.datagrams} datagrams")
         sent = report.datagrams * params["message"] * 8 / report.seconds
         if params["rate"] and sent < 0.9 * params["rate"]:
             raise MeasureError(f"iperf3 sent {sent:.3g} bit/s of {params['rate']:.3g}", "ask for a lower rate, or free the client's CPU")
-        found = Findings()
+        found = Measurements()
         found.add("throughput", report.forward)
         found.add("loss", report.lost / report.datagrams)
         return found

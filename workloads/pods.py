@@ -13,14 +13,14 @@ from typing import Any
 
 from pydantic import Field
 
-from cnibench.cell import Cell
-from cnibench.cluster import Started
-from cnibench.errors import MeasureError
-from cnibench.exec import Process
-from cnibench.profile import Strict
-from cnibench.situation import Findings, Situation
-from cnibench.task import Task
-from cnibench.workload import Workload
+from cnibench.model.cell import Cell
+from cnibench.model.errors import MeasureError
+from cnibench.model.profile import Strict
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.task import Task
+from cnibench.run.workload import Workload
+from cnibench.system.process import Process
+from cnibench.testbed.deployment import Started
 
 
 class Params(Strict):
@@ -51,27 +51,27 @@ class Pods(Workload):
         return int(cell.params["count"])
 
     @contextmanager
-    def serve(self, s: Situation) -> Iterator[None]:
+    def serve(self, s: SampleContext) -> Iterator[None]:
         """The Pods are gone when the block is left."""
         self._made = []
         try:
             yield
         finally:
-            s.standing.remove_pods([one.pod for one in self._made])
+            s.deployment.remove_pods([one.pod for one in self._made])
 
-    def warm_up(self, s: Situation) -> None:
+    def warm_up(self, s: SampleContext) -> None:
         """One Pod, so that what is done for the first one alone (an import, a module) is not measured."""
-        s.standing.remove_pods([one.pod for one in s.standing.start_pods(s.server.node, 1, False)])
+        s.deployment.remove_pods([one.pod for one in s.deployment.start_pods(s.server.node, 1, False)])
 
-    def start(self, s: Situation) -> Process:
-        self._made = s.standing.start_pods(s.server.node, s.cell.params["count"], s.cell.params["at_once"])
+    def start(self, s: SampleContext) -> Process:
+        self._made = s.deployment.start_pods(s.server.node, s.cell.params["count"], s.cell.params["at_once"])
         return Task("start-pods")
 
-    def findings(self, s: Situation) -> Findings:
+    def findings(self, s: SampleContext) -> Measurements:
         """Means over the Pods: ``pod_ready`` until the first packet is through, ``pod_network`` the CNI's part; the steps as records."""
         if len(self._made) != s.cell.params["count"]:
             raise MeasureError(f"{len(self._made)} of {s.cell.params['count']} Pods were made")
-        found = Findings()
+        found = Measurements()
         found.add("pod_ready", sum(one.ready for one in self._made) / len(self._made))
         found.add("pod_network", sum(one.network for one in self._made) / len(self._made))
         if s.cell.params["at_once"]:

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from cnibench.cluster import Pod
-from cnibench.errors import LimitError, MeasureError
-from cnibench.exec import Process
-from cnibench.profile import Strict
-from cnibench.situation import Findings, Situation
-from cnibench.task import Task
+from cnibench.model.errors import LimitError, MeasureError
+from cnibench.model.profile import Strict
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.task import Task
+from cnibench.run.workload import Workload
+from cnibench.system.process import Process
+from cnibench.testbed.place import Pod
 from cnibench.vm import patience
-from cnibench.workload import Workload
 from cnibench.workloads import _common
 
 PORT = 5401
@@ -96,20 +96,20 @@ class PolicyEffect(Workload):
         return 2.0
 
     @contextmanager
-    def serve(self, s: Situation) -> Iterator[None]:
+    def serve(self, s: SampleContext) -> Iterator[None]:
         with _receiving(s, PORT + s.cell.pair):
             try:
                 yield
             finally:
-                s.standing.deny(None)
+                s.deployment.deny(None)
 
-    def warm_up(self, s: Situation) -> None:
+    def warm_up(self, s: SampleContext) -> None:
         """Nothing becomes warm: each sample is one event."""
 
-    def start(self, s: Situation) -> Process:
+    def start(self, s: SampleContext) -> Process:
         """The event itself, before the window: datagrams are sent on and on, denied, and the last one of them is waited for."""
         port = PORT + s.cell.pair
-        deny = s.standing.denial(port)
+        deny = s.deployment.denial(port)
         argv = [s.client.python, "-I", "-S", "-c", _SEND, *sending(s.target, port, self._first, _RUNS)]
         began = time.monotonic()
         try:
@@ -120,9 +120,9 @@ class PolicyEffect(Workload):
         (s.raw / "effect.json").write_text(json.dumps(told) + "\n", encoding="utf-8")
         return Task("policy-effect")
 
-    def findings(self, s: Situation) -> Findings:
+    def findings(self, s: SampleContext) -> Measurements:
         told = json.loads((s.raw / "effect.json").read_text(encoding="utf-8"))
-        found = Findings()
+        found = Measurements()
         found.add("policy_effect", told["effect"])
         found.records.append(("policy_effect", told))
         return found
@@ -140,7 +140,7 @@ def most(seconds: float) -> int:
 
 
 @contextmanager
-def _receiving(s: Situation, port: int) -> Iterator[None]:
+def _receiving(s: SampleContext, port: int) -> Iterator[None]:
     """The socket in the server's Pod that the datagrams arrive at. Raises MeasureError, LimitError."""
     argv = s.on_server([s.server.python, "-I", "-S", "-c", _RECEIVE, s.listen, str(port)])
     _common.note(s.raw, "server", argv)
@@ -153,7 +153,7 @@ def _receiving(s: Situation, port: int) -> Iterator[None]:
             raise MeasureError(f"the receiver ended with {receiver.poll()}: {_common.tail(_common.read(errors)) or 'no word'}")
 
 
-def _await_sockets(s: Situation, port: int, count: int, receiver: Process | None = None) -> None:
+def _await_sockets(s: SampleContext, port: int, count: int, receiver: Process | None = None) -> None:
     end = time.monotonic() + _common.LISTEN_LIMIT * patience()
     path = "/proc/net/udp6" if s.cell.ip == 6 else "/proc/net/udp"
     while (found := _common.sockets(s.server.read_text(path), port, _UNCONNECTED)) != count:
@@ -167,7 +167,7 @@ def _await_sockets(s: Situation, port: int, count: int, receiver: Process | None
         time.sleep(0.005)
 
 
-def _observe(s: Situation, port: int, deny: Callable[[], None], sender: Process) -> dict[str, float]:
+def _observe(s: SampleContext, port: int, deny: Callable[[], None], sender: Process) -> dict[str, float]:
     """Waits for the datagrams, denies them, waits until none arrives. Raises LimitError, MeasureError."""
     ip, end = s.cell.ip, time.monotonic() + _BEGINS
     first = _arrived(s.server, ip)
@@ -188,7 +188,7 @@ def _observe(s: Situation, port: int, deny: Callable[[], None], sender: Process)
     raise LimitError(f"the policy did not take effect within {_LIMIT:.0f} s: UDP port {port} is still open")
 
 
-def _in_vain(s: Situation, sender: Process, seen: int) -> bool:
+def _in_vain(s: SampleContext, sender: Process, seen: int) -> bool:
     """Are datagrams sent of which none arrives? The sender may merely have waited for a CPU. Raises LimitError, MeasureError."""
     sent, end = _udp(s.client, s.cell.ip, "OutDatagrams"), time.monotonic() + _BEGINS
     while _udp(s.client, s.cell.ip, "OutDatagrams") < sent + _FLOW:
@@ -198,7 +198,7 @@ def _in_vain(s: Situation, sender: Process, seen: int) -> bool:
     return _arrived(s.server, s.cell.ip) == seen
 
 
-def _go_on(s: Situation, sender: Process, end: float, otherwise: str) -> None:
+def _go_on(s: SampleContext, sender: Process, end: float, otherwise: str) -> None:
     status = sender.poll()
     if status is None and time.monotonic() <= end:
         return

@@ -14,13 +14,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from cnibench.cluster import Node
-from cnibench.errors import LimitError, MeasureError
-from cnibench.exec import Process
-from cnibench.profile import Strict
+from cnibench.model.errors import LimitError, MeasureError
+from cnibench.model.profile import Strict
 from cnibench.rulepath import legacy, trace, walk
-from cnibench.situation import Findings, Situation
-from cnibench.workload import Workload
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.workload import Workload
+from cnibench.system.process import Process
+from cnibench.testbed.place import Node
 from cnibench.workloads import _common, _netperf, _nflog
 
 _PACKETS = ("first", "established")
@@ -64,13 +64,13 @@ class RulePath(Workload):
         return 1.0  # two datagrams: nothing lasts for the duration
 
     @contextmanager
-    def serve(self, s: Situation) -> Iterator[None]:
+    def serve(self, s: SampleContext) -> Iterator[None]:
         port = _netperf.control_port(s)
         with ExitStack() as stack:
             argv = ["netserver", "-D", f"-{s.cell.ip}", "-L", f"{s.listen},{s.cell.ip}", "-p", str(port)]
             stack.enter_context(_common.serving(s, argv, port))
             _try_out(s)
-            for node in s.standing.nodes():
+            for node in s.deployment.nodes():
                 stack.enter_context(_tracing(s, node))
                 if _nflog.tables(node, s.cell.ip):
                     self._captures[node.name] = stack.enter_context(_legacy(s, node))
@@ -79,15 +79,15 @@ class RulePath(Workload):
             finally:
                 self._captures.clear()
 
-    def warm_up(self, s: Situation) -> None:
+    def warm_up(self, s: SampleContext) -> None:
         """Nothing that is counted could get warm; the way was tried out before the tracing."""
 
-    def start(self, s: Situation) -> Process:
+    def start(self, s: SampleContext) -> Process:
         return _common.start(s, _client(s, _LENGTH))
 
-    def findings(self, s: Situation) -> Findings:
+    def findings(self, s: SampleContext) -> Measurements:
         nodes = []
-        for node in s.standing.nodes():
+        for node in s.deployment.nodes():
             _mark(s, node, "end")
             ruleset = trace.parse_ruleset(_common.read(_file(s, node, "ruleset.json")))
             events = trace.parse_trace(_common.read(_file(s, node, "trace.txt")).splitlines())
@@ -98,7 +98,7 @@ class RulePath(Workload):
                 legacy.add(every, legacy.parse_capture(_file(s, node, "legacy.pcap").read_bytes(), listing), listing)
             nodes.append((node.name, walk.packet(every, _PACKETS.index(s.cell.params["packet"]), len(_PACKETS))))
         sums = walk.totals([hook for _, passed in nodes for hook in passed])
-        found = Findings()
+        found = Measurements()
         for metric in ("hooks", "chains", "rules"):
             found.add(metric, sums[metric])
         stored = [{"node": name, **walk.totals(passed), "path": walk.document(passed)} for name, passed in nodes]
@@ -106,7 +106,7 @@ class RulePath(Workload):
         return found
 
 
-def _try_out(s: Situation) -> None:
+def _try_out(s: SampleContext) -> None:
     """The same once before, so that neighbours are resolved and bridges have learnt. Raises LimitError, MeasureError."""
     for _ in range(_TRIES - 1):  # UDP_RR waits for ever for a datagram that was lost
         try:
@@ -117,7 +117,7 @@ def _try_out(s: Situation) -> None:
     _common.warm(s, _client(s, 1))
 
 
-def _client(s: Situation, length: int) -> list[str]:
+def _client(s: SampleContext, length: int) -> list[str]:
     port = _netperf.control_port(s)
     return [
         "netperf", f"-{s.cell.ip}", "-H", s.target, "-p", str(port), "-t", "UDP_RR", "-l", f"-{len(_PACKETS)}",
@@ -135,7 +135,7 @@ def probe(ip: int) -> str:
 
 
 @contextmanager
-def _tracing(s: Situation, node: Node) -> Iterator[None]:
+def _tracing(s: SampleContext, node: Node) -> Iterator[None]:
     """A node's rules are written to the raw folder, and from then on the trace, until the block is left."""
     node.run(["nft", "-f", "-"], timeout=_LIMIT, input=probe(s.cell.ip))
     try:
@@ -150,7 +150,7 @@ def _tracing(s: Situation, node: Node) -> Iterator[None]:
 
 
 @contextmanager
-def _legacy(s: Situation, node: Node) -> Iterator[Process]:
+def _legacy(s: SampleContext, node: Node) -> Iterator[Process]:
     """The same for rules of the older iptables, which nf_tables does not see; our table marks for their trace, too."""
     save = {4: "iptables-legacy-save", 6: "ip6tables-legacy-save"}[s.cell.ip]
     _file(s, node, "legacy.txt").write_text(node.run([save], timeout=_LIMIT).stdout, encoding="utf-8")
@@ -158,7 +158,7 @@ def _legacy(s: Situation, node: Node) -> Iterator[Process]:
         yield process
 
 
-def _mark(s: Situation, node: Node, word: str, monitor: Process | None = None) -> None:
+def _mark(s: SampleContext, node: Node, word: str, monitor: Process | None = None) -> None:
     """Changes our table until the monitor tells of it: it reads now, and has read all that came before. Raises LimitError, MeasureError."""
     end = time.monotonic() + _LIMIT
     number = 0
@@ -182,7 +182,7 @@ def told(text: str, name: str) -> bool:
     return any(line.endswith("\n") and f"{' '.join(_PROBE)} {name} " in line for line in text.splitlines(keepends=True))
 
 
-def _file(s: Situation, node: Node, kind: str) -> Path:
+def _file(s: SampleContext, node: Node, kind: str) -> Path:
     return s.raw / f"{node.name}.{kind}"
 
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from pydantic import Field
 
-from cnibench.cluster import Pod
-from cnibench.errors import MeasureError
-from cnibench.profile import Strict
-from cnibench.situation import Findings, Situation
+from cnibench.model.errors import MeasureError
+from cnibench.model.profile import Strict
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.testbed.place import Pod
 from cnibench.workloads import _common, _netperf
 from cnibench.workloads._common import Size
 
@@ -80,11 +80,11 @@ class TcpCrr(_netperf.Netperf):
     def arguments(self, params: Mapping[str, Any]) -> list[str]:
         return ["-r", f"{params['request']},{params['response']}"]
 
-    def interpret(self, values: Mapping[str, float | str]) -> Findings:
+    def interpret(self, values: Mapping[str, float | str]) -> Measurements:
         return _netperf.transactions(values)
 
     @contextmanager
-    def serve(self, s: Situation) -> Iterator[None]:
+    def serve(self, s: SampleContext) -> Iterator[None]:
         drain(s.client)
         drain(s.server)
         ports = count(s.client)

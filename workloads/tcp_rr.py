@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cnibench.profile import Strict
-from cnibench.situation import Findings
+from cnibench.model.profile import Strict
+from cnibench.run.sample_context import Measurements
 from cnibench.workloads import _netperf
 from cnibench.workloads._common import Size
 
@@ -29,7 +29,7 @@ class TcpRr(_netperf.Netperf):
     def arguments(self, params: Mapping[str, Any]) -> list[str]:
         return ["-r", f"{params['request']},{params['response']}"]
 
-    def interpret(self, values: Mapping[str, float | str]) -> Findings:
+    def interpret(self, values: Mapping[str, float | str]) -> Measurements:
         return _netperf.transactions(values)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cnibench.profile import Strict
-from cnibench.situation import Findings
+from cnibench.model.profile import Strict
+from cnibench.run.sample_context import Measurements
 from cnibench.workloads import _netperf
 from cnibench.workloads._common import Size
 
@@ -33,9 +33,9 @@ class TcpStream(_netperf.Netperf):
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:
         return _FASTEST * duration
 
-    def interpret(self, values: Mapping[str, float | str]) -> Findings:
+    def interpret(self, values: Mapping[str, float | str]) -> Measurements:
         """Throughput is what the server received, as netperf's own figure is."""
-        found = Findings()
+        found = Measurements()
         found.add("throughput", _netperf.megabits(values, "REMOTE_RECV_THROUGHPUT"))
         return found
 

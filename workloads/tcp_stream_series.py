@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import Field
 
-from cnibench.errors import MeasureError
-from cnibench.profile import Strict
-from cnibench.situation import Findings
+from cnibench.model.errors import MeasureError
+from cnibench.model.profile import Strict
+from cnibench.run.sample_context import Measurements
 from cnibench.workloads import _iperf3
 
 
@@ -31,11 +31,11 @@ class TcpStreamSeries(_iperf3.Iperf3):
     def intervals(self, params: Mapping[str, Any]) -> str:
         return f"{params['interval']:g}"
 
-    def interpret(self, report: _iperf3.Report, params: Mapping[str, Any]) -> Findings:
+    def interpret(self, report: _iperf3.Report, params: Mapping[str, Any]) -> Measurements:
         """``throughput`` over the whole time; the points as one record of series.jsonl (times in s after the start, values in bit/s)."""
         if not report.times:
             raise MeasureError("iperf3 reported no intervals")
-        found = Findings()
+        found = Measurements()
         found.add("throughput", report.forward)
         found.records.append(
             ("series", {"metric": "throughput", "unit": "bit/s", "times": list(report.times), "values": list(report.rates)})

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import Field
 
-from cnibench.errors import MeasureError
-from cnibench.profile import Strict
-from cnibench.situation import Findings
+from cnibench.model.errors import MeasureError
+from cnibench.model.profile import Strict
+from cnibench.run.sample_context import Measurements
 from cnibench.workloads import _netperf
 from cnibench.workloads._common import Size
 
@@ -43,12 +43,12 @@ class UdpStream(_netperf.Netperf):
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:
         return _FASTEST * duration
 
-    def interpret(self, values: Mapping[str, float | str]) -> Findings:
+    def interpret(self, values: Mapping[str, float | str]) -> Measurements:
         """``loss`` is the share of the sent datagrams that the server never received: nothing limits the sender."""
         sent, received = float(values["LOCAL_SEND_CALLS"]), float(values["REMOTE_RECV_CALLS"])
         if sent == 0 or received == 0:
             raise MeasureError(f"of {sent:.0f} datagrams {received:.0f} arrived")
-        found = Findings()
+        found = Measurements()
         found.add("throughput", _netperf.megabits(values, "REMOTE_RECV_THROUGHPUT"))
         found.add("loss", max(0.0, 1 - received / sent))
         return found

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cnibench.cluster import Cluster, Options, Problem, Wire
-from cnibench.clusters.lab import features, kernel, tree, wire
-from cnibench.clusters.lab.base import builder_of
-from cnibench.clusters.lab.stand import MOST_PODS, Stand
-from cnibench.errors import ClusterError, CnibenchError
-from cnibench.profile import Datapath, Profile
+from cnibench.clusters.lab import features, kernel
+from cnibench.clusters.lab.datapaths.base import builder_of
+from cnibench.clusters.lab.deployment import MOST_PODS, LabDeployment
+from cnibench.clusters.lab.namespaces import tree, wire
+from cnibench.model.errors import ClusterError, CnibenchError
+from cnibench.model.profile import Datapath, Profile
+from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
 
 _TOOLS = {
     "nsenter": "util-linux",
@@ -36,7 +37,7 @@ class LabCluster(Cluster):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.model = wire.model(options)
-        self._stands: list[Stand] = []
+        self._stands: list[LabDeployment] = []
         self._made = 0
 
     @classmethod
@@ -94,15 +95,15 @@ class LabCluster(Cluster):
             remedy = f"sudo modprobe {feature.module}, or {remedy}"
         return Problem(name, f"{feature.option} ({feature.words})", remedy, kind="kernel")
 
-    def install(self, label: str, profile: Profile) -> Stand:
+    def install(self, label: str, profile: Profile) -> LabDeployment:
         if not tree.kind():
             raise ClusterError(
                 "the lab works within a tree of namespaces of its own only", "this is a defect: the command has to use carry()"
             )
         self._made += 1
-        stand = Stand(label, profile, self.options, self._made)
-        self._stands.append(stand)
-        return stand
+        deployment = LabDeployment(label, profile, self.options, self._made)
+        self._stands.append(deployment)
+        return deployment
 
     def environment(self) -> dict[str, Any]:
         facts: dict[str, Any] = {
@@ -117,10 +118,10 @@ class LabCluster(Cluster):
             "kernel_features": dict(kernel.tried() or kernel.found(("veth",))),
         }
         if self._stands:
-            stand = self._stands[-1]
-            facts["sysctls"] = stand.settings
+            deployment = self._stands[-1]
+            facts["sysctls"] = deployment.settings
             facts["wire_features"] = {
-                node.name: sorted(k for k, on in features.read(node.ns, node.wire).items() if on) for node in stand.nodes()
+                node.name: sorted(k for k, on in features.read(node.ns, node.wire).items() if on) for node in deployment.nodes()
             }
         return facts
 

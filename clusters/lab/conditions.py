@@ -6,63 +6,64 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from cnibench.clusters.lab import features, links, wire
-from cnibench.clusters.lab.netns import Namespace
-from cnibench.clusters.lab.places import LabPod
-from cnibench.conditions import TSO, Conditions, Offload, Policies
-from cnibench.errors import ClusterError, UnsupportedError
+from cnibench.clusters.lab import features
+from cnibench.clusters.lab.namespaces import links, wire
+from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.clusters.lab.namespaces.places import LabPod
+from cnibench.model.conditions import TSO, Conditions, Offload, Policies
+from cnibench.model.errors import ClusterError, UnsupportedError
 
 if TYPE_CHECKING:
-    from cnibench.clusters.lab.stand import Stand
+    from cnibench.clusters.lab.deployment import LabDeployment
 
 
 @contextlib.contextmanager
-def under(stand: Stand, asked: Conditions, client: LabPod, server: LabPod) -> Iterator[list[dict[str, Any]]]:
+def under(deployment: LabDeployment, asked: Conditions, client: LabPod, server: LabPod) -> Iterator[list[dict[str, Any]]]:
     """As Standing.under."""
     records: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
         if asked.policy is not None:
-            records += stack.enter_context(_policies(stand, asked.policy))
+            records += stack.enter_context(_policies(deployment, asked.policy))
         if asked.offload is not None:
-            records += stack.enter_context(_offload(stand, asked.offload, client, server))
+            records += stack.enter_context(_offload(deployment, asked.offload, client, server))
         yield records
 
 
 @contextlib.contextmanager
-def _policies(stand: Stand, asked: Policies) -> Iterator[list[dict[str, Any]]]:
+def _policies(deployment: LabDeployment, asked: Policies) -> Iterator[list[dict[str, Any]]]:
     if asked.layer == "L7":
         raise UnsupportedError(
-            f"{stand.label}: an HTTP rule is enforced by a proxy in user space, which the lab's model of a datapath does not have",
+            f"{deployment.label}: an HTTP rule is enforced by a proxy in user space, which the lab's model of a datapath does not have",
             "measure it with a real CNI: --cluster kind or --cluster existing",
         )
     if asked.api != "kubernetes" or asked.objects != "one":
         raise UnsupportedError(
-            f"{stand.label}: the lab has rules and map entries, no objects of an API",
+            f"{deployment.label}: the lab has rules and map entries, no objects of an API",
             "leave policy.api and policy.objects out, or use a cluster",
         )
-    with stand.undone("policies", lambda: _set(stand, None)):
-        seconds = _set(stand, asked)
-        found = stand.datapath.policies_found()
+    with deployment.undone("policies", lambda: _set(deployment, None)):
+        seconds = _set(deployment, asked)
+        found = deployment.datapath.policies_found()
         yield [{"condition": "policy", **asked.model_dump(mode="json"), "found": found, "seconds": seconds}]
 
 
-def _set(stand: Stand, asked: Policies | None) -> float:
+def _set(deployment: LabDeployment, asked: Policies | None) -> float:
     """Loads the entries and counts them on both nodes; the seconds that loading took."""
-    seconds = stand.datapath.policies(asked)
-    expected = stand.datapath.policies_expected(asked)
-    wrong = {place: count for place, count in stand.datapath.policies_found().items() if count != expected}
+    seconds = deployment.datapath.policies(asked)
+    expected = deployment.datapath.policies_expected(asked)
+    wrong = {place: count for place, count in deployment.datapath.policies_found().items() if count != expected}
     if wrong:
         seen = ", ".join(f"{count} on {place}" for place, count in wrong.items())
-        raise ClusterError(f"{stand.label}: {expected} policy rules were asked for, there are {seen}")
+        raise ClusterError(f"{deployment.label}: {expected} policy rules were asked for, there are {seen}")
     return seconds
 
 
 @contextlib.contextmanager
-def _offload(stand: Stand, asked: Offload, client: LabPod, server: LabPod) -> Iterator[list[dict[str, Any]]]:
+def _offload(deployment: LabDeployment, asked: Offload, client: LabPod, server: LabPod) -> Iterator[list[dict[str, Any]]]:
     wanted: list[tuple[Namespace, str, dict[str, bool]]] = []
     if asked.pods != "default":
         if not client.interface:
-            raise UnsupportedError(f"{stand.label}: its Pods have no interface of their own")
+            raise UnsupportedError(f"{deployment.label}: its Pods have no interface of their own")
         tso = dict.fromkeys(TSO, asked.pods == "tso-on")
         for pod in (client, server):
             wanted.append((pod.ns, pod.interface, tso))
@@ -70,14 +71,16 @@ def _offload(stand: Stand, asked: Offload, client: LabPod, server: LabPod) -> It
                 links.index(pod.node.ns, pod.host_end)
                 wanted.append((pod.node.ns, pod.host_end, tso))
     if asked.wire != "default":
-        wanted += [(node.ns, node.wire, {**wire.bits(asked.wire), **stand.datapath.underlay_features(node)}) for node in stand.nodes()]
+        wanted += [
+            (node.ns, node.wire, {**wire.bits(asked.wire), **deployment.datapath.underlay_features(node)}) for node in deployment.nodes()
+        ]
     before: list[tuple[Namespace, str, dict[str, bool]]] = []
 
     def restore() -> None:
         for ns, device, old in reversed(before):
             features.write(ns, device, old)
 
-    with stand.undone("features", restore):
+    with deployment.undone("features", restore):
         records = []
         for ns, device, on in wanted:
             now = features.read(ns, device)

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cnibench.clusters.lab import netlink, tree
-from cnibench.errors import CnibenchError
+from cnibench.clusters.lab.namespaces import netlink, tree
+from cnibench.model.errors import CnibenchError
 from cnibench.vm import inside, patience
 
 _ROOT, _CLSACT = 0xFFFFFFFF, 0xFFFFFFF1  # parents of queueing disciplines

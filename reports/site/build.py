@@ -10,28 +10,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cnibench.cell import SCHEMA
-from cnibench.errors import InputError
-from cnibench.reading import RunReader
+from cnibench.model.cell import SCHEMA
+from cnibench.model.errors import InputError
 from cnibench.registry import provider
 from cnibench.reports.site import flames, folder, offload
 from cnibench.reports.site.charts import Gallery, library, picture
 from cnibench.reports.site.material import Material, material
 from cnibench.reports.site.pages import FEATURES, Link, Pages, features, pages
 from cnibench.reports.site.verdicts import verdicts
+from cnibench.rundir.reader import RunReader
 
 _HERE = Path(__file__).parent / "templates"
 _ASSETS = ("site.css", "site.js")
 
 
 def build(
-    readers: Sequence[RunReader],
-    out: Path,
-    *,
-    raw: bool = False,
-    allow_different: bool = False,
-    baseline: str = "",
-    force: bool = False,
+    readers: Sequence[RunReader], out: Path, *, raw: bool = False, allow_different: bool = False, baseline: str = "", force: bool = False
 ) -> dict[str, Any]:
     """The site of these runs in the folder ``out``, in place of an older one there; whatever else is in the folder stays.
 

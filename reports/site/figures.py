@@ -10,9 +10,9 @@ from typing import Any
 
 from cnibench.analysis.model import Result
 from cnibench.analysis.words import describe, place_of, primary_groups
-from cnibench.layout import Record
-from cnibench.metrics import METRICS
 from cnibench.model import context
+from cnibench.model.metrics import METRICS
+from cnibench.model.units import human
 from cnibench.reports._document import Table
 from cnibench.reports._numbers import Scale
 from cnibench.reports.site import specs
@@ -20,7 +20,7 @@ from cnibench.reports.site.charts import Chart
 from cnibench.reports.site.material import Material
 from cnibench.reports.site.places import Place
 from cnibench.reports.site.shapes import steps as steps_of
-from cnibench.units import human
+from cnibench.rundir.schema import Record
 
 _PARTS = 6  # components with a colour of their own
 _MOST = 400  # points of one line
@@ -34,13 +34,13 @@ def ranking(place: Place) -> Chart:
     rows = [
         {
             "profile": row.label, "median": row.result.median / scale.factor, "low": _by(row.result.ci_low, scale.factor),
-            "high": _by(row.result.ci_high, scale.factor), "standing": row.standing, "shown": row.shown, "interval": row.interval,
+            "high": _by(row.result.ci_high, scale.factor), "standing": row.deployment, "shown": row.shown, "interval": row.interval,
             "group": row.letters,
         }
         for row in place.rows
     ]  # fmt: skip
     heads = ["profile", "median", "interval", "blocks", "group", "standing"]
-    table = [[row.label, row.shown, row.interval, str(row.result.n), row.letters, row.standing] for row in place.rows]
+    table = [[row.label, row.shown, row.interval, str(row.result.n), row.letters, row.deployment] for row in place.rows]
     way = "longer is better" if place.group.better == "higher" else "shorter is better"
     about = f"{place.title}: {place.metric} of {len(rows)} profiles, {way}. The best is {place.rows[0].label} with {place.rows[0].shown}."
     notes = (f"{way}; bar: median over the blocks, line: its interval; profiles that share a letter (in the numbers) were not told apart",)

@@ -12,11 +12,11 @@ from cnibench.analysis.build import analyse
 from cnibench.analysis.comparable import environments
 from cnibench.analysis.model import Analysis, Where
 from cnibench.analysis.series import gather
-from cnibench.layout import Record
 from cnibench.model import context
-from cnibench.reading import RunReader
 from cnibench.reports.site.pseudonyms import Pseudonyms
 from cnibench.reports.site.shapes import fits
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import Record
 
 _RECORDS = ("cdf", "series", "pods", "rulepath")  # those that have a chart or a table of their own
 

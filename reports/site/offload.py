@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from cnibench.model.profile import Profile
 from cnibench.offload import facts, judge
-from cnibench.profile import Profile
 from cnibench.reports._document import Table
 from cnibench.reports.site.material import Material
 

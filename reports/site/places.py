@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 from cnibench.analysis.found import failures
 from cnibench.analysis.model import Analysis, Cpp, Group, Pair, Result
 from cnibench.analysis.words import describe, percent, place_of
-from cnibench.metrics import METRICS
 from cnibench.model.context import OF_RECORD, fact
+from cnibench.model.metrics import METRICS
+from cnibench.model.units import human
 from cnibench.reports._document import Section
 from cnibench.reports._numbers import Scale
-from cnibench.units import human
 
 _FINE = 0.1  # a difference below this does not make one choose
 _BULK = 64 * 1024  # bytes: a response from this size on is as much throughput as latency
 
 
 @dataclass(frozen=True)
-class Standing:
+class Deployment:
     """One label in a place's ranking. ``relative`` is 1 for the best median and less for the others, whichever way is better."""
 
     label: str
@@ -29,7 +29,7 @@ class Standing:
     interval: str
     letters: str
     relative: float
-    standing: str
+    deployment: str
     cycles: str = ""
 
 
@@ -53,7 +53,7 @@ class Place:
     title: str
     metric: str
     badges: list[str]
-    rows: list[Standing]
+    rows: list[Deployment]
     answer: Answer
     cycles: list[Cpp] = field(default_factory=list)
 
@@ -77,7 +77,7 @@ def place(analysis: Analysis, group: Group, section: Section, baselines: frozens
     answer = _answer(analysis, group, [result for result in results if result.label not in baselines], pairs)
     if group.failed:
         answer = replace(answer, text=f"{answer.text} {failures([group])}.")
-    rows = [_standing(result, results[0], group, baselines, answer, cost.get(result.label, "")) for result in results]
+    rows = [_deployment(result, results[0], group, baselines, answer, cost.get(result.label, "")) for result in results]
     metric = METRICS[group.metric].title if group.metric in METRICS else group.metric
     return Place(group, section, describe(group), metric, badges(analysis, group, results), rows, answer, cycles)
 
@@ -104,7 +104,7 @@ def _same(row: Cpp, group: Group) -> bool:
     return all(getattr(row, name) == getattr(group, name) for name in (*OF_RECORD, "environment"))
 
 
-def _standing(result: Result, best: Result, group: Group, baselines: frozenset[str], answer: Answer, cycles: str) -> Standing:
+def _deployment(result: Result, best: Result, group: Group, baselines: frozenset[str], answer: Answer, cycles: str) -> Deployment:
     low, high = result.ci_low, result.ci_high
     interval = "no interval: too few blocks" if low is None or high is None else f"{human(low, group.unit)} to {human(high, group.unit)}"
     if result.label in group.failed:
@@ -114,14 +114,14 @@ def _standing(result: Result, best: Result, group: Group, baselines: frozenset[s
     else:
         ratio = float(result.median == best.median)
     if result.label in baselines:
-        standing = "baseline, no CNI"
+        deployment = "baseline, no CNI"
     elif answer.kind in ("inconclusive", "alone", "open") or not answer.labels:
-        standing = "not decided"
+        deployment = "not decided"
     else:
-        standing = "in the leading group" if result.label in answer.labels else "behind it"
-    return Standing(
+        deployment = "in the leading group" if result.label in answer.labels else "behind it"
+    return Deployment(
         result.label, result, human(result.median, group.unit), interval, group.letters.get(result.label, ""), min(1.0, max(0.0, ratio)),
-        standing, cycles,
+        deployment, cycles,
     )  # fmt: skip
 
 

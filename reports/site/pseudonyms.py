@@ -167,9 +167,10 @@ def _vocabulary() -> frozenset[str]:
     """Our own words in what is published: the fields of what reports are made of, and the metrics."""
     import msgspec
 
-    from cnibench import cell, layout
     from cnibench.analysis import model
-    from cnibench.metrics import METRICS
+    from cnibench.model import cell
+    from cnibench.model.metrics import METRICS
+    from cnibench.rundir import schema as layout
 
     found = set(METRICS)
     for module in (cell, layout, model):
@@ -182,7 +183,7 @@ def _vocabulary() -> frozenset[str]:
 @cache
 def _published() -> frozenset[str]:
     """Domains that the shipped profiles name: upstream's documents and registries."""
-    from cnibench.profile import FOLDER
+    from cnibench.model.profile import FOLDER
 
     text = "\n".join(file.read_text(encoding="utf-8") for file in sorted(FOLDER.glob("*.yaml")))
     return frozenset(match[0].lower() for match in _FQDN.finditer(text))

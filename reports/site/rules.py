@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from cnibench.layout import Record
 from cnibench.reports._document import Table
 from cnibench.reports.site import specs
 from cnibench.reports.site.charts import Chart
 from cnibench.reports.site.material import Material
 from cnibench.reports.site.places import Place
 from cnibench.rulepath import summary
+from cnibench.rundir.schema import Record
 
 _HOOKS = ("prerouting", "input", "forward", "output", "postrouting")  # each has one colour on the whole site
 _MOST = 400  # chains that a page lists

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cnibench.layout import Record
+from cnibench.rundir.schema import Record
 
 
 def number(value: Any) -> bool:

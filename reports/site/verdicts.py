@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cnibench.model.units import human
 from cnibench.reports.site.material import Material
-from cnibench.units import human
 
 WORDS = {
     "holds": "holds here", "does-not-hold": "does not hold here", "inconclusive": "inconclusive", "by-construction": "true by construction",

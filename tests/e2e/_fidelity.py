@@ -13,13 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cnibench.cell import Cell, Placement
-from cnibench.cluster import Node, Options, Place, Standing
-from cnibench.errors import LimitError, MeasureError
-from cnibench.profile import builtin
+from cnibench.model.cell import Cell, Placement
+from cnibench.model.errors import LimitError, MeasureError
+from cnibench.model.profile import builtin
 from cnibench.registry import provider
-from cnibench.sampling import choose_cpus, cores, measure
-from cnibench.situation import Findings, Situation
+from cnibench.run.sample import choose_cpus, cores, measure
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.testbed.cluster import Options
+from cnibench.testbed.deployment import Deployment
+from cnibench.testbed.place import Node, Place
 
 PLACEMENTS: tuple[Placement, ...] = ("intra", "inter")
 PACKETS = ("first", "established")
@@ -32,8 +34,8 @@ _SETTINGS = ("net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables", "net/n
 class Seen:
     """One profile where it stands: everything found so far, as it goes into the JSON document."""
 
-    def __init__(self, standing: Standing, raw: Path) -> None:
-        self.standing = standing
+    def __init__(self, deployment: Deployment, raw: Path) -> None:
+        self.deployment = deployment
         self.found: dict[str, Any] = {"rate": {}, "cpp": {}, "samples": {}, "path": {}, "layout": {}}
         self._raw = raw
         self._number = 0
@@ -63,38 +65,38 @@ class Seen:
                 found = self._sample(placement, "rule-path", {"packet": packet}, "speed")
                 (record,) = (line for name, line in found.records if name == "rulepath")
                 self.found["path"][f"{placement} {packet}"] = [node["path"] for node in record["nodes"]]
-        self.found["layout"] = layout(self.standing)
+        self.found["layout"] = layout(self.deployment)
 
-    def _sample(self, placement: Placement, workload: str, params: Mapping[str, Any], window: Any) -> Findings:
+    def _sample(self, placement: Placement, workload: str, params: Mapping[str, Any], window: Any) -> Measurements:
         """A datagram may be lost and rules may change (then nothing is counted): once more then."""
         driver = provider("workloads", workload)
-        label = self.standing.label
+        label = self.deployment.label
         cell = Cell(label=label, profile=label, placement=placement, workload=workload, params=driver.params(params), window=window)
         for again in range(_TRIES):
             self._number += 1
             raw = self._raw / f"{self._number}"
             raw.mkdir(parents=True)
-            self.standing.settle()
-            client, server = self.standing.pair_for(cell)
+            self.deployment.reset_state()
+            client, server = self.deployment.pair_for(cell)
             cpus = choose_cpus("shared", sorted(os.sched_getaffinity(0)), cores())
-            situation = Situation(cell, 0, self.standing, client, server, 1.0, 0.0, raw, *cpus)
+            context = SampleContext(cell, 0, self.deployment, client, server, 1.0, 0.0, raw, *cpus)
             try:
-                return measure(situation, driver, [provider("collectors", "perf")] if window == "cpp" else []).findings
+                return measure(context, driver, [provider("collectors", "perf")] if window == "cpp" else []).findings
             except (LimitError, MeasureError):
                 if again == _TRIES - 1:
                     raise
         raise AssertionError
 
 
-def layout(standing: Standing) -> dict[str, Any]:
+def layout(deployment: Deployment) -> dict[str, Any]:
     """What a Pod of the client's node and the way to the other node are made of, without the names and numbers that differ anywhere."""
-    client, server = standing.pair("inter")
+    client, server = deployment.pair("inter")
     node = client.node
     links = _json(node, "ip", "-j", "-d", "link", "show")
     by_index = {link["ifindex"]: link for link in links}
     (own,) = _json(client, "ip", "-j", "-d", "link", "show", client.interface)
     end = by_index[own["link_index"]]
-    wire = next(link for link in links if link["ifname"] == standing.underlay()[node.name])
+    wire = next(link for link in links if link["ifname"] == deployment.underlay()[node.name])
     found: dict[str, Any] = {
         "Pod's device": _device(client, own, wire["mtu"]),
         "node's end of it": _device(node, end, wire["mtu"]),
@@ -107,7 +109,7 @@ def layout(standing: Standing) -> dict[str, Any]:
             **_device(node, bridge, wire["mtu"]),
             **_chosen(bridge, "forward_delay", "stp_state", "vlan_filtering", "mcast_snooping"),
         }
-    if tunnel := standing.tunnel_on(node, 4):
+    if tunnel := deployment.tunnel_on(node, 4):
         device = next(link for link in links if link["ifname"] == tunnel)
         wanted = ("id", "external", "port", "learning", "ttl", "tos", "ttl_inherit", "udp_csum", "udp_zero_csum6_tx", "gbp", "link")
         found["tunnel"] = {**_device(node, device, wire["mtu"]), **_chosen(device, *wanted)}
@@ -169,33 +171,34 @@ def _routes(place: Place, to: str = "") -> Iterator[str]:
         yield " ".join(word for word in words if word)
 
 
-def look(stands: Sequence[Standing], folder: Path, repeats: int) -> dict[str, Any]:
+def look(deployments: Sequence[Deployment], folder: Path, repeats: int) -> dict[str, Any]:
     """All of it of each standing, the repeats of several interleaved."""
-    seen = [Seen(standing, folder / standing.label) for standing in stands]
+    seen = [Seen(deployment, folder / deployment.label) for deployment in deployments]
     for repeat in range(repeats):
         for one in seen:
             one.measure(stream=repeat == 0)
     for one in seen:
         one.trace()
-    return {one.standing.label: one.found for one in seen}
+    return {one.deployment.label: one.found for one in seen}
 
 
 def main(words: Sequence[str]) -> None:
-    from cnibench.clusters.lab import features, tree
-    from cnibench.clusters.lab.stand import Stand
+    from cnibench.clusters.lab import features
+    from cnibench.clusters.lab.deployment import LabDeployment
+    from cnibench.clusters.lab.namespaces import tree
 
     folder, repeats, names = Path(words[0]), int(words[1]), words[2:]
     with tree.entered():
-        stands: list[Stand] = []
+        deployments: list[LabDeployment] = []
         try:
             for number, name in enumerate(names):
-                stands.append(Stand(name, builtin()[name], Options(wire_offload="all"), number + 1))
-                for node in stands[-1].nodes():  # kind's wire is a plain veth pair: it passes super-packets, and puts none together
+                deployments.append(LabDeployment(name, builtin()[name], Options(wire_offload="all"), number + 1))
+                for node in deployments[-1].nodes():  # kind's wire is a plain veth pair: it passes super-packets, and puts none together
                     features.write(node.ns, node.wire, {"rx-gro": False})
-            json.dump(look(stands, folder, repeats), sys.stdout)
+            json.dump(look(deployments, folder, repeats), sys.stdout)
         finally:
-            for stand in stands:
-                stand.remove()
+            for deployment in deployments:
+                deployment.remove()
 
 
 if __name__ == "__main__":

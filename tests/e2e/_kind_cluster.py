@@ -8,16 +8,19 @@ from collections.abc import Iterator, Mapping
 from _kind_runs import BASE, until
 from kind.parts import Parts
 
-from cnibench import exec as programs
-from cnibench.cluster import Options
 from cnibench.clusters import kind as kind_cluster
-from cnibench.clusters._kubernetes import agents, images, install, removal, wait
-from cnibench.clusters._kubernetes.access import Access
-from cnibench.clusters._kubernetes.objects import Making
-from cnibench.clusters._kubernetes.places import KubernetesNode
-from cnibench.clusters._kubernetes.remains import Snapshot
-from cnibench.clusters._kubernetes.standing import KubernetesStanding
-from cnibench.profile import Profile
+from cnibench.clusters.kubernetes import images
+from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api.objects import Making
+from cnibench.clusters.kubernetes.cni import install, wait
+from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
+from cnibench.clusters.kubernetes.nodes import agents
+from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
+from cnibench.clusters.kubernetes.removal import nodes as removal
+from cnibench.clusters.kubernetes.removal.remains import Snapshot
+from cnibench.model.profile import Profile
+from cnibench.system import process as programs
+from cnibench.testbed.cluster import Options
 
 OPTIONS = Options()
 READY = 240.0  # s
@@ -55,9 +58,9 @@ class Kept:
         slices = self.access.get("endpointslices", "-n", "kube-system", "-l", "kubernetes.io/service-name=kube-dns")["items"]
         return sum(one["conditions"].get("ready", False) for item in slices for one in item.get("endpoints") or ()) == 2
 
-    def standing(self, profile: Profile) -> KubernetesStanding:
+    def deployment(self, profile: Profile) -> KubernetesDeployment:
         """The profile that was installed, as it is measured."""
-        return KubernetesStanding(profile.name, profile, OPTIONS, self.access, self.making, self.nodes, self.variables)
+        return KubernetesDeployment(profile.name, profile, OPTIONS, self.access, self.making, self.nodes, self.variables)
 
     def remove(self) -> None:
         install.uninstall(self.access, None, {}, {}, self.nodes)

@@ -20,18 +20,19 @@ from _each_workload import METRICS_OF, SMALL
 from _kind_cluster import Kept
 from _kind_runs import SHORT, cnibench, until
 
-from cnibench import conditions
-from cnibench.cell import Cell, Placement
-from cnibench.clusters._kubernetes import install, policy_objects, wait
-from cnibench.clusters._kubernetes.background import EnteredPod
-from cnibench.clusters._kubernetes.standing import KubernetesStanding
-from cnibench.conditions import Conditions, Policies
-from cnibench.errors import CnibenchError, LimitError, MeasureError, UnsupportedError
-from cnibench.metrics import METRICS
-from cnibench.profile import builtin
+from cnibench.clusters.kubernetes.cni import install, wait
+from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
+from cnibench.clusters.kubernetes.pods import policy_objects
+from cnibench.clusters.kubernetes.pods.background import EnteredPod
+from cnibench.model import conditions
+from cnibench.model.cell import Cell, Placement
+from cnibench.model.conditions import Conditions, Policies
+from cnibench.model.errors import CnibenchError, LimitError, MeasureError, UnsupportedError
+from cnibench.model.metrics import METRICS
+from cnibench.model.profile import builtin
 from cnibench.registry import provider, providers
-from cnibench.sampling import measure
-from cnibench.situation import Findings, Situation
+from cnibench.run.sample import measure
+from cnibench.run.sample_context import Measurements, SampleContext
 
 pytestmark = pytest.mark.timeout(600)
 OTHERS = {"tcp-rr-under-load", "tcp-stream-under-load", "pods", "policy-effect", "rule-path"}
@@ -41,13 +42,13 @@ on_cilium = pytest.mark.parametrize("standing", ["cilium"], indirect=True, scope
 
 
 @pytest.fixture(scope="module")
-def standing(request: pytest.FixtureRequest, bare_cluster: Kept) -> Iterator[KubernetesStanding]:
+def deployment(request: pytest.FixtureRequest, bare_cluster: Kept) -> Iterator[KubernetesDeployment]:
     """That profile, installed; nothing of it or of the tests is left on the nodes afterwards."""
     kept, profile = bare_cluster, builtin()[request.param]
     kept.install(profile)
     try:
         kept.ready(profile)
-        found = kept.standing(profile)
+        found = kept.deployment(profile)
         try:
             yield found
         finally:
@@ -61,30 +62,35 @@ def standing(request: pytest.FixtureRequest, bare_cluster: Kept) -> Iterator[Kub
     assert kept.left(kept.bare) == []
 
 
-def situation(
-    standing: KubernetesStanding, workload: str, raw: Path, placement: Placement = "inter", duration: float = 1.0, **params: Any
-) -> Situation:
+def context(
+    deployment: KubernetesDeployment, workload: str, raw: Path, placement: Placement = "inter", duration: float = 1.0, **params: Any
+) -> SampleContext:
     own, around = conditions.split(params)
     given = {**provider("workloads", workload).params(own), **around}
-    cell = Cell(label=standing.label, profile=standing.label, placement=placement, workload=workload, params=given)
-    standing.settle()
-    client, server = standing.pair_for(cell)
+    cell = Cell(label=deployment.label, profile=deployment.label, placement=placement, workload=workload, params=given)
+    deployment.reset_state()
+    client, server = deployment.pair_for(cell)
     raw.mkdir(parents=True, exist_ok=True)
-    return Situation(cell, 0, standing, client, server, duration, 0.0, raw, None, None)
+    return SampleContext(cell, 0, deployment, client, server, duration, 0.0, raw, None, None)
 
 
 def sample(
-    standing: KubernetesStanding, workload: str, raw: Path, placement: Placement = "inter", collectors: tuple[str, ...] = (), **params: Any
-) -> Findings:
-    s = situation(standing, workload, raw, placement, **params)
+    deployment: KubernetesDeployment,
+    workload: str,
+    raw: Path,
+    placement: Placement = "inter",
+    collectors: tuple[str, ...] = (),
+    **params: Any,
+) -> Measurements:
+    s = context(deployment, workload, raw, placement, **params)
     return measure(s, provider("workloads", workload), [provider("collectors", name) for name in collectors]).findings
 
 
-def values(found: Findings) -> dict[str, float]:
+def values(found: Measurements) -> dict[str, float]:
     return {reading.metric: reading.value for reading in found.readings if not reading.params}
 
 
-def records(found: Findings, name: str) -> list[dict[str, Any]]:
+def records(found: Measurements, name: str) -> list[dict[str, Any]]:
     return [line for kind, line in found.records if kind == name]
 
 
@@ -94,8 +100,8 @@ def test_no_workload_is_left_out() -> None:
 
 @on_flannel
 @pytest.mark.parametrize("workload", METRICS_OF)
-def test_gives_its_metrics(standing: KubernetesStanding, tmp_path: Path, workload: str) -> None:
-    found = sample(standing, workload, tmp_path, **SMALL.get(workload, {}))
+def test_gives_its_metrics(deployment: KubernetesDeployment, tmp_path: Path, workload: str) -> None:
+    found = sample(deployment, workload, tmp_path, **SMALL.get(workload, {}))
     figures = values(found)
     assert set(figures) == METRICS_OF[workload]
     assert figures.keys() <= METRICS.keys()
@@ -109,20 +115,20 @@ def test_gives_its_metrics(standing: KubernetesStanding, tmp_path: Path, workloa
 
 
 @on_flannel
-def test_load_beside_the_pair_and_the_footprint_of_the_cni(standing: KubernetesStanding, tmp_path: Path) -> None:
+def test_load_beside_the_pair_and_the_footprint_of_the_cni(deployment: KubernetesDeployment, tmp_path: Path) -> None:
     """Six connections over three pairs of Pods, entered from their nodes; the same Pods serve the next cell."""
     load = {"connections": 6, "pods": 3, "rate": "1M"}
-    found = sample(standing, "tcp-rr-under-load", tmp_path / "rr", collectors=("footprint",), **load)
+    found = sample(deployment, "tcp-rr-under-load", tmp_path / "rr", collectors=("footprint",), **load)
     assert values(found)["transaction_rate"] > 0
     (told,) = records(found, "background")
     assert (told["connections"], told["pairs"]) == (6, 3)
     assert told["achieved"] > 0
-    known = {pod.name for pod in standing.pods()}
-    made = [pod for pod in standing.pods() if isinstance(pod, EnteredPod)]
+    known = {pod.name for pod in deployment.pods()}
+    made = [pod for pod in deployment.pods() if isinstance(pod, EnteredPod)]
     assert sorted(pod.name for pod in made) == ["ax0", "ax1", "ax2", "bx0", "bx1", "bx2"]
     assert not any(pod.gateway.python for pod in made), "none has a connection of its own"
-    assert values(sample(standing, "tcp-stream-under-load", tmp_path / "stream", **load))["throughput"] > 0
-    assert {pod.name for pod in standing.pods()} == known
+    assert values(sample(deployment, "tcp-stream-under-load", tmp_path / "stream", **load))["throughput"] > 0
+    assert {pod.name for pod in deployment.pods()} == known
     grown = {line["process"]: line for line in records(found, "footprint")}
     assert {"flanneld on a", "flanneld on b"} <= set(grown)
     assert all(len(line["values"]) >= 2 and min(line["values"]) > 1 << 20 for line in grown.values())
@@ -131,39 +137,39 @@ def test_load_beside_the_pair_and_the_footprint_of_the_cni(standing: KubernetesS
 
 
 @on_flannel
-def test_rules_of_one_packet(standing: KubernetesStanding, tmp_path: Path) -> None:
+def test_rules_of_one_packet(deployment: KubernetesDeployment, tmp_path: Path) -> None:
     """The hooks are those of the study's Table III, 3 inside a node and 10 between nodes; an established packet meets fewer rules."""
     found = {}
     for placement, hooks in (("intra", 3), ("inter", 10)):
         for packet in ("first", "established"):
             for again in range(3):  # a datagram may be lost, and another packet may have the length of ours: both are told, not counted
                 try:
-                    found[placement, packet] = values(_rules(standing, tmp_path / f"{placement}-{packet}-{again}", placement, packet))
+                    found[placement, packet] = values(_rules(deployment, tmp_path / f"{placement}-{packet}-{again}", placement, packet))
                     break
                 except (LimitError, MeasureError):
                     if again == 2:
                         raise
             assert found[placement, packet]["hooks"] == hooks
     assert found["inter", "first"]["rules"] > found["inter", "established"]["rules"] > 0
-    for node in standing.nodes():
+    for node in deployment.nodes():
         assert "cnibench_path" not in node.run(["nft", "list", "tables"], timeout=20).stdout
 
 
-def _rules(standing: KubernetesStanding, raw: Path, placement: str, packet: str) -> Findings:
-    return sample(standing, "rule-path", raw, placement, packet=packet)  # type: ignore[arg-type]
+def _rules(deployment: KubernetesDeployment, raw: Path, placement: str, packet: str) -> Measurements:
+    return sample(deployment, "rule-path", raw, placement, packet=packet)  # type: ignore[arg-type]
 
 
 @on_flannel
-def test_rules_of_the_older_iptables_count_as_well(standing: KubernetesStanding, tmp_path: Path) -> None:
+def test_rules_of_the_older_iptables_count_as_well(deployment: KubernetesDeployment, tmp_path: Path) -> None:
     """Where the kernel has none of them (ip_tables), a node cannot either."""
-    node = standing.nodes()[0]
+    node = deployment.nodes()[0]
     rules = "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -p sctp -j DROP\n-A FORWARD -p udp -j ACCEPT\n-A FORWARD -p gre -j DROP\nCOMMIT\n"
-    before = values(_rules(standing, tmp_path / "before", "intra", "first"))
+    before = values(_rules(deployment, tmp_path / "before", "intra", "first"))
     if node.run(["iptables-legacy-restore"], timeout=20, input=rules, check=False).returncode:
         assert not node.run(["sh", "-c", "cat /proc/net/ip_tables_names 2>/dev/null; true"], timeout=20).stdout
         return
     try:
-        after = values(_rules(standing, tmp_path / "after", "intra", "first"))
+        after = values(_rules(deployment, tmp_path / "after", "intra", "first"))
     finally:
         node.run(["iptables-legacy", "-F", "FORWARD"], timeout=20)
     assert (after["chains"] - before["chains"], after["rules"] - before["rules"]) == (1, 2)
@@ -171,8 +177,8 @@ def test_rules_of_the_older_iptables_count_as_well(standing: KubernetesStanding,
 
 @on_flannel
 @pytest.mark.parametrize(("count", "at_once"), [(1, False), (3, True)])
-def test_pods_are_timed_step_by_step(standing: KubernetesStanding, tmp_path: Path, count: int, at_once: bool) -> None:
-    found = sample(standing, "pods", tmp_path, "inter", count=count, at_once=at_once)
+def test_pods_are_timed_step_by_step(deployment: KubernetesDeployment, tmp_path: Path, count: int, at_once: bool) -> None:
+    found = sample(deployment, "pods", tmp_path, "inter", count=count, at_once=at_once)
     figures = values(found)
     assert 0 < figures["pod_network"] < figures["pod_ready"]
     told = records(found, "pods")
@@ -183,26 +189,26 @@ def test_pods_are_timed_step_by_step(standing: KubernetesStanding, tmp_path: Pat
         assert line["network"] == pytest.approx(steps["ip-allocation"] + steps["rest-of-cni-add"])
         assert min(steps.values()) >= 0
         assert sum(steps.values()) >= line["ready"] - 0.001
-    left = standing.access.get("pods", "-n", standing.namespace)["items"]
+    left = deployment.access.get("pods", "-n", deployment.namespace)["items"]
     assert not {item["metadata"]["name"] for item in left} & {line["pod"] for line in told}
 
 
 @on_flannel
-def test_policies_that_nobody_enforces_are_refused(standing: KubernetesStanding, tmp_path: Path) -> None:
+def test_policies_that_nobody_enforces_are_refused(deployment: KubernetesDeployment, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="enforces no NetworkPolicy"):
-        sample(standing, "tcp-rr", tmp_path, **{"policy.entries": 5})
+        sample(deployment, "tcp-rr", tmp_path, **{"policy.entries": 5})
     with pytest.raises(UnsupportedError, match="enforces no NetworkPolicy"):
-        sample(standing, "policy-effect", tmp_path)
+        sample(deployment, "policy-effect", tmp_path)
 
 
 @on_flannel
-def test_a_background_pod_that_dies_marks_the_cell(standing: KubernetesStanding, tmp_path: Path) -> None:
+def test_a_background_pod_that_dies_marks_the_cell(deployment: KubernetesDeployment, tmp_path: Path) -> None:
     """Last of flannel's: a standing with a dead Pod is not measured on any more."""
     work = provider("workloads", "tcp-rr-under-load")
-    s = situation(standing, "tcp-rr-under-load", tmp_path, connections=2, pods=2, rate="1M")
-    victim = next(pod for pod in standing.pods() if pod.name == "bx1")
+    s = context(deployment, "tcp-rr-under-load", tmp_path, connections=2, pods=2, rate="1M")
+    victim = next(pod for pod in deployment.pods() if pod.name == "bx1")
     assert isinstance(victim, EnteredPod)
-    assert standing.alive() == ""
+    assert deployment.alive() == ""
 
     def measured() -> None:
         with work.serve(s), work.start(s) as client:
@@ -212,17 +218,17 @@ def test_a_background_pod_that_dies_marks_the_cell(standing: KubernetesStanding,
 
     with pytest.raises(CnibenchError, match=r"background (load broke|Pod bx1)"):
         measured()
-    assert "bx1" in until(standing.alive)
+    assert "bx1" in until(deployment.alive)
 
 
-def under(standing: KubernetesStanding, **asked: Any) -> Any:
-    client, server = standing.pair("inter")
-    return standing.under(Conditions(policy=Policies(**asked)), client, server)
+def under(deployment: KubernetesDeployment, **asked: Any) -> Any:
+    client, server = deployment.pair("inter")
+    return deployment.under(Conditions(policy=Policies(**asked)), client, server)
 
 
-def objects(standing: KubernetesStanding) -> list[str]:
+def objects(deployment: KubernetesDeployment) -> list[str]:
     kinds = "networkpolicies.networking.k8s.io,ciliumnetworkpolicies.cilium.io"
-    return [item["metadata"]["name"] for item in standing.access.get(kinds, "-n", standing.namespace)["items"]]
+    return [item["metadata"]["name"] for item in deployment.access.get(kinds, "-n", deployment.namespace)["items"]]
 
 
 @on_cilium
@@ -235,57 +241,57 @@ def objects(standing: KubernetesStanding) -> list[str]:
     ],
 )
 def test_policies_come_into_force_and_go(
-    standing: KubernetesStanding, tmp_path: Path, asked: dict[str, Any], count: int, kind: str
+    deployment: KubernetesDeployment, tmp_path: Path, asked: dict[str, Any], count: int, kind: str
 ) -> None:
-    found = sample(standing, "tcp-crr", tmp_path, **{f"policy.{key}": value for key, value in asked.items()})
+    found = sample(deployment, "tcp-crr", tmp_path, **{f"policy.{key}": value for key, value in asked.items()})
     assert values(found)["transaction_rate"] > 0
     (told,) = records(found, "conditions")
     assert (told["kind"], told["found"]["objects"], told["server"]) == (kind, count, "b0")
     assert told["found"]["entries of the policy map of b0"] >= asked["entries"]
     assert told["seconds"] > 0
-    assert objects(standing) == []
-    assert standing.alive() == ""
+    assert objects(deployment) == []
+    assert deployment.alive() == ""
 
 
 @on_cilium
-def test_no_entries_are_no_policy(standing: KubernetesStanding) -> None:
-    with under(standing) as (record,):
+def test_no_entries_are_no_policy(deployment: KubernetesDeployment) -> None:
+    with under(deployment) as (record,):
         assert record["found"] == {"objects": 0}
-        assert objects(standing) == []
+        assert objects(deployment) == []
 
 
 @on_cilium
-def test_what_cannot_be_had_says_why(standing: KubernetesStanding) -> None:
-    with pytest.raises(UnsupportedError, match="bypassing conntrack"), under(standing, entries=1, conntrack="bypassed"):
+def test_what_cannot_be_had_says_why(deployment: KubernetesDeployment) -> None:
+    with pytest.raises(UnsupportedError, match="bypassing conntrack"), under(deployment, entries=1, conntrack="bypassed"):
         pass
-    with pytest.raises(UnsupportedError, match="Envoy, which is neither in the image"), under(standing, entries=1, layer="L7"):
+    with pytest.raises(UnsupportedError, match="Envoy, which is neither in the image"), under(deployment, entries=1, layer="L7"):
         pass
-    assert objects(standing) == []
+    assert objects(deployment) == []
 
 
 @on_cilium
-def test_an_http_rule_is_accepted_by_the_definition(standing: KubernetesStanding) -> None:
+def test_an_http_rule_is_accepted_by_the_definition(deployment: KubernetesDeployment) -> None:
     rules = policy_objects.rules(Policies(entries=3, layer="L7"), "cilium", (4,))
-    (made,) = rules.objects(standing.making, "cilium", "b0", many=False)
+    (made,) = rules.objects(deployment.making, "cilium", "b0", many=False)
     assert made["spec"]["ingress"][0]["toPorts"][0]["rules"]["http"][-1] == {"method": "GET", "path": "/payload"}
-    install.dry_run(standing.access, [made, policy_objects.denial(standing.making, "cilium", 5401)])
+    install.dry_run(deployment.access, [made, policy_objects.denial(deployment.making, "cilium", 5401)])
 
 
 @on_cilium
 @pytest.mark.parametrize("params", [{}, {"policy.entries": 5}, {"policy.entries": 5, "policy.api": "cni"}])
-def test_time_until_a_policy_takes_effect(standing: KubernetesStanding, tmp_path: Path, params: dict[str, Any]) -> None:
-    found = sample(standing, "policy-effect", tmp_path, **params)
+def test_time_until_a_policy_takes_effect(deployment: KubernetesDeployment, tmp_path: Path, params: dict[str, Any]) -> None:
+    found = sample(deployment, "policy-effect", tmp_path, **params)
     (told,) = records(found, "policy_effect")
     assert values(found)["policy_effect"] == told["effect"] > 0
-    assert objects(standing) == []
+    assert objects(deployment) == []
 
 
 @on_cilium
-def test_pods_and_rules_and_footprint_of_another_cni(standing: KubernetesStanding, tmp_path: Path) -> None:
-    found = sample(standing, "pods", tmp_path / "pods", count=1)
+def test_pods_and_rules_and_footprint_of_another_cni(deployment: KubernetesDeployment, tmp_path: Path) -> None:
+    found = sample(deployment, "pods", tmp_path / "pods", count=1)
     (told,) = records(found, "pods")
     assert [step["step"] for step in told["steps"]] == ["scheduled", "sandbox", "cni-add", "container", "ready", "first-packet"]
-    grown = records(sample(standing, "tcp-rr", tmp_path / "rr", collectors=("footprint",)), "footprint")
+    grown = records(sample(deployment, "tcp-rr", tmp_path / "rr", collectors=("footprint",)), "footprint")
     assert {"cilium-agent on a", "cilium-agent on b"} <= {line["process"] for line in grown}
 
 

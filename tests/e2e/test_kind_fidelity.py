@@ -22,7 +22,7 @@ from _fidelity import PACKETS, PLACEMENTS, look
 from _kind_cluster import Kept
 from _kind_runs import LIMIT
 
-from cnibench.profile import builtin
+from cnibench.model.profile import builtin
 
 pytestmark = pytest.mark.timeout(1200)  # on a machine that does something else as well
 PROFILES = ("flannel", "flannel-host-gw", "cilium")
@@ -67,11 +67,11 @@ def of_kind(cluster: Kept, folder: Path) -> Found:
         cluster.install(profile)
         try:
             cluster.ready(profile, dns=True)
-            standing = cluster.standing(profile)
+            deployment = cluster.deployment(profile)
             try:
-                found |= look([standing], folder, REPEATS)
+                found |= look([deployment], folder, REPEATS)
             finally:
-                standing.remove()
+                deployment.remove()
         finally:
             cluster.remove()
     return found

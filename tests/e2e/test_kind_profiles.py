@@ -19,9 +19,10 @@ from _fidelity import look
 from _kind_cluster import Kept
 from _kind_runs import until
 
-from cnibench.clusters._kubernetes import install, manifests, recognise, removal, wait
-from cnibench.errors import ClusterError, LimitError
-from cnibench.profile import Profile, builtin
+from cnibench.clusters.kubernetes.cni import install, manifests, recognise, wait
+from cnibench.clusters.kubernetes.removal import nodes as removal
+from cnibench.model.errors import ClusterError, LimitError
+from cnibench.model.profile import Profile, builtin
 
 pytestmark = pytest.mark.timeout(600)
 REPEATS = 3
@@ -43,11 +44,11 @@ def _nothing_stays(kept: Kept) -> Iterator[None]:
 def _attested(kept: Kept, profile: Profile) -> dict[str, str]:
     """Check to what was observed; all of them passed."""
     install.policies(kept.access, profile, kept.making.namespace)
-    standing = kept.standing(profile)
+    deployment = kept.deployment(profile)
     try:
-        checks = standing.attest()
+        checks = deployment.attest()
     finally:
-        standing.remove()
+        deployment.remove()
     assert not [f"{one.check}: {one.expected}: {one.observed}" for one in checks if not one.passed]
     return {one.check: one.observed for one in checks}
 
@@ -105,11 +106,11 @@ def test_flannel_then_cilium_then_flannel_again(kept: Kept, tmp_path: Path) -> N
 
 
 def _measured(kept: Kept, profile: Profile, folder: Path) -> dict[str, Any]:
-    standing = kept.standing(profile)
+    deployment = kept.deployment(profile)
     try:
-        return dict(look([standing], folder, REPEATS)[profile.name])
+        return dict(look([deployment], folder, REPEATS)[profile.name])
     finally:
-        standing.remove()
+        deployment.remove()
 
 
 def _alike(first: dict[str, list[float]], second: dict[str, list[float]]) -> bool:

@@ -15,11 +15,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from _kind_cluster import Kept
 from _kind_runs import until
 
-from cnibench.clusters._kubernetes import eviction, install
-from cnibench.clusters._kubernetes.belongings import BlockedError
-from cnibench.clusters._kubernetes.record import Record
-from cnibench.errors import ClusterError
-from cnibench.profile import builtin
+from cnibench.clusters.kubernetes.cni import install
+from cnibench.clusters.kubernetes.removal import eviction
+from cnibench.clusters.kubernetes.removal.belongings import BlockedError
+from cnibench.clusters.kubernetes.removal.record import Record
+from cnibench.model.errors import ClusterError
+from cnibench.model.profile import builtin
 
 pytestmark = pytest.mark.timeout(600)
 TETRAGON = {

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cnibench.store import RunReader
+from cnibench.rundir.reader import RunReader
 
 RUN = ["run", "--kernel", "host", "--blocks", "1", "--duration", "1s", "--warmup", "0s", "--workload", "tcp-rr", "--json"]
 
@@ -20,7 +20,7 @@ def as_user(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     main = "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"
     program = f"""
 import ctypes, os, sys
-from cnibench.clusters.lab.root import own_root
+from cnibench.clusters.lab.namespaces.root import own_root
 ctypes.CDLL(None).unshare(0x00020000)  # CLONE_NEWNS
 own_root()  # the machine of the tests may be a chroot
 assert ctypes.CDLL(None).unshare(0x10000000) == 0  # CLONE_NEWUSER

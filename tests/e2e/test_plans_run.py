@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.store import RunReader
+from cnibench.rundir.reader import RunReader
 
 PROGRAM = [sys.executable, "-c", "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"]
 LIMIT = 240.0

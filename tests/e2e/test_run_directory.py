@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.store import RunReader
+from cnibench.rundir.reader import RunReader
 from tests.e2e.test_run_faults import LIMIT, SHORT, finished, run, start, the_run, until
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cnibench.store import RunReader
+from cnibench.rundir.reader import RunReader
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "errors"
 PROGRAM = [sys.executable, "-c", "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"]
@@ -229,7 +229,7 @@ def test_no_root_and_no_user_namespaces_is_told_before_anything_starts() -> None
     """A user namespace of ours forbids further ones (user.max_user_namespaces is kept per user namespace); in it, we are not root."""
     program = f"""
 import ctypes, os, sys
-from cnibench.clusters.lab.root import own_root
+from cnibench.clusters.lab.namespaces.root import own_root
 ctypes.CDLL(None).unshare(0x00020000)  # CLONE_NEWNS
 own_root()  # the machine of the tests may be a chroot
 assert ctypes.CDLL(None).unshare(0x10000000) == 0  # CLONE_NEWUSER

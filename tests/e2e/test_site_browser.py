@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from cnibench.layout import Unsupported
 from cnibench.reports.site.build import build
+from cnibench.rundir.schema import Unsupported
 from tests.unit._runs import synthetic
 from tests.unit.test_site import FIDELITY, HOSTILE, OFFLOAD, POD, RULES, TRUTH, add_records
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.errors import ClusterError, LimitError
-from cnibench.profile import FOLDER
-from cnibench.store import RunReader
+from cnibench.model.errors import ClusterError, LimitError
+from cnibench.model.profile import FOLDER
+from cnibench.rundir.reader import RunReader
 from cnibench.vm.accel import Accelerator, accelerator
 from cnibench.vm.carry import Limits, carry
 from cnibench.vm.kernel import newest

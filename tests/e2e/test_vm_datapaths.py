@@ -20,11 +20,7 @@ ENCAPSULATIONS = {
     "kube-router-ipip": "ipip", "weave": "vxlan", "weave-encrypted": "esp", "ila": "none",
 }  # fmt: skip
 TUNNEL = {"flannel-ipip", "flannel-wireguard", "cilium-geneve", "cilium-wireguard", "kube-router-ipip", "weave", "weave-encrypted"}
-OWN = {
-    "weave": {"ovs-forwards"},
-    "weave-encrypted": {"ovs-forwards"},
-    "ila": {"locator-on-wire", "ila-route-output", "ila-route-input"},
-}
+OWN = {"weave": {"ovs-forwards"}, "weave-encrypted": {"ovs-forwards"}, "ila": {"locator-on-wire", "ila-route-output", "ila-route-input"}}
 TENANTS = Path(__file__).with_name("_vm_tenants.py")
 ENTRY = "from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; sys.exit(main())"
 

@@ -24,11 +24,13 @@ from typing import Any
 
 import msgspec
 
-from cnibench.cell import Attestation, Cell
-from cnibench.errors import CnibenchError, InputError
-from cnibench.layout import Manifest
-from cnibench.sampling import Ground, failure
-from cnibench.store import RunReader, RunWriter, verify
+from cnibench.model.cell import Attestation, Cell
+from cnibench.model.errors import CnibenchError, InputError
+from cnibench.run.sample import Provenance, failure
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import Manifest
+from cnibench.rundir.verification import verify
+from cnibench.rundir.writer import RunWriter
 
 SLOW = 10.0  # s: a mutation that takes longer counts as a hang
 Files = dict[str, bytes]
@@ -78,7 +80,7 @@ def build(path: Path, seed: int, *, finished: bool) -> None:
         given = []
         for cell in group:
             (writer.raw(cell, block) / "stdout").write_bytes(rng.randbytes(60))
-            line = failure(cell, block, Ground("lab", "veth", "all", "cni"), "failed", "gone", manifest.created)[0]
+            line = failure(cell, block, Provenance("lab", "veth", "all", "cni"), "failed", "gone", manifest.created)[0]
             if not fails:
                 change = {"metric": "throughput", "unit": "bit/s", "better": "higher", "status": "ok", "reason": ""}
                 line = msgspec.structs.replace(line, value=rng.random() * 1e9, **change)

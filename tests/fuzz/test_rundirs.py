@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.chain import own_hash
+from cnibench.rundir.chain import own_hash
 from tests.fuzz.rundirs import Fuzzer, build
 from tests.unit._call import call
 

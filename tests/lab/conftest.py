@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cnibench.cluster import Options
-from cnibench.clusters.lab import tree
-from cnibench.clusters.lab.stand import Stand
-from cnibench.profile import Profile, builtin
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import tree
+from cnibench.model.profile import Profile, builtin
+from cnibench.testbed.cluster import Options
 
 _numbers = count(1)
 
@@ -24,15 +24,15 @@ def tree_of_tests() -> Iterator[None]:
 
 
 @pytest.fixture
-def make_stand() -> Iterator[Callable[..., Stand]]:
+def make_stand() -> Iterator[Callable[..., LabDeployment]]:
     """Makes stands: ``make_stand(profile or its name, **Options)``; removed after the test."""
-    stands: list[Stand] = []
+    deployments: list[LabDeployment] = []
 
-    def make(profile: Profile | str, **options: Any) -> Stand:
+    def make(profile: Profile | str, **options: Any) -> LabDeployment:
         chosen = builtin()[profile] if isinstance(profile, str) else profile
-        stands.append(Stand(chosen.name, chosen, Options(**options), next(_numbers)))
-        return stands[-1]
+        deployments.append(LabDeployment(chosen.name, chosen, Options(**options), next(_numbers)))
+        return deployments[-1]
 
     yield make
-    for stand in stands:
-        stand.remove()
+    for deployment in deployments:
+        deployment.remove()

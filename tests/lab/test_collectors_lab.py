@@ -12,15 +12,15 @@ from typing import Any, Literal
 
 import pytest
 
-from cnibench.cell import Cell
-from cnibench.clusters.lab.stand import Stand
+from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.cpp import attribution, perfdata, stacks, symbols, taxonomy
-from cnibench.errors import MeasureError
+from cnibench.model.cell import Cell
+from cnibench.model.errors import MeasureError
 from cnibench.registry import provider, providers
-from cnibench.sampling import measure
-from cnibench.situation import Findings, Situation
+from cnibench.run.sample import measure
+from cnibench.run.sample_context import Measurements, SampleContext
 
-MakeStand = Callable[..., Stand]
+MakeStand = Callable[..., LabDeployment]
 Placement = Literal["intra", "inter"]
 _ATTEMPTS = 8
 _ENOUGH = 300  # samples of ours, to judge shares by
@@ -29,23 +29,32 @@ OURS = ("cpu", "lengths", "packets", "perf", "retransmits", "sizes")
 
 
 def observed(
-    stand: Stand, workload: str, raw: Path, *, placement: Placement, window: Literal["speed", "cpp"], ip: int = 4, seconds: float = 3.0
-) -> Findings:
+    deployment: LabDeployment,
+    workload: str,
+    raw: Path,
+    *,
+    placement: Placement,
+    window: Literal["speed", "cpp"],
+    ip: int = 4,
+    seconds: float = 3.0,
+) -> Measurements:
     params = provider("workloads", workload).params({})
-    cell = Cell(label=stand.label, profile=stand.label, placement=placement, workload=workload, params=params, window=window, ip=ip)
-    client, server = stand.pair(placement)
+    cell = Cell(
+        label=deployment.label, profile=deployment.label, placement=placement, workload=workload, params=params, window=window, ip=ip
+    )
+    client, server = deployment.pair(placement)
     raw.mkdir(parents=True, exist_ok=True)
-    s = Situation(cell, 0, stand, client, server, seconds, 0.0, raw, 0, 0)
+    s = SampleContext(cell, 0, deployment, client, server, seconds, 0.0, raw, 0, 0)
     collectors = [each for name, each in providers("collectors").items() if name in OURS and window in each.windows]
     return measure(s, provider("workloads", workload), collectors).findings
 
 
-def line(found: Findings, file: str) -> dict[str, Any]:
+def line(found: Measurements, file: str) -> dict[str, Any]:
     [only] = [record for name, record in found.records if name == file]
     return only
 
 
-def value(found: Findings, metric: str, **params: Any) -> float:
+def value(found: Measurements, metric: str, **params: Any) -> float:
     [only] = [reading.value for reading in found.readings if reading.metric == metric and reading.params == params]
     return only
 
@@ -71,11 +80,11 @@ def test_cycles_go_to_the_components_of_the_datapath(
     make_stand: MakeStand, tmp_path: Path, profile: str, placement: Placement, costs: set[str]
 ) -> None:
     """In several windows where it takes them: on a machine that others keep busy few samples of one are ours."""
-    stand, cycles, counted, refused = make_stand(profile), Counter[str](), 0, list[str]()
+    deployment, cycles, counted, refused = make_stand(profile), Counter[str](), 0, list[str]()
     for attempt in range(_ATTEMPTS):
         raw = tmp_path / str(attempt)
         try:
-            found = observed(stand, "tcp-stream", raw, placement=placement, window="cpp")
+            found = observed(deployment, "tcp-stream", raw, placement=placement, window="cpp")
         except MeasureError as error:  # as good as no sample was ours
             refused.append(error.message)
             continue

@@ -9,37 +9,38 @@ from typing import Any, Literal
 
 import pytest
 
-from cnibench.cell import Cell
-from cnibench.clusters.lab import features, probe
+from cnibench.clusters.lab import features
+from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.datapaths.bridge import Bridge
-from cnibench.clusters.lab.places import LabNode
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.clusters.lab.rules.entries import CHAIN
 from cnibench.clusters.lab.rules.ruleset import Part, end
-from cnibench.clusters.lab.stand import Stand
-from cnibench.conditions import Conditions, Offload, Policies
-from cnibench.errors import ClusterError, LimitError, UnsupportedError
+from cnibench.model.cell import Cell
+from cnibench.model.conditions import Conditions, Offload, Policies
+from cnibench.model.errors import ClusterError, LimitError, UnsupportedError
 from cnibench.registry import provider
-from cnibench.sampling import measure
-from cnibench.situation import Situation
+from cnibench.run.sample import measure
+from cnibench.run.sample_context import SampleContext
 from cnibench.workloads import policy_effect
 
-MakeStand = Callable[..., Stand]
+MakeStand = Callable[..., LabDeployment]
 
 
-def under(stand: Stand, asked: Conditions, placement: Literal["intra", "inter"] = "inter") -> Any:
-    client, server = stand.pair(placement)
-    return stand.under(asked, client, server)
+def under(deployment: LabDeployment, asked: Conditions, placement: Literal["intra", "inter"] = "inter") -> Any:
+    client, server = deployment.pair(placement)
+    return deployment.under(asked, client, server)
 
 
-def situation(stand: Stand, workload: str, raw: Path, ip: int = 4, **params: Any) -> Situation:
+def context(deployment: LabDeployment, workload: str, raw: Path, ip: int = 4, **params: Any) -> SampleContext:
     work = provider("workloads", workload)
     own = {key: value for key, value in params.items() if "." not in key}
     checked = {**work.params(own), **params}
-    cell = Cell(label=stand.label, profile=stand.label, placement="inter", workload=workload, params=checked, ip=ip)
-    client, server = stand.pair("inter")
+    cell = Cell(label=deployment.label, profile=deployment.label, placement="inter", workload=workload, params=checked, ip=ip)
+    client, server = deployment.pair("inter")
     raw.mkdir(parents=True, exist_ok=True)
-    return Situation(
-        cell=cell, block=0, standing=stand, client=client, server=server, duration=1.0, warmup=0.0, raw=raw,
+    return SampleContext(
+        cell=cell, block=0, deployment=deployment, client=client, server=server, duration=1.0, warmup=0.0, raw=raw,
         client_cpu=None, server_cpu=None,
     )  # fmt: skip
 
@@ -57,45 +58,45 @@ def packets(rule: str) -> int:
 @pytest.mark.parametrize("name", ["bridge-static", "flannel", "calico-wp-xsub", "kube-router"])
 @pytest.mark.parametrize("setting", ["no-match", "top-of-chain"])
 def test_entries_are_there_met_and_gone(make_stand: MakeStand, name: str, setting: Literal["no-match", "top-of-chain"]) -> None:
-    stand = make_stand(name, ip=(4, 6))
-    client, server = stand.pair("inter")
+    deployment = make_stand(name, ip=(4, 6))
+    client, server = deployment.pair("inter")
     asked = Policies(entries=40, setting=setting, restrictions=7, conntrack="bypassed")
-    with under(stand, Conditions(policy=asked)) as (record,):
+    with under(deployment, Conditions(policy=asked)) as (record,):
         assert set(record["found"].values()) == {47}
         assert set(record["found"]) == {f"{node}, IPv{family}" for node in "ab" for family in (4, 6)}
         for family in (4, 6):
             assert probe.stream(client.ns, server.ns, server.addresses[family], family, 100_000) == ""
-        rules = rules_of(stand.b, "-c")
+        rules = rules_of(deployment.b, "-c")
         assert len(rules) == 47
         matched = [packets(rule) for rule in rules]
         assert (matched[7] > 4) == (setting == "top-of-chain")
         assert not any(matched[:7])
         assert not any(matched[8:])
-    assert not rules_of(stand.a) + rules_of(stand.b)
-    assert not stand.alive()
+    assert not rules_of(deployment.a) + rules_of(deployment.b)
+    assert not deployment.alive()
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000) == ""
 
 
 def test_five_thousand_entries_and_conntrack_used(make_stand: MakeStand) -> None:
-    stand = make_stand("bridge-static")
-    client, server = stand.pair("intra")
-    with under(stand, Conditions(policy=Policies(entries=5000)), "intra") as (record,):
+    deployment = make_stand("bridge-static")
+    client, server = deployment.pair("intra")
+    with under(deployment, Conditions(policy=Policies(entries=5000)), "intra") as (record,):
         assert set(record["found"].values()) == {5001}
         assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 500_000) == ""
-        first = rules_of(stand.a, "-c")[0]
+        first = rules_of(deployment.a, "-c")[0]
         assert "RELATED,ESTABLISHED" in first
         assert packets(first) > 4
-    assert not rules_of(stand.a)
+    assert not rules_of(deployment.a)
 
 
 @pytest.mark.parametrize("setting", ["no-match", "top-of-chain"])
 def test_entries_of_an_ebpf_map(make_stand: MakeStand, setting: Literal["no-match", "top-of-chain"]) -> None:
-    stand = make_stand("cilium-native")
-    client, server = stand.pair("inter")
-    with under(stand, Conditions(policy=Policies(entries=5000, setting=setting, restrictions=40))) as (record,):
+    deployment = make_stand("cilium-native")
+    client, server = deployment.pair("inter")
+    with under(deployment, Conditions(policy=Policies(entries=5000, setting=setting, restrictions=40))) as (record,):
         assert record["found"] == {"a": 5040, "b": 5040}
         assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 100_000) == ""
-    assert stand.datapath.policies_found() == {"a": 0, "b": 0}
+    assert deployment.datapath.policies_found() == {"a": 0, "b": 0}
 
 
 def test_what_is_not_there_is_unsupported(make_stand: MakeStand) -> None:
@@ -120,27 +121,27 @@ class _Refused(Bridge):
 
 
 def test_rules_that_fail_to_load_half_way_leave_nothing(make_stand: MakeStand) -> None:
-    stand = make_stand("bridge-static")
-    stand.datapath.__class__ = _Refused
-    with pytest.raises(ClusterError, match="ended with"), under(stand, Conditions(policy=Policies(entries=10))):
+    deployment = make_stand("bridge-static")
+    deployment.datapath.__class__ = _Refused
+    with pytest.raises(ClusterError, match="ended with"), under(deployment, Conditions(policy=Policies(entries=10))):
         pytest.fail("must not be measured")
-    assert not rules_of(stand.a) + rules_of(stand.b)
-    assert stand.alive() == ""
-    stand.settle()
+    assert not rules_of(deployment.a) + rules_of(deployment.b)
+    assert deployment.alive() == ""
+    deployment.reset_state()
 
 
 def test_a_stand_that_cannot_be_cleaned_is_not_measured_on(make_stand: MakeStand, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand = make_stand("bridge-static")
-    with pytest.raises(ClusterError, match="could not be taken back"), under(stand, Conditions(policy=Policies(entries=3))):
-        monkeypatch.setattr(stand.datapath, "policies_expected", lambda asked: 99)
+    deployment = make_stand("bridge-static")
+    with pytest.raises(ClusterError, match="could not be taken back"), under(deployment, Conditions(policy=Policies(entries=3))):
+        monkeypatch.setattr(deployment.datapath, "policies_expected", lambda asked: 99)
     with pytest.raises(ClusterError, match="could not be taken back"):
-        stand.settle()
-    assert stand.alive()
+        deployment.reset_state()
+    assert deployment.alive()
 
 
-def longest(stand: Stand) -> int:
+def longest(deployment: LabDeployment) -> int:
     """The longest packet that the server's interface receives during a stream."""
-    client, server = stand.pair("intra")
+    client, server = deployment.pair("intra")
     with server.ns.inside():
         watch = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
     with watch:
@@ -157,50 +158,50 @@ def longest(stand: Stand) -> int:
 
 
 def test_virtual_tso_off_and_on(make_stand: MakeStand) -> None:
-    stand = make_stand("bridge-static")
-    client, server = stand.pair("intra")
+    deployment = make_stand("bridge-static")
+    client, server = deployment.pair("intra")
     before = features.read(client.ns, "eth0")
-    with under(stand, Conditions(offload=Offload(pods="tso-off")), "intra") as records:
+    with under(deployment, Conditions(offload=Offload(pods="tso-off")), "intra") as records:
         assert len(records) == 4
         assert not features.read(server.ns, "eth0")["tx-tcp-segmentation"]
-        assert 0 < longest(stand) <= 1514
+        assert 0 < longest(deployment) <= 1514
     assert features.read(client.ns, "eth0") == before
-    with under(stand, Conditions(offload=Offload(pods="tso-on")), "intra"):
-        assert longest(stand) > 1514
+    with under(deployment, Conditions(offload=Offload(pods="tso-on")), "intra"):
+        assert longest(deployment) > 1514
     assert features.read(client.ns, "eth0") == before
 
 
 def test_the_wire_of_one_cell(make_stand: MakeStand) -> None:
-    stand = make_stand("bridge-static")
-    before = [features.read(node.ns, node.wire) for node in stand.nodes()]
-    with under(stand, Conditions(offload=Offload(wire="none"))):
-        assert not features.read(stand.a.ns, stand.a.wire)["tx-tcp-segmentation"]
-    assert [features.read(node.ns, node.wire) for node in stand.nodes()] == before
+    deployment = make_stand("bridge-static")
+    before = [features.read(node.ns, node.wire) for node in deployment.nodes()]
+    with under(deployment, Conditions(offload=Offload(wire="none"))):
+        assert not features.read(deployment.a.ns, deployment.a.wire)["tx-tcp-segmentation"]
+    assert [features.read(node.ns, node.wire) for node in deployment.nodes()] == before
 
 
 def test_a_workload_under_conditions_says_so(make_stand: MakeStand, tmp_path: Path) -> None:
-    stand = make_stand("bridge-static")
-    s = situation(stand, "tcp-rr", tmp_path, **{"policy.entries": 20, "offload.pods": "tso-off"})
+    deployment = make_stand("bridge-static")
+    s = context(deployment, "tcp-rr", tmp_path, **{"policy.entries": 20, "offload.pods": "tso-off"})
     found = measure(s, provider("workloads", "tcp-rr"), []).findings
     told = [record for name, record in found.records if name == "conditions"]
     assert [record["condition"] for record in told].count("policy") == 1
     assert len(told) == 5
     assert any(reading.metric == "latency_mean" for reading in found.readings)
-    assert not rules_of(stand.a)
+    assert not rules_of(deployment.a)
 
 
 @pytest.mark.parametrize("name", ["bridge-static", "cilium-native"])
 @pytest.mark.parametrize("ip", [4, 6])
 def test_the_time_until_a_policy_takes_effect(make_stand: MakeStand, tmp_path: Path, name: str, ip: int) -> None:
-    stand = make_stand(name, ip=(4, 6)) if name == "bridge-static" else make_stand(name, ip=(ip,))
-    s = situation(stand, "policy-effect", tmp_path, ip, **{"policy.entries": 100})
+    deployment = make_stand(name, ip=(4, 6)) if name == "bridge-static" else make_stand(name, ip=(ip,))
+    s = context(deployment, "policy-effect", tmp_path, ip, **{"policy.entries": 100})
     found = measure(s, provider("workloads", "policy-effect"), []).findings
     (reading,) = found.readings
     assert reading.metric == "policy_effect"
     assert 0 < reading.value < 30
     (record,) = [record for kind, record in found.records if kind == "policy_effect"]
     assert record["load"] > 0
-    again = measure(situation(stand, "policy-effect", tmp_path / "again", ip), provider("workloads", "policy-effect"), [])
+    again = measure(context(deployment, "policy-effect", tmp_path / "again", ip), provider("workloads", "policy-effect"), [])
     assert again.findings.readings[0].value > 0
 
 
@@ -218,15 +219,15 @@ class _Remembering(Bridge):
 def test_a_policy_takes_effect_where_flows_that_stand_are_let_in(
     make_stand: MakeStand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stand = make_stand("bridge-static")
-    stand.datapath.__class__ = _Remembering
-    stand.datapath.policies(None)
+    deployment = make_stand("bridge-static")
+    deployment.datapath.__class__ = _Remembering
+    deployment.datapath.policies(None)
     work = provider("workloads", "policy-effect")
-    found = measure(situation(stand, "policy-effect", tmp_path), work, []).findings
+    found = measure(context(deployment, "policy-effect", tmp_path), work, []).findings
     assert found.readings[0].value > 0
-    stand.settle()
+    deployment.reset_state()
     monkeypatch.setattr(policy_effect, "_SOURCES", range(40000, 40001))  # so it would be with one flow
     monkeypatch.setattr(policy_effect, "_LIMIT", 5.0)
     with pytest.raises(LimitError, match="did not take effect within 5 s"):
-        measure(situation(stand, "policy-effect", tmp_path / "one"), work, [])
-    assert not rules_of(stand.a) + rules_of(stand.b)
+        measure(context(deployment, "policy-effect", tmp_path / "one"), work, [])
+    assert not rules_of(deployment.a) + rules_of(deployment.b)

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import pytest
 
-from cnibench.clusters.lab.places import LabPod
-from cnibench.clusters.lab.stand import Stand
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces.places import LabPod
 
-Make = Callable[..., Stand]
+Make = Callable[..., LabDeployment]
 
 HOOKS = ("prerouting", "input", "forward", "output", "postrouting")
 PORT = 33999
@@ -28,17 +28,17 @@ TABLE_III = {
 }  # fmt: skip
 
 
-def watch(stand: Stand) -> None:
+def watch(deployment: LabDeployment) -> None:
     chains = "\n".join(
         f"chain {hook} {{ type filter hook {hook} priority -500; udp dport {{ {PORT}, 4789, 8472 }} counter; }}" for hook in HOOKS
     )
-    for node in stand.nodes():
+    for node in deployment.nodes():
         node.run(["nft", "-f", "-"], timeout=10, input=f"table inet counted {{\n{chains}\n}}\n")
 
 
-def counted(stand: Stand) -> int:
+def counted(deployment: LabDeployment) -> int:
     total = 0
-    for node in stand.nodes():
+    for node in deployment.nodes():
         listing = json.loads(node.run(["nft", "-j", "list", "table", "inet", "counted"], timeout=10).stdout)
         for item in listing["nftables"]:
             for part in item.get("rule", {}).get("expr", ()):
@@ -60,13 +60,13 @@ def one_datagram(client: LabPod, server: LabPod, family: int) -> None:
 
 @pytest.mark.parametrize("name", sorted(TABLE_III))
 def test_hooks_are_those_of_the_study(make_stand: Make, name: str) -> None:
-    stand = make_stand(name, ip=(4, 6))
-    watch(stand)
+    deployment = make_stand(name, ip=(4, 6))
+    watch(deployment)
     for family in (4, 6):
         seen = []
         for placement in ("intra", "inter"):
-            client, server = stand.pair(placement)  # type: ignore[arg-type]
-            before = counted(stand)
+            client, server = deployment.pair(placement)  # type: ignore[arg-type]
+            before = counted(deployment)
             one_datagram(client, server, family)
-            seen.append(counted(stand) - before)
+            seen.append(counted(deployment) - before)
         assert tuple(seen) == TABLE_III[name], family

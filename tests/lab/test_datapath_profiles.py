@@ -7,15 +7,17 @@ from collections.abc import Callable
 
 import pytest
 
-from cnibench.cell import Attestation
-from cnibench.clusters.lab import features, kernel, links, probe
-from cnibench.clusters.lab.places import LabPod
+from cnibench.clusters.lab import features, kernel
+from cnibench.clusters.lab.attestation import probe
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.clusters.lab.rules import calico
-from cnibench.clusters.lab.stand import Stand
-from cnibench.errors import ClusterError
-from cnibench.profile import Profile, builtin
+from cnibench.model.cell import Attestation
+from cnibench.model.errors import ClusterError
+from cnibench.model.profile import Profile, builtin
 
-Make = Callable[..., Stand]
+Make = Callable[..., LabDeployment]
 
 RUNNABLE = (
     "bridge-static", "flannel", "flannel-off", "flannel-host-gw", "kube-router",
@@ -47,15 +49,15 @@ def transactions(client: LabPod, server: LabPod, target: str) -> float:
 
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_profile_is_built_proven_and_carries_traffic(make_stand: Make, name: str) -> None:
-    stand = make_stand(name, ip=(4, 6))
-    found = stand.attest()
+    deployment = make_stand(name, ip=(4, 6))
+    found = deployment.attest()
     assert not [item for item in found if not item.passed]
     assert {item.ip for item in found} == {4, 6}
     for placement in ("intra", "inter"):
-        client, server = stand.pair(placement)  # type: ignore[arg-type]
+        client, server = deployment.pair(placement)  # type: ignore[arg-type]
         for family in (4, 6):
             assert transactions(client, server, server.addresses[family]) > 1
-    assert stand.alive() == ""
+    assert deployment.alive() == ""
 
 
 @pytest.mark.parametrize("name", IPIP)
@@ -69,15 +71,15 @@ def test_ip_in_ip_is_proven_where_the_kernel_has_it_and_refused_where_not(make_s
 
 @pytest.mark.parametrize("name", ["flannel", "calico-wp-xsub", "kube-router"])
 def test_rules_load_through_legacy_iptables_too(make_stand: Make, name: str) -> None:
-    stand = make_stand(with_options(name, iptables="legacy"), ip=(4, 6))
-    assert not failed(stand.attest())
-    assert "KUBE-FORWARD" in stand.a.run(["iptables-legacy-save"], timeout=10).stdout
-    assert "KUBE-FORWARD" not in stand.a.run(["iptables-nft-save"], timeout=10).stdout
+    deployment = make_stand(with_options(name, iptables="legacy"), ip=(4, 6))
+    assert not failed(deployment.attest())
+    assert "KUBE-FORWARD" in deployment.a.run(["iptables-legacy-save"], timeout=10).stdout
+    assert "KUBE-FORWARD" not in deployment.a.run(["iptables-nft-save"], timeout=10).stdout
 
 
 def test_flannel_makes_what_its_source_says(make_stand: Make) -> None:
-    stand = make_stand("flannel")
-    a = stand.a
+    deployment = make_stand("flannel")
+    a = deployment.a
     device = a.run(["ip", "-d", "link", "show", "flannel.1"], timeout=10).stdout
     assert "vxlan id 1 local 192.168.100.1 dev eth0" in device
     assert "dstport 8472 nolearning" in device
@@ -91,9 +93,9 @@ def test_flannel_makes_what_its_source_says(make_stand: Make) -> None:
 
 
 def test_calico_makes_what_its_source_says(make_stand: Make) -> None:
-    stand = make_stand("calico-np-vxlan")
-    client, _ = stand.pair("intra")
-    a = stand.a
+    deployment = make_stand("calico-np-vxlan")
+    client, _ = deployment.pair("intra")
+    a = deployment.a
     inside = client.run(["ip", "route"], timeout=10).stdout
     assert "default via 169.254.1.1 dev eth0" in inside
     assert "169.254.1.1 dev eth0 proto static scope link" in inside
@@ -110,11 +112,11 @@ def test_calico_makes_what_its_source_says(make_stand: Make) -> None:
 
 
 def test_a_route_beside_the_tunnel_is_caught(make_stand: Make) -> None:
-    stand = make_stand("flannel")
-    for here, there in ((stand.a, stand.b), (stand.b, stand.a)):
+    deployment = make_stand("flannel")
+    for here, there in ((deployment.a, deployment.b), (deployment.b, deployment.a)):
         links.unroute(here.ns, there.subnets[4])
         links.route(here.ns, there.subnets[4], via=there.addresses[4], dev=here.wire)
-    assert {"encapsulation", "tunnel-device"} <= failed(stand.attest())
+    assert {"encapsulation", "tunnel-device"} <= failed(deployment.attest())
 
 
 def test_a_tunnel_where_none_is_claimed_is_caught(make_stand: Make) -> None:
@@ -125,50 +127,50 @@ def test_a_tunnel_where_none_is_claimed_is_caught(make_stand: Make) -> None:
 
 
 def test_flannel_off_with_its_offload_on_is_caught(make_stand: Make) -> None:
-    stand = make_stand("flannel-off", wire_offload="vxlan")
-    assert not failed(stand.attest())
+    deployment = make_stand("flannel-off", wire_offload="vxlan")
+    assert not failed(deployment.attest())
     on = {"tx-udp_tnl-segmentation": True, "tx-udp_tnl-csum-segmentation": True}
-    features.write(stand.a.ns, stand.a.wire, on)
-    assert {"wire-features-a", "offload-inter"} <= failed(stand.attest())
+    features.write(deployment.a.ns, deployment.a.wire, on)
+    assert {"wire-features-a", "offload-inter"} <= failed(deployment.attest())
 
 
 def test_flushed_policies_are_caught(make_stand: Make) -> None:
-    stand = make_stand("calico-wp-xsub")
-    assert not failed(stand.attest())
-    for node in stand.nodes():
+    deployment = make_stand("calico-wp-xsub")
+    assert not failed(deployment.attest())
+    for node in deployment.nodes():
         for chain in ("cali-to-wl-dispatch", "cali-from-wl-dispatch"):
             node.run(["iptables-nft", "-F", chain], timeout=10)
-    assert {"denied-intra", "denied-inter", "denied-port"} <= failed(stand.attest())
+    assert {"denied-intra", "denied-inter", "denied-port"} <= failed(deployment.attest())
 
 
 def test_a_policy_that_denies_what_it_should_allow_is_caught(make_stand: Make) -> None:
-    stand = make_stand("calico-wp-vxlan")
-    stand.b.run(["ipset", "flush", calico.peers_set(4)], timeout=10)
-    found = failed(stand.attest())
+    deployment = make_stand("calico-wp-vxlan")
+    deployment.b.run(["ipset", "flush", calico.peers_set(4)], timeout=10)
+    found = failed(deployment.attest())
     assert "reach-inter" in found
     assert "reach-intra" not in found
 
 
 @pytest.mark.parametrize("name", ["calico-wp-xsub", "kube-router", "flannel"])
 def test_many_pods_at_once_talk_and_go_again(make_stand: Make, name: str) -> None:
-    stand = make_stand(name)
-    near, far = stand.add_pods(stand.a, 12), stand.add_pods(stand.b, 12)
-    for one, other in ((near[0], near[-1]), (near[-1], far[-1]), (far[0], stand.pair("intra")[0])):
+    deployment = make_stand(name)
+    near, far = deployment.add_pods(deployment.a, 12), deployment.add_pods(deployment.b, 12)
+    for one, other in ((near[0], near[-1]), (near[-1], far[-1]), (far[0], deployment.pair("intra")[0])):
         assert probe.stream(one.ns, other.ns, other.addresses[4], 4, 1000) == ""
-    before = stand.a.run(["iptables-nft-save"], timeout=10).stdout
-    stand.datapath.disconnect(near[3])
-    after = stand.a.run(["iptables-nft-save"], timeout=10).stdout
+    before = deployment.a.run(["iptables-nft-save"], timeout=10).stdout
+    deployment.datapath.disconnect(near[3])
+    after = deployment.a.run(["iptables-nft-save"], timeout=10).stdout
     if name == "flannel":
         assert before.count("\n-A ") == after.count("\n-A ")  # no rule names a Pod
     else:
         assert before.count("\n:") - after.count("\n:") >= 1
         assert near[3].host_end not in after
-    assert not failed(stand.attest())
+    assert not failed(deployment.attest())
 
 
 def test_profiles_stand_side_by_side(make_stand: Make) -> None:
-    stands = [make_stand(name) for name in ("flannel", "calico-wp-vxlan", "kube-router")]
-    for stand in stands:
-        assert not failed(stand.attest())
-    stands[0].remove()
-    assert not failed(stands[1].attest())
+    deployments = [make_stand(name) for name in ("flannel", "calico-wp-vxlan", "kube-router")]
+    for deployment in deployments:
+        assert not failed(deployment.attest())
+    deployments[0].remove()
+    assert not failed(deployments[1].attest())

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from cnibench.clusters.lab import links, probe, tree
-from cnibench.clusters.lab.ebpf_maps import ALLOW_ALL, DENIED_BY_POLICY, NodeMaps, Rule
-from cnibench.clusters.lab.ebpf_syscall import map_ids
-from cnibench.clusters.lab.netns import Namespace
-from cnibench.clusters.lab.places import LabPod
-from cnibench.clusters.lab.stand import Stand
-from cnibench.profile import Profile, builtin
+from cnibench.clusters.lab.attestation import probe
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.ebpf.maps import ALLOW_ALL, DENIED_BY_POLICY, NodeMaps, Rule
+from cnibench.clusters.lab.ebpf.syscall import map_ids
+from cnibench.clusters.lab.namespaces import links, tree
+from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.clusters.lab.namespaces.places import LabPod
+from cnibench.model.profile import Profile, builtin
 
 _PROFILES = ("cilium", "cilium-native", "cilium-kpr")  # through the node's stack, and by eBPF host routing
 _TCP, _PORT = 6, 7777
@@ -25,7 +26,7 @@ _FRAGMENT_NOT_FOUND = 175
 _AF = {4: socket.AF_INET, 6: socket.AF_INET6}
 _LIMIT = 10.0
 
-Make = Callable[..., Stand]
+Make = Callable[..., LabDeployment]
 
 
 def _variant(name: str, policy: str = "default-chains", **options: Any) -> Profile:
@@ -43,8 +44,8 @@ def _until(condition: Callable[[], bool]) -> bool:
     return True
 
 
-def _maps(stand: Stand, node: str = "a") -> NodeMaps:
-    maps: NodeMaps = stand.datapath.maps[node]  # type: ignore[attr-defined]
+def _maps(deployment: LabDeployment, node: str = "a") -> NodeMaps:
+    maps: NodeMaps = deployment.datapath.maps[node]  # type: ignore[attr-defined]
     return maps
 
 
@@ -79,38 +80,38 @@ def _checksum_errors(ns: Namespace) -> int:
 @pytest.mark.parametrize("routing", ["ebpf", "legacy"])
 @pytest.mark.parametrize("name", ["cilium", "cilium-native"])
 def test_attests_and_denies_under_both_ways_of_host_routing(make_stand: Make, name: str, routing: str) -> None:
-    stand = make_stand(_variant(name, "enforced", host_routing=routing), ip=(4, 6))
-    found = stand.attest()
+    deployment = make_stand(_variant(name, "enforced", host_routing=routing), ip=(4, 6))
+    found = deployment.attest()
     assert [item for item in found if not item.passed] == []
     checks = {item.check for item in found}
     assert {"denied-intra", "denied-inter", "ebpf-forwards-intra", "ebpf-forwards-inter", "no-rules-intra"} <= checks
     assert ("identity-in-vni" in checks) == (name == "cilium")
     for node in "ab":
-        assert set(_maps(stand, node).dropped()) == {DENIED_BY_POLICY}
+        assert set(_maps(deployment, node).dropped()) == {DENIED_BY_POLICY}
     if (name, routing) == (
         "cilium-native",
         "legacy",
     ):  # between nodes it does go through the stack: the count that was 0 inside is no blind one
-        assert stand.datapath.routed(stand.a, 4) > 0  # type: ignore[attr-defined]
+        assert deployment.datapath.routed(deployment.a, 4) > 0  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("model", ["none", "plain", "vxlan"])
 @pytest.mark.parametrize("name", _PROFILES)
 def test_streams_arrive_whole_with_right_checksums_under_each_offload_model(make_stand: Make, name: str, model: str) -> None:
-    stand = make_stand(name, ip=(4, 6), wire_offload=model)
+    deployment = make_stand(name, ip=(4, 6), wire_offload=model)
     for placement in ("intra", "inter"):
-        client, server = stand.pair(placement)  # type: ignore[arg-type]
+        client, server = deployment.pair(placement)  # type: ignore[arg-type]
         for family in (4, 6):
             assert probe.stream(client.ns, server.ns, server.addresses[family], family, 8 << 20, limit=20) == ""
         assert _checksum_errors(server.ns) == 0
-    assert _maps(stand).dropped() == {}
+    assert _maps(deployment).dropped() == {}
 
 
 @pytest.mark.parametrize("name", _PROFILES)
 def test_fragments_find_their_ports(make_stand: Make, name: str) -> None:
-    stand = make_stand(name, ip=(4, 6))
+    deployment = make_stand(name, ip=(4, 6))
     for placement in ("intra", "inter"):
-        client, server = stand.pair(placement)  # type: ignore[arg-type]
+        client, server = deployment.pair(placement)  # type: ignore[arg-type]
         for family in (4, 6):
             with server.ns.inside():
                 receiver = socket.socket(_AF[family], socket.SOCK_DGRAM)
@@ -126,26 +127,26 @@ def test_fragments_find_their_ports(make_stand: Make, name: str) -> None:
                 assert _until(arrives)
                 assert len(receiver.recv(8192)) == 5000
     # a later fragment that overtakes the first on another CPU is dropped, as by Cilium; nothing else is
-    assert set(_maps(stand).dropped()) | set(_maps(stand, "b").dropped()) <= {_FRAGMENT_NOT_FOUND}
+    assert set(_maps(deployment).dropped()) | set(_maps(deployment, "b").dropped()) <= {_FRAGMENT_NOT_FOUND}
 
 
 @pytest.mark.parametrize("name", _PROFILES)
 def test_nodes_and_pods_reach_each_other(make_stand: Make, name: str) -> None:
-    stand = make_stand(name, ip=(4, 6))
-    near, far = stand.pair("inter")
+    deployment = make_stand(name, ip=(4, 6))
+    near, far = deployment.pair("inter")
     for family in (4, 6):
-        assert probe.stream(stand.a.ns, near.ns, near.addresses[family], family, 100000, limit=_LIMIT) == ""
-        assert probe.stream(stand.a.ns, far.ns, far.addresses[family], family, 100000, limit=_LIMIT) == ""
-        assert probe.stream(near.ns, stand.a.ns, stand.a.addresses[family], family, 100000, limit=_LIMIT) == ""
+        assert probe.stream(deployment.a.ns, near.ns, near.addresses[family], family, 100000, limit=_LIMIT) == ""
+        assert probe.stream(deployment.a.ns, far.ns, far.addresses[family], family, 100000, limit=_LIMIT) == ""
+        assert probe.stream(near.ns, deployment.a.ns, deployment.a.addresses[family], family, 100000, limit=_LIMIT) == ""
 
 
 def test_replies_pass_by_the_connection_table_until_their_entry_has_expired(make_stand: Make) -> None:
     """Out only to the server's port: what the server sends back passes by conntrack alone (bpf_lxc.c: replies skip the policy)."""
-    stand = make_stand("cilium", ip=(4, 6))
-    client, server = stand.pair("inter")
+    deployment = make_stand("cilium", ip=(4, 6))
+    client, server = deployment.pair("inter")
     for node in "ab":
-        _maps(stand, node).policy(0, (Rule(), Rule(egress=True, proto=_TCP, port=_PORT)))
-    maps = _maps(stand, "b")
+        _maps(deployment, node).policy(0, (Rule(), Rule(egress=True, proto=_TCP, port=_PORT)))
+    maps = _maps(deployment, "b")
     for family in (4, 6):
         with _connected(client, server, family, _PORT) as ends:
             assert ends
@@ -162,7 +163,7 @@ def test_replies_pass_by_the_connection_table_until_their_entry_has_expired(make
                 ]
 
             assert entries() == ["in"]
-            assert entries(_maps(stand, "a")) == ["out"]
+            assert entries(_maps(deployment, "a")) == ["out"]
             assert maps.expire() == 0  # nothing is that old
             assert maps.expire(time.monotonic() + 10000) >= 2  # the connection and its entry for ICMP errors
             assert entries() == []
@@ -171,23 +172,23 @@ def test_replies_pass_by_the_connection_table_until_their_entry_has_expired(make
 
 
 def test_a_policy_of_5000_entries_decides_by_the_most_specific_entry(make_stand: Make) -> None:
-    stand = make_stand("cilium", ip=(4,))
-    client, server = stand.pair("intra")
+    deployment = make_stand("cilium", ip=(4,))
+    client, server = deployment.pair("intra")
     others = [Rule(identity=100000 + number, proto=_TCP, port=1 + number % 60000) for number in range(5000)]
     identity = 0x4E01  # of the benchmark's Pods
 
     def through(*rules: Rule, limit: float = _LIMIT) -> bool:
-        _maps(stand).policy(0, (*others, ALLOW_ALL[1], *rules))
+        _maps(deployment).policy(0, (*others, ALLOW_ALL[1], *rules))
         with _connected(client, server, 4, _PORT, limit) as ends:
             return ends is not None
 
     def denied(*rules: Rule) -> bool:
-        before = _maps(stand).dropped()
-        return not through(*rules, limit=0.3) and _maps(stand).dropped() != before
+        before = _maps(deployment).dropped()
+        return not through(*rules, limit=0.3) and _maps(deployment).dropped() != before
 
     matching = Rule(identity=identity, proto=_TCP, port=_PORT)
     assert through(matching)
-    assert _maps(stand).policy_hits(0, matching) > 0
+    assert _maps(deployment).policy_hits(0, matching) > 0
     assert denied()  # no entry matches
     assert through(Rule(proto=_TCP, port=_PORT))  # any identity
     assert through(Rule(identity=identity, proto=_TCP))  # any port
@@ -198,31 +199,31 @@ def test_a_policy_of_5000_entries_decides_by_the_most_specific_entry(make_stand:
 
 
 def test_a_source_address_that_is_not_the_pods_is_dropped(make_stand: Make) -> None:
-    stand = make_stand("cilium-native", ip=(4,))
-    client, server = stand.pair("intra")
+    deployment = make_stand("cilium-native", ip=(4,))
+    client, server = deployment.pair("intra")
     links.address(client.ns, client.interface, "10.244.0.99/32")
     with client.ns.inside():
         sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with sender:
         sender.bind(("10.244.0.99", 0))
         sender.sendto(b"x", (server.addresses[4], _PORT))
-    assert _until(lambda: _maps(stand).dropped().get(132, 0) >= 1)
+    assert _until(lambda: _maps(deployment).dropped().get(132, 0) >= 1)
 
 
 def test_a_disconnected_pod_is_forgotten(make_stand: Make) -> None:
-    stand = make_stand("cilium", ip=(4,))
-    client, server = stand.pair("intra")
+    deployment = make_stand("cilium", ip=(4,))
+    client, server = deployment.pair("intra")
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000, limit=_LIMIT) == ""
-    stand.datapath.disconnect(server)
+    deployment.datapath.disconnect(server)
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000, limit=0.3) != ""
 
 
 def test_nothing_of_it_stays(make_stand: Make) -> None:
-    stand = make_stand("cilium", ip=(4, 6))
+    deployment = make_stand("cilium", ip=(4, 6))
     pins = set(tree.BPF.iterdir())
-    ids = _maps(stand).ids() | _maps(stand, "b").ids()
+    ids = _maps(deployment).ids() | _maps(deployment, "b").ids()
     assert len(ids) >= 20
     assert ids <= map_ids()
-    stand.remove()
+    deployment.remove()
     assert _until(lambda: not ids & map_ids())
     assert set(tree.BPF.iterdir()) == pins

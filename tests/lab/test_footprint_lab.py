@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from cnibench.cell import Cell
-from cnibench.clusters.lab.stand import Stand
+from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.collectors.footprint import ALL
+from cnibench.model.cell import Cell
 from cnibench.registry import provider
-from cnibench.sampling import measure
-from cnibench.situation import Findings, Situation
+from cnibench.run.sample import measure
+from cnibench.run.sample_context import Measurements, SampleContext
 
-MakeStand = Callable[..., Stand]
+MakeStand = Callable[..., LabDeployment]
 
 
-def observed(stand: Stand, raw: Path) -> Findings:
+def observed(deployment: LabDeployment, raw: Path) -> Measurements:
     work = provider("workloads", "tcp-stream")
-    cell = Cell(label=stand.label, profile=stand.label, placement="inter", workload="tcp-stream", params=work.params({}))
-    client, server = stand.pair("inter")
+    cell = Cell(label=deployment.label, profile=deployment.label, placement="inter", workload="tcp-stream", params=work.params({}))
+    client, server = deployment.pair("inter")
     raw.mkdir()
     return measure(
-        Situation(cell, 0, stand, client, server, 2.0, 0.0, raw, None, None), work, [provider("collectors", "footprint")]
+        SampleContext(cell, 0, deployment, client, server, 2.0, 0.0, raw, None, None), work, [provider("collectors", "footprint")]
     ).findings
 
 
 def test_a_user_space_tunnel_has_a_footprint_and_a_bridge_none(make_stand: MakeStand, tmp_path: Path) -> None:
-    stand = make_stand("flannel-udp")
-    found = observed(stand, tmp_path / "udp")
-    names = set(stand.processes())
+    deployment = make_stand("flannel-udp")
+    found = observed(deployment, tmp_path / "udp")
+    names = set(deployment.processes())
     assert len(names) == 2
-    totals = {(ALL, node.name) for node in stand.nodes()}
+    totals = {(ALL, node.name) for node in deployment.nodes()}
     memory = {
         (reading.params["process"], reading.params.get("node", "")): reading.value
         for reading in found.readings
@@ -45,7 +45,7 @@ def test_a_user_space_tunnel_has_a_footprint_and_a_bridge_none(make_stand: MakeS
     told = [record for kind, record in found.records if kind == "footprint"]
     assert {record["process"] for record in told} == names | {ALL}
     assert {(record["node"], record["pods"]) for record in told} == {
-        (node.name, sum(1 for pod in stand.pods() if pod.node is node)) for node in stand.nodes()
+        (node.name, sum(1 for pod in deployment.pods() if pod.node is node)) for node in deployment.nodes()
     }
     assert all(len(record["times"]) == len(record["cpu_user"]) >= 2 for record in told)
 

@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 
-from cnibench.cell import Attestation
-from cnibench.cluster import Options
-from cnibench.clusters.lab import features, links, probe, tap, tree, wire
+from cnibench.clusters.lab import features
+from cnibench.clusters.lab.attestation import probe, tap
 from cnibench.clusters.lab.cluster import LabCluster
-from cnibench.clusters.lab.places import LabPod
-from cnibench.clusters.lab.stand import Stand
-from cnibench.errors import ClusterError, LimitError
-from cnibench.profile import builtin
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import links, tree, wire
+from cnibench.clusters.lab.namespaces.places import LabPod
+from cnibench.model.cell import Attestation
+from cnibench.model.errors import ClusterError, LimitError
+from cnibench.model.profile import builtin
+from cnibench.testbed.cluster import Options
 
-Make = Callable[..., Stand]
+Make = Callable[..., LabDeployment]
 
 
 def failed(found: list[Attestation]) -> set[str]:
@@ -28,8 +30,8 @@ def failed(found: list[Attestation]) -> set[str]:
 @pytest.mark.parametrize("model", wire.MODELS)
 @pytest.mark.parametrize("profile", ["host", "veth-baseline"])
 def test_every_offload_model_is_attested_in_both_families(make_stand: Make, profile: str, model: str) -> None:
-    stand = make_stand(profile, ip=(4, 6), wire_offload=model)
-    found = stand.attest()
+    deployment = make_stand(profile, ip=(4, 6), wire_offload=model)
+    found = deployment.attest()
     assert not [item for item in found if not item.passed]
     assert {item.ip for item in found} == {4, 6}
     sizes = {item.observed for item in found if item.check == "wire-offload"}
@@ -41,8 +43,8 @@ def test_every_offload_model_is_attested_in_both_families(make_stand: Make, prof
 @pytest.mark.parametrize("placement", ["intra", "inter"])
 @pytest.mark.parametrize("family", [4, 6])
 def test_netperf_runs_between_pods(make_stand: Make, placement: str, family: int) -> None:
-    stand = make_stand("veth-baseline", ip=(4, 6))
-    client, server = stand.pair(placement)  # type: ignore[arg-type]
+    deployment = make_stand("veth-baseline", ip=(4, 6))
+    client, server = deployment.pair(placement)  # type: ignore[arg-type]
     target = server.addresses[family]
     with server.spawn(["netserver", "-D", f"-{family}", "-L", target]):
         deadline = time.monotonic() + 10
@@ -50,27 +52,27 @@ def test_netperf_runs_between_pods(make_stand: Make, placement: str, family: int
             assert time.monotonic() < deadline
         done = client.run(["netperf", f"-{family}", "-H", target, "-l", "1", "-t", "TCP_STREAM", "--", "-o", "THROUGHPUT"], timeout=30)
     assert float(done.stdout.splitlines()[-1]) > 1  # 10^6 bit/s: it is alive
-    assert stand.alive() == ""
+    assert deployment.alive() == ""
 
 
 def test_the_proof_catches_a_wire_with_other_features(make_stand: Make) -> None:
-    stand = make_stand("veth-baseline", wire_offload="none")
-    features.write(stand.a.ns, stand.a.wire, wire.bits("all"))
-    assert failed(stand.attest()) == {"wire-features-a", "wire-offload", "offload-inter"}
+    deployment = make_stand("veth-baseline", wire_offload="none")
+    features.write(deployment.a.ns, deployment.a.wire, wire.bits("all"))
+    assert failed(deployment.attest()) == {"wire-features-a", "wire-offload", "offload-inter"}
 
 
 def test_the_proof_catches_a_wrong_mtu(make_stand: Make) -> None:
-    stand = make_stand("veth-baseline")
-    client, _ = stand.pair("inter")
+    deployment = make_stand("veth-baseline")
+    client, _ = deployment.pair("inter")
     links.set_link(client.ns, client.interface, mtu=1400)
-    assert failed(stand.attest()) == {"mtu"}
+    assert failed(deployment.attest()) == {"mtu"}
 
 
 def test_the_proof_catches_a_path_with_a_smaller_mtu(make_stand: Make) -> None:
-    stand = make_stand("veth-baseline")
-    links.set_link(stand.b.ns, stand.b.wire, mtu=1400)
-    links.set_link(stand.a.ns, stand.a.wire, mtu=1400)
-    assert "mtu" in failed(stand.attest())
+    deployment = make_stand("veth-baseline")
+    links.set_link(deployment.b.ns, deployment.b.wire, mtu=1400)
+    links.set_link(deployment.a.ns, deployment.a.wire, mtu=1400)
+    assert "mtu" in failed(deployment.attest())
 
 
 def test_the_proof_catches_a_tunnel_that_is_not_there(make_stand: Make) -> None:
@@ -89,73 +91,73 @@ def test_the_proof_catches_a_policy_that_denies_nothing(make_stand: Make) -> Non
 
 
 def test_the_proof_catches_a_node_that_does_not_forward(make_stand: Make) -> None:
-    stand = make_stand("veth-baseline")
-    stand.b.ns.sysctl({"net/ipv4/ip_forward": 0})
-    assert {"reach-inter", "mtu"} <= failed(stand.attest())
+    deployment = make_stand("veth-baseline")
+    deployment.b.ns.sysctl({"net/ipv4/ip_forward": 0})
+    assert {"reach-inter", "mtu"} <= failed(deployment.attest())
 
 
 def test_jumbo_wire_and_rate(make_stand: Make) -> None:
-    stand = make_stand("veth-baseline", mtu=9000, wire_rate=1e9)
-    assert not failed(stand.attest())
-    assert "tbf" in stand.a.ns.run(["tc", "qdisc", "show", "dev", stand.a.wire]).stdout
+    deployment = make_stand("veth-baseline", mtu=9000, wire_rate=1e9)
+    assert not failed(deployment.attest())
+    assert "tbf" in deployment.a.ns.run(["tc", "qdisc", "show", "dev", deployment.a.wire]).stdout
 
 
 def test_a_hundred_pods_a_node(make_stand: Make) -> None:
-    stand = make_stand("veth-baseline")
-    stand.add_pods(stand.a, 97)
-    stand.add_pods(stand.b, 98)
-    pods = list(stand.pods())
-    assert len({pod.addresses[4] for pod in stand.pods()}) == 99 + 99
+    deployment = make_stand("veth-baseline")
+    deployment.add_pods(deployment.a, 97)
+    deployment.add_pods(deployment.b, 98)
+    pods = list(deployment.pods())
+    assert len({pod.addresses[4] for pod in deployment.pods()}) == 99 + 99
     last_a, last_b = pods[98], pods[-1]
     assert probe.stream(last_a.ns, last_b.ns, last_b.addresses[4], 4, 100_000) == ""
-    assert [name for name, _ in stand.steps[last_b.name]] == ["sandbox", "link", "address", "routes"]
-    assert all(seconds > 0 for _, seconds in stand.steps[last_b.name])
-    assert not failed(stand.attest())
+    assert [name for name, _ in deployment.steps[last_b.name]] == ["sandbox", "link", "address", "routes"]
+    assert all(seconds > 0 for _, seconds in deployment.steps[last_b.name])
+    assert not failed(deployment.attest())
 
 
 def test_more_pairs_and_no_more_addresses(make_stand: Make) -> None:
-    stand = make_stand("veth-baseline")
-    assert [pod.name for pod in stand.pair("intra", 1)] == ["a2", "a3"]
-    assert [pod.name for pod in stand.pair("inter", 1)] == ["a2", "b1"]
+    deployment = make_stand("veth-baseline")
+    assert [pod.name for pod in deployment.pair("intra", 1)] == ["a2", "a3"]
+    assert [pod.name for pod in deployment.pair("inter", 1)] == ["a2", "b1"]
     with pytest.raises(ClusterError, match="no address left"):
-        stand.add_pods(stand.b, 249)
+        deployment.add_pods(deployment.b, 249)
 
 
 @pytest.mark.parametrize("profile", ["calico-wp-xsub", "veth-baseline"])
 def test_pairs_are_apart_from_the_stranger_and_the_background_load(make_stand: Make, profile: str) -> None:
     """The stranger of an enforcing profile is the third Pod of its node; the load's Pods may be made before the second pair."""
-    stand = make_stand(profile)
-    load = [*stand.add_pods(stand.a, 3), *stand.add_pods(stand.b, 2)]
-    pairs = [pod for number in (0, 1) for pod in (*stand.pair("intra", number), stand.pair("inter", number)[1])]
+    deployment = make_stand(profile)
+    load = [*deployment.add_pods(deployment.a, 3), *deployment.add_pods(deployment.b, 2)]
+    pairs = [pod for number in (0, 1) for pod in (*deployment.pair("intra", number), deployment.pair("inter", number)[1])]
     assert len({pod.name for pod in pairs}) == 6
     assert not {pod.name for pod in pairs} & {pod.name for pod in load}
-    assert stand.pair("intra", 1)[0] is stand.pair("inter", 1)[0]
+    assert deployment.pair("intra", 1)[0] is deployment.pair("inter", 1)[0]
     if profile != "veth-baseline":
-        assert stand.stranger(stand.a) not in pairs
-    for client, server in (stand.pair("intra", 1), stand.pair("inter", 1), (load[0], load[-1])):
+        assert deployment.stranger(deployment.a) not in pairs
+    for client, server in (deployment.pair("intra", 1), deployment.pair("inter", 1), (load[0], load[-1])):
         assert isinstance(client, LabPod)
         assert isinstance(server, LabPod)
         assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000) == ""
-    assert not failed(stand.attest())
+    assert not failed(deployment.attest())
 
 
 def test_several_profiles_stand_side_by_side_and_go() -> None:
     with LabCluster(Options(ip=(4,))) as cluster:
-        stands = [cluster.install(name, builtin()[name]) for name in ("host", "veth-baseline", "veth-baseline")]
-        assert all(not failed(stand.attest()) for stand in stands)
+        deployments = [cluster.install(name, builtin()[name]) for name in ("host", "veth-baseline", "veth-baseline")]
+        assert all(not failed(deployment.attest()) for deployment in deployments)
         facts = cluster.environment()
         assert facts["sysctls"]["a"]["net/ipv4/ip_forward"] == "1"
         assert facts["sysctls"]["pod"]["net/ipv4/tcp_no_metrics_save"] == "1"
         assert "rx-gro" in facts["wire_features"]["a"]
         assert any(tree.NETNS.iterdir())
     assert not list(tree.NETNS.iterdir())
-    for stand in stands:
-        stand.remove()  # twice is no error
+    for deployment in deployments:
+        deployment.remove()  # twice is no error
 
 
 def test_programs_in_a_place(make_stand: Make) -> None:
-    stand = make_stand("veth-baseline")
-    pod, _ = stand.pair("intra")
+    deployment = make_stand("veth-baseline")
+    pod, _ = deployment.pair("intra")
     assert pod.run(["cat"], timeout=5, input="hello").stdout == "hello"
     with pytest.raises(ClusterError, match="ended with 1"):
         pod.run(["false"], timeout=5)
@@ -167,19 +169,19 @@ def test_programs_in_a_place(make_stand: Make) -> None:
 
 
 def test_the_tap_sees_what_leaves_and_nothing_else(make_stand: Make) -> None:
-    stand = make_stand("host", wire_offload="none")
-    with tap.watching(stand.a) as seen:
-        assert probe.stream(stand.b.ns, stand.a.ns, stand.a.addresses[4], 4, 300_000) == ""
+    deployment = make_stand("host", wire_offload="none")
+    with tap.watching(deployment.a) as seen:
+        assert probe.stream(deployment.b.ns, deployment.a.ns, deployment.a.addresses[4], 4, 300_000) == ""
     assert seen.between("192.168.100.1", "192.168.100.2")
     assert not seen.between("192.168.100.2", "192.168.100.1")
     assert {packet.encapsulation for packet in seen.packets} == {"none"}
 
 
 def test_a_tap_that_could_not_see_all_says_so(make_stand: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand = make_stand("host", wire_offload="none")
+    deployment = make_stand("host", wire_offload="none")
     monkeypatch.setattr(tap, "_BLOCKS", 1)
-    with pytest.raises(ClusterError, match="packets on the wire of node a were not seen"), tap.watching(stand.a):
-        assert probe.stream(stand.a.ns, stand.b.ns, stand.b.addresses[4], 4, 300_000) == ""
+    with pytest.raises(ClusterError, match="packets on the wire of node a were not seen"), tap.watching(deployment.a):
+        assert probe.stream(deployment.a.ns, deployment.b.ns, deployment.b.addresses[4], 4, 300_000) == ""
 
 
 def test_devices_are_made_as_asked(make_stand: Make) -> None:
@@ -224,9 +226,9 @@ def test_devices_are_made_as_asked(make_stand: Make) -> None:
 
 def test_a_program_fails_where_it_is_not_installed_and_where_the_place_is_gone(make_stand: Make) -> None:
     """As a status, where that is asked for: what is removed may be removed once more."""
-    stand = make_stand("veth-baseline")
-    assert stand.a.run(["no-such-program"], timeout=20, check=False).returncode == 127
-    stand.remove()
-    assert stand.a.run(["true"], timeout=20, check=False).returncode
+    deployment = make_stand("veth-baseline")
+    assert deployment.a.run(["no-such-program"], timeout=20, check=False).returncode == 127
+    deployment.remove()
+    assert deployment.a.run(["true"], timeout=20, check=False).returncode
     with pytest.raises(ClusterError):
-        stand.a.run(["true"], timeout=20)
+        deployment.a.run(["true"], timeout=20)

@@ -125,9 +125,9 @@ def test_kill_9_leaves_nothing(victim: str) -> None:
     before = machine()
     mark = f"cnibench-test-{os.getpid()}-{victim}"
     process = start(f"""
-        from cnibench.cluster import Options
-        from cnibench.clusters.lab.stand import Stand
-        from cnibench.profile import builtin
+        from cnibench.testbed.cluster import Options
+        from cnibench.clusters.lab.deployment import Stand
+        from cnibench.model.profile import builtin
         stand = Stand("x", builtin()["veth-baseline"], Options(), 1)
         stand.a.spawn([sys.executable, "-c", "import time; time.sleep(600)", "{mark}"])
         subprocess.Popen(["setsid", sys.executable, "-c", "import time; time.sleep(600)", "{mark}"])  # one that escapes our process groups
@@ -162,9 +162,9 @@ def test_a_normal_end_leaves_nothing() -> None:
     before = machine()
     code, _, err = finish(
         start("""
-            from cnibench.cluster import Options
+            from cnibench.testbed.cluster import Options
             from cnibench.clusters.lab.cluster import LabCluster
-            from cnibench.profile import builtin
+            from cnibench.model.profile import builtin
             with LabCluster(Options(ip=(4, 6))) as cluster:
                 for name in ("host", "veth-baseline"):
                     assert all(item.passed for item in cluster.install(name, builtin()[name]).attest())
@@ -179,9 +179,9 @@ def test_an_unprivileged_user_has_a_tree_too() -> None:
     """In a user namespace; what is then missing is said. The rehearsal as root loads all modules: ours may be where others cannot read."""
     code = """
         import ctypes
-        from cnibench.cluster import Options
+        from cnibench.testbed.cluster import Options
         from cnibench.clusters.lab.cluster import LabCluster
-        from cnibench.profile import builtin
+        from cnibench.model.profile import builtin
 
         def lab():
             with LabCluster(Options()) as cluster:
@@ -210,9 +210,7 @@ def test_an_unprivileged_user_has_a_tree_too() -> None:
 
 
 def test_the_lab_outside_a_tree_is_refused() -> None:
-    text = (
-        "from cnibench.cluster import Options\nfrom cnibench.clusters.lab.cluster import LabCluster\nfrom cnibench.profile import builtin\n"
-    )
+    text = "from cnibench.testbed.cluster import Options\nfrom cnibench.clusters.lab.cluster import LabCluster\nfrom cnibench.model.profile import builtin\n"
     text += "LabCluster(Options()).install('x', builtin()['host'])"
     environment = {key: value for key, value in os.environ.items() if key != "CNIBENCH_TREE"}
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=_LIMIT, env=environment, check=False)

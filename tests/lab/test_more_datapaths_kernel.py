@@ -10,17 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.cell import Attestation
-from cnibench.clusters.lab import frr, links, probe
-from cnibench.clusters.lab.daemons import Daemons
+from cnibench.clusters.lab.attestation import probe
+from cnibench.clusters.lab.daemons import frr
+from cnibench.clusters.lab.daemons.processes import Daemons
 from cnibench.clusters.lab.datapaths.evpn import Evpn, learnt
-from cnibench.clusters.lab.netns import Namespace
-from cnibench.clusters.lab.places import LabNode, LabPod
-from cnibench.clusters.lab.stand import Stand
-from cnibench.errors import ClusterError
-from cnibench.profile import Profile, builtin
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
+from cnibench.model.cell import Attestation
+from cnibench.model.errors import ClusterError
+from cnibench.model.profile import Profile, builtin
 
-Make = Callable[..., Stand]
+Make = Callable[..., LabDeployment]
 
 FAMILIES: dict[str, tuple[int, ...]] = {
     "flannel-udp": (4,), "weave-sleeve": (4,), "macvlan": (4, 6), "swarm-vxlan": (4,), "swarm-vxlan-filter": (4,),
@@ -50,8 +52,8 @@ def transactions(client: LabPod, server: LabPod, target: str) -> float:
         return float(client.run(argv, timeout=30).stdout.splitlines()[-1])
 
 
-def daemons(stand: Stand) -> Daemons:
-    found = stand.datapath.daemons  # type: ignore[attr-defined]
+def daemons(deployment: LabDeployment) -> Daemons:
+    found = deployment.datapath.daemons  # type: ignore[attr-defined]
     assert isinstance(found, Daemons)
     return found
 
@@ -65,20 +67,20 @@ def wait_for(condition: Callable[[], object], words: str, seconds: float = 20) -
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_is_built_proven_and_carries_traffic(make_stand: Make, name: str) -> None:
-    stand = make_stand(name, ip=FAMILIES[name])
-    found = stand.attest()
+    deployment = make_stand(name, ip=FAMILIES[name])
+    found = deployment.attest()
     assert not failed(found)
     for placement in ("intra", "inter"):
-        client, server = stand.pair(placement)  # type: ignore[arg-type]
+        client, server = deployment.pair(placement)  # type: ignore[arg-type]
         for family in FAMILIES[name]:
             assert transactions(client, server, server.addresses[family]) > 1
-    assert stand.alive() == ""
+    assert deployment.alive() == ""
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_more_pods_talk_over_both_placements(make_stand: Make, name: str) -> None:
-    stand = make_stand(name, ip=FAMILIES[name])
-    near, far = stand.add_pods(stand.a, 5), stand.add_pods(stand.b, 5)
+    deployment = make_stand(name, ip=FAMILIES[name])
+    near, far = deployment.add_pods(deployment.a, 5), deployment.add_pods(deployment.b, 5)
     for family in FAMILIES[name]:
         for one, other in ((near[0], near[-1]), (near[-1], far[-1]), (far[0], near[1])):
             assert probe.stream(one.ns, other.ns, other.addresses[family], family, 1000) == ""  # type: ignore[attr-defined]
@@ -86,15 +88,15 @@ def test_more_pods_talk_over_both_placements(make_stand: Make, name: str) -> Non
 
 @pytest.mark.parametrize("name", WITH_DAEMONS)
 def test_a_killed_daemon_is_noticed_and_none_is_left(make_stand: Make, name: str) -> None:
-    stand = make_stand(name)
-    pids = daemons(stand).pids()
+    deployment = make_stand(name)
+    pids = daemons(deployment).pids()
     assert pids
     first, *_ = pids
     os.kill(pids[first], signal.SIGKILL)
-    wait_for(stand.alive, "it was not noticed")
-    assert first in stand.alive()
-    folder = daemons(stand).folder
-    stand.remove()
+    wait_for(deployment.alive, "it was not noticed")
+    assert first in deployment.alive()
+    folder = daemons(deployment).folder
+    deployment.remove()
     assert not folder.exists()
     for pid in pids.values():
         assert not Path(f"/proc/{pid}").exists()
@@ -102,43 +104,43 @@ def test_a_killed_daemon_is_noticed_and_none_is_left(make_stand: Make, name: str
 
 @pytest.mark.parametrize("name", ["flannel-udp", "weave-sleeve"])
 def test_packets_between_nodes_cross_the_program_and_no_others(make_stand: Make, name: str) -> None:
-    stand = make_stand(name)
-    client, server = stand.pair("inter")
-    pid = daemons(stand).pids()[f"{name}-a"]
+    deployment = make_stand(name)
+    client, server = deployment.pair("inter")
+    pid = daemons(deployment).pids()[f"{name}-a"]
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000) == ""
     os.kill(pid, signal.SIGSTOP)
     wait_for(lambda: "(stopped)" in Path(f"/proc/{pid}/status").read_text(), "it did not stop")
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000, limit=0.3)
     os.kill(pid, signal.SIGCONT)
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 100_000, limit=10) == ""
-    near = stand.pair("intra")
+    near = deployment.pair("intra")
     os.kill(pid, signal.SIGSTOP)
     assert probe.stream(near[0].ns, near[1].ns, near[1].addresses[4], 4, 1000) == ""  # inside a node it has no part
     os.kill(pid, signal.SIGCONT)
 
 
 def test_a_flushed_filter_of_swarm_is_caught(make_stand: Make) -> None:
-    stand = make_stand("swarm-vxlan-filter")
-    for network in stand.datapath.networks.values():  # type: ignore[attr-defined]
+    deployment = make_stand("swarm-vxlan-filter")
+    for network in deployment.datapath.networks.values():  # type: ignore[attr-defined]
         network.run(["iptables", "-P", "FORWARD", "ACCEPT"])
         network.run(["iptables", "-F", "FORWARD"])
-    caught = {item.check for item in stand.attest() if not item.passed}
+    caught = {item.check for item in deployment.attest() if not item.passed}
     assert {"denied-port", "filter-in-namespace"} <= caught
 
 
 def test_the_filter_of_the_study_opens_its_port_alone(make_stand: Make) -> None:
-    stand = make_stand(with_options("swarm-vxlan-filter", ports=["5201"]))
+    deployment = make_stand(with_options("swarm-vxlan-filter", ports=["5201"]))
     for placement in ("intra", "inter"):
-        client, server = stand.pair(placement)  # type: ignore[arg-type]
+        client, server = deployment.pair(placement)  # type: ignore[arg-type]
         for port, opened in ((5201, True), (5202, False)):
             with probe.attempt(client.ns, server.ns, server.addresses[4], 4, port) as (_, listener):
                 assert probe.reached(listener, 10 if opened else 0.2) == opened
 
 
 def test_a_missing_translation_of_ila_is_caught(make_stand: Make) -> None:
-    stand = make_stand("ila-ebpf", ip=(6,))
-    stand.datapath.disconnect(stand.pair("inter")[1])
-    caught = {item.check for item in stand.attest() if not item.passed}
+    deployment = make_stand("ila-ebpf", ip=(6,))
+    deployment.datapath.disconnect(deployment.pair("inter")[1])
+    caught = {item.check for item in deployment.attest() if not item.passed}
     assert {"encapsulation", "locator-on-wire", "ebpf-translates"} <= caught
 
 
@@ -157,11 +159,11 @@ def second_pod() -> Iterator[Callable[[LabNode, int], LabPod]]:
 
 
 def test_two_tenants_with_the_same_addresses_on_evpn(make_stand: Make, second_pod: Callable[[LabNode, int], LabPod]) -> None:
-    stand = make_stand(with_options("evpn-vxlan", tenants=2))
-    evpn = stand.datapath
+    deployment = make_stand(with_options("evpn-vxlan", tenants=2))
+    evpn = deployment.datapath
     assert isinstance(evpn, Evpn)
-    ours = stand.pair("inter")
-    theirs = second_pod(stand.a, ours[0].number), second_pod(stand.b, ours[1].number)
+    ours = deployment.pair("inter")
+    theirs = second_pod(deployment.a, ours[0].number), second_pod(deployment.b, ours[1].number)
     with evpn.batch():
         for pod in theirs:
             list(evpn.attach(pod, 1))
@@ -180,19 +182,19 @@ def test_two_tenants_with_the_same_addresses_on_evpn(make_stand: Make, second_po
     links.set_link(theirs[1].ns, "eth0", state="down")
     assert probe.stream(theirs[0].ns, theirs[1].ns, target, 4, 1000, limit=0.3)
     assert probe.stream(ours[0].ns, ours[1].ns, target, 4, 1000) == ""
-    assert set(learnt(stand.a, 0).values()) == set(learnt(stand.a, 1).values()) == {stand.b.addresses[4]}
-    assert set(learnt(stand.a, 0)).isdisjoint(learnt(stand.a, 1))
+    assert set(learnt(deployment.a, 0).values()) == set(learnt(deployment.a, 1).values()) == {deployment.b.addresses[4]}
+    assert set(learnt(deployment.a, 0)).isdisjoint(learnt(deployment.a, 1))
 
 
 def test_two_tenants_with_the_same_address_are_refused_on_ila(make_stand: Make, second_pod: Callable[[LabNode, int], LabPod]) -> None:
-    stand = make_stand("ila-ebpf", ip=(6,))
-    client, server = stand.pair("inter")
-    theirs = second_pod(stand.b, server.number)
+    deployment = make_stand("ila-ebpf", ip=(6,))
+    client, server = deployment.pair("inter")
+    theirs = second_pod(deployment.b, server.number)
     with pytest.raises(ClusterError, match=f"{server.addresses[6]} is mapped") as told:
-        list(stand.datapath.connect(theirs))
+        list(deployment.datapath.connect(theirs))
     assert "evpn-vxlan" in told.value.remedy
     assert probe.stream(client.ns, server.ns, server.addresses[6], 6, 100_000) == ""  # the first tenant's is as it was
-    assert not failed(stand.attest())
+    assert not failed(deployment.attest())
 
 
 def test_a_bgp_session_that_never_establishes_is_an_error_and_leaves_nothing(make_stand: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cnibench.clusters.lab.stand import Stand
+from cnibench.clusters.lab.deployment import LabDeployment
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,9 @@ from cnibench.clusters.lab.stand import Stand
         ("veth-baseline", 65535, "all", (4,)),
     ],
 )
-def test_a_profile_stands_with_this_mtu(make_stand: Callable[..., Stand], profile: str, mtu: int, model: str, ip: tuple[int, ...]) -> None:
+def test_a_profile_stands_with_this_mtu(
+    make_stand: Callable[..., LabDeployment], profile: str, mtu: int, model: str, ip: tuple[int, ...]
+) -> None:
     found = make_stand(profile, mtu=mtu, wire_offload=model, ip=ip).attest()
     assert [check for check in found if not check.passed] == []
     assert {check.check for check in found} >= {"wire-offload", "offload-inter", "mtu"}

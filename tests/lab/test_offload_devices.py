@@ -12,21 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.clusters.lab import features, links
-from cnibench.clusters.lab.netns import Namespace
-from cnibench.clusters.lab.places import LabNode
-from cnibench.clusters.lab.stand import Stand
-from cnibench.errors import ClusterError
+from cnibench.clusters.lab import features
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.clusters.lab.namespaces.places import LabNode
+from cnibench.model.errors import ClusterError
 from cnibench.offload import change, ioctl, netlink, reading, stack
 from cnibench.offload.judge import TUNNELS, judge
 from cnibench.offload.verify import Stream, verify
 
-Make = Callable[..., Stand]
+Make = Callable[..., LabDeployment]
 BIT = "tx-udp_tnl-segmentation"
 KILLED = """
 import sys, time
 from cnibench import exec as programs
-from cnibench.cluster import Node
+from cnibench.testbed.cluster import Node
 from cnibench.offload.change import Lease
 
 class Here(Node):
@@ -170,24 +171,23 @@ def test_the_next_start_restores_what_no_guardian_did(place: LabNode) -> None:
 
 
 def test_verify_changes_both_ends_and_gives_them_back(make_stand: Make) -> None:
-    stand = make_stand("flannel")
+    deployment = make_stand("flannel")
     seen: dict[str, tuple[bool, bool]] = {}
 
     def stream(name: str) -> Stream:
-        first, second = (features.read(node.ns, node.wire)[BIT] for node in stand.nodes())
+        first, second = (features.read(node.ns, node.wire)[BIT] for node in deployment.nodes())
         seen[name] = (first, second)
         return Stream(2.0, 60_000.0) if name.endswith("on") else Stream(1.0, 1500.0)
 
-    found = verify(stand, BIT, stream, blocks=2, seed=1)
+    found = verify(deployment, BIT, stream, blocks=2, seed=1)
     assert seen == {f"{block}-{word}": (on, on) for block in (0, 1) for word, on in (("on", True), ("off", False))}
     assert (found.ratio, found.verdict) == (2.0, "inconclusive")
     assert (found.size_on, found.size_off) == (60_000.0, 1500.0)
-    assert all(features.read(node.ns, node.wire)[BIT] for node in stand.nodes())
+    assert all(features.read(node.ns, node.wire)[BIT] for node in deployment.nodes())
 
 
 @pytest.mark.parametrize(
-    ("name", "feature"),
-    [("flannel", "tx-udp_tnl-csum-segmentation"), ("cilium", BIT), ("evpn-vxlan", "tx-udp_tnl-csum-segmentation")],
+    ("name", "feature"), [("flannel", "tx-udp_tnl-csum-segmentation"), ("cilium", BIT), ("evpn-vxlan", "tx-udp_tnl-csum-segmentation")]
 )
 def test_the_command(tmp_path: Path, name: str, feature: str) -> None:
     """Real netperf streams through a real tunnel, in a process of its own; the feature that is changed is the one that cuts."""

@@ -8,27 +8,27 @@ from typing import Any
 
 import pytest
 
-from cnibench.cell import Cell
-from cnibench.clusters.lab import probe
-from cnibench.clusters.lab.places import LabPod
-from cnibench.clusters.lab.stand import Stand
-from cnibench.errors import CnibenchError, UnsupportedError
+from cnibench.clusters.lab.attestation import probe
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces.places import LabPod
+from cnibench.model.cell import Cell
+from cnibench.model.errors import CnibenchError, UnsupportedError
 from cnibench.registry import provider
-from cnibench.sampling import measure
-from cnibench.situation import Findings, Situation
+from cnibench.run.sample import measure
+from cnibench.run.sample_context import Measurements, SampleContext
 
-MakeStand = Callable[..., Stand]
+MakeStand = Callable[..., LabDeployment]
 
 
-def create(stand: Stand, raw: Path, **params: Any) -> Findings:
+def create(deployment: LabDeployment, raw: Path, **params: Any) -> Measurements:
     work = provider("workloads", "pods")
-    cell = Cell(label=stand.label, profile=stand.label, placement="intra", workload="pods", params=work.params(params))
-    client, server = stand.pair("intra")
+    cell = Cell(label=deployment.label, profile=deployment.label, placement="intra", workload="pods", params=work.params(params))
+    client, server = deployment.pair("intra")
     raw.mkdir(parents=True, exist_ok=True)
-    s = Situation(
+    s = SampleContext(
         cell=cell,
         block=0,
-        standing=stand,
+        deployment=deployment,
         client=client,
         server=server,
         duration=1.0,
@@ -40,17 +40,17 @@ def create(stand: Stand, raw: Path, **params: Any) -> Findings:
     return measure(s, work, []).findings
 
 
-def devices(stand: Stand) -> set[str]:
-    return {line.partition(":")[0].strip() for line in stand.a.read_text("/proc/net/dev").splitlines()[2:]}
+def devices(deployment: LabDeployment) -> set[str]:
+    return {line.partition(":")[0].strip() for line in deployment.a.read_text("/proc/net/dev").splitlines()[2:]}
 
 
 @pytest.mark.parametrize("name", ["flannel", "calico-wp-xsub", "kube-router", "cilium-native", "veth-baseline"])
 def test_steps_of_pods_and_nothing_left(make_stand: MakeStand, tmp_path: Path, name: str) -> None:
-    stand = make_stand(name)
-    stand.pair("intra")
-    before, there = devices(stand), [pod.name for pod in stand.pods()]
+    deployment = make_stand(name)
+    deployment.pair("intra")
+    before, there = devices(deployment), [pod.name for pod in deployment.pods()]
     for number, at_once in enumerate((False, True, True)):
-        found = create(stand, tmp_path / str(number), count=5, at_once=at_once)
+        found = create(deployment, tmp_path / str(number), count=5, at_once=at_once)
         figures = {reading.metric: reading.value for reading in found.readings if not reading.params}
         assert 0 < figures["pod_network"] < figures["pod_ready"]
         records = [record for kind, record in found.records if kind == "pods"]
@@ -62,28 +62,28 @@ def test_steps_of_pods_and_nothing_left(make_stand: MakeStand, tmp_path: Path, n
             assert "link" in steps
             assert ("rules-of-all" in steps) == at_once
             assert all(step["seconds"] >= 0 for step in record["steps"])
-        assert devices(stand) == before
-        assert [pod.name for pod in stand.pods()] == there
-    client, server = stand.pair("intra")
+        assert devices(deployment) == before
+        assert [pod.name for pod in deployment.pods()] == there
+    client, server = deployment.pair("intra")
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000) == ""
 
 
 def test_pods_that_cannot_be_made_are_removed(make_stand: MakeStand, tmp_path: Path) -> None:
-    stand = make_stand("calico-wp-xsub")
-    stand.pair("intra")
-    before, there = devices(stand), [pod.name for pod in stand.pods()]
+    deployment = make_stand("calico-wp-xsub")
+    deployment.pair("intra")
+    before, there = devices(deployment), [pod.name for pod in deployment.pods()]
     # what a Pod's interface would be called is taken by another device: the third of five fails
-    taken = stand.start_pods(stand.a, 3, True)[2].pod
+    taken = deployment.start_pods(deployment.a, 3, True)[2].pod
     assert isinstance(taken, LabPod)
     name = taken.host_end
-    stand.remove_pods([pod for pod in stand.pods() if pod.name not in there])
-    stand.a.run(["ip", "link", "add", name, "type", "bridge"], timeout=10)
+    deployment.remove_pods([pod for pod in deployment.pods() if pod.name not in there])
+    deployment.a.run(["ip", "link", "add", name, "type", "bridge"], timeout=10)
     with pytest.raises(CnibenchError):
-        create(stand, tmp_path, count=5, at_once=True)
-    assert [pod.name for pod in stand.pods()] == there
-    stand.a.run(["sh", "-c", f"ip link del {name} 2>/dev/null || true"], timeout=10)
-    assert devices(stand) == before
-    create(stand, tmp_path / "again", count=5, at_once=True)
+        create(deployment, tmp_path, count=5, at_once=True)
+    assert [pod.name for pod in deployment.pods()] == there
+    deployment.a.run(["sh", "-c", f"ip link del {name} 2>/dev/null || true"], timeout=10)
+    assert devices(deployment) == before
+    create(deployment, tmp_path / "again", count=5, at_once=True)
 
 
 def test_pods_that_are_the_node_cannot_be_made(make_stand: MakeStand, tmp_path: Path) -> None:

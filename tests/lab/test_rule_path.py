@@ -9,14 +9,14 @@ from typing import Any, Literal
 
 import pytest
 
-from cnibench.cell import Cell
-from cnibench.clusters.lab.stand import Stand
-from cnibench.errors import LimitError
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.model.cell import Cell
+from cnibench.model.errors import LimitError
 from cnibench.registry import provider
-from cnibench.sampling import measure
-from cnibench.situation import Situation
+from cnibench.run.sample import measure
+from cnibench.run.sample_context import SampleContext
 
-Make = Callable[..., Stand]
+Make = Callable[..., LabDeployment]
 # Table III: hooks inside a node, hooks between nodes (both nodes added up)
 TABLE_III = {"flannel": (3, 10), "kube-router": (3, 6), "calico-wp-xsub": (3, 6), "cilium": (0, 4), "bridge-static": (3, 6)}
 
@@ -42,28 +42,33 @@ OURS = (
 )
 
 
-def path(stand: Stand, raw: Path, placement: Literal["intra", "inter"], packet: str, ip: int = 4) -> dict[str, Any]:
+def path(deployment: LabDeployment, raw: Path, placement: Literal["intra", "inter"], packet: str, ip: int = 4) -> dict[str, Any]:
     """The record of one measurement. netperf's UDP_RR never ends when one of its datagrams is lost: once more then."""
     for _ in range(2):
         try:
-            return measured(stand, raw, placement, packet, ip)
+            return measured(deployment, raw, placement, packet, ip)
         except LimitError:
             shutil.rmtree(raw)
-    return measured(stand, raw, placement, packet, ip)
+    return measured(deployment, raw, placement, packet, ip)
 
 
-def measured(stand: Stand, raw: Path, placement: Literal["intra", "inter"], packet: str, ip: int) -> dict[str, Any]:
+def measured(deployment: LabDeployment, raw: Path, placement: Literal["intra", "inter"], packet: str, ip: int) -> dict[str, Any]:
     workload = provider("workloads", "rule-path")
     raw.mkdir(parents=True)
-    client, server = stand.pair(placement)
+    client, server = deployment.pair(placement)
     cell = Cell(
-        label=stand.label, profile=stand.label, placement=placement, workload="rule-path", params=workload.params({"packet": packet}), ip=ip
+        label=deployment.label,
+        profile=deployment.label,
+        placement=placement,
+        workload="rule-path",
+        params=workload.params({"packet": packet}),
+        ip=ip,
     )
     found = measure(
-        Situation(
+        SampleContext(
             cell=cell,
             block=0,
-            standing=stand,
+            deployment=deployment,
             client=client,
             server=server,
             duration=1,
@@ -77,31 +82,31 @@ def measured(stand: Stand, raw: Path, placement: Literal["intra", "inter"], pack
     ).findings
     (record,) = (record for name, record in found.records if name == "rulepath")
     assert {reading.metric: reading.value for reading in found.readings} == {name: record[name] for name in ("hooks", "chains", "rules")}
-    for node in stand.nodes():
+    for node in deployment.nodes():
         assert "cnibench_path" not in node.run(["nft", "list", "tables"], timeout=10).stdout
     return record
 
 
 @pytest.mark.parametrize("name", TABLE_III)
 def test_hooks_are_those_of_the_study(make_stand: Make, name: str, tmp_path: Path) -> None:
-    stand = make_stand(name)
-    found = [path(stand, tmp_path / placement, placement, "first") for placement in ("intra", "inter")]
+    deployment = make_stand(name)
+    found = [path(deployment, tmp_path / placement, placement, "first") for placement in ("intra", "inter")]
     assert tuple(record["hooks"] for record in found) == TABLE_III[name]
 
 
 def test_an_established_connection_and_ipv6(make_stand: Make, tmp_path: Path) -> None:
-    stand = make_stand("flannel", ip=(4, 6))
-    first, later = (path(stand, tmp_path / packet, "inter", packet, 6) for packet in ("first", "established"))
+    deployment = make_stand("flannel", ip=(4, 6))
+    first, later = (path(deployment, tmp_path / packet, "inter", packet, 6) for packet in ("first", "established"))
     assert first["hooks"] == later["hooks"] == 10
     assert first["rules"] > later["rules"] > 0
     assert {chain["family"] for node in first["nodes"] for hook in node["path"] for chain in hook["chains"]} == {"ip6"}
 
 
 def test_known_rules_are_counted_one_by_one(make_stand: Make, tmp_path: Path) -> None:
-    stand = make_stand("veth-baseline")
-    stand.a.run(["iptables-nft-restore"], timeout=10, input=RULES)
-    stand.a.run(["nft", "-f", "-"], timeout=10, input=OURS)
-    first, established = (path(stand, tmp_path / packet, "intra", packet) for packet in ("first", "established"))
+    deployment = make_stand("veth-baseline")
+    deployment.a.run(["iptables-nft-restore"], timeout=10, input=RULES)
+    deployment.a.run(["nft", "-f", "-"], timeout=10, input=OURS)
+    first, established = (path(deployment, tmp_path / packet, "intra", packet) for packet in ("first", "established"))
     assert [first[name] for name in ("hooks", "chains", "rules", "matched")] == [3, 4, 9 + 2, 4 + 2]
     # the connection's mark is the packet's own: an established one is accepted before it is set
     assert [established[name] for name in ("hooks", "chains", "rules", "matched")] == [3, 2, 1 + 2, 1]
@@ -111,14 +116,14 @@ def test_known_rules_are_counted_one_by_one(make_stand: Make, tmp_path: Path) ->
 
 def test_the_older_iptables_gives_the_same_counts(make_stand: Make, tmp_path: Path) -> None:
     """A kernel without ip_tables cannot have such rules; where it has, both kinds are read."""
-    stand = make_stand("veth-baseline")
+    deployment = make_stand("veth-baseline")
     switch = "/proc/sys/net/netfilter/nf_log/2"
-    before = stand.a.read_text(switch)
-    if stand.a.run(["iptables-legacy-restore"], timeout=10, input=RULES, check=False).returncode:
+    before = deployment.a.read_text(switch)
+    if deployment.a.run(["iptables-legacy-restore"], timeout=10, input=RULES, check=False).returncode:
         return
-    first, established = (path(stand, tmp_path / packet, "intra", packet) for packet in ("first", "established"))
+    first, established = (path(deployment, tmp_path / packet, "intra", packet) for packet in ("first", "established"))
     assert [first[name] for name in ("hooks", "chains", "rules", "matched")] == [3, 2, 9, 4]
     assert [established[name] for name in ("hooks", "chains", "rules", "matched")] == [3, 1, 1, 1]
     (forward,) = (hook for hook in first["nodes"][0]["path"] if hook["hook"] == "forward")
     assert [chain["chain"] for chain in forward["chains"]] == ["FORWARD", "X"]
-    assert stand.a.read_text(switch) == before
+    assert deployment.a.read_text(switch) == before

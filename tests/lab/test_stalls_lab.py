@@ -17,15 +17,15 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from test_workloads import situation, values
+from test_workloads import context, values
 
-from cnibench.clusters.lab.places import LabPod
-from cnibench.clusters.lab.stand import Stand
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.registry import provider
-from cnibench.sampling import Measured, measure
+from cnibench.run.sample import Measured, measure
 from cnibench.system import heartbeat
 
-MakeStand = Callable[..., Stand]
+MakeStand = Callable[..., LabDeployment]
 STOPPED = 1.0  # s
 LIMIT = 30.0
 
@@ -75,7 +75,7 @@ def stopping(*names: str, seconds: float = STOPPED, after: float = 0.4) -> Itera
 
 def sample(make_stand: MakeStand, raw: Path, workload: str, collectors: tuple[str, ...] = (), **more: Any) -> Measured:
     params = {"payload": 1000} if workload == "http" else {}
-    s = situation(make_stand("veth-baseline"), workload, raw, placement="intra", duration=2.0, **params, **more)
+    s = context(make_stand("veth-baseline"), workload, raw, placement="intra", duration=2.0, **params, **more)
     return measure(s, provider("workloads", workload), [provider("collectors", name) for name in collectors])
 
 
@@ -85,8 +85,7 @@ def stalls(measured: Measured) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("workload", "victim"),
-    [("tcp-rr", "netperf"), ("tcp-rr", "netserver"), ("iperf3-tcp", "iperf3"), ("http", "nginx"), ("http", "ab")],
+    ("workload", "victim"), [("tcp-rr", "netperf"), ("tcp-rr", "netserver"), ("iperf3-tcp", "iperf3"), ("http", "nginx"), ("http", "ab")]
 )
 def test_a_program_that_was_stopped_marks_the_sample(make_stand: MakeStand, tmp_path: Path, workload: str, victim: str) -> None:
     with stopping(victim) as done:
@@ -115,8 +114,8 @@ def test_a_short_stop_is_seen_and_measured(make_stand: MakeStand, tmp_path: Path
 def test_the_harness_that_was_stopped_marks_the_sample(make_stand: MakeStand, tmp_path: Path) -> None:
     """Somebody outside of what is stopped must do it: a shell, which is no child of ours once its parent has ended."""
     script = f"(sleep 0.8; kill -STOP {os.getpid()}; sleep {STOPPED}; kill -CONT {os.getpid()}) >/dev/null 2>&1 &"
-    stand = make_stand("veth-baseline")
-    s = situation(stand, "tcp-rr", tmp_path, placement="intra", duration=2.0)
+    deployment = make_stand("veth-baseline")
+    s = context(deployment, "tcp-rr", tmp_path, placement="intra", duration=2.0)
     subprocess.run(["setsid", "sh", "-c", script], check=True)
     measured = measure(s, provider("workloads", "tcp-rr"), [])
     assert "was stopped for" in measured.disturbed
@@ -181,8 +180,8 @@ def test_a_pod_on_another_machine_has_a_heartbeat_of_its_own(
 ) -> None:
     """Both Pods as if they were elsewhere; all that runs in the server's stands still, ours goes on."""
     monkeypatch.setattr(LabPod, "local", False)
-    stand = make_stand("veth-baseline")
-    s = situation(stand, "tcp-rr", tmp_path, placement="inter", duration=2.0)
+    deployment = make_stand("veth-baseline")
+    s = context(deployment, "tcp-rr", tmp_path, placement="inter", duration=2.0)
     namespace = s.server.run(["readlink", "/proc/self/ns/net"], timeout=5).stdout.strip()
 
     def freeze() -> None:

@@ -19,23 +19,19 @@ from _each_workload import LATENCIES
 from _each_workload import METRICS_OF as OF_A_PAIR
 from _each_workload import SMALL as SMALL_PAIR
 
-from cnibench.cell import Cell
-from cnibench.cluster import Pod
-from cnibench.clusters.lab.stand import Stand
-from cnibench.errors import CnibenchError, MeasureError
-from cnibench.metrics import METRICS
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.model.cell import Cell
+from cnibench.model.errors import CnibenchError, MeasureError
+from cnibench.model.metrics import METRICS
 from cnibench.registry import provider, providers
-from cnibench.sampling import measure
-from cnibench.situation import Findings, Situation
+from cnibench.run.sample import measure
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.testbed.place import Pod
 from cnibench.workloads._load import groups, sent
 from cnibench.workloads.tcp_crr import count
 
-MakeStand = Callable[..., Stand]
-METRICS_OF = {
-    **OF_A_PAIR,
-    "tcp-rr-under-load": {"transaction_rate", *LATENCIES},
-    "tcp-stream-under-load": {"throughput"},
-}
+MakeStand = Callable[..., LabDeployment]
+METRICS_OF = {**OF_A_PAIR, "tcp-rr-under-load": {"transaction_rate", *LATENCIES}, "tcp-stream-under-load": {"throughput"}}
 SMALL = {
     **SMALL_PAIR,
     "tcp-rr-under-load": {"connections": 5, "pods": 2, "rate": "1M"},
@@ -43,8 +39,8 @@ SMALL = {
 }
 
 
-def situation(
-    stand: Stand,
+def context(
+    deployment: LabDeployment,
     workload: str,
     raw: Path,
     *,
@@ -54,18 +50,18 @@ def situation(
     warmup: float = 0.0,
     cpu: int | None = None,
     **params: Any,
-) -> Situation:
+) -> SampleContext:
     checked = provider("workloads", workload).params(params)
-    cell = Cell(label=stand.label, profile=stand.label, placement=placement, workload=workload, params=checked, ip=ip)
-    client, server = stand.pair(placement)
+    cell = Cell(label=deployment.label, profile=deployment.label, placement=placement, workload=workload, params=checked, ip=ip)
+    client, server = deployment.pair(placement)
     raw.mkdir(parents=True, exist_ok=True)
-    return Situation(
-        cell=cell, block=0, standing=stand, client=client, server=server, duration=duration, warmup=warmup, raw=raw,
+    return SampleContext(
+        cell=cell, block=0, deployment=deployment, client=client, server=server, duration=duration, warmup=warmup, raw=raw,
         client_cpu=cpu, server_cpu=cpu,
     )  # fmt: skip
 
 
-def values(found: Findings) -> dict[str, float]:
+def values(found: Measurements) -> dict[str, float]:
     return {reading.metric: reading.value for reading in found.readings if not reading.params}
 
 
@@ -76,9 +72,9 @@ def test_every_workload_is_known_here() -> None:
 @pytest.mark.parametrize("ip", [4, 6])
 @pytest.mark.parametrize("workload", METRICS_OF)
 def test_gives_its_metrics(make_stand: MakeStand, tmp_path: Path, workload: str, ip: int) -> None:
-    stand = make_stand("veth-baseline", ip=(4, 6))
+    deployment = make_stand("veth-baseline", ip=(4, 6))
     placement: Literal["intra", "inter"] = "inter" if ip == 4 else "intra"
-    s = situation(stand, workload, tmp_path, placement=placement, ip=ip, **SMALL.get(workload, {}))
+    s = context(deployment, workload, tmp_path, placement=placement, ip=ip, **SMALL.get(workload, {}))
     found = measure(s, provider("workloads", workload), []).findings
     figures = values(found)
     assert set(figures) == METRICS_OF[workload]
@@ -94,9 +90,9 @@ def test_gives_its_metrics(make_stand: MakeStand, tmp_path: Path, workload: str,
 
 
 def test_warm_up_and_pinning_are_on_record(make_stand: MakeStand, tmp_path: Path) -> None:
-    stand = make_stand("veth-baseline")
+    deployment = make_stand("veth-baseline")
     for workload in ("tcp-rr", "iperf3-tcp", "http"):
-        s = situation(stand, workload, tmp_path / workload, warmup=1.0, cpu=0, **({"payload": 1000} if workload == "http" else {}))
+        s = context(deployment, workload, tmp_path / workload, warmup=1.0, cpu=0, **({"payload": 1000} if workload == "http" else {}))
         measure(s, provider("workloads", workload), [])
         commands = json.loads((s.raw / "commands.json").read_text())
         assert {"server", "warmup", "client"} <= commands.keys()
@@ -104,9 +100,9 @@ def test_warm_up_and_pinning_are_on_record(make_stand: MakeStand, tmp_path: Path
 
 
 def test_http_counts_requests_and_cleans_up(make_stand: MakeStand, tmp_path: Path) -> None:
-    stand = make_stand("veth-baseline")
+    deployment = make_stand("veth-baseline")
     before = set(Path("/run/cnibench").glob("cnibench-http.*"))
-    s = situation(stand, "http", tmp_path, requests=200, payload=5000, concurrency=10, keepalive=True)
+    s = context(deployment, "http", tmp_path, requests=200, payload=5000, concurrency=10, keepalive=True)
     found = measure(s, provider("workloads", "http"), []).findings
     (record,) = [record for name, record in found.records if name == "tools"]
     assert record["values"]["complete"] == 200
@@ -118,20 +114,20 @@ def test_http_counts_requests_and_cleans_up(make_stand: MakeStand, tmp_path: Pat
 
 
 def test_tcp_crr_starts_without_time_wait_and_refuses_too_few_ports(make_stand: MakeStand, tmp_path: Path) -> None:
-    stand = make_stand("veth-baseline")
-    s = situation(stand, "tcp-crr", tmp_path / "crr", placement="intra")
+    deployment = make_stand("veth-baseline")
+    s = context(deployment, "tcp-crr", tmp_path / "crr", placement="intra")
     measure(s, provider("workloads", "tcp-crr"), [])
     assert count(s.client).time_wait < 10
     assert count(s.server).time_wait < 10
     s.client.run(["sysctl", "-w", "net.ipv4.ip_local_port_range=50000 50099"], timeout=5)
     with pytest.raises(MeasureError, match="free ports of 100 "):
-        measure(situation(stand, "tcp-crr", tmp_path / "few", placement="intra"), provider("workloads", "tcp-crr"), [])
+        measure(context(deployment, "tcp-crr", tmp_path / "few", placement="intra"), provider("workloads", "tcp-crr"), [])
 
 
 @pytest.mark.parametrize("workload", ["tcp-stream", "tcp-rr", "iperf3-tcp", "http"])
 def test_a_server_that_dies_is_a_failure_with_its_reason(make_stand: MakeStand, tmp_path: Path, workload: str) -> None:
-    stand = make_stand("veth-baseline")
-    s = situation(stand, workload, tmp_path, duration=5.0, **({"payload": 1000} if workload == "http" else {}))
+    deployment = make_stand("veth-baseline")
+    s = context(deployment, workload, tmp_path, duration=5.0, **({"payload": 1000} if workload == "http" else {}))
     tested = provider("workloads", workload)
     pid = s.server.run(["sh", "-c", "readlink /proc/self/ns/net"], timeout=5).stdout.strip()
     with pytest.raises(CnibenchError) as caught, tested.serve(s), tested.start(s) as client:  # noqa: PT012
@@ -144,32 +140,32 @@ def test_a_server_that_dies_is_a_failure_with_its_reason(make_stand: MakeStand, 
 
 
 def test_background_connections_that_die_fail_the_cell(make_stand: MakeStand, tmp_path: Path) -> None:
-    stand = make_stand("veth-baseline")
+    deployment = make_stand("veth-baseline")
     tested = provider("workloads", "tcp-rr-under-load")
-    first = situation(stand, "tcp-rr-under-load", tmp_path / "1", placement="intra", connections=4, pods=2, rate="1M")
+    first = context(deployment, "tcp-rr-under-load", tmp_path / "1", placement="intra", connections=4, pods=2, rate="1M")
     found = measure(first, tested, []).findings
     (load,) = [record for name, record in found.records if name == "background"]
     assert load["connections"] == 4
     assert load["pairs"] == 2
     assert load["achieved"] > 0
-    number = len(list(stand.pods()))
-    s = situation(stand, "tcp-rr-under-load", tmp_path / "2", placement="intra", connections=4, pods=2, rate="1M")
+    number = len(list(deployment.pods()))
+    s = context(deployment, "tcp-rr-under-load", tmp_path / "2", placement="intra", connections=4, pods=2, rate="1M")
     with pytest.raises(MeasureError, match="background load broke"), tested.serve(s), tested.start(s) as client:  # noqa: PT012
-        _, servers = groups(stand, [s.client.node, s.server.node], 2)
+        _, servers = groups(deployment, [s.client.node, s.server.node], 2)
         victim = servers[-1].run(["readlink", "/proc/self/ns/net"], timeout=5).stdout.strip()
         _kill_in(victim, {"iperf3"})
         client.wait(20)
         tested.findings(s)
-    assert len(list(stand.pods())) == number  # the same Pods served both
+    assert len(list(deployment.pods())) == number  # the same Pods served both
 
 
 def test_a_background_client_that_stalls_fails_the_cell_and_is_named(make_stand: MakeStand, tmp_path: Path) -> None:
     """Its connections stay, the other Pod goes on sending. The profile's policies let the load through as they do the pair."""
-    stand = make_stand("calico-wp-xsub")
+    deployment = make_stand("calico-wp-xsub")
     tested = provider("workloads", "tcp-rr-under-load")
-    s = situation(stand, "tcp-rr-under-load", tmp_path, connections=4, pods=2, rate="1M")
+    s = context(deployment, "tcp-rr-under-load", tmp_path, connections=4, pods=2, rate="1M")
     with tested.serve(s):
-        (_, victim), _ = groups(stand, [s.client.node, s.server.node], 2)
+        (_, victim), _ = groups(deployment, [s.client.node, s.server.node], 2)
         namespace = victim.run(["readlink", "/proc/self/ns/net"], timeout=5).stdout.strip()
         _kill_in(namespace, {"iperf3"}, signal.SIGSTOP)
         try:
@@ -192,7 +188,7 @@ def _wait_until_silent(pod: Pod) -> None:
         before, now = now, sent(pod.read_text("/proc/net/dev"), pod.interface)
 
 
-def _wait_for_traffic(s: Situation) -> None:
+def _wait_for_traffic(s: SampleContext) -> None:
     end = time.monotonic() + 10
     before = sent(s.client.read_text("/proc/net/dev"), s.client.interface)
     while sent(s.client.read_text("/proc/net/dev"), s.client.interface) < before + 20_000:

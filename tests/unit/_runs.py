@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cnibench.cell import Attestation, Cell, Sample
-from cnibench.layout import ATTESTATIONS, ENVIRONMENT, EVENTS, PLAN, RAW, SAMPLES, Manifest, Unsupported, coordinates
-from cnibench.metrics import METRICS
-from cnibench.store import RunReader
+from cnibench.model.cell import Attestation, Cell, Sample
+from cnibench.model.metrics import METRICS
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import ATTESTATIONS, ENVIRONMENT, EVENTS, PLAN, RAW, SAMPLES, Manifest, Unsupported, coordinates
 
 SCHEMA = 1  # of a version that did not chain its files: a test may edit them
 WORK: Mapping[str, tuple[str, float]] = {"tcp-stream": ("throughput", 1e10), "tcp-rr": ("transaction_rate", 4e4)}

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from cnibench.analysis import Analysis, analyse, build
 from cnibench.analysis.calibration import calibration
-from cnibench.errors import CnibenchError, InputError, UsageError
-from cnibench.layout import Unsupported
+from cnibench.model.errors import CnibenchError, InputError, UsageError
 from cnibench.reports.json_ import PROVIDER as JSON
 from cnibench.reports.text import PROVIDER as TEXT
-from cnibench.store import RunReader
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import Unsupported
 from tests.unit._runs import counted, synthetic
 
 TRUTH = {"veth-baseline": 1.0, "same": 1.0, "slow": 0.9}

@@ -14,20 +14,22 @@ import pytest
 import yaml
 
 from cnibench.analysis import Analysis, Cpp, Result, analyse
-from cnibench.cell import Cell
 from cnibench.claims import evaluate, studies
 from cnibench.claims.evaluate import judgement
 from cnibench.claims.model import FOLDER, Claim, Study, read_study, schema_text
 from cnibench.claims.units import base
 from cnibench.claims.verdict import Judgement
 from cnibench.collectors.footprint import ALL
-from cnibench.errors import InputError, UsageError
-from cnibench.metrics import METRICS
-from cnibench.profile import builtin
+from cnibench.model.cell import Cell
+from cnibench.model.errors import InputError, UsageError
+from cnibench.model.metrics import METRICS
+from cnibench.model.profile import builtin
 from cnibench.registry import providers
-from cnibench.sampling import Ground, Measured, lines
-from cnibench.situation import Findings
-from cnibench.store import Manifest, RunReader, RunWriter, now
+from cnibench.run.sample import Measured, Provenance, lines
+from cnibench.run.sample_context import Measurements
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import Manifest, now
+from cnibench.rundir.writer import RunWriter
 from tests.unit._call import call
 from tests.unit._runs import synthetic
 
@@ -313,12 +315,12 @@ def test_memory_is_judged_by_all_processes_of_a_node(tmp_path: Path, flannel: fl
         writer.environment({"kernel": "6.1"})
         for number, cell in enumerate(cells):
             for block, total in enumerate(values(levels[cell.label] * 1e6, 8, seed=number)):
-                found = Findings()
+                found = Measurements()
                 found.add("memory", 0.7 * total, process=f"{cell.label}-agent on a")
                 found.add("memory", total, process=ALL, node="a")
                 found.add("memory", 9 * total, process=ALL, node="b")
                 found.add("cpu_user", 0.5, node="a")
-                writer.finish(cell, block, lines(cell, block, Ground("kind", "veth", "", "cni"), Measured(found, now(), now())))
+                writer.finish(cell, block, lines(cell, block, Provenance("kind", "veth", "", "cni"), Measured(found, now(), now())))
     judged = {one.id: one for one in evaluate(analyse([RunReader(tmp_path / "run")]), ("qi2021",))}
     assert {name: judged[name].verdict for name in expected} == expected
     assert judged["memory-small"].figures[-1].ours == pytest.approx(44e6, rel=0.05)

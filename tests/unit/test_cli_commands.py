@@ -13,17 +13,17 @@ import click
 import msgspec
 import pytest
 
-from cnibench.cell import Cell, Sample
 from cnibench.cli import _packages
 from cnibench.cli._carry_out import comparisons
 from cnibench.cli._guard import guarded
 from cnibench.cli._request import plan_of
 from cnibench.cli.main import _HERE, Commands, first_line, group
-from cnibench.environment import cpu_model, disturbances, machine, memory, steal
-from cnibench.layout import now
-from cnibench.progress import Lines, Terminal, words
+from cnibench.model.cell import Cell, Sample
 from cnibench.registry import providers
-from cnibench.sampling import Ground, failure
+from cnibench.run.progress import Lines, Terminal, words
+from cnibench.run.sample import Provenance, failure
+from cnibench.rundir.schema import now
+from cnibench.system.environment import cpu_model, disturbances, machine, memory, steal
 
 ENTRY = "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"
 
@@ -182,7 +182,7 @@ def test_proc_files_are_parsed() -> None:
 
 def test_comparisons_are_log_ratios_of_finished_blocks() -> None:
     cells = {label: Cell(label=label, profile="p", placement="intra", workload="tcp-rr") for label in "ab"}
-    ground = Ground("lab", "veth", "all", "baseline")
+    ground = Provenance("lab", "veth", "all", "baseline")
 
     def sample(label: str, block: int, value: float, metric: str = "throughput") -> Sample:
         return msgspec.structs.replace(failure(cells[label], block, ground, "ok", "", now())[0], metric=metric, value=value)

@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cnibench.cell import SCHEMA, Cell
 from cnibench.cli import _packages
 from cnibench.cli._guard import guarded
 from cnibench.cli.main import group
-from cnibench.errors import InputError
-from cnibench.layout import Manifest
-from cnibench.sampling import Ground, failure
-from cnibench.store import RunWriter
+from cnibench.model.cell import SCHEMA, Cell
+from cnibench.model.errors import InputError
+from cnibench.run.sample import Provenance, failure
+from cnibench.rundir.schema import Manifest
+from cnibench.rundir.writer import RunWriter
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "errors"
 PROFILE = "cni-profiles/veth-baseline.yaml"
@@ -46,7 +46,7 @@ def a_run() -> Path:
     )  # fmt: skip
     with RunWriter.create(Path("r"), manifest) as writer:
         for block in range(2):
-            writer.finish(one, block, failure(one, block, Ground("lab", "veth", "all", "baseline"), "failed", "gone", manifest.created))
+            writer.finish(one, block, failure(one, block, Provenance("lab", "veth", "all", "baseline"), "failed", "gone", manifest.created))
     return Path("r")
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnibench.collector import Collector
 from cnibench.collectors import _counters, lengths, perf
-from cnibench.errors import CnibenchError, MeasureError
+from cnibench.model.errors import CnibenchError, MeasureError
 from cnibench.registry import providers
+from cnibench.run.collector import Collector
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "proc"
 OURS = {"packets", "retransmits", "cpu", "sizes", "lengths", "perf"}

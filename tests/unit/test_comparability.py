@@ -13,21 +13,21 @@ import pytest
 from cnibench import __version__
 from cnibench.analysis import analyse
 from cnibench.analysis.model import Where
-from cnibench.cell import Cell, Sample
 from cnibench.cli._carry_out import _measure
 from cnibench.cli.run import command
-from cnibench.cluster import Options
 from cnibench.clusters.lab.cluster import LabCluster
-from cnibench.environment import machine, this_cpu
-from cnibench.errors import UsageError
 from cnibench.model import context
+from cnibench.model.cell import Cell, Sample
 from cnibench.model.context import disagreements
-from cnibench.plan import build_plan, cells
-from cnibench.profile import builtin
+from cnibench.model.errors import UsageError
+from cnibench.model.profile import builtin
+from cnibench.planning.plan import build_plan, cells
 from cnibench.registry import providers
-from cnibench.sampling import Ground, Measured, failure, lines
-from cnibench.situation import Findings
-from cnibench.store import RunReader
+from cnibench.run.sample import Measured, Provenance, failure, lines
+from cnibench.run.sample_context import Measurements
+from cnibench.rundir.reader import RunReader
+from cnibench.system.environment import machine, this_cpu
+from cnibench.testbed.cluster import Options
 from tests.unit._call import call
 from tests.unit._runs import synthetic
 
@@ -128,8 +128,10 @@ def test_a_plan_with_one_workload_at_two_durations_or_blocks_is_refused() -> Non
 
 def test_lines_say_what_was_in_force() -> None:
     cell = Cell(label="x", profile="x", placement="inter", workload="tcp-rr", params={"offload.wire": "none", "offload.pods": "default"})
-    ground = Ground("lab", "veth", "vxlan", "baseline", wire_rate=2e8, pairs=2, warmup_time=1.5, duration=3.0, congestion_control="cubic")
-    found = Findings()
+    ground = Provenance(
+        "lab", "veth", "vxlan", "baseline", wire_rate=2e8, pairs=2, warmup_time=1.5, duration=3.0, congestion_control="cubic"
+    )
+    found = Measurements()
     found.add("transaction_rate", 1.0)
     (line,) = lines(cell, 0, ground, Measured(found, "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"))
     (failed,) = failure(cell, 0, ground, "failed", "gone", "2026-01-01T00:00:00Z")
@@ -200,7 +202,7 @@ def test_a_run_is_not_resumed_on_another_machine(tmp_path: Path) -> None:
 def test_one_metric_decides_everywhere(tmp_path: Path) -> None:
     """Flat latency beside a rate that scatters by 40 % must not end a run: stopping looks at what the report ranks by."""
     from cnibench.cli._carry_out import comparisons
-    from cnibench.stopping import decide
+    from cnibench.stats.sequential import decide
 
     works = providers("workloads")
     run = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, blocks=8, noise=0.4, workloads=("tcp-rr",), placements=("intra",), cpp=False,
@@ -230,7 +232,7 @@ def test_a_claim_about_another_wire_is_not_tested(tmp_path: Path) -> None:
     for cell in plan["cells"]:
         cell["params"] = {"offload.wire": "none", "offload.pods": "default"}
     (run.path / "plan.json").write_text(json.dumps(plan))
-    ground = Ground("lab", "veth", "vxlan", "datapath-model", duration=10.0)
+    ground = Provenance("lab", "veth", "vxlan", "datapath-model", duration=10.0)
     found = []
     for line in run.samples():
         cell = msgspec.convert(next(one for one in plan["cells"] if one["label"] == line.label), Cell)
@@ -254,7 +256,7 @@ def test_a_claim_about_another_wire_is_not_tested(tmp_path: Path) -> None:
 
 def test_records_and_columns_come_from_the_declaration(tmp_path: Path) -> None:
     from cnibench.cli.query import ask
-    from cnibench.layout import coordinates
+    from cnibench.rundir.schema import coordinates
 
     cell = Cell(label="x", profile="x", placement="inter", workload="tcp-rr")
     assert set(coordinates(cell, 0)) == {"schema", "attempt", "cell", "block", *context.OF_CELL}

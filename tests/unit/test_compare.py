@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cnibench.analysis.inferiority import paired, unpaired
-from cnibench.store import RunReader
+from cnibench.rundir.reader import RunReader
 from tests.unit._call import call
 from tests.unit._runs import counted, synthetic
 

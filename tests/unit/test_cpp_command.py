@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from cnibench.cpp import flamegraph, stacks, summary, taxonomy
 from cnibench.cpp.stacks import Stack
-from cnibench.errors import InputError, MeasureError, UsageError
-from cnibench.reading import RunReader
+from cnibench.model.errors import InputError, MeasureError, UsageError
+from cnibench.rundir.reader import RunReader
 from tests.unit._runs import synthetic
 
 

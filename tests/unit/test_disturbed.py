@@ -14,8 +14,8 @@ import pytest
 from cnibench.analysis import analyse
 from cnibench.analysis.model import Analysis
 from cnibench.cli._carry_out import comparisons
-from cnibench.reading import RunReader
 from cnibench.registry import provider
+from cnibench.rundir.reader import RunReader
 from tests.unit._call import call
 from tests.unit._runs import synthetic
 

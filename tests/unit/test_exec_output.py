@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cnibench import exec as programs
-from cnibench.errors import LimitError, MeasureError
+from cnibench.model.errors import LimitError, MeasureError
+from cnibench.system import process as programs
 
 FLOOD = "import sys\nwhile True: sys.{}.write('x' * 65536)"
 

@@ -6,7 +6,7 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from cnibench import exec as programs
+from cnibench.system import process as programs
 
 PRINTED = "import os; print(os.getpriority(os.PRIO_PROCESS, 0))"
 

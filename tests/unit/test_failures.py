@@ -12,7 +12,7 @@ from scipy import stats
 
 from cnibench.analysis import analyse
 from cnibench.analysis.failing import Tally, more_often
-from cnibench.store import RunReader
+from cnibench.rundir.reader import RunReader
 from tests.unit._call import call
 from tests.unit._runs import synthetic
 

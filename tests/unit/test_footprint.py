@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from cnibench.clusters._kubernetes import places, processes
-from cnibench.clusters._kubernetes.gateway import Gateway
-from cnibench.clusters._kubernetes.places import KubernetesNode
+from cnibench.clusters.kubernetes.nodes import places, processes
+from cnibench.clusters.kubernetes.nodes.gateway import Gateway
+from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.collectors import footprint
 from cnibench.collectors.footprint import Look, look
-from cnibench.errors import ClusterError
-from cnibench.profile import builtin
-from cnibench.situation import Findings
+from cnibench.model.errors import ClusterError
+from cnibench.model.profile import builtin
+from cnibench.run.sample_context import Measurements
 
 LIMIT = 20.0  # s
 IDLE = "import time; time.sleep(60)"
@@ -74,16 +74,16 @@ def under(processes: Any) -> Any:
     nodes = (SimpleNamespace(name="a"), SimpleNamespace(name="b"))
     pods = [pod("a"), pod("a"), pod("a", ""), pod("b")]
     return SimpleNamespace(
-        standing=SimpleNamespace(processes=lambda: processes, fidelity="datapath-model", nodes=lambda: nodes, pods=lambda: pods)
+        deployment=SimpleNamespace(processes=lambda: processes, fidelity="datapath-model", nodes=lambda: nodes, pods=lambda: pods)
     )
 
 
-def figures(found: Findings) -> dict[tuple[str, str, str], float]:
+def figures(found: Measurements) -> dict[tuple[str, str, str], float]:
     """(process, node, metric) to value."""
     return {(str(one.params["process"]), str(one.params.get("node", "")), one.metric): one.value for one in found.readings}
 
 
-def records(found: Findings) -> dict[str, dict[str, Any]]:
+def records(found: Measurements) -> dict[str, dict[str, Any]]:
     assert {file for file, _ in found.records} == {"footprint"}
     return {f"{record['process']} {record['node']}" if record["process"] == footprint.ALL else record["process"]: record
             for _, record in found.records}  # fmt: skip
@@ -107,7 +107,7 @@ def test_memory_and_cpu_of_each_process_and_of_their_node(holder: subprocess.Pop
     real = footprint._Place.look
     monkeypatch.setattr(footprint, "_EVERY", 0.02)
     monkeypatch.setattr(footprint._Place, "look", lambda place: (real(place), looks.append(time.monotonic())))
-    found = Findings()
+    found = Measurements()
     with program(IDLE) as other, footprint.PROVIDER.observe(under({"d-a": holder.pid, "e-a": other.pid}), found):
         until(lambda: sum(map(int, Path(f"/proc/{holder.pid}/stat").read_text().rpartition(")")[2].split()[11:13])) >= 15)
         until(lambda: len(looks) >= 3)
@@ -133,7 +133,7 @@ def test_memory_and_cpu_of_each_process_and_of_their_node(holder: subprocess.Pop
 
 
 def test_the_time_of_children_counts() -> None:
-    found = Findings()
+    found = Measurements()
     with program(PARENT) as parent:
         assert parent.stdin is not None
         assert parent.stdout is not None
@@ -148,7 +148,7 @@ def test_the_time_of_children_counts() -> None:
 
 def test_a_process_that_ends_within_the_window_is_told_and_has_no_figures(holder: subprocess.Popen[bytes]) -> None:
     """Neither has the node's total; the other processes and the other node have theirs."""
-    found = Findings()
+    found = Measurements()
     with program(IDLE) as here, program(IDLE) as there:
         watched = {"d-a": holder.pid, "e-a": here.pid, "f-b": there.pid, "g-b": 2**22 + 1}
         with footprint.PROVIDER.observe(under(watched), found):
@@ -168,7 +168,7 @@ def test_a_parent_of_one_that_ended_has_no_cpu_time() -> None:
     source = (
         'import subprocess, time\nchild = subprocess.Popen(["sleep", "60"])\nprint(child.pid, flush=True)\nchild.wait()\ntime.sleep(60)'
     )
-    found = Findings()
+    found = Measurements()
     with program(source) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
@@ -180,14 +180,14 @@ def test_a_parent_of_one_that_ended_has_no_cpu_time() -> None:
 
 
 def test_no_process_is_said_and_the_unknown_is_silent() -> None:
-    found = Findings()
+    found = Measurements()
     with footprint.PROVIDER.observe(under({}), found):
         pass
     assert found.records == [("footprint", {"process": "", "said": footprint.NONE})]
-    nothing = Findings()
+    nothing = Measurements()
     with footprint.PROVIDER.observe(under(None), nothing):
         pass
-    assert nothing == Findings()
+    assert nothing == Measurements()
 
 
 class Cluster:
@@ -284,19 +284,19 @@ def test_one_that_is_gone_is_looked_for_again(
     tree.add(old.pid, "flanneld")
     known.look()
     asked = cluster.asked
-    known.settle()
+    known.reset_state()
     assert cluster.asked == asked
     old.kill()
     old.wait()
     cluster.ready = False
-    known.settle()
+    known.reset_state()
     assert {name: pid for name, (_, pid) in known.found.items()} == {"flanneld on a": old.pid}, "so that its absence is told"
     tree.add(new.pid, "flanneld")
     cluster.ready = True
-    known.settle()
+    known.reset_state()
     assert {name: pid for name, (_, pid) in known.found.items()} == {"flanneld on a": new.pid}
     asked = cluster.asked
-    known.settle()
+    known.reset_state()
     assert cluster.asked == asked
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cnibench.cell import Cell
-from cnibench.errors import InputError
-from cnibench.store import RunReader, RunWriter
+from cnibench.model.cell import Cell
+from cnibench.model.errors import InputError
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.writer import RunWriter
 from tests.fuzz.rundirs import build
 from tests.unit._call import call
 
@@ -144,11 +145,11 @@ LINKS = ["samples.jsonl", "events.jsonl", "cpp.jsonl", "plan.json", "env.json", 
 
 @pytest.mark.parametrize("name", [*LINKS, "raw", "raw/CELL", "raw/CELL/2"])
 def test_resuming_writes_through_no_link(run: Path, tmp_path: Path, name: str) -> None:
-    from cnibench.sampling import Ground, failure
+    from cnibench.run.sample import Provenance, failure
 
     cell = RunReader(run).plan.cells[-1]
     with (run / "samples.jsonl").open("ab") as file:  # of a sample in flight, so that something must be moved aside
-        line = failure(cell, 2, Ground("lab", "veth", "all", "cni"), "failed", "gone", "2026-01-01T00:00:00Z")[0]
+        line = failure(cell, 2, Provenance("lab", "veth", "all", "cni"), "failed", "gone", "2026-01-01T00:00:00Z")[0]
         file.write(msgspec.json.encode(line) + b"\n")
     victim = tmp_path / "victim"
     victim.mkdir()

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cnibench.analysis import analyse
-from cnibench.errors import InputError, UsageError
 from cnibench.importers.batch import Batch, Given, Result
 from cnibench.importers.writing import write
+from cnibench.model.errors import InputError, UsageError
 from cnibench.registry import providers
-from cnibench.store import RunReader
+from cnibench.rundir.reader import RunReader
 from tests.unit._call import call
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -27,7 +27,7 @@ INTER = Given(placement="inter")
 @pytest.fixture(autouse=True)
 def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hundreds of small runs: whether they reach the disk is not what is tested here."""
-    monkeypatch.setattr("cnibench.writing.os.fsync", lambda _: None)
+    monkeypatch.setattr("cnibench.rundir.writer.os.fsync", lambda _: None)
 
 
 def read(form: str, path: Path, said: Given = INTER) -> Batch:

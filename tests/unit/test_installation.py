@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from cnibench.clusters._kubernetes import manifests
-from cnibench.clusters._kubernetes.access import Access
-from cnibench.clusters._kubernetes.attest import claims
-from cnibench.errors import InputError, UsageError
-from cnibench.installation import Installation, Leaves, Step, Wait
-from cnibench.profile import Profile, builtin, read_profile
+from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.cni import manifests
+from cnibench.clusters.kubernetes.cni.attest import claims
+from cnibench.model.errors import InputError, UsageError
+from cnibench.model.installation import Installation, Leaves, Step, Wait
+from cnibench.model.profile import Profile, builtin, read_profile
 
 KUBECONFIG = """
 apiVersion: v1

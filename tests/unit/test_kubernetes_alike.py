@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from cnibench.cell import Cell
-from cnibench.cluster import Options, Remark
-from cnibench.clusters._kubernetes import agents, alike, safety
-from cnibench.clusters._kubernetes.nodes import Wanted, choose, facts, more, toleration
 from cnibench.clusters.existing import ExistingCluster
+from cnibench.clusters.kubernetes.nodes import agents, alike
+from cnibench.clusters.kubernetes.nodes.nodes import Wanted, choose, facts, more, toleration
+from cnibench.clusters.kubernetes.ownership import safety
+from cnibench.model.cell import Cell
 from cnibench.offload import judge, reading
 from cnibench.offload.nic import Feature, Nic
+from cnibench.testbed.cluster import Options, Remark
 from tests.unit.test_kubernetes_nodes import CONTROL, node
 
 QUIET: dict[str, Any] = {

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from cnibench.clusters._kubernetes import belongings
-from cnibench.clusters._kubernetes.belongings import BlockedError, Known
-from cnibench.clusters._kubernetes.inventory import Kind, Thing, thing
-from cnibench.clusters._kubernetes.manifests import LABEL
-from cnibench.clusters._kubernetes.objects import NAME, OURS
-from cnibench.clusters._kubernetes.record import Record, read
-from cnibench.errors import ClusterError
-from cnibench.profile import builtin
+from cnibench.clusters.kubernetes.api.objects import NAME, OURS
+from cnibench.clusters.kubernetes.cni.manifests import LABEL
+from cnibench.clusters.kubernetes.removal import belongings
+from cnibench.clusters.kubernetes.removal.belongings import BlockedError, Known
+from cnibench.clusters.kubernetes.removal.inventory import Kind, Thing, thing
+from cnibench.clusters.kubernetes.removal.record import Record, read
+from cnibench.model.errors import ClusterError
+from cnibench.model.profile import builtin
 
 KINDS = {
     kind: Kind(api, kind, plural, namespaced)

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from cnibench import exec as programs
-from cnibench.clusters._kubernetes.gateway import Gateway
-from cnibench.errors import ClusterError, LimitError, MeasureError, MissingError
+from cnibench.clusters.kubernetes.nodes.gateway import Gateway
+from cnibench.model.errors import ClusterError, LimitError, MeasureError, MissingError
 from cnibench.system import heartbeat
+from cnibench.system import process as programs
 
 LIMIT = 20.0  # s
 
@@ -118,7 +118,7 @@ def test_what_runs_there_dies_when_cnibench_is_killed(tmp_path: Path) -> None:
 import sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import test_kubernetes_gateway as here
-from cnibench.clusters._kubernetes.gateway import Gateway
+from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from pathlib import Path
 made = Gateway(here.Here(), "space", "pod", "the Pod pod")
 made.spawn(["sh", "-c", "echo $$ > {tmp_path}/pid; exec sleep 1000"], None, None)

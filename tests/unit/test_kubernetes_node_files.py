@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cnibench.clusters._kubernetes import removal
+from cnibench.clusters.kubernetes.removal import nodes as removal
 
 
 def ask(root: Path, **asked: Any) -> dict[str, Any]:

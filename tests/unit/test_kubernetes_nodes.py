@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 
-from cnibench.clusters._kubernetes import objects, paths, pods, safety, subnets, tasks
-from cnibench.clusters._kubernetes.access import Access, DeniedError, UnreachableError
-from cnibench.clusters._kubernetes.nodes import Facts, Taint, Wanted, choose, facts, matches, tolerated, toleration
-from cnibench.clusters._kubernetes.objects import Making
-from cnibench.clusters._kubernetes.tools import version
 from cnibench.clusters.kind import configuration
-from cnibench.errors import InputError, UnsupportedError, UsageError
-from cnibench.exec import Done
+from cnibench.clusters.kubernetes.api import objects
+from cnibench.clusters.kubernetes.api.access import Access, DeniedError, UnreachableError
+from cnibench.clusters.kubernetes.api.objects import Making
+from cnibench.clusters.kubernetes.api.tools import version
+from cnibench.clusters.kubernetes.cni import subnets
+from cnibench.clusters.kubernetes.nodes import tasks
+from cnibench.clusters.kubernetes.nodes.nodes import Facts, Taint, Wanted, choose, facts, matches, tolerated, toleration
+from cnibench.clusters.kubernetes.ownership import safety
+from cnibench.clusters.kubernetes.pods import paths, pods
+from cnibench.model.errors import InputError, UnsupportedError, UsageError
+from cnibench.system.process import Done
 
 MAKING = Making("space", "run", "workload:1", "agent:1")
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from cnibench.clusters._kubernetes import lease, safety, state, status, survey
-from cnibench.clusters._kubernetes.api import Answer
-from cnibench.clusters._kubernetes.availability import Availability
-from cnibench.clusters._kubernetes.lease import Lease
-from cnibench.clusters._kubernetes.safety import Allowed, RefusedError
-from cnibench.errors import ClusterError, EndedError
+from cnibench.clusters.kubernetes.api import status
+from cnibench.clusters.kubernetes.api.availability import Availability
+from cnibench.clusters.kubernetes.api.proxy import Answer
+from cnibench.clusters.kubernetes.ownership import lease, safety, state, survey
+from cnibench.clusters.kubernetes.ownership.lease import Lease
+from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
+from cnibench.model.errors import ClusterError, EndedError
 from cnibench.system import scratch
 
 OWNER = "calm-otter-0123ab"

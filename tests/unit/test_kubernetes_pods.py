@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from cnibench.cluster import Options
-from cnibench.clusters._kubernetes.gateway import Gateway
-from cnibench.clusters._kubernetes.nodes import facts
-from cnibench.clusters._kubernetes.objects import POD, Making
-from cnibench.clusters._kubernetes.places import KubernetesNode
-from cnibench.clusters._kubernetes.standing import KubernetesStanding
-from cnibench.errors import ClusterError
-from cnibench.exec import Done
-from cnibench.profile import builtin
+from cnibench.clusters.kubernetes.api.objects import POD, Making
+from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
+from cnibench.clusters.kubernetes.nodes.gateway import Gateway
+from cnibench.clusters.kubernetes.nodes.nodes import facts
+from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
+from cnibench.model.errors import ClusterError
+from cnibench.model.profile import builtin
+from cnibench.system.process import Done
+from cnibench.testbed.cluster import Options
 
 ROOM = 6  # Pods of one node
 
@@ -67,24 +67,21 @@ class Api:
 def node(name: str) -> dict[str, Any]:
     return {
         "metadata": {"name": name},
-        "status": {
-            "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
+        "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}], "conditions": [{"type": "Ready", "status": "True"}]},
     }
 
 
-def standing(api: Any) -> KubernetesStanding:
+def deployment(api: Any) -> KubernetesDeployment:
     making = Making("space", "run", "workload:1", "agent:1", rights="none")
     nodes = [
         KubernetesNode(name, facts(node(f"node-{name}")), Gateway(api, "space", f"agent-{name}", "the agent"), host=False) for name in "ab"
     ]
-    return KubernetesStanding("flannel", builtin()["flannel"], Options(), api, making, nodes, {})
+    return KubernetesDeployment("flannel", builtin()["flannel"], Options(), api, making, nodes, {})
 
 
 def test_background_pods_that_have_no_room_are_removed_and_the_standing_lives() -> None:
     api = Api()
-    found = standing(api)
+    found = deployment(api)
     before = set(api.pods)
     assert before == {"a0", "a1", "b0"}
     a, b = found.nodes()
@@ -98,7 +95,7 @@ def test_background_pods_that_have_no_room_are_removed_and_the_standing_lives() 
 
 def test_a_pair_that_does_not_run_is_removed_and_can_be_made_later() -> None:
     api = Api()
-    found = standing(api)
+    found = deployment(api)
     api.evicting = True
     with pytest.raises(ClusterError, match="the Pod a2 will not run: Ended: Evicted low on memory"):
         found.pair("inter", 1)

@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 import pytest
 
-from cnibench.cell import Cell
-from cnibench.clusters._kubernetes import policies, policy_objects, refusals, starting
-from cnibench.clusters._kubernetes.objects import Making
-from cnibench.clusters._kubernetes.standing import KubernetesStanding
-from cnibench.conditions import Policies
-from cnibench.profile import CURRENT, builtin
+from cnibench.clusters.kubernetes.api.objects import Making
+from cnibench.clusters.kubernetes.cni import refusals
+from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
+from cnibench.clusters.kubernetes.pods import policies, policy_objects, starting
+from cnibench.model.cell import Cell
+from cnibench.model.conditions import Policies
+from cnibench.model.profile import CURRENT, builtin
 
 MAKING = Making("space", "run", "workload", "agent")
 
@@ -82,7 +83,7 @@ class _Standing:
 
     label, families, making = "cilium", (4,), MAKING
     profile = builtin()["cilium"]
-    port = KubernetesStanding.port
+    port = KubernetesDeployment.port
 
     def __init__(self, first: int = 0) -> None:
         self._first = lambda cell, server: first
@@ -114,7 +115,7 @@ def test_the_http_rule_of_a_cell(monkeypatch: pytest.MonkeyPatch, asked: dict[st
     sent: list[dict[str, Any]] = []
     for name, answer in (("_state", policies._UNDER), ("_count", 1), ("_entries", {}), ("_need_proxy", None)):
         monkeypatch.setattr(policies, name, lambda *given, answer=answer: answer)
-    monkeypatch.setattr(policies, "_create", lambda standing, objects: sent.extend(objects))
+    monkeypatch.setattr(policies, "_create", lambda deployment, objects: sent.extend(objects))
     one = None if asked is None else Cell(label="x", profile="x", placement="inter", workload="http", **asked)
     server: Any = SimpleNamespace(name="b0", interface="eth0")
     with policies.applied(_Standing(first), Policies(layer="L7"), server, one) as (record,):  # type: ignore[arg-type]

@@ -7,12 +7,13 @@ import sys
 
 import pytest
 
-from cnibench.cluster import Options
-from cnibench.clusters.lab import kernel, links, netlink, wire
-from cnibench.clusters.lab.base import builder_of, builders
+from cnibench.clusters.lab import kernel
 from cnibench.clusters.lab.cluster import LabCluster
-from cnibench.errors import ClusterError, InputError, UsageError
-from cnibench.profile import Datapath, builtin
+from cnibench.clusters.lab.datapaths.base import builder_of, builders
+from cnibench.clusters.lab.namespaces import links, netlink, wire
+from cnibench.model.errors import ClusterError, InputError, UsageError
+from cnibench.model.profile import Datapath, builtin
+from cnibench.testbed.cluster import Options
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_no_more_is_imported_than_one_cluster_and_the_core_of_pyroute2() -> None
         "import sys\n"
         "from cnibench.registry import provider\n"
         "assert provider('clusters', 'lab').kind == 'lab'\n"
-        "from cnibench.clusters.lab.iproute import iproute\n"
+        "from cnibench.clusters.lab.namespaces.iproute import iproute\n"
         "kind = iproute()\n"
         "from pyroute2 import IPRoute\n"
         "assert IPRoute is kind is iproute()\n"

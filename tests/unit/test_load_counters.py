@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cnibench.errors import MeasureError
+from cnibench.model.errors import MeasureError
 from cnibench.workloads import _load
 
 PODS = [SimpleNamespace(name="ax0"), SimpleNamespace(name="ax1")]
@@ -87,14 +87,14 @@ class Cluster:
 
 def test_the_study_takes_no_more_than_99_pods_of_a_node() -> None:
     """49 pairs on one node, then 99 between two, in one request each: a kubelet takes 110 Pods unless told otherwise."""
-    standing: Any = Cluster()
+    deployment: Any = Cluster()
     a: Any = SimpleNamespace(name="a")
     b: Any = SimpleNamespace(name="b")
-    clients, servers = _load.groups(standing, [a, a], 49)
+    clients, servers = _load.groups(deployment, [a, a], 49)
     assert (len(set(clients)), len(set(servers)), set(clients) & set(servers)) == (49, 49, set())
-    far_clients, far_servers = _load.groups(standing, [a, b], 99)
-    assert standing.requests == [[("a", 98)], [("a", 1), ("b", 99)]]
+    far_clients, far_servers = _load.groups(deployment, [a, b], 99)
+    assert deployment.requests == [[("a", 98)], [("a", 1), ("b", 99)]]
     assert (len(set(far_clients)), len(set(far_servers))) == (99, 99)
-    assert _load.groups(standing, [a, a], 49) == [clients, servers], "the same serve again"
-    assert len(standing.requests) == 2
+    assert _load.groups(deployment, [a, a], 49) == [clients, servers], "the same serve again"
+    assert len(deployment.requests) == 2
     assert _load.groups(Cluster(), [a, b], 1) == [["ax0"], ["bx0"]]  # type: ignore[arg-type, comparison-overlap]

@@ -10,10 +10,12 @@ import msgspec
 
 from cnibench.analysis.build import analyse
 from cnibench.analysis.model import Analysis
-from cnibench.cell import Cell, Window
+from cnibench.model.cell import Cell, Window
 from cnibench.reports.text import PROVIDER as TEXT
-from cnibench.sampling import Ground, failure
-from cnibench.store import Manifest, RunReader, RunWriter, now
+from cnibench.run.sample import Provenance, failure
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import Manifest, now
+from cnibench.rundir.writer import RunWriter
 
 Loads = Mapping[tuple[str, int], Sequence[float | None]]  # (label, connections) to what was sent in each block, bit/s
 RATE = 50e6
@@ -38,7 +40,7 @@ def written(folder: Path, loads: Loads, *, window: Window = "speed", broken: boo
         writer.environment({"kernel": "6.1"})
         for cell, achieved in cells:
             for block, value in enumerate(achieved):
-                line = failure(cell, block, Ground("lab", "veth", "plain", "datapath-model"), "ok", "", now())[0]
+                line = failure(cell, block, Provenance("lab", "veth", "plain", "datapath-model"), "ok", "", now())[0]
                 line = msgspec.structs.replace(line, metric="transaction_rate", unit="1/s", better="higher", value=1e4 + block)
                 connections = cell.params["connections"]
                 load: dict[str, Any] = {"connections": connections, "pairs": min(connections, 49), "asked": connections * RATE}

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cnibench.model.profile import builtin
 from cnibench.offload import rank, reading
 from cnibench.offload.judge import ORDER, TUNNELS, Verdict, asymmetries, judge, spread, tunnel
 from cnibench.offload.nic import Feature, Nic
 from cnibench.offload.verify import Stream, summary
-from cnibench.profile import builtin
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "ethtool"
 BASE = {name: Feature(True) for name in ("tx-checksum-ip-generic", "tx-scatter-gather", "tx-tcp-segmentation")}

@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from cnibench.cell import Cell
-from cnibench.cluster import Options
-from cnibench.collector import Collector
-from cnibench.errors import MeasureError
-from cnibench.exec import Process
-from cnibench.plan import expected_seconds
-from cnibench.profile import Profile
-from cnibench.progress import Lines
-from cnibench.schedule import by_pairs, order
-from cnibench.situation import Findings, Situation
-from cnibench.store import RunReader, RunWriter
+from cnibench.model.cell import Cell
+from cnibench.model.errors import MeasureError
+from cnibench.model.profile import Profile
+from cnibench.planning.plan import expected_seconds
+from cnibench.planning.schedule import by_pairs, order
+from cnibench.run.collector import Collector
+from cnibench.run.progress import Lines
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.writer import RunWriter
+from cnibench.system.process import Process
+from cnibench.testbed.cluster import Options
 from tests.unit.test_runner import Echo, Local, OneByOne, Spy, manifest, profile, runner
 
 
@@ -40,11 +41,11 @@ class Paired(Echo):
     def __init__(self) -> None:
         self.log: list[tuple[str, int]] = []
 
-    def serve(self, s: Situation) -> Any:
+    def serve(self, s: SampleContext) -> Any:
         self.log.append(("serve", s.cell.pair))
         return super().serve(s)
 
-    def start(self, s: Situation) -> Process:
+    def start(self, s: SampleContext) -> Process:
         self.log.append(("start", s.cell.pair))
         if s.cell.pair == self.broken:
             raise MeasureError("no client")
@@ -116,7 +117,7 @@ def test_a_window_that_comes_too_late_is_told(folder: Path, pairs: int, late: fl
     class Late(Collector):
         name = title = "late"
 
-        def observe(self, s: Situation, into: Findings) -> Any:
+        def observe(self, s: SampleContext, into: Measurements) -> Any:
             time.sleep(late)
             return Spy().observe(s, into)
 

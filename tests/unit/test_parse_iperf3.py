@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnibench.errors import MeasureError
+from cnibench.model.errors import MeasureError
 from cnibench.registry import provider
 from cnibench.workloads import _iperf3
 
@@ -82,8 +82,7 @@ def test_series() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"),
-    [("no_server", "Connection refused"), ("busy", "busy"), ("interrupted", "interrupt"), ("server_gone", "iperf3: ")],
+    ("name", "reason"), [("no_server", "Connection refused"), ("busy", "busy"), ("interrupted", "interrupt"), ("server_gone", "iperf3: ")]
 )
 def test_failures_have_their_reason(name: str, reason: str) -> None:
     with pytest.raises(MeasureError, match=reason):

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.cluster import Node, Options
-from cnibench.errors import MissingError
-from cnibench.profile import Profile
-from cnibench.sampling import pins
-from cnibench.store import RunReader, RunWriter
+from cnibench.model.errors import MissingError
+from cnibench.model.profile import Profile
+from cnibench.run.sample import pins
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.writer import RunWriter
+from cnibench.testbed.cluster import Options
+from cnibench.testbed.place import Node
 from tests.unit.test_runner import HereNode, Local, LocalStanding, cell, manifest, runner
 
 
@@ -57,15 +59,15 @@ def test_a_run_on_other_machines_asks_them_when_a_profile_stands(tmp_path: Path)
     """The client really runs there: on the one CPU that its node has."""
     only = min(os.sched_getaffinity(0))
 
-    class Standing(LocalStanding):
+    class Deployment(LocalStanding):
         def nodes(self) -> tuple[Node, ...]:
             return (machine(tmp_path, [only]),)
 
     class Remote(Local):
         ours = False
 
-        def install(self, label: str, profile: Profile) -> Standing:
-            return Standing(self, label, profile)
+        def install(self, label: str, profile: Profile) -> Deployment:
+            return Deployment(self, label, profile)
 
     with RunWriter.create(tmp_path / "run", manifest([cell("a")], 1)) as writer:
         assert runner(writer, Remote(Options()), cpus=[(None, None)]).run() == 0

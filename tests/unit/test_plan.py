@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnibench.cell import Cell
-from cnibench.errors import InputError, UsageError
-from cnibench.plan import Plan, Work, build_plan, cells, expected_seconds, passes, read_plan
-from cnibench.profile import Profile, Strict
-from cnibench.schedule import ALONE, blocks_needed, floor, order, pairs, warning
+from cnibench.model.cell import Cell
+from cnibench.model.errors import InputError, UsageError
+from cnibench.model.profile import Profile, Strict
+from cnibench.planning.plan import Plan, Work, build_plan, cells, expected_seconds, passes, read_plan
+from cnibench.planning.schedule import ALONE, blocks_needed, floor, order, pairs, warning
 
 
 class _Params(Strict):
@@ -32,7 +32,7 @@ class _Work:
     def params(self, given: dict[str, Any]) -> dict[str, Any]:
         return self.Params.model_validate(dict(given)).model_dump(mode="json")
 
-    def beside(self, cell: Any) -> bool:
+    def runs_concurrently(self, cell: Any) -> bool:
         return False
 
     def seconds(self, params: dict[str, Any], duration: float, warmup: float) -> float:

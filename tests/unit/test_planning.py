@@ -10,16 +10,17 @@ import msgspec
 import numpy as np
 import pytest
 
-from cnibench import planning, stats
 from cnibench.analysis import analyse
 from cnibench.analysis.calibration import calibration, scatter
-from cnibench.errors import InputError, UsageError
-from cnibench.layout import Planned
-from cnibench.plan import Plan, Work, build_plan, read_plan
-from cnibench.planning import Here, noise_of, with_blocks, words
+from cnibench.model.errors import InputError, UsageError
+from cnibench.planning import blocks as planning
+from cnibench.planning.blocks import Here, noise_of, with_blocks, words
+from cnibench.planning.plan import Plan, Work, build_plan, read_plan
+from cnibench.planning.schedule import ALONE
 from cnibench.registry import providers
-from cnibench.schedule import ALONE
-from cnibench.stats_plan import least_blocks, planned_blocks
+from cnibench.rundir.schema import Planned
+from cnibench.stats import inference as stats
+from cnibench.stats.power import least_blocks, planned_blocks
 from tests.unit._runs import synthetic
 
 LABELS = ("a", "b", "c", "d")

@@ -9,14 +9,15 @@ from typing import Any
 import jsonschema
 import pytest
 
-from cnibench import conditions, plans
-from cnibench.cluster import Options
-from cnibench.errors import InputError, UsageError
-from cnibench.forecast import whole
-from cnibench.plan import Plan, Work, cells, expected_seconds, passes
-from cnibench.profile import builtin, choose, read_yaml
+from cnibench.model import conditions
+from cnibench.model.errors import InputError, UsageError
+from cnibench.model.profile import builtin, choose, read_yaml
+from cnibench.planning import plans
+from cnibench.planning.forecast import whole
+from cnibench.planning.plan import Plan, Work, cells, expected_seconds, passes
+from cnibench.planning.schedule import blocks_needed
 from cnibench.registry import provider, providers
-from cnibench.schedule import blocks_needed
+from cnibench.testbed.cluster import Options
 
 STUDIES = ("bruijn2017", "makowski2018", "qi2021")
 
@@ -27,7 +28,7 @@ def cells_of(name: str) -> list[object]:
 
 
 def test_the_schema_is_current() -> None:
-    assert (plans.FOLDER / "schema.json").read_text() == plans.schema_text(), "run: python -m cnibench.plans"
+    assert (plans.FOLDER / "schema.json").read_text() == plans.schema_text(), "run: python -m cnibench.planning.plans"
 
 
 @pytest.mark.parametrize("name", plans.names())

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from cnibench.cell import Cell
 from cnibench.cli._request import plan_of, suited
-from cnibench.cluster import Cluster, Options
 from cnibench.clusters.existing import ExistingCluster, wire_mtu
 from cnibench.clusters.kind import KindCluster
-from cnibench.plan import Plan, cells
-from cnibench.plans import named
-from cnibench.profile import choose
+from cnibench.model.cell import Cell
+from cnibench.model.profile import choose
+from cnibench.planning.plan import Plan, cells
+from cnibench.planning.plans import named
 from cnibench.registry import providers
+from cnibench.testbed.cluster import Cluster, Options
 
 CLUSTERS = {"kind": KindCluster, "existing": ExistingCluster}
 

@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 import yaml
 
-from cnibench.clusters.lab.base import builder_of
-from cnibench.errors import InputError, UsageError
-from cnibench.profile import FOLDER, Profile, builtin, choose, read_profile, schema_text
+from cnibench.clusters.lab.datapaths.base import builder_of
+from cnibench.model.errors import InputError, UsageError
+from cnibench.model.profile import FOLDER, Profile, builtin, choose, read_profile, schema_text
 
 # Table I of qi2021: network model, policy (Kubernetes, third party), (ingress, egress), default MTU.
 TABLE_I = {
@@ -25,7 +25,7 @@ STUDIED = {
 
 
 def test_schema_is_current() -> None:
-    assert (FOLDER / "schema.json").read_text() == schema_text(), "run: python -m cnibench.profile"
+    assert (FOLDER / "schema.json").read_text() == schema_text(), "run: python -m cnibench.model.profile"
 
 
 @pytest.mark.parametrize("name", sorted(builtin()))

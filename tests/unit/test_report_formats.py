@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnibench.analysis import Analysis, analyse
-from cnibench.layout import Unsupported
 from cnibench.registry import providers
 from cnibench.reports import _escape
 from cnibench.reports._numbers import Scale, p_value
 from cnibench.reports.text import PROVIDER as TEXT
+from cnibench.rundir.schema import Unsupported
 from tests.unit._call import call
 from tests.unit._runs import synthetic
 

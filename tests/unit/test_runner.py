@@ -14,20 +14,23 @@ from typing import Any, ClassVar
 
 import pytest
 
-from cnibench.cell import Attestation, Cell
-from cnibench.cluster import Cluster, Node, Options, Outage, Pod, Standing
-from cnibench.collector import Collector
-from cnibench.errors import ClusterError, EndedError, Interrupted, MeasureError, UsageError
-from cnibench.exec import Done, Process, run, spawn
-from cnibench.layout import Manifest, now
-from cnibench.profile import Profile, Strict
-from cnibench.progress import Silent
-from cnibench.runner import Runner
-from cnibench.sampling import choose_cpus
-from cnibench.schedule import order
-from cnibench.situation import Findings, Situation
-from cnibench.store import FullError, RunReader, RunWriter
-from cnibench.workload import Workload
+from cnibench.model.cell import Attestation, Cell
+from cnibench.model.errors import ClusterError, EndedError, Interrupted, MeasureError, UsageError
+from cnibench.model.profile import Profile, Strict
+from cnibench.planning.schedule import order
+from cnibench.run.collector import Collector
+from cnibench.run.progress import Silent
+from cnibench.run.runner import Runner
+from cnibench.run.sample import choose_cpus
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.workload import Workload
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import Manifest, now
+from cnibench.rundir.writer import FullError, RunWriter
+from cnibench.system.process import Done, Process, run, spawn
+from cnibench.testbed.cluster import Cluster, Options, Outage
+from cnibench.testbed.deployment import Deployment
+from cnibench.testbed.place import Node, Pod
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]  # starts four times as fast without site-packages
 CLIENT = """
@@ -78,7 +81,7 @@ class HereNode(Here, Node):
     pass
 
 
-class LocalStanding(Standing):
+class LocalStanding(Deployment):
     fidelity = "baseline"
 
     def __init__(self, cluster: Local, label: str, profile: Profile) -> None:
@@ -128,7 +131,7 @@ class Local(Cluster):
     def check(self, profile: Profile) -> list[Any]:
         return []
 
-    def install(self, label: str, profile: Profile) -> Standing:
+    def install(self, label: str, profile: Profile) -> Deployment:
         self.log.append(f"install {label}")
         if label in self.broken:
             raise ClusterError("no such device", "modprobe it")
@@ -157,7 +160,7 @@ class Echo(Workload):
         fault: str = ""
 
     @contextmanager
-    def serve(self, s: Situation) -> Iterator[None]:
+    def serve(self, s: SampleContext) -> Iterator[None]:
         out = s.raw / "server"
         with s.server.spawn([*PYTHON, SERVER], stdout=out) as process:
             limit = time.monotonic() + 20
@@ -168,10 +171,10 @@ class Echo(Workload):
             self.server = process
             yield
 
-    def warm_up(self, s: Situation) -> None:
+    def warm_up(self, s: SampleContext) -> None:
         s.client.run([*PYTHON, CLIENT, (s.raw / "server").read_text().strip(), str(s.warmup)], timeout=30)
 
-    def start(self, s: Situation) -> Process:
+    def start(self, s: SampleContext) -> Process:
         if s.cell.params["fault"] == "defect":
             raise KeyError("a parser's slip")
         if s.cell.params["fault"] == "server gone":
@@ -180,13 +183,13 @@ class Echo(Workload):
         argv = [*PYTHON, CLIENT, port, str(s.duration)]
         return s.client.spawn(s.on_client(argv), stdout=s.raw / "stdout", stderr=s.raw / "stderr")
 
-    def findings(self, s: Situation) -> Findings:
+    def findings(self, s: SampleContext) -> Measurements:
         if s.cell.params["fault"] == "dies":
-            s.standing.dead = "the daemon died"  # type: ignore[attr-defined]
+            s.deployment.dead = "the daemon died"  # type: ignore[attr-defined]
         text = (s.raw / "stdout").read_text()
         if not text:
             raise MeasureError("the client said: " + (s.raw / "stderr").read_text().strip().splitlines()[-1])
-        found = Findings()
+        found = Measurements()
         found.add("transaction_rate", json.loads(text)["rate"])
         return found
 
@@ -200,7 +203,7 @@ class Spy(Collector):
     title = "spy"
 
     @contextmanager
-    def observe(self, s: Situation, into: Findings) -> Iterator[None]:
+    def observe(self, s: SampleContext, into: Measurements) -> Iterator[None]:
         before = self._packets()
         limit = time.monotonic() + 20
         while self.patient and self._packets() == before and time.monotonic() < limit:
@@ -287,8 +290,7 @@ def test_one_profile_at_a_time_where_only_one_can_stand(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
-    [("server gone", "the client said"), ("defect", "a defect of cnibench: KeyError"), ("dies", "the daemon died")],
+    ("fault", "said"), [("server gone", "the client said"), ("defect", "a defect of cnibench: KeyError"), ("dies", "the daemon died")]
 )
 def test_a_failed_cell_is_recorded_and_the_run_goes_on(folder: Path, fault: str, said: str) -> None:
     cells = [cell("bad", fault), cell("good")]
@@ -304,10 +306,10 @@ def test_a_failed_cell_is_recorded_and_the_run_goes_on(folder: Path, fault: str,
 
 def test_a_client_that_never_ends_is_a_timeout(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Stuck(Echo):
-        def start(self, s: Situation) -> Process:
+        def start(self, s: SampleContext) -> Process:
             return s.client.spawn(["sleep", "1000"], stdout=s.raw / "stdout")
 
-    monkeypatch.setattr("cnibench.sampling._GRACE", 0.2)
+    monkeypatch.setattr("cnibench.run.sample._GRACE", 0.2)
     one = cell("a")
     with RunWriter.create(folder, manifest([one], 1)) as writer:
         subject = runner(writer, Local(Options()))
@@ -389,7 +391,7 @@ def test_an_interrupted_run_is_cleaned_up_and_resumes_in_the_original_order(fold
     class CtrlC(Spy):
         """Presses Ctrl-C in the window of the fifth sample."""
 
-        def observe(self, s: Situation, into: Findings) -> Any:
+        def observe(self, s: SampleContext, into: Measurements) -> Any:
             if (s.cell.id, s.block) == expected[4]:
                 os.kill(os.getpid(), signal.SIGINT)
             return super().observe(s, into)

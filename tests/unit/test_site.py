@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from cnibench.layout import Unsupported, coordinates
-from cnibench.profile import builtin
-from cnibench.reading import RunReader
+from cnibench.model.profile import builtin
 from cnibench.reports.site.build import build
 from cnibench.reports.site.charts import script_json, unique
 from cnibench.reports.site.pseudonyms import Pseudonyms
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import Unsupported, coordinates
 from tests.unit._call import call
 from tests.unit._runs import synthetic
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnibench import stalls
-from cnibench.stalls import Evidence, Stall, disturbed
+from cnibench.run import stalls
+from cnibench.run.stalls import Evidence, Stall, disturbed
 from cnibench.system import heartbeat
 
 HERE = "in the server's Pod (node b)"

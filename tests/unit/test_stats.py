@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from cnibench import stats, stats_checks, stats_plan, stopping
-from cnibench.errors import UsageError
+from cnibench.model.errors import UsageError
+from cnibench.stats import diagnostics as stats_checks
+from cnibench.stats import inference as stats
+from cnibench.stats import power as stats_plan
+from cnibench.stats import sequential as stopping
 
 finite = st.floats(-3, 3, allow_nan=False, width=32)
 rows = st.lists(finite, min_size=1, max_size=14)

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from cnibench.errors import Interrupted
-from cnibench.stop import Stop
+from cnibench.model.errors import Interrupted
+from cnibench.system.interrupt import Stop
 
 
 class Dying:

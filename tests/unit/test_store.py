@@ -14,11 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnibench.cell import SCHEMA, Attestation, Cell, Sample
-from cnibench.errors import InputError, MeasureError, UsageError
-from cnibench.layout import coordinates, migrate, record_file
-from cnibench.sampling import Ground, failure
-from cnibench.store import Manifest, RunReader, RunWriter, find, new_id, now, runs, verify
+from cnibench.model.cell import SCHEMA, Attestation, Cell, Sample
+from cnibench.model.errors import InputError, MeasureError, UsageError
+from cnibench.run.sample import Provenance, failure
+from cnibench.rundir.index import find, runs
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import Manifest, coordinates, migrate, new_id, now, record_file
+from cnibench.rundir.verification import verify
+from cnibench.rundir.writer import RunWriter
 
 TEXT = st.text(max_size=30)
 
@@ -35,7 +38,7 @@ def manifest(*cells: Cell, blocks: int = 2) -> Manifest:
 
 
 def sample(of: Cell, block: int, value: float | None = 1.5, reason: str = "") -> Sample:
-    line = failure(of, block, Ground("lab", "veth", "all", "baseline"), "failed" if reason else "ok", reason, now())[0]
+    line = failure(of, block, Provenance("lab", "veth", "all", "baseline"), "failed" if reason else "ok", reason, now())[0]
     return msgspec.structs.replace(line, metric="throughput", unit="bit/s", better="higher", value=value)
 
 
@@ -290,7 +293,7 @@ import resource, signal, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from test_store import *
-from cnibench.store import FullError
+from cnibench.rundir.index import FullError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 one = cell()
 with RunWriter.create(Path({str(folder)!r}), manifest(one, blocks=1000)) as writer:

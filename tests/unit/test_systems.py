@@ -7,9 +7,9 @@ import json
 import pytest
 
 from cnibench.cli.profiles import runs_here, systems
-from cnibench.cluster import Problem
 from cnibench.clusters.lab.cluster import LabCluster
-from cnibench.profile import builtin
+from cnibench.model.profile import builtin
+from cnibench.testbed.cluster import Problem
 from cnibench.vm import problems as vm
 from tests.unit._call import call
 

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnibench.cli.main import group
-from cnibench.errors import OutputError
-from cnibench.layout import Unsupported, coordinates
-from cnibench.progress import Lines, Terminal
-from cnibench.text import HIDDEN, Screen, console, printable
+from cnibench.model.errors import OutputError
+from cnibench.run.progress import Lines, Terminal
+from cnibench.rundir.schema import Unsupported, coordinates
+from cnibench.system.text import HIDDEN, Screen, console, printable
 from tests.unit._call import call
 from tests.unit._runs import synthetic
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.store import RunReader, verify
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.verification import verify
 from tests.fuzz.rundirs import build
 from tests.unit._call import call
 from tests.unit._runs import synthetic
@@ -117,7 +118,7 @@ def test_an_older_run_says_once_that_it_is_not_chained(tmp_path: Path) -> None:
 
 
 def test_an_older_run_is_resumed_and_chained_from_then_on(tmp_path: Path) -> None:
-    from cnibench.store import RunWriter
+    from cnibench.rundir.writer import RunWriter
 
     old = synthetic(
         tmp_path, {"a": 1.0}, blocks=2, cpp=False, finished=False, fail=[("a", 1)], workloads=("tcp-rr",), placements=("intra",)

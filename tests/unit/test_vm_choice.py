@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from cnibench.cli import _kernel
-from cnibench.cluster import Problem
-from cnibench.errors import InputError, MissingError, UsageError
-from cnibench.plan import Plan, cells
-from cnibench.profile import builtin
+from cnibench.model.errors import InputError, MissingError, UsageError
+from cnibench.model.profile import builtin
+from cnibench.planning.plan import Plan, cells
 from cnibench.registry import providers
+from cnibench.testbed.cluster import Problem
 from cnibench.vm.accel import Accelerator
 from cnibench.vm.kernel import Kernel
 

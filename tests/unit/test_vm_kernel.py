@@ -14,7 +14,7 @@ from hypothesis import given, strategies
 
 import cnibench
 from cnibench.cpp import taxonomy
-from cnibench.errors import InputError, MissingError, UsageError
+from cnibench.model.errors import InputError, MissingError, UsageError
 from cnibench.vm import accel, bundle, frames, initramfs, kernel, machine, patience, preload, problems
 
 
@@ -172,11 +172,7 @@ def test_without_kvm_the_guest_is_emulated(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("flags", "name", "expected"),
-    [
-        ("fpu constant_tsc nonstop_tsc", "tcg", "tsc=reliable"),
-        ("fpu constant_tsc", "tcg", ""),
-        ("fpu constant_tsc nonstop_tsc", "kvm", ""),
-    ],
+    [("fpu constant_tsc nonstop_tsc", "tcg", "tsc=reliable"), ("fpu constant_tsc", "tcg", ""), ("fpu constant_tsc nonstop_tsc", "kvm", "")],
 )
 def test_the_guest_trusts_a_tsc_that_is_steady(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, name: accel.Name, expected: str

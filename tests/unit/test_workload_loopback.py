@@ -10,13 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from cnibench import exec as programs
-from cnibench.cell import Cell
-from cnibench.cluster import Node, Pod, Standing
-from cnibench.errors import ClusterError, LimitError, MeasureError
+from cnibench.model.cell import Cell
+from cnibench.model.errors import ClusterError, LimitError, MeasureError
 from cnibench.registry import provider
-from cnibench.sampling import measure
-from cnibench.situation import Situation
+from cnibench.run.sample import measure
+from cnibench.run.sample_context import SampleContext
+from cnibench.system import process as programs
+from cnibench.testbed.deployment import Deployment
+from cnibench.testbed.place import Node, Pod
 from cnibench.workloads import _common
 
 
@@ -43,22 +44,22 @@ class Loopback(Node, Pod):
             raise ClusterError(str(error)) from None
 
 
-def situation(workload: str, raw: Path, pair: int, warmup: float = 0.0, ip: int = 4, **params: Any) -> Situation:
+def context(workload: str, raw: Path, pair: int, warmup: float = 0.0, ip: int = 4, **params: Any) -> SampleContext:
     """``pair`` sets the ports apart from those of other tests that run now."""
     here = Loopback()
     cell = Cell(
         label="here", profile="here", placement="intra", workload=workload, ip=ip, pair=pair,
         params=provider("workloads", workload).params(params),
     )  # fmt: skip
-    standing = cast(Standing, SimpleNamespace())
-    return Situation(
-        cell=cell, block=0, standing=standing, client=here, server=here, duration=0.5, warmup=warmup, raw=raw, client_cpu=None,
+    deployment = cast(Deployment, SimpleNamespace())
+    return SampleContext(
+        cell=cell, block=0, deployment=deployment, client=here, server=here, duration=0.5, warmup=warmup, raw=raw, client_cpu=None,
         server_cpu=None,
     )  # fmt: skip
 
 
 def test_netperf_from_end_to_end(tmp_path: Path) -> None:
-    s = situation("tcp-rr", tmp_path, 701)
+    s = context("tcp-rr", tmp_path, 701)
     found = {reading.metric: reading.value for reading in measure(s, provider("workloads", "tcp-rr"), []).findings.readings}
     assert found["transaction_rate"] > 0
     command = json.loads((tmp_path / "commands.json").read_text())["client"]
@@ -67,7 +68,7 @@ def test_netperf_from_end_to_end(tmp_path: Path) -> None:
 
 def test_a_port_that_is_taken_is_a_failure_with_its_reason(tmp_path: Path) -> None:
     tested = provider("workloads", "http")
-    one, two = situation("http", tmp_path / "1", 703, payload=1000), situation("http", tmp_path / "2", 703, payload=1000)
+    one, two = context("http", tmp_path / "1", 703, payload=1000), context("http", tmp_path / "2", 703, payload=1000)
     one.raw.mkdir()
     two.raw.mkdir()
     with tested.serve(one), pytest.raises(MeasureError, match="in use"), tested.serve(two):
@@ -76,12 +77,12 @@ def test_a_port_that_is_taken_is_a_failure_with_its_reason(tmp_path: Path) -> No
 
 def test_a_warm_up_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(MeasureError, match=r"warm-up failed: .*netserver"):
-        provider("workloads", "tcp-rr").warm_up(situation("tcp-rr", tmp_path, 704, warmup=1))
+        provider("workloads", "tcp-rr").warm_up(context("tcp-rr", tmp_path, 704, warmup=1))
 
 
 def test_no_warm_up_is_none(tmp_path: Path) -> None:
     for name in ("tcp-rr", "iperf3-tcp", "http"):
-        provider("workloads", name).warm_up(situation(name, tmp_path, 705))
+        provider("workloads", name).warm_up(context(name, tmp_path, 705))
     assert not list(tmp_path.iterdir())
 
 
@@ -102,7 +103,7 @@ def test_a_server_that_ends_at_once_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_a_server_that_fails_meanwhile_fails_the_cell(tmp_path: Path) -> None:
-    s = situation("iperf3-tcp", tmp_path, 706)
+    s = context("iperf3-tcp", tmp_path, 706)
     with (  # noqa: PT012
         pytest.raises(MeasureError, match="during the measurement"),
         _common.serving(s, ["iperf3", "-s", "-B", "127.0.0.1", "-p", "5990"], 5990) as server,

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cnibench.errors import MeasureError
-from cnibench.metrics import METRICS
+from cnibench.model.errors import MeasureError
+from cnibench.model.metrics import METRICS
 from cnibench.registry import providers
-from cnibench.workload import Workload
+from cnibench.run.workload import Workload
 from cnibench.workloads import _common, _load
 
 WORKLOADS: dict[str, Workload] = providers("workloads")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cnibench.clusters.lab import links
-from cnibench.clusters.lab.bridged import Bridged
-from cnibench.clusters.lab.places import LabNode, LabPod
+from cnibench.clusters.lab.datapaths.bridged import Bridged
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import docker
 from cnibench.clusters.lab.rules.ruleset import Part
 
@@ -22,12 +22,12 @@ class Bridge(Bridged):
     bridge = "docker0"
 
     def between(self, here: LabNode, there: LabNode) -> None:
-        for family in self.stand.families:
+        for family in self.deployment.families:
             links.route(here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire)
 
     def on_wire(self, pod: LabPod, family: int) -> str:
         # Connections are begun on the first host, and IPv4 ones leave it masqueraded.
-        return pod.node.addresses[4] if family == 4 and pod.node is self.stand.a else pod.addresses[family]
+        return pod.node.addresses[4] if family == 4 and pod.node is self.deployment.a else pod.addresses[family]
 
     def parts(self, node: LabNode, family: int) -> Sequence[Part]:
         return (docker.rules(family, self.bridge, node.subnets[family]),)

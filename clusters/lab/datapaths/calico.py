@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
-from cnibench.cell import Attestation
-from cnibench.clusters.lab import links, probe
-from cnibench.clusters.lab.filtered import CLUSTER_CIDRS, NAMESPACE, Filtered, FilterOptions
-from cnibench.clusters.lab.places import LabNode, LabPod
+from cnibench.clusters.lab.attestation import probe
+from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS, NAMESPACE, Filtered, FilterOptions
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import calico
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part
-from cnibench.errors import ClusterError
+from cnibench.model.cell import Attestation
+from cnibench.model.errors import ClusterError
 
 HOST_MAC = "ee:ee:ee:ee:ee:ee"
 GATEWAYS = {4: "169.254.1.1", 6: "fe80::ecee:eeff:feee:eeee"}
@@ -49,24 +50,24 @@ class Calico(Filtered):
 
     @property
     def encapsulation(self) -> Literal["none", "vxlan", "ipip"]:
-        claim = self.stand.claim.encapsulation
+        claim = self.deployment.claim.encapsulation
         assert claim in ("none", "vxlan", "ipip")
         return claim
 
     @property
     def tunnel(self) -> str:
-        return self.tunnel_on(self.stand.a, 4 if 4 in self.stand.families else 6)
+        return self.tunnel_on(self.deployment.a, 4 if 4 in self.deployment.families else 6)
 
     def tunnel_on(self, node: LabNode, family: int) -> str:
         return {"vxlan": _DEVICES[family], "ipip": _IPIP}.get(self.encapsulation, "")
 
     def build(self) -> None:
-        a, b = self.stand.nodes()
+        a, b = self.deployment.nodes()
         for here, there in ((a, b), (b, a)):
             # The kernel answers for 169.254.1.1 by proxy ARP when it has a route there through another device. A real node has its default
             # route; here that would send strays to and fro between the nodes.
             links.route(here.ns, "169.254.0.0/16", dev=here.wire, scope=_LINK_SCOPE)
-            for family in self.stand.families:
+            for family in self.deployment.families:
                 self._between(here, there, family)
             self.changed(here)
 
@@ -78,7 +79,7 @@ class Calico(Filtered):
         if self.encapsulation == "ipip":
             # tunl0 is the kernel's own fallback device, without addresses of its ends: the route's next hop is the outer address.
             _fallback_device(here)
-            links.set_link(here.ns, _IPIP, mtu=self.stand.mtu, state="up")
+            links.set_link(here.ns, _IPIP, mtu=self.deployment.mtu, state="up")
             links.address(here.ns, _IPIP, f"{here.gateways[4]}/32")
             links.route(here.ns, block, via=there.addresses[4], dev=_IPIP, onlink=True, proto=_BIRD)
         else:
@@ -90,7 +91,7 @@ class Calico(Filtered):
         local: dict[str, Any] = {"vxlan_local": here.addresses[4]} if family == 4 else {"vxlan_local6": here.addresses[6]}
         links.add(
             here.ns, device, "vxlan", vxlan_id=_VNI, vxlan_link=links.index(here.ns, here.wire), vxlan_port=calico.VXLAN_PORT,
-            vxlan_learning=0, address=links.mac(5, family, here.number), mtu=self.stand.mtu, **local,
+            vxlan_learning=0, address=links.mac(5, family, here.number), mtu=self.deployment.mtu, **local,
         )  # fmt: skip
         links.address(here.ns, device, f"{here.gateways[family]}/{length}")
         mac = links.mac(5, family, there.number)
@@ -101,9 +102,9 @@ class Calico(Filtered):
 
     def connect(self, pod: LabPod) -> Iterator[str]:
         node = pod.node
-        pod.host_end = calico.interface_name(NAMESPACE, f"{self.stand.number}-{pod.name}")
+        pod.host_end = calico.interface_name(NAMESPACE, f"{self.deployment.number}-{pod.name}")
         own = links.mac(2, node.number, pod.number)
-        links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=HOST_MAC, peer_mac=own, up=False)
+        links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.deployment.mtu, mac=HOST_MAC, peer_mac=own, up=False)
         node.ns.sysctl(host_settings(pod.host_end))
         for ns, device in ((node.ns, pod.host_end), (pod.ns, pod.interface)):
             links.set_link(ns, device, state="up")
@@ -135,12 +136,12 @@ class Calico(Filtered):
         return calico.ipsets(self._felix(node, family)) if self.options.felix else ()
 
     def _felix(self, node: LabNode, family: int) -> calico.Node:
-        enforced = self.stand.claim.policy == "enforced"
-        bench = [pod for pod in self.stand.pods() if pod.role == "bench" and family in pod.addresses]
+        enforced = self.deployment.claim.policy == "enforced"
+        bench = [pod for pod in self.deployment.pods() if pod.role == "bench" and family in pod.addresses]
         return calico.Node(
             family=family,
             encapsulation=self.encapsulation,
-            hosts=tuple(each.addresses[family] for each in self.stand.nodes()),
+            hosts=tuple(each.addresses[family] for each in self.deployment.nodes()),
             pool=CLUSTER_CIDRS[family],
             this_host=(node.addresses[family],),
             pods=self.described(node, family),
@@ -151,15 +152,15 @@ class Calico(Filtered):
 
     def checks(self) -> Sequence[Attestation]:
         """With policies: a port that they do not name is closed even between Pods that may talk; on the same Pods others are open."""
-        if self.stand.claim.policy != "enforced":
+        if self.deployment.claim.policy != "enforced":
             return ()
         found = []
-        client, server = self.stand.pair("inter")
-        for family in self.stand.families:
+        client, server = self.deployment.pair("inter")
+        for family in self.deployment.families:
             with probe.attempt(client.ns, server.ns, server.addresses[family], family, _DENIED_PORT) as (_, listener):
                 through = probe.reached(listener, _DENIAL)
             expected = f"TCP port {_DENIED_PORT}, which no policy opens, is closed"
-            found.append(self.stand.attestation("denied-port", expected, "open" if through else "closed", not through, family))
+            found.append(self.deployment.attestation("denied-port", expected, "open" if through else "closed", not through, family))
         return found
 
 

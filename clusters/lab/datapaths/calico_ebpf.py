@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cnibench.clusters.lab import links
 from cnibench.clusters.lab.datapaths.calico import GATEWAYS, HOST_MAC, host_settings
 from cnibench.clusters.lab.datapaths.ebpf import POLICY, Ebpf, EbpfOptions
-from cnibench.clusters.lab.ebpf_maps import NodeMaps
-from cnibench.clusters.lab.places import LabNode, LabPod
+from cnibench.clusters.lab.ebpf.maps import NodeMaps
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import calico
 from cnibench.clusters.lab.rules.ruleset import Part
 
@@ -32,24 +32,24 @@ class CalicoEbpf(Ebpf):
     needs = ("tc-bpf",)
 
     def build(self) -> None:
-        a, b = self.stand.nodes()
+        a, b = self.deployment.nodes()
         for here, there in ((a, b), (b, a)):
             links.route(here.ns, "169.254.0.0/16", dev=here.wire, scope=_LINK_SCOPE)  # so that proxy ARP answers for the gateway
             entries = dict.fromkeys(("cilium_ct4_global", "cilium_ct6_global"), self.options.conntrack_entries)
             maps = self.maps[here.name] = NodeMaps(0, host_routing=self.options.host_routing == "ebpf", entries=entries)
             maps.policy(POLICY, self._policy())
             self._neighbourhood(maps, here, there)
-            for family in self.stand.families:
+            for family in self.deployment.families:
                 links.route(here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire, proto=_BIRD)
                 links.route(here.ns, here.subnets[family], type="blackhole", proto=_BIRD)
             self._attach(here, here.wire, "cil_from_netdev", "ingress")
 
     def host_end(self, pod: LabPod) -> str:
-        return calico.interface_name("cnibench", f"{self.stand.number}-{pod.name}")
+        return calico.interface_name("cnibench", f"{self.deployment.number}-{pod.name}")
 
     def _pair(self, pod: LabPod) -> tuple[int, str, str]:
         node, mac = pod.node, links.mac(2, pod.node.number, pod.number)
-        links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=HOST_MAC, peer_mac=mac, up=False)
+        links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.deployment.mtu, mac=HOST_MAC, peer_mac=mac, up=False)
         node.ns.sysctl(host_settings(pod.host_end))
         for ns, device in ((node.ns, pod.host_end), (pod.ns, pod.interface)):
             links.set_link(ns, device, state="up")

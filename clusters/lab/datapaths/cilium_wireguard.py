@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnibench.clusters.lab import links, wireguard
+from cnibench.clusters.lab.daemons import wireguard
 from cnibench.clusters.lab.datapaths.ebpf import Ebpf
-from cnibench.clusters.lab.places import LabNode
-from cnibench.clusters.lab.stand import Stand
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabNode
 
 _DEVICE, _PORT = "cilium_wg0", 51871
 _ETHERNET = 14  # bytes
@@ -26,8 +27,8 @@ class CiliumWireguard(Ebpf):
     needs = ("tc-bpf", "iptables", "wireguard")
     programs = wireguard.PROGRAMS
 
-    def __init__(self, stand: Stand, options: Any) -> None:
-        super().__init__(stand, options)
+    def __init__(self, deployment: LabDeployment, options: Any) -> None:
+        super().__init__(deployment, options)
         self._keys: dict[str, wireguard.Keys] = {}
 
     def tunnel_on(self, node: LabNode, family: int) -> str:
@@ -37,11 +38,11 @@ class CiliumWireguard(Ebpf):
         for node in (here, there):
             if node.name not in self._keys:
                 self._keys[node.name] = wireguard.make_keys(node.ns)
-        allowed = [there.subnets[family] for family in self.stand.families]
+        allowed = [there.subnets[family] for family in self.deployment.families]
         peer = wireguard.Peer(self._keys[there.name].public, there.addresses[4], allowed)
         # bpf_fib_lookup() compares the packet's length with its Ethernet header, which this device does not count, with the device's MTU
-        wireguard.make(here.ns, _DEVICE, _PORT, self._keys[here.name], peer, mtu=self.stand.mtu + _ETHERNET)
-        for family in self.stand.families:
+        wireguard.make(here.ns, _DEVICE, _PORT, self._keys[here.name], peer, mtu=self.deployment.mtu + _ETHERNET)
+        for family in self.deployment.families:
             links.route(here.ns, here.subnets[family], dev="cilium_host", prefsrc=here.gateways[family])
             links.route(here.ns, there.subnets[family], dev=_DEVICE)
 

@@ -18,15 +18,17 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from cnibench.cell import Attestation
-from cnibench.clusters.lab import ebpf_tc, links, probe, tap
-from cnibench.clusters.lab.ebpf_maps import ALLOW_ALL, FORWARDED, HOST, REMOTE_NODE, WORLD, NodeMaps, Rule
-from cnibench.clusters.lab.filtered import CLUSTER_CIDRS, Filtered, FilterOptions
-from cnibench.clusters.lab.places import LabNode, LabPod
+from cnibench.clusters.lab.attestation import probe, tap
+from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS, Filtered, FilterOptions
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.ebpf import tc as ebpf_tc
+from cnibench.clusters.lab.ebpf.maps import ALLOW_ALL, FORWARDED, HOST, REMOTE_NODE, WORLD, NodeMaps, Rule
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import cilium
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part
-from cnibench.clusters.lab.stand import Stand
-from cnibench.conditions import Policies
+from cnibench.model.cell import Attestation
+from cnibench.model.conditions import Policies
 
 _EVERYTHING = {4: "default", 6: "default6"}
 _ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
@@ -64,16 +66,16 @@ class Ebpf(Filtered):
     Options = EbpfOptions
     needs: ClassVar[tuple[str, ...]] = ("tc-bpf", "iptables")
 
-    def __init__(self, stand: Stand, options: Any) -> None:
-        super().__init__(stand, options)
+    def __init__(self, deployment: LabDeployment, options: Any) -> None:
+        super().__init__(deployment, options)
         self.maps: dict[str, NodeMaps] = {}  # by the node's name
 
     @property
     def tunnel(self) -> str:
-        return {"vxlan": "cilium_vxlan", "geneve": "cilium_geneve"}.get(self.stand.claim.encapsulation, "")
+        return {"vxlan": "cilium_vxlan", "geneve": "cilium_geneve"}.get(self.deployment.claim.encapsulation, "")
 
     def build(self) -> None:
-        a, b = self.stand.nodes()
+        a, b = self.deployment.nodes()
         for here, there in ((a, b), (b, a)):
             self._devices(here)
             entries = dict.fromkeys(("cilium_ct4_global", "cilium_ct6_global"), self.options.conntrack_entries)
@@ -94,20 +96,22 @@ class Ebpf(Filtered):
     def _devices(self, node: LabNode) -> None:
         ns = node.ns
         links.veth(
-            ns, "cilium_host", ns, "cilium_net", mac=links.mac(6, node.number), peer_mac=links.mac(7, node.number), mtu=self.stand.mtu
+            ns, "cilium_host", ns, "cilium_net", mac=links.mac(6, node.number), peer_mac=links.mac(7, node.number), mtu=self.deployment.mtu
         )
         for name in ("cilium_host", "cilium_net"):
             links.set_link(ns, name, arp=False)
-        for family in self.stand.families:
+        for family in self.deployment.families:
             links.address(ns, "cilium_host", f"{node.gateways[family]}/{_HOST_BITS[family]}")
         if self.tunnel == "cilium_vxlan":
-            links.add(ns, self.tunnel, "vxlan", vxlan_collect_metadata=True, vxlan_port=_VXLAN_PORT, vxlan_learning=0, mtu=self.stand.mtu)
+            links.add(
+                ns, self.tunnel, "vxlan", vxlan_collect_metadata=True, vxlan_port=_VXLAN_PORT, vxlan_learning=0, mtu=self.deployment.mtu
+            )
         elif self.tunnel:
-            links.add(ns, self.tunnel, "geneve", geneve_collect_metadata=True, geneve_port=_GENEVE_PORT, mtu=self.stand.mtu)
+            links.add(ns, self.tunnel, "geneve", geneve_collect_metadata=True, geneve_port=_GENEVE_PORT, mtu=self.deployment.mtu)
 
     def _neighbourhood(self, maps: NodeMaps, here: LabNode, there: LabNode) -> None:
         """What the programs know before there is a Pod: the nodes' own addresses, and that all else is the world."""
-        for family in self.stand.families:
+        for family in self.deployment.families:
             maps.identity(_ANYWHERE[family], WORLD)
             for address in (here.addresses[family], here.gateways[family]):
                 maps.host_address(address)
@@ -116,7 +120,7 @@ class Ebpf(Filtered):
             maps.identity(f"{there.gateways[family]}/{_HOST_BITS[family]}", REMOTE_NODE, there.addresses[4] if self.tunnel else "")
 
     def _routes(self, here: LabNode, there: LabNode) -> None:
-        for family in self.stand.families:
+        for family in self.deployment.families:
             links.route(here.ns, here.subnets[family], dev="cilium_host", prefsrc=here.gateways[family])
             if self.tunnel:
                 links.route(here.ns, there.subnets[family], dev="cilium_host", prefsrc=here.gateways[family])
@@ -128,7 +132,7 @@ class Ebpf(Filtered):
 
         No packet here is marked so, but from the first rule on the kernel walks the rules for every route that it looks up.
         """
-        for family in self.stand.families:
+        for family in self.deployment.families:
             kind = _AF[family]
             ipr = node.ns.ipr
             ipr.route(
@@ -149,7 +153,7 @@ class Ebpf(Filtered):
         self._configure(pod, node_mac)
         yield "address"
         identity = _IDENTITY[pod.role]
-        for other in self.stand.nodes():
+        for other in self.deployment.nodes():
             over = node.addresses[4] if self.tunnel and other is not node else ""
             for family, address in pod.addresses.items():
                 self.maps[other.name].identity(f"{address}/{_HOST_BITS[family]}", identity, over)
@@ -166,7 +170,7 @@ class Ebpf(Filtered):
         """Makes the veth pair: the index of the node's end, the MAC of the Pod's, the MAC of the node's."""
         node = pod.node
         node_mac, mac = links.mac(1, node.number, pod.number), links.mac(2, node.number, pod.number)
-        index, _ = links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=node_mac, peer_mac=mac)
+        index, _ = links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.deployment.mtu, mac=node_mac, peer_mac=mac)
         return index, mac, node_mac
 
     def _configure(self, pod: LabPod, node_mac: str) -> None:
@@ -178,7 +182,7 @@ class Ebpf(Filtered):
 
     def _policy(self) -> tuple[Rule, ...]:
         """Enforced: in from the benchmark's Pods and from nodes, out everywhere. Else what an endpoint without policy has."""
-        if self.stand.claim.policy != "enforced":
+        if self.deployment.claim.policy != "enforced":
             return ALLOW_ALL
         return (*(Rule(identity=identity) for identity in (_IDENTITY["bench"], HOST, REMOTE_NODE)), Rule(egress=True))
 
@@ -206,7 +210,7 @@ class Ebpf(Filtered):
     def disconnect(self, pod: LabPod) -> None:
         self.maps[pod.node.name].forget_endpoint(pod.number + 1, pod.addresses)
 
-    def settle(self) -> None:
+    def reset_state(self) -> None:
         for maps in self.maps.values():
             maps.expire(math.inf)
 
@@ -223,18 +227,18 @@ class Ebpf(Filtered):
     def sets(self, node: LabNode, family: int) -> Sequence[IpSet]:
         if self.tunnel or self.options.masquerade == "ebpf":
             return ()
-        return (cilium.nodes_set(family, [there.addresses[family] for there in self.stand.nodes()]),)
+        return (cilium.nodes_set(family, [there.addresses[family] for there in self.deployment.nodes()]),)
 
     def checks(self) -> Sequence[Attestation]:
         found: list[Attestation] = []
-        for family in self.stand.families:
+        for family in self.deployment.families:
             found += self._forwarded(family)
         return found
 
     def _forwarded(self, family: int) -> Iterator[Attestation]:
         """The programs themselves count the probe's packets; inside a node no rule does; between nodes the VNI is the identity."""
-        a, b = self.stand.nodes()
-        near, far = self.stand.pair("intra"), self.stand.pair("inter")
+        a, b = self.deployment.nodes()
+        near, far = self.deployment.pair("intra"), self.deployment.pair("inter")
         for _ in range(_TRIES):  # a late packet of an earlier probe may be among them, once
             rules, before = self.routed(a, family), self._counts(a)
             failure = probe.stream(near[0].ns, near[1].ns, near[1].addresses[family], family, _PROBE)
@@ -244,10 +248,10 @@ class Ebpf(Filtered):
         sent, got = after[0] - before[0], after[1] - before[1]
         # the connection's opening and its data alone are four packets, whatever their size
         passed = not failure and min(sent, got) >= 4
-        yield self.stand.attestation(
+        yield self.deployment.attestation(
             "ebpf-forwards-intra", "counted by the programs", failure or f"{sent} sent, {got} delivered", passed, family
         )
-        yield self.stand.attestation(
+        yield self.deployment.attestation(
             "no-rules-intra", "no packet at the rules of FORWARD", f"{hits} packets at the rules of FORWARD", not hits, family
         )
 
@@ -256,13 +260,13 @@ class Ebpf(Filtered):
             failure = probe.stream(far[0].ns, far[1].ns, far[1].addresses[family], family, _PROBE)
         sent, got = self._counts(a)[0] - before[0], self._counts(b)[1] - there[1]
         passed = not failure and min(sent, got) >= 4
-        yield self.stand.attestation(
+        yield self.deployment.attestation(
             "ebpf-forwards-inter", "counted by the programs", failure or f"{sent} sent, {got} delivered", passed, family
         )
         if self.tunnel:
             keys = {packet.key for packet in seen.between(far[0].addresses[family], far[1].addresses[family])}
             expected = _IDENTITY[far[0].role]
-            yield self.stand.attestation(
+            yield self.deployment.attestation(
                 "identity-in-vni", str(expected), ", ".join(map(str, sorted(keys))) or "nothing", keys == {expected}, family
             )
 

@@ -16,15 +16,16 @@ from typing import Any
 
 from pydantic import Field
 
-from cnibench.cell import Attestation
-from cnibench.clusters.lab import frr, links, sysctls
-from cnibench.clusters.lab.base import Datapath
-from cnibench.clusters.lab.daemons import Daemons
-from cnibench.clusters.lab.filtered import CLUSTER_CIDRS
-from cnibench.clusters.lab.netns import Namespace
-from cnibench.clusters.lab.places import LabNode, LabPod
-from cnibench.clusters.lab.stand import Stand
-from cnibench.profile import Strict
+from cnibench.clusters.lab.daemons import frr
+from cnibench.clusters.lab.daemons.processes import Daemons
+from cnibench.clusters.lab.datapaths.base import Datapath
+from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import links, sysctls
+from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
+from cnibench.model.cell import Attestation
+from cnibench.model.profile import Strict
 
 _FIRST_VNI, _PORT = 10100, 4789
 _NTF_MASTER, _STATIC = 0x04, 0x40  # NUD_NOARP: an entry of the bridge that does not age
@@ -45,9 +46,9 @@ class Evpn(Datapath):
     needs = ("bridge", "vxlan")
     programs = frr.PROGRAMS
 
-    def __init__(self, stand: Stand, options: Any) -> None:
-        super().__init__(stand, options)
-        self.daemons = Daemons(stand.number)
+    def __init__(self, deployment: LabDeployment, options: Any) -> None:
+        super().__init__(deployment, options)
+        self.daemons = Daemons(deployment.number)
         self.routers: dict[str, frr.Router] = {}  # by the node's name; the route server is 'rs'
         self._server: Namespace | None = None
         self._batches = 0
@@ -59,9 +60,9 @@ class Evpn(Datapath):
 
     def build(self) -> None:
         vnis = [_FIRST_VNI + tenant for tenant in range(self.options.tenants)]
-        server = self._server = Namespace(f"s{self.stand.number}-rs")
+        server = self._server = Namespace(f"s{self.deployment.number}-rs")
         server.sysctl(sysctls.node())
-        for node in self.stand.nodes():
+        for node in self.deployment.nodes():
             for tenant in range(self.options.tenants):
                 self._segment(node, tenant)
             here, there = _session(node)
@@ -70,9 +71,9 @@ class Evpn(Datapath):
             links.address(server, f"to-{node.name}", f"{there}/30")
             # bgpd passes on only routes whose next hop it can reach
             links.route(server, f"{node.addresses[4]}/32", via=here, dev=f"to-{node.name}")
-        peers = {_session(node)[0]: frr.node_as(node.number) for node in self.stand.nodes()}
+        peers = {_session(node)[0]: frr.node_as(node.number) for node in self.deployment.nodes()}
         self.routers["rs"] = frr.Router(self.daemons, "rs", server, frr.server_config("192.168.101.254", peers))
-        for node in self.stand.nodes():
+        for node in self.deployment.nodes():
             config = frr.node_config(node.number, node.addresses[4], _session(node)[1], vnis)
             self.routers[node.name] = frr.Router(self.daemons, node.name, node.ns, config)
         remedy = "see what bgpd says above; --set converge=SECONDS gives it more time"
@@ -84,10 +85,10 @@ class Evpn(Datapath):
 
     def _segment(self, node: LabNode, tenant: int) -> None:
         bridge, device = _bridge(tenant), _device(tenant)
-        links.add(node.ns, bridge, "bridge", address=links.mac(3, tenant, node.number), mtu=self.stand.mtu)
+        links.add(node.ns, bridge, "bridge", address=links.mac(3, tenant, node.number), mtu=self.deployment.mtu)
         links.add(
             node.ns, device, "vxlan", vxlan_id=_FIRST_VNI + tenant, vxlan_local=node.addresses[4], vxlan_port=_PORT, vxlan_learning=0,
-            address=links.mac(4, tenant, node.number), mtu=self.stand.mtu,
+            address=links.mac(4, tenant, node.number), mtu=self.deployment.mtu,
         )  # fmt: skip
         links.set_link(node.ns, device, master=links.index(node.ns, bridge))
         node.ns.run(["bridge", "link", "set", "dev", device, "neigh_suppress", "on", "learning", "off"])
@@ -105,7 +106,7 @@ class Evpn(Datapath):
             pod.host_end,
             pod.ns,
             pod.interface,
-            mtu=self.stand.mtu,
+            mtu=self.deployment.mtu,
             mac=links.mac(1, node.number, pod.number, tenant),
             peer_mac=own,
         )
@@ -139,7 +140,7 @@ class Evpn(Datapath):
         awaited, self._awaited = self._awaited, []
         groups: dict[tuple[LabNode, int], list[LabPod]] = {}
         for pod, tenant in awaited:
-            there = next(node for node in self.stand.nodes() if node is not pod.node)
+            there = next(node for node in self.deployment.nodes() if node is not pod.node)
             groups.setdefault((there, tenant), []).append(pod)
         for (there, tenant), pods in groups.items():
             what = f"routes type 2 of {len(pods)} Pods to node {there.name}"
@@ -161,20 +162,20 @@ class Evpn(Datapath):
 
     def checks(self) -> Sequence[Attestation]:
         """The receiving side's forwarding entry is FRR's (externally learnt), and the route that it was made from is shown."""
-        a, _ = self.stand.nodes()
-        _, server = self.stand.pair("inter")
+        a, _ = self.deployment.nodes()
+        _, server = self.deployment.pair("inter")
         mac = links.mac(2, server.node.number, server.number, 0)
         entry = learnt(a, 0).get(mac, "")
         end = server.node.addresses[4]
         expected = f"a's {_device(0)} sends {mac} to {end}, externally learnt"
-        found = [self.stand.attestation("fdb-from-bgp", expected, f"to {entry}" if entry else "no such entry", entry == end)]
+        found = [self.deployment.attestation("fdb-from-bgp", expected, f"to {entry}" if entry else "no such entry", entry == end)]
         routes = [item for item in self.routers["a"].routes("macip") if mac in item["route"]]
-        for family in self.stand.families:
+        for family in self.deployment.families:
             own = [item for item in routes if f"[{server.addresses[family]}]" in item["route"]]
             words = "; ".join(f"RD {item['rd']} {item['route']} next hop {item['next_hop']}" for item in own) or "no such route"
             passed = any(item["next_hop"] == end and item["valid"] for item in own)
             text = f"route type 2 for {mac} and {server.addresses[family]}, next hop {end}"
-            found.append(self.stand.attestation("evpn-route-type-2", text, words, passed, family))
+            found.append(self.deployment.attestation("evpn-route-type-2", text, words, passed, family))
         return found
 
 

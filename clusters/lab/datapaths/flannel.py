@@ -11,10 +11,10 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
-from cnibench.clusters.lab import links
-from cnibench.clusters.lab.bridged import Bridged
-from cnibench.clusters.lab.filtered import CLUSTER_CIDRS, FilterOptions
-from cnibench.clusters.lab.places import LabNode
+from cnibench.clusters.lab.datapaths.bridged import Bridged
+from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS, FilterOptions
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.clusters.lab.rules import flannel
 from cnibench.clusters.lab.rules.ruleset import Part
 
@@ -39,13 +39,13 @@ class Flannel(Bridged):
 
     @property
     def tunnel(self) -> str:
-        return self.tunnel_on(self.stand.a, 4 if 4 in self.stand.families else 6)
+        return self.tunnel_on(self.deployment.a, 4 if 4 in self.deployment.families else 6)
 
     def tunnel_on(self, node: LabNode, family: int) -> str:
         return _DEVICES[family] if self.options.backend == "vxlan" else ""
 
     def between(self, here: LabNode, there: LabNode) -> None:
-        for family in self.stand.families:
+        for family in self.deployment.families:
             if self.options.backend == "vxlan":
                 self._vxlan(here, there, family)
             else:
@@ -56,7 +56,7 @@ class Flannel(Bridged):
         local: dict[str, Any] = {"vxlan_local": here.addresses[4]} if family == 4 else {"vxlan_local6": here.addresses[6]}
         links.add(
             here.ns, device, "vxlan", vxlan_id=_VNI, vxlan_link=links.index(here.ns, here.wire), vxlan_port=_PORT, vxlan_learning=0,
-            address=links.mac(4, family, here.number), mtu=self.stand.mtu, **local,
+            address=links.mac(4, family, here.number), mtu=self.deployment.mtu, **local,
         )  # fmt: skip
         # The network's own address, alone, so that there is no broadcast route: 10.244.N.0/32.
         links.address(here.ns, device, _own(here, family))

@@ -10,12 +10,13 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from cnibench.clusters.lab import links, wireguard
-from cnibench.clusters.lab.bridged import Bridged
+from cnibench.clusters.lab.daemons import wireguard
+from cnibench.clusters.lab.datapaths.bridged import Bridged
+from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS, FilterOptions
 from cnibench.clusters.lab.datapaths.flannel import Flannel
-from cnibench.clusters.lab.filtered import CLUSTER_CIDRS, FilterOptions
-from cnibench.clusters.lab.places import LabNode
-from cnibench.clusters.lab.stand import Stand
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabNode
 
 _IPIP, _WG = "flannel.ipip", "flannel-wg"
 _WG_PORT = 51820
@@ -33,7 +34,7 @@ class FlannelIpip(Flannel):
 
     def between(self, here: LabNode, there: LabNode) -> None:
         links.add(here.ns, _IPIP, "ipip", ipip_local=here.addresses[4])
-        links.set_link(here.ns, _IPIP, mtu=self.stand.mtu)
+        links.set_link(here.ns, _IPIP, mtu=self.deployment.mtu)
         links.address(here.ns, _IPIP, f"{ipaddress.ip_network(here.subnets[4]).network_address}/32")
         links.route(here.ns, there.subnets[4], via=there.addresses[4], dev=_IPIP, onlink=True)
 
@@ -49,8 +50,8 @@ class FlannelWireguard(Flannel):
     needs = (*Bridged.needs, "wireguard")
     programs = wireguard.PROGRAMS
 
-    def __init__(self, stand: Stand, options: Any) -> None:
-        super().__init__(stand, options)
+    def __init__(self, deployment: LabDeployment, options: Any) -> None:
+        super().__init__(deployment, options)
         self._keys: dict[str, wireguard.Keys] = {}
 
     def tunnel_on(self, node: LabNode, family: int) -> str:
@@ -60,10 +61,10 @@ class FlannelWireguard(Flannel):
         for node in (here, there):
             if node.name not in self._keys:
                 self._keys[node.name] = wireguard.make_keys(node.ns)
-        allowed = [there.subnets[family] for family in self.stand.families]
+        allowed = [there.subnets[family] for family in self.deployment.families]
         peer = wireguard.Peer(self._keys[there.name].public, there.addresses[4], allowed)
-        wireguard.make(here.ns, _WG, _WG_PORT, self._keys[here.name], peer, mtu=self.stand.mtu)
-        for family in self.stand.families:
+        wireguard.make(here.ns, _WG, _WG_PORT, self._keys[here.name], peer, mtu=self.deployment.mtu)
+        for family in self.deployment.families:
             own = ipaddress.ip_network(here.subnets[family]).network_address
             links.address(here.ns, _WG, f"{own}/{32 if family == 4 else 128}")
             links.route(here.ns, CLUSTER_CIDRS[family], dev=_WG)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ipaddress
 
-from cnibench.clusters.lab import links
-from cnibench.clusters.lab.bridged import Bridged
-from cnibench.clusters.lab.daemons import Daemons, has_device, program
+from cnibench.clusters.lab.daemons.processes import Daemons, has_device, program
+from cnibench.clusters.lab.datapaths.bridged import Bridged
+from cnibench.clusters.lab.datapaths.filtered import FilterOptions
 from cnibench.clusters.lab.datapaths.flannel import Flannel
-from cnibench.clusters.lab.filtered import FilterOptions
-from cnibench.clusters.lab.places import LabNode
-from cnibench.clusters.lab.stand import Stand
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabNode
 
 _DEVICE = "flannel0"
 _CLUSTER_LENGTH = 16  # of filtered.CLUSTER_CIDRS[4]
@@ -29,9 +29,9 @@ class FlannelUdp(Flannel):
     Options = FilterOptions
     needs = (*Bridged.needs, "tun")
 
-    def __init__(self, stand: Stand, options: FilterOptions) -> None:
-        super().__init__(stand, options)
-        self.daemons = Daemons(stand.number)
+    def __init__(self, deployment: LabDeployment, options: FilterOptions) -> None:
+        super().__init__(deployment, options)
+        self.daemons = Daemons(deployment.number)
 
     def tunnel_on(self, node: LabNode, family: int) -> str:
         return _DEVICE
@@ -42,7 +42,7 @@ class FlannelUdp(Flannel):
         self.daemons.start(name, here.ns, [program("flannel_udp"), _DEVICE, here.addresses[4], route])
         self.daemons.wait(f"{name} makes {_DEVICE}", lambda: has_device(here.ns, _DEVICE), _START)
         own = ipaddress.ip_network(here.subnets[4]).network_address
-        links.set_link(here.ns, _DEVICE, mtu=self.stand.mtu, state="up")
+        links.set_link(here.ns, _DEVICE, mtu=self.deployment.mtu, state="up")
         links.address(here.ns, _DEVICE, f"{own}/{_CLUSTER_LENGTH}")
 
     def underlay_features(self, node: LabNode) -> dict[str, bool]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cnibench.clusters.lab.base import Datapath
-from cnibench.clusters.lab.places import LabPod
+from cnibench.clusters.lab.datapaths.base import Datapath
+from cnibench.clusters.lab.namespaces.places import LabPod
 
 
 class Host(Datapath):

@@ -17,11 +17,12 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Sequence
 
-from cnibench.cell import Attestation
-from cnibench.clusters.lab import features, probe, tap
+from cnibench.clusters.lab import features
+from cnibench.clusters.lab.attestation import probe, tap
 from cnibench.clusters.lab.datapaths.veth import Veth
-from cnibench.clusters.lab.places import LabNode, LabPod
-from cnibench.errors import ClusterError
+from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
+from cnibench.model.cell import Attestation
+from cnibench.model.errors import ClusterError
 
 SIR = "fd00:10:244:ffff"
 SIR_PREFIX = f"{SIR}::/64"
@@ -47,7 +48,7 @@ class Addressed(Veth):
     """Routed veth pairs with SIR addresses; subclasses translate between nodes."""
 
     def build(self) -> None:
-        if self.stand.families != (6,):
+        if self.deployment.families != (6,):
             raise ClusterError(f"{self.profile.name} is for IPv6 alone", "use --ip 6")
         super().build()  # each node's locator is routed to it
 
@@ -79,22 +80,22 @@ class Addressed(Veth):
         self.withdraw(self._other(pod), pod)
 
     def _other(self, pod: LabPod) -> LabNode:
-        return next(node for node in self.stand.nodes() if node is not pod.node)
+        return next(node for node in self.deployment.nodes() if node is not pod.node)
 
     def on_wire(self, pod: LabPod, family: int) -> str:
         # Connections are begun on the first node: there the source is as it is, the destination carries its node's locator.
-        return pod.addresses[6] if pod.node is self.stand.a else locator_address(pod, pod.node)
+        return pod.addresses[6] if pod.node is self.deployment.a else locator_address(pod, pod.node)
 
     def checks(self) -> Sequence[Attestation]:
         """Between nodes the destination carries the locator, in every packet."""
-        client, server = self.stand.pair("inter")
-        with tap.watching(self.stand.a) as seen:
+        client, server = self.deployment.pair("inter")
+        with tap.watching(self.deployment.a) as seen:
             failure = probe.stream(client.ns, server.ns, server.addresses[6], 6, _PROBE)
         targets = sorted({packet.target for packet in seen.packets if packet.source == client.addresses[6]})
         expected = locator_address(server, server.node)
         observed = failure or ", ".join(targets) or "nothing"
         words = f"for {server.addresses[6]} the wire carries {expected} alone"
-        return [self.stand.attestation("locator-on-wire", words, observed, not failure and targets == [expected], 6)]
+        return [self.deployment.attestation("locator-on-wire", words, observed, not failure and targets == [expected], 6)]
 
 
 class Ila(Addressed):
@@ -126,15 +127,15 @@ class Ila(Addressed):
     def checks(self) -> Sequence[Attestation]:
         """And the kernel's own account of the two routes that it goes by."""
         found = list(super().checks())
-        _, server = self.stand.pair("inter")
+        _, server = self.deployment.pair("inter")
         for node, target, hook in (
-            (self.stand.a, sir_address(server), "output"),
-            (self.stand.b, locator_address(server, server.node), "input"),
+            (self.deployment.a, sir_address(server), "output"),
+            (self.deployment.b, locator_address(server, server.node), "input"),
         ):
             said = " ".join(node.ns.run(["ip", "-6", "route", "show", "exact", f"{target}/128"]).stdout.split())
             passed = "encap ila" in said and f"hook-type {hook}" in said
             words = f"{node.name} has for {target} a route encap ila, hook-type {hook}"
-            found.append(self.stand.attestation(f"ila-route-{hook}", words, said or "no such route", passed, 6))
+            found.append(self.deployment.attestation(f"ila-route-{hook}", words, said or "no such route", passed, 6))
         return found
 
 

@@ -10,11 +10,12 @@ import ipaddress
 import struct
 from collections.abc import Sequence
 
-from cnibench.cell import Attestation
-from cnibench.clusters.lab import ebpf_tc, links
 from cnibench.clusters.lab.datapaths.ila import SIR_PREFIX, Addressed, locator_address, sir_address
-from cnibench.clusters.lab.ebpf_object import Loaded, read_object
-from cnibench.clusters.lab.places import LabNode, LabPod
+from cnibench.clusters.lab.ebpf import tc as ebpf_tc
+from cnibench.clusters.lab.ebpf.programs import Loaded, read_object
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
+from cnibench.model.cell import Attestation
 
 _COUNT_OUT, _COUNT_IN = 0, 1
 
@@ -28,7 +29,7 @@ class IlaEbpf(Addressed):
     def build(self) -> None:
         super().build()
         self._loaded: dict[str, Loaded] = {}
-        a, b = self.stand.nodes()
+        a, b = self.deployment.nodes()
         for here, there in ((a, b), (b, a)):
             links.route(here.ns, SIR_PREFIX, via=there.addresses[6], dev=here.wire)
             loaded = self._loaded[here.name] = Loaded(read_object("ila"), {})
@@ -62,13 +63,13 @@ class IlaEbpf(Addressed):
         return out, back
 
     def checks(self) -> Sequence[Attestation]:
-        before = [self.translated(node) for node in self.stand.nodes()]
+        before = [self.translated(node) for node in self.deployment.nodes()]
         found = list(super().checks())
-        after = [self.translated(node) for node in self.stand.nodes()]
+        after = [self.translated(node) for node in self.deployment.nodes()]
         out, back = after[0][0] - before[0][0], after[1][1] - before[1][1]
         observed = f"{out} out of a, {back} into b"
         found.append(
-            self.stand.attestation("ebpf-translates", "the programs rewrite the probe's packets", observed, min(out, back) >= 4, 6)
+            self.deployment.attestation("ebpf-translates", "the programs rewrite the probe's packets", observed, min(out, back) >= 4, 6)
         )
         return found
 

@@ -11,10 +11,10 @@ import hashlib
 from collections.abc import Sequence
 from typing import ClassVar
 
-from cnibench.clusters.lab import links
-from cnibench.clusters.lab.bridged import Bridged
-from cnibench.clusters.lab.filtered import SERVICE_CIDRS, FilterOptions
-from cnibench.clusters.lab.places import LabNode
+from cnibench.clusters.lab.datapaths.bridged import Bridged
+from cnibench.clusters.lab.datapaths.filtered import SERVICE_CIDRS, FilterOptions
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.clusters.lab.rules import kuberouter
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part
 
@@ -39,23 +39,23 @@ class KubeRouter(Bridged):
     @property
     def tunnel(self) -> str:
         # Each node names its device after its peer: the first node's stands here, ``tunnel_on`` tells each.
-        return self.tunnel_on(self.stand.a, 4)
+        return self.tunnel_on(self.deployment.a, 4)
 
     def tunnel_on(self, node: LabNode, family: int) -> str:
-        peer = self.stand.b if node is self.stand.a else self.stand.a
+        peer = self.deployment.b if node is self.deployment.a else self.deployment.a
         return tunnel_name(peer.addresses[4]) if self.options.overlay else ""
 
     def between(self, here: LabNode, there: LabNode) -> None:
         if self.options.overlay:
             self._tunnel(here, there)
             return
-        for family in self.stand.families:
+        for family in self.deployment.families:
             links.route(here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire, proto=_ZEBRA)
 
     def _tunnel(self, here: LabNode, there: LabNode) -> None:
         name, peer = tunnel_name(there.addresses[4]), there.addresses[4]
         links.add(here.ns, name, "ipip", ipip_local=here.addresses[4], ipip_remote=peer)
-        links.set_link(here.ns, name, mtu=self.stand.mtu)
+        links.set_link(here.ns, name, mtu=self.deployment.mtu)
         links.route(here.ns, there.subnets[4], dev=name, prefsrc=here.addresses[4], proto=_ZEBRA)
         links.route(here.ns, f"{peer}/32", dev=name, table=_TABLE)
         network, length = here.subnets[4].split("/")
@@ -66,7 +66,7 @@ class KubeRouter(Bridged):
         return (self.kube_proxy(family), kuberouter.rules(family, node.wire, SERVICE_CIDRS[family], pods))
 
     def sets(self, node: LabNode, family: int) -> Sequence[IpSet]:
-        nodes = self.stand.nodes()
+        nodes = self.deployment.nodes()
         return kuberouter.ipsets(family, [n.subnets[family] for n in nodes], [n.addresses[family] for n in nodes])
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cnibench.clusters.lab import links
-from cnibench.clusters.lab.base import Datapath
-from cnibench.clusters.lab.filtered import CLUSTER_CIDRS
-from cnibench.clusters.lab.places import LabPod
+from cnibench.clusters.lab.datapaths.base import Datapath
+from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabPod
 
 _SCRATCH = "mv{:x}"  # the device's name while it is still in the node's namespace
 
@@ -29,7 +29,7 @@ class Macvlan(Datapath):
         node, scratch = pod.node, _SCRATCH.format(pod.number)
         links.add(
             node.ns, scratch, "macvlan", up=False, link=links.index(node.ns, node.wire), macvlan_mode="bridge",
-            address=links.mac(2, node.number, pod.number), mtu=self.stand.mtu,
+            address=links.mac(2, node.number, pod.number), mtu=self.deployment.mtu,
         )  # fmt: skip
         node.ns.ipr.link("set", index=links.index(node.ns, scratch), ifname=pod.interface, net_ns_fd=pod.ns.fd)
         del node.ns.links[scratch]

@@ -15,15 +15,16 @@ from typing import Any
 
 from pydantic import field_validator
 
-from cnibench.cell import Attestation
-from cnibench.clusters.lab import links, probe, sysctls
-from cnibench.clusters.lab.base import Datapath
-from cnibench.clusters.lab.filtered import CLUSTER_CIDRS
-from cnibench.clusters.lab.netns import Namespace
-from cnibench.clusters.lab.places import LabNode, LabPod
+from cnibench.clusters.lab.attestation import probe
+from cnibench.clusters.lab.datapaths.base import Datapath
+from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import links, sysctls
+from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import swarm
-from cnibench.clusters.lab.stand import Stand
-from cnibench.profile import Strict
+from cnibench.model.cell import Attestation
+from cnibench.model.profile import Strict
 
 _BRIDGE, _VXLAN = "br0", "vxlan1"
 _VNI, _PORT = 4097, 4789
@@ -54,20 +55,20 @@ class Swarm(Datapath):
     Options = SwarmOptions
     needs = ("bridge", "vxlan", "br_netfilter", "iptables")
 
-    def __init__(self, stand: Stand, options: Any) -> None:
-        super().__init__(stand, options)
+    def __init__(self, deployment: LabDeployment, options: Any) -> None:
+        super().__init__(deployment, options)
         self.networks: dict[str, Namespace] = {}  # by the node's name
         self._peers: list[LabPod] = []
 
     def build(self) -> None:
-        for node in self.stand.nodes():
-            network = self.networks[node.name] = Namespace(f"s{self.stand.number}-{node.name}-net")
+        for node in self.deployment.nodes():
+            network = self.networks[node.name] = Namespace(f"s{self.deployment.number}-{node.name}-net")
             network.sysctl(sysctls.node())
-            links.add(network, _BRIDGE, "bridge", address=links.mac(3, node.number), mtu=self.stand.mtu)
+            links.add(network, _BRIDGE, "bridge", address=links.mac(3, node.number), mtu=self.deployment.mtu)
             links.address(network, _BRIDGE, f"{_GATEWAY}/{_length()}")
             links.add(
                 node.ns, _VXLAN, "vxlan", up=False, vxlan_id=_VNI, vxlan_port=_PORT, vxlan_learning=1, vxlan_proxy=1, vxlan_l2miss=1,
-                vxlan_l3miss=1, address=links.mac(4, node.number), mtu=self.stand.mtu,
+                vxlan_l3miss=1, address=links.mac(4, node.number), mtu=self.deployment.mtu,
             )  # fmt: skip
             node.ns.ipr.link("set", index=links.index(node.ns, _VXLAN), net_ns_fd=network.fd)
             del node.ns.links[_VXLAN]
@@ -79,14 +80,14 @@ class Swarm(Datapath):
         network, address = self.networks[pod.node.name], pod.addresses[4]
         node_end = f"veth{pod.number}"
         links.veth(
-            network, node_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=links.mac(1, pod.node.number, pod.number),
+            network, node_end, pod.ns, pod.interface, mtu=self.deployment.mtu, mac=links.mac(1, pod.node.number, pod.number),
             peer_mac=_mac(address),
         )  # fmt: skip
         links.set_link(network, node_end, master=links.index(network, _BRIDGE))
         yield "link"
         links.address(pod.ns, pod.interface, f"{address}/{_length()}")
         yield "address"
-        there = next(node for node in self.stand.nodes() if node is not pod.node)
+        there = next(node for node in self.deployment.nodes() if node is not pod.node)
         self._peer(there, pod)
         self._peers.append(pod)
         yield "routes"
@@ -98,7 +99,7 @@ class Swarm(Datapath):
         links.fdb(network, _VXLAN, mac, pod.node.addresses[4])
 
     def disconnect(self, pod: LabPod) -> None:
-        there = next(node for node in self.stand.nodes() if node is not pod.node)
+        there = next(node for node in self.deployment.nodes() if node is not pod.node)
         network, mac = self.networks[there.name], _mac(pod.addresses[4])
         device = links.index(network, _VXLAN)
         network.ipr.neigh("del", ifindex=device, dst=pod.addresses[4])
@@ -116,14 +117,14 @@ class Swarm(Datapath):
 
     def _tunnelled(self) -> Attestation:
         """The VXLAN device is in the network's namespace and counts the probe; the node itself has neither device nor bridge."""
-        client, server = self.stand.pair("inter")
-        ends = [self.networks[node.name] for node in self.stand.nodes()]
+        client, server = self.deployment.pair("inter")
+        ends = [self.networks[node.name] for node in self.deployment.nodes()]
         before = [links.statistics(ns, _VXLAN) for ns in ends]
         failure = probe.stream(client.ns, server.ns, server.addresses[4], 4, _PROBE)
         after = [links.statistics(ns, _VXLAN) for ns in ends]
         sent, got = after[0]["tx_bytes"] - before[0]["tx_bytes"], after[1]["rx_bytes"] - before[1]["rx_bytes"]
-        on_node = [name for name in (_VXLAN, _BRIDGE) if f"{name}:" in self.stand.a.read_text("/proc/net/dev")]
-        return self.stand.attestation(
+        on_node = [name for name in (_VXLAN, _BRIDGE) if f"{name}:" in self.deployment.a.read_text("/proc/net/dev")]
+        return self.deployment.attestation(
             "network-namespace",
             f"{_VXLAN} in the network's own namespace counts at least {_PROBE} B",
             failure or f"{sent} B out of a's, {got} B into b's" + "".join(f"; {name} is on the node" for name in on_node),
@@ -132,18 +133,20 @@ class Swarm(Datapath):
 
     def _filtered(self) -> Iterator[Attestation]:
         """A port that the rules do not open is closed while others are open; the rules that see it are those of the namespace."""
-        client, server = self.stand.pair("inter")
+        client, server = self.deployment.pair("inter")
         network = self.networks["a"]
         before = _passed(network)
         failure = probe.stream(client.ns, server.ns, server.addresses[4], 4, _PROBE)
         counted = _passed(network) - before
         observed = failure or f"{counted} packets at FORWARD of the namespace"
         # the connection's opening and its data are four packets at least, whatever their size
-        yield self.stand.attestation("filter-in-namespace", "its rules count the probe's packets", observed, not failure and counted >= 4)
+        yield self.deployment.attestation(
+            "filter-in-namespace", "its rules count the probe's packets", observed, not failure and counted >= 4
+        )
         with probe.attempt(client.ns, server.ns, server.addresses[4], 4, _DENIED_PORT) as (_, listener):
             through = probe.reached(listener, _DENIAL)
         expected = f"TCP port {_DENIED_PORT}, which the filter does not open, is closed"
-        yield self.stand.attestation("denied-port", expected, "open" if through else "closed", not through)
+        yield self.deployment.attestation("denied-port", expected, "open" if through else "closed", not through)
 
 
 def _length() -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cnibench.clusters.lab import links
-from cnibench.clusters.lab.base import Datapath
-from cnibench.clusters.lab.places import LabPod
+from cnibench.clusters.lab.datapaths.base import Datapath
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabPod
 
 # The address that Pods send to: it exists nowhere, each Pod knows its MAC by a permanent entry, as the ptp plugin and Calico do it.
 _GATEWAYS = {4: "169.254.1.1", 6: "fe80::1"}
@@ -19,15 +19,15 @@ class Veth(Datapath):
     name = "veth"
 
     def build(self) -> None:
-        a, b = self.stand.nodes()
+        a, b = self.deployment.nodes()
         for here, there in ((a, b), (b, a)):
-            for family in self.stand.families:
+            for family in self.deployment.families:
                 links.route(here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire)
 
     def connect(self, pod: LabPod) -> Iterator[str]:
         node = pod.node
         gateway, own = links.mac(1, node.number, pod.number), links.mac(2, node.number, pod.number)
-        links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=gateway, peer_mac=own)
+        links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.deployment.mtu, mac=gateway, peer_mac=own)
         yield "link"
         for family, address in pod.addresses.items():
             links.address(pod.ns, pod.interface, f"{address}/{32 if family == 4 else 128}")

@@ -15,14 +15,16 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from cnibench.cell import Attestation
-from cnibench.clusters.lab import features, links, probe
-from cnibench.clusters.lab.daemons import Daemons, program
-from cnibench.clusters.lab.filtered import CLUSTER_CIDRS, Filtered
-from cnibench.clusters.lab.places import LabNode, LabPod
+from cnibench.clusters.lab import features
+from cnibench.clusters.lab.attestation import probe
+from cnibench.clusters.lab.daemons.processes import Daemons, program
+from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS, Filtered
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import weave
 from cnibench.clusters.lab.rules.ruleset import Part
-from cnibench.clusters.lab.stand import Stand
+from cnibench.model.cell import Attestation
 
 _BRIDGE = "weave"
 _START = 5.0  # s
@@ -39,20 +41,20 @@ class _Weave(Filtered):
     far_end: ClassVar[str]  # the other end of the veth pair at the bridge
 
     def build(self) -> None:
-        for node in self.stand.nodes():
-            links.add(node.ns, _BRIDGE, "bridge", address=links.mac(3, node.number), mtu=self.stand.mtu)
+        for node in self.deployment.nodes():
+            links.add(node.ns, _BRIDGE, "bridge", address=links.mac(3, node.number), mtu=self.deployment.mtu)
             links.address(node.ns, _BRIDGE, f"{node.gateways[4]}/{_length()}")
             links.veth(
                 node.ns,
                 "vethwe-bridge",
                 node.ns,
                 self.far_end,
-                mtu=self.stand.mtu,
+                mtu=self.deployment.mtu,
                 mac=links.mac(6, node.number),
                 peer_mac=links.mac(7, node.number),
             )
             links.set_link(node.ns, "vethwe-bridge", master=links.index(node.ns, _BRIDGE))
-            self.router(node, self.stand.b if node is self.stand.a else self.stand.a)
+            self.router(node, self.deployment.b if node is self.deployment.a else self.deployment.a)
             self.changed(node)
 
     def router(self, here: LabNode, there: LabNode) -> None:
@@ -63,7 +65,7 @@ class _Weave(Filtered):
         node, own = pod.node, links.mac(2, pod.node.number, pod.number)
         pod.host_end = f"vethwepl{pod.number}"
         links.veth(
-            node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.stand.mtu, mac=links.mac(1, node.number, pod.number), peer_mac=own
+            node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.deployment.mtu, mac=links.mac(1, node.number, pod.number), peer_mac=own
         )
         links.set_link(node.ns, pod.host_end, master=links.index(node.ns, _BRIDGE))
         features.write(pod.ns, pod.interface, features.NO_CHECKSUM_OFFLOAD)
@@ -88,9 +90,9 @@ class WeaveSleeve(_Weave):
     far_end = "vethwe-pcap"
     needs = ("bridge", "br_netfilter", "iptables")
 
-    def __init__(self, stand: Stand, options: Any) -> None:
-        super().__init__(stand, options)
-        self.daemons = Daemons(stand.number)
+    def __init__(self, deployment: LabDeployment, options: Any) -> None:
+        super().__init__(deployment, options)
+        self.daemons = Daemons(deployment.number)
 
     def router(self, here: LabNode, there: LabNode) -> None:
         names = {node.name: links.mac(3, node.number) for node in (here, there)}
@@ -121,7 +123,7 @@ class Weave(_Weave):
 
     def router(self, here: LabNode, there: LabNode) -> None:
         # The device with the key of each packet beside it (external) is what the kernel itself makes of a VXLAN port (vport-vxlan.c).
-        links.add(here.ns, _VXLAN, "vxlan", vxlan_collect_metadata=True, vxlan_port=_PORT, vxlan_learning=0, mtu=self.stand.wire_mtu)
+        links.add(here.ns, _VXLAN, "vxlan", vxlan_collect_metadata=True, vxlan_port=_PORT, vxlan_learning=0, mtu=self.deployment.wire_mtu)
         self._dpctl(here, "add-dp", _DATAPATH)
         self._dpctl(here, "add-if", _DATAPATH, f"{self.far_end},port_no={_LOCAL}", f"{_VXLAN},port_no={_REMOTE}")
         everyone = "ff:ff:ff:ff:ff:ff"
@@ -131,7 +133,7 @@ class Weave(_Weave):
 
     def known(self, pod: LabPod) -> None:
         own, here = links.mac(2, pod.node.number, pod.number), pod.node
-        there = next(node for node in self.stand.nodes() if node is not here)
+        there = next(node for node in self.deployment.nodes() if node is not here)
         self._flow(there, f"in_port({_LOCAL}),{_to(own)}", self._tunnelled(there, here))
         key = f"tunnel(tun_id={_peers(there, here):#x},src={there.addresses[4]},dst={here.addresses[4]},ttl=0/0,flags(+key))"
         self._flow(here, f"{key},in_port({_REMOTE}),{_to(own)}", str(_LOCAL))
@@ -147,21 +149,23 @@ class Weave(_Weave):
         return node.ns.run(["ovs-dpctl", *words]).stdout
 
     def remove(self) -> None:
-        for node in self.stand.nodes():  # a datapath goes with its namespace as well
+        for node in self.deployment.nodes():  # a datapath goes with its namespace as well
             node.ns.run(["ovs-dpctl", "del-dp", _DATAPATH], check=False)
 
     def checks(self) -> Sequence[Attestation]:
         """The flows themselves count the probe's packets."""
-        client, server = self.stand.pair("inter")
+        client, server = self.deployment.pair("inter")
         before = self._flowed()
         failure = probe.stream(client.ns, server.ns, server.addresses[4], 4, _PROBE)
         counted = self._flowed() - before
         observed = failure or f"{counted} packets by a's flows"
-        least = _PROBE // self.stand.mtu
-        return (self.stand.attestation("ovs-forwards", f"the flows count at least {least}", observed, not failure and counted >= least),)
+        least = _PROBE // self.deployment.mtu
+        return (
+            self.deployment.attestation("ovs-forwards", f"the flows count at least {least}", observed, not failure and counted >= least),
+        )
 
     def _flowed(self) -> int:
-        said = self._dpctl(self.stand.a, "dump-flows", _DATAPATH)
+        said = self._dpctl(self.deployment.a, "dump-flows", _DATAPATH)
         return sum(int(found) for found in re.findall(r"packets:(\d+)", said))
 
 
@@ -173,7 +177,7 @@ class WeaveEncrypted(Weave):
 
     def router(self, here: LabNode, there: LabNode) -> None:
         super().router(here, there)
-        if here is self.stand.a:
+        if here is self.deployment.a:
             self._secure((here, there), (there, here))
 
     def _secure(self, *directions: tuple[LabNode, LabNode]) -> None:

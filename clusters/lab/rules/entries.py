@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 
 from cnibench.clusters.lab.rules.ruleset import Line, Part, chain, end, head
-from cnibench.conditions import Policies
+from cnibench.model.conditions import Policies
 
 CHAIN = "CNIBENCH-POLICY"
 _FIRST = {4: ipaddress.ip_address("198.18.0.1"), 6: ipaddress.ip_address("2001:db8::1")}

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cnibench import stopping
 from cnibench.analysis import figures, words
 from cnibench.analysis.comparable import environments
 from cnibench.analysis.cycles import cycles
@@ -20,11 +19,13 @@ from cnibench.analysis.pairs import compare
 from cnibench.analysis.series import CPP_METRICS, Block, Gathered, Series, Tried, gather
 from cnibench.analysis.stream import Line
 from cnibench.analysis.turning import turning_points
-from cnibench.errors import UsageError
-from cnibench.metrics import METRICS, main_metric
 from cnibench.model import context
-from cnibench.stats import ALPHA
-from cnibench.store import RunReader, verify
+from cnibench.model.errors import UsageError
+from cnibench.model.metrics import METRICS, main_metric
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.verification import verify
+from cnibench.stats import sequential as stopping
+from cnibench.stats.inference import ALPHA
 
 _METRIC_PLACE = {name: i for i, name in enumerate(METRICS)}
 

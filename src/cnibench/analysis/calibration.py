@@ -12,13 +12,13 @@ import numpy as np
 from cnibench.analysis.build import Context, contexts_of, main_of
 from cnibench.analysis.model import Where
 from cnibench.analysis.words import place_of
-from cnibench.errors import UsageError
-from cnibench.metrics import main_metric
-from cnibench.plan import MOST_BLOCKS
-from cnibench.stats import ALPHA, Array, signed_rank
-from cnibench.stats_checks import dependence
-from cnibench.stats_plan import least_blocks, planned_blocks
-from cnibench.store import RunReader
+from cnibench.model.errors import UsageError
+from cnibench.model.metrics import main_metric
+from cnibench.planning.plan import MOST_BLOCKS
+from cnibench.rundir.reader import RunReader
+from cnibench.stats.diagnostics import dependence
+from cnibench.stats.inference import ALPHA, Array, signed_rank
+from cnibench.stats.power import least_blocks, planned_blocks
 
 ROUND = least_blocks(1, ALPHA)  # blocks of one A/A comparison: the least that can raise an alarm at all
 

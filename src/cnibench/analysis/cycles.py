@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnibench.analysis.model import Cpp
-from cnibench.layout import Record
 from cnibench.model.context import OF_RECORD
-from cnibench.store import RunReader
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import Record
 
 _WHERE = ("label", "profile", *(name for name in OF_RECORD if name != "params"))
 

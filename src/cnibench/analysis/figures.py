@@ -9,8 +9,8 @@ import numpy as np
 
 from cnibench.analysis.model import Result
 from cnibench.analysis.series import CPP_METRICS
-from cnibench.stats import Array, holm, median_interval
-from cnibench.stats_checks import dependence, drift, outliers
+from cnibench.stats.diagnostics import dependence, drift, outliers
+from cnibench.stats.inference import Array, holm, median_interval
 
 if TYPE_CHECKING:
     from cnibench.analysis.build import Context, Member

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from cnibench.analysis.model import Analysis, Group, Pair, Result, Where
 from cnibench.model import context
-from cnibench.units import human
+from cnibench.model.units import human
 
 W = TypeVar("W", bound=Where)
 SEVERAL = 6  # names listed before the rest is counted

@@ -24,10 +24,10 @@ from cnibench.analysis.found import named
 from cnibench.analysis.inferiority import LEVEL, Tested, counted, paired, unpaired
 from cnibench.analysis.model import Where
 from cnibench.analysis.words import describe
-from cnibench.errors import UsageError
-from cnibench.metrics import COUNTED, main_metric
 from cnibench.model import context
-from cnibench.stats import holm
+from cnibench.model.errors import UsageError
+from cnibench.model.metrics import COUNTED, main_metric
+from cnibench.stats.inference import holm
 
 Outcome = Literal["within", "worse", "undecided", "missing"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cnibench.stats import Array, signed_rank
-from cnibench.stats_plan import least_blocks
+from cnibench.stats.inference import Array, signed_rank
+from cnibench.stats.power import least_blocks
 
 LEVEL = 0.025
 _RUNS = 3  # base runs from which the variance between runs can be known

@@ -10,10 +10,10 @@ from typing import Any
 
 from cnibench.analysis.model import Where
 from cnibench.analysis.words import describe, percent
-from cnibench.layout import Record
 from cnibench.model.context import OF_RECORD
-from cnibench.store import RunReader
-from cnibench.units import human
+from cnibench.model.units import human
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import Record
 
 ENOUGH = 0.9  # of what was asked; headers are counted as sent, which adds some percent
 _LOAD = ("connections", "pairs", "asked")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from cnibench.layout import Planned
+from cnibench.rundir.schema import Planned
 
 Verdict = Literal["a-better", "b-better", "no-difference-found", "inconclusive"]
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from cnibench.analysis.figures import by_length
 from cnibench.analysis.model import Group, Pair, Verdict
-from cnibench.metrics import COUNTED
-from cnibench.stats import Array, groups, holm, letters, signed_rank
-from cnibench.stats_checks import dependence
-from cnibench.stats_plan import least_blocks, standard_effect
+from cnibench.model.metrics import COUNTED
+from cnibench.stats.diagnostics import dependence
+from cnibench.stats.inference import Array, groups, holm, letters, signed_rank
+from cnibench.stats.power import least_blocks, standard_effect
 
 if TYPE_CHECKING:
     from cnibench.analysis.build import Context

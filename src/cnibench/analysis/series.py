@@ -13,9 +13,9 @@ import msgspec
 
 from cnibench.analysis.model import Disturbed, Failure
 from cnibench.analysis.stream import Line, samples
-from cnibench.cell import Cell
 from cnibench.model import context
-from cnibench.store import RunReader
+from cnibench.model.cell import Cell
+from cnibench.rundir.reader import RunReader
 
 CPP_METRICS = ("cycles_per_packet", "cycles_per_byte")
 Block = tuple[int, int]  # (number of the run, block)

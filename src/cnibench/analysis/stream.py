@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cnibench.cell import Sample
-from cnibench.layout import SAMPLES
-from cnibench.store import RunReader
+from cnibench.model.cell import Sample
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import SAMPLES
 
 
 class Line(Sample, frozen=True, kw_only=True, gc=False):

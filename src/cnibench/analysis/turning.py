@@ -31,10 +31,10 @@ from typing import Literal
 import numpy as np
 
 from cnibench.analysis.model import Result, Turning
-from cnibench.metrics import main_metric
 from cnibench.model import context
-from cnibench.stats import ALPHA, Array, holm, signed_rank, walsh_averages, walsh_needed, walsh_p
-from cnibench.stats_plan import least_blocks
+from cnibench.model.metrics import main_metric
+from cnibench.stats.inference import ALPHA, Array, holm, signed_rank, walsh_averages, walsh_needed, walsh_p
+from cnibench.stats.power import least_blocks
 
 _VALUES = 3  # values of the parameter that make a sweep
 _ROUNDING = 1e-12  # log ratios below it are none: far below what any of the tools prints

@@ -10,11 +10,11 @@ import msgspec
 from cnibench.analysis import disturbances
 from cnibench.analysis.found import names, sentences
 from cnibench.analysis.model import Analysis, Group, Where
-from cnibench.metrics import main_metric
 from cnibench.model import context
 from cnibench.model.context import fact
-from cnibench.stats_plan import POWER, about
-from cnibench.units import human
+from cnibench.model.metrics import main_metric
+from cnibench.model.units import human
+from cnibench.stats.power import POWER, about
 
 _PLACEMENT = dict(context.coordinate("placement").named)
 _TOLD = 10  # problems that a report names

@@ -18,8 +18,8 @@ import numpy as np
 from cnibench.claims.measured import Place, Series, counted
 from cnibench.claims.model import Claim
 from cnibench.claims.units import base
-from cnibench.stats import median_interval, signed_rank
-from cnibench.stats_plan import least_blocks
+from cnibench.stats.inference import median_interval, signed_rank
+from cnibench.stats.power import least_blocks
 
 Vote = tuple[str, str]  # (agrees | contradicts | open, why)
 

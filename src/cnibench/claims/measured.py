@@ -9,9 +9,9 @@ from typing import Any
 
 from cnibench.analysis.model import Analysis, Cpp, Result
 from cnibench.claims.model import Claim, Sweep
-from cnibench.metrics import METRICS
 from cnibench.model import context
 from cnibench.model.context import OF_RECORD
+from cnibench.model.metrics import METRICS
 
 Values = dict[int, float]  # block to value
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from cnibench.claims.units import UNITS
-from cnibench.errors import InputError
-from cnibench.metrics import METRICS
-from cnibench.profile import Strict, explain, read_yaml
+from cnibench.model.errors import InputError
+from cnibench.model.metrics import METRICS
+from cnibench.model.profile import Strict, explain, read_yaml
 
 FOLDER = Path(__file__).parents[1] / "reports" / "claims"
 

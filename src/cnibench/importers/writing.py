@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from cnibench import __version__
-from cnibench.cell import Cell, Sample
-from cnibench.errors import InputError
 from cnibench.importers.batch import UNKNOWN, Batch, Figure, Result, content_of
-from cnibench.layout import RAW, Manifest, new_id, now
-from cnibench.metrics import metric
 from cnibench.model import context
-from cnibench.profile import builtin
-from cnibench.store import RunWriter
+from cnibench.model.cell import Cell, Sample
+from cnibench.model.errors import InputError
+from cnibench.model.metrics import metric
+from cnibench.model.profile import builtin
+from cnibench.rundir.schema import RAW, Manifest, new_id, now
+from cnibench.rundir.writer import RunWriter
 
 FACTS = ("testbed", "wire", "wire_offload", "kernel", "cpu_model", "nic", "os")  # what the user can add to what the files tell
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cnibench.units import human
+from cnibench.model.units import human
 
 Role = Literal["identity", "must agree", "free"]
 

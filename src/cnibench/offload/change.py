@@ -13,10 +13,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from cnibench.cluster import Node
-from cnibench.errors import ClusterError, UsageError
-from cnibench.exec import Process
+from cnibench.model.errors import ClusterError, UsageError
 from cnibench.offload.reading import parse_features
+from cnibench.system.process import Process
+from cnibench.testbed.place import Node
 
 FOLDER = "/var/lib/cnibench/offload"  # on the node's disk
 LEASE = 20  # s without a sign of life after which the guardian restores

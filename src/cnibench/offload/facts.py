@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cnibench.model.profile import Profile
 from cnibench.offload import judge, rank, reading
 from cnibench.offload.nic import Nic
-from cnibench.profile import Profile
 
 LIMITS = (
     "a feature that is on is necessary, not sufficient: the driver decides for each packet, and tells nobody. "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cnibench.model.profile import Profile
 from cnibench.offload.judge import ORDER, Outcome, Verdict
-from cnibench.profile import Profile
 
 _TUNNEL_OF = {
     "vxlan": "vxlan", "ovs-vxlan": "vxlan", "evpn": "vxlan", "geneve": "geneve", "ipip": "ipip", "wireguard": "wireguard",

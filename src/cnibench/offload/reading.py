@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cnibench.cluster import Place
-from cnibench.errors import CnibenchError
+from cnibench.model.errors import CnibenchError
 from cnibench.offload import ioctl, netlink, stack
 from cnibench.offload.nic import Feature, Nic
+from cnibench.testbed.place import Place
 
 T = TypeVar("T")
 _LIMIT = 30.0  # s

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cnibench.cluster import Place
+from cnibench.testbed.place import Place
 
 FOLDER = "/sys/class/net"
 _LIMIT = 30.0  # s

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from cnibench.cluster import Standing
-from cnibench.errors import ClusterError, UsageError
+from cnibench.model.errors import ClusterError, UsageError
 from cnibench.offload.change import leased
+from cnibench.testbed.deployment import Deployment
 
 _BOTH = (True, False)
 
@@ -42,10 +42,10 @@ class Verified:
     verdict: Literal["faster", "slower", "no-difference-found", "inconclusive"]
 
 
-def verify(standing: Standing, feature: str, stream: Callable[[str], Stream], *, blocks: int, seed: int) -> Verified:
+def verify(deployment: Deployment, feature: str, stream: Callable[[str], Stream], *, blocks: int, seed: int) -> Verified:
     """``stream`` measures one TCP stream between nodes, named by its argument. The feature is changed on the devices of both
     nodes and restored at the end. Raises ClusterError, MeasureError."""
-    devices = dict(standing.underlay())
+    devices = dict(deployment.underlay())
     if not devices:
         raise ClusterError("the devices between the nodes are not known here", "use a kind of cluster that names them")
     if blocks < 1:
@@ -54,7 +54,7 @@ def verify(standing: Standing, feature: str, stream: Callable[[str], Stream], *,
     values: dict[bool, list[Stream]] = {True: [], False: []}
     with ExitStack() as stack:
         leases = [
-            stack.enter_context(leased(node, devices[node.name], {feature: True})) for node in standing.nodes() if node.name in devices
+            stack.enter_context(leased(node, devices[node.name], {feature: True})) for node in deployment.nodes() if node.name in devices
         ]
         for block in range(blocks):
             for on in order.sample(_BOTH, 2):
@@ -68,7 +68,7 @@ def summary(feature: str, devices: Mapping[str, str], on: Sequence[Stream], off:
     """The paired comparison of figures by block; those of a block belong together."""
     import numpy as np
 
-    from cnibench.stats import median_interval
+    from cnibench.stats.inference import median_interval
 
     rates = {name: [one.throughput for one in streams] for name, streams in (("on", on), ("off", off))}
     ratios = np.asarray(rates["on"], dtype=np.float64) / np.asarray(rates["off"], dtype=np.float64)

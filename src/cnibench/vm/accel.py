@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from cnibench.exec import spawn
+from cnibench.system.process import spawn
 from cnibench.vm.kernel import Kernel
 
 Name = Literal["kvm", "tcg"]

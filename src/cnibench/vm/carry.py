@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cnibench.errors import ClusterError, Interrupted, LimitError
-from cnibench.exec import Process
+from cnibench.model.errors import ClusterError, Interrupted, LimitError
+from cnibench.system.process import Process
 from cnibench.vm import MARK, frames
 from cnibench.vm.accel import Accelerator
 from cnibench.vm.initramfs import RUN_TAG, SHARE

@@ -11,9 +11,9 @@ from itertools import count
 from pathlib import Path
 
 import cnibench
-from cnibench.errors import MissingError, UsageError
-from cnibench.exec import Process, spawn
+from cnibench.model.errors import MissingError, UsageError
 from cnibench.system.files import make_beneath
+from cnibench.system.process import Process, spawn
 from cnibench.vm import bundle, initramfs, preload
 from cnibench.vm.accel import QEMU, Accelerator
 from cnibench.vm.guest import PORT

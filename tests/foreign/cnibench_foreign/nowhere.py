@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnibench.cluster import Cluster, Problem, Standing, Wire
-from cnibench.errors import ClusterError
-from cnibench.profile import Profile
+from cnibench.model.errors import ClusterError
+from cnibench.model.profile import Profile
+from cnibench.testbed.cluster import Cluster, Problem, Wire
+from cnibench.testbed.deployment import Deployment
 
 
 class Nowhere(Cluster):
@@ -26,7 +27,7 @@ class Nowhere(Cluster):
     def check(self, profile: Profile) -> list[Problem]:
         return []
 
-    def install(self, label: str, profile: Profile) -> Standing:
+    def install(self, label: str, profile: Profile) -> Deployment:
         raise ClusterError("nothing can be installed nowhere")
 
     def environment(self) -> dict[str, Any]:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cnibench.errors import MeasureError
-from cnibench.exec import Process
-from cnibench.profile import Strict
-from cnibench.situation import Findings, Situation
-from cnibench.workload import Workload
+from cnibench.model.errors import MeasureError
+from cnibench.model.profile import Strict
+from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.workload import Workload
+from cnibench.system.process import Process
 
 PORT = 7007
 _FAMILY = "family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET"
@@ -56,26 +56,26 @@ class UdpEcho(Workload):
     transport = "udp"
 
     @contextmanager
-    def serve(self, s: Situation) -> Iterator[None]:
+    def serve(self, s: SampleContext) -> Iterator[None]:
         argv = [s.server.python, "-c", _SERVE, s.listen, str(s.port(PORT + s.cell.pair))]
         with s.server.spawn(s.on_server(argv), stderr=s.raw / "server.stderr"):
             yield
 
-    def warm_up(self, s: Situation) -> None:
+    def warm_up(self, s: SampleContext) -> None:
         s.client.run(self._client(s, s.warmup), timeout=s.warmup + 10)
 
-    def start(self, s: Situation) -> Process:
+    def start(self, s: SampleContext) -> Process:
         return s.client.spawn(s.on_client(self._client(s, s.duration)), stdout=s.raw / "client.stdout")
 
-    def findings(self, s: Situation) -> Findings:
+    def findings(self, s: SampleContext) -> Measurements:
         printed = json.loads((s.raw / "client.stdout").read_text())
         if not printed["echoed"]:
             raise MeasureError("no datagram came back")
-        found = Findings()
+        found = Measurements()
         found.add("transaction_rate", printed["echoed"] / printed["seconds"])
         return found
 
-    def _client(self, s: Situation, seconds: float) -> list[str]:
+    def _client(self, s: SampleContext, seconds: float) -> list[str]:
         port = s.port(PORT + s.cell.pair)
         return [s.client.python, "-c", _ASK, s.target, str(port), str(seconds)]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cnibench.collector import Collector
-from cnibench.situation import Findings, Situation
+from cnibench.run.collector import Collector
+from cnibench.run.sample_context import Measurements, SampleContext
 
 
 class Uptime(Collector):
@@ -15,7 +15,7 @@ class Uptime(Collector):
     title = "uptime of the machine"
 
     @contextmanager
-    def observe(self, s: Situation, into: Findings) -> Iterator[None]:
+    def observe(self, s: SampleContext, into: Measurements) -> Iterator[None]:
         into.records.append(("uptime", {"seconds": float(Path("/proc/uptime").read_text().split()[0])}))
         yield
 

@@ -1,0 +1,1 @@
+"""The connection to an API server: credentials, requests, outages, and the objects that we make."""

@@ -1,0 +1,89 @@
+"""Requests about objects to the API server that kubectl has no words for: a deletion by UID, a listing of metadata alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api.proxy import JSON, Answer
+
+APPLIER = "cnibench"  # our name as a field manager (metadata.managedFields)
+_LIMIT = 60.0  # s
+_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_UNSERVED = (404, 405, 503)
+_PAGE = 500  # objects in one answer
+
+Object = dict[str, Any]
+
+
+class Rest:
+    """The objects of one cluster. All methods raise ClusterError and its kinds."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+
+    def get(self, path: str) -> Object | None:
+        """One object with its managed fields, None when there is none."""
+        answer = self.access.call("GET", path, timeout=_LIMIT)
+        return None if answer.status == 404 else self._checked(answer, path)
+
+    def kinds(self, api: str) -> list[Object]:
+        """The kinds of a group's version; none while the server that has that group is down."""
+        path = f"/apis/{api}" if "/" in api else f"/api/{api}"
+        answer = self._listed(path, JSON)
+        return [] if answer.status in _UNSERVED else list(self._checked(answer, path).get("resources") or ())
+
+    def metadata(self, path: str) -> list[Object] | None:
+        """The metadata of all objects of a kind; None when they cannot be listed now."""
+        found: list[Object] = []
+        more = ""
+        while True:
+            answer = self._listed(f"{path}?limit={_PAGE}{more}", _METADATA)
+            if answer.status in _UNSERVED or (answer.status == 500 and "conversion webhook" in answer.message):
+                return None
+            page = self._checked(answer, path)
+            found += page.get("items") or ()
+            token = page.get("metadata", {}).get("continue")
+            if not token:
+                return found
+            more = f"&continue={token}"
+
+    def create(self, path: str, item: Mapping[str, Any]) -> Object:
+        """Raises ClusterError when it exists already."""
+        return self._checked(self.access.call("POST", f"{path}?fieldManager={APPLIER}", item, _LIMIT), path)
+
+    def apply(self, path: str, item: Mapping[str, Any]) -> Object:
+        """Server-side apply; the object as it is then, with its UID."""
+        query = f"?fieldManager={APPLIER}&force=true&fieldValidation=Strict"
+        answer = self.access.call("PATCH", path + query, item, _LIMIT, content="application/apply-patch+yaml")
+        return self._checked(answer, path)
+
+    def patch(self, path: str, change: Mapping[str, Any]) -> bool:
+        """A merge patch; False when the object is gone, or is not the one whose metadata.uid ``change`` has."""
+        answer = self.access.call("PATCH", path, change, _LIMIT, content="application/merge-patch+json")
+        if answer.status in (404, 409) or (answer.status == 422 and "metadata.uid" in answer.message):
+            return False
+        self._checked(answer, path)
+        return True
+
+    def delete(self, path: str, uid: str, propagation: str = "Background") -> bool:
+        """Asks for its end if it has this UID; False when that object is gone."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}, "propagationPolicy": propagation}
+        answer = self.access.call("DELETE", path, options, _LIMIT)
+        if answer.status == 404 or (answer.status == 409 and "UID in the precondition" in answer.message):
+            return False
+        self._checked(answer, path)
+        return True
+
+    def _listed(self, path: str, accept: str) -> Answer:
+        """An answer of 503 may be that of an extension's own server, which the API server's being ready does not mend."""
+        answer = self.access.api.call("GET", path, timeout=_LIMIT, accept=accept)
+        if answer.status in (0, 429):
+            answer = self.access.call("GET", path, timeout=_LIMIT, accept=accept)
+        return answer
+
+    def _checked(self, answer: Answer, path: str) -> Object:
+        if not answer.ok:
+            raise self.access.refusal(answer, path)
+        return dict(answer.body)

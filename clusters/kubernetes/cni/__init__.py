@@ -1,0 +1,1 @@
+"""A CNI on a cluster: installed, awaited, recognised, attested."""

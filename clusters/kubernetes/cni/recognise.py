@@ -1,0 +1,138 @@
+"""Which CNI a cluster has, and in which mode, by the objects that it runs with: nothing is changed for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+
+from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.model.installation import Fact
+from cnibench.model.profile import Profile, builtin
+
+NONE = "no CNI"
+_RANK = {"unused": 0, "none": 0, "enforced": 1}  # of two that differ in our policies alone, the cluster's is the one without
+
+
+def current(access: Access, profiles: Mapping[str, Profile] | None = None) -> tuple[str, str]:
+    """(name of the profile that the cluster has, words); the name is '' when no profile fits, the words say what was seen.
+
+    They are ``NONE`` where every node says that it has no network.
+    """
+    known = profiles if profiles is not None else builtin()
+    cache: dict[str, dict[str, Any] | None] = {}
+    fetch = partial(_fetch, access, cache)
+    fitting: list[tuple[int, int, str]] = []
+    near: list[tuple[int, int, str, str]] = []
+    for name, profile in known.items():
+        facts = profile.kubernetes.recognise if profile.kubernetes else ()
+        if not facts or not profile.kubernetes:
+            continue
+        seen = [(fact, observed(fact, fetch(fact.object))) for fact in facts]
+        wrong = [(fact, value) for fact, value in seen if not fnmatchcase(value, fact.equals)]
+        if not wrong:
+            fitting.append((-len(facts), _RANK[profile.kubernetes.policy], name))
+        elif seen[0] not in wrong:
+            told = ", ".join(f"{_words(fact)} is '{value}'" for fact, value in wrong)
+            near.append((len(wrong), -len(facts), profile.cni, f"not {name}: {told}"))
+    if fitting:
+        name = min(fitting)[2]
+        profile = known[name]
+        return name, f"{profile.title}: recognised by {_objects(profile)}"
+    if near:
+        cni = min(near)[2]
+        told = "; ".join(one[3] for one in sorted(near)[:3] if one[2] == cni)
+        return "", f"{cni}, in a mode that no profile describes ({told})"
+    if _without(access):
+        return "", NONE
+    return "", "no CNI that a profile describes; the network's DaemonSets: " + (", ".join(_daemonsets(access)) or "none")
+
+
+def _without(access: Access) -> bool:
+    """Do all nodes wait for a CNI? (What containerd and CRI-O tell the kubelet when they find no configuration.)"""
+    said = []
+    for node in access.get("nodes")["items"]:
+        ready: Mapping[str, Any] = next((item for item in node["status"].get("conditions", ()) if item["type"] == "Ready"), {})
+        said.append(
+            ready.get("status") != "True" and bool(re.search(r"NetworkPluginNotReady|cni.*not initialized", ready.get("message", "")))
+        )
+    return bool(said) and all(said)
+
+
+def observed(fact: Fact, found: Mapping[str, Any] | None) -> str:
+    """The fact's value in an object, as text; '' when there is no object, ``otherwise`` when it has no such value."""
+    if found is None:
+        return ""
+    if fact.argument:
+        return _argument(found, fact.argument, fact.otherwise)
+    if fact.variable:
+        return _variable(found, fact.variable, fact.otherwise)
+    value: Any = found
+    for key in fact.at:
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except ValueError:
+                return fact.otherwise
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            return fact.otherwise
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _containers(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    pod = found.get("spec", {}).get("template", {}).get("spec", {})
+    return list(pod.get("containers") or ())
+
+
+def _argument(found: Mapping[str, Any], name: str, otherwise: str) -> str:
+    for container in _containers(found):
+        words = [*(container.get("command") or ()), *(container.get("args") or ())]
+        for word in words:
+            if word == name:
+                return "true"
+            if word.startswith(f"{name}="):
+                return str(word.partition("=")[2])
+    return otherwise
+
+
+def _variable(found: Mapping[str, Any], name: str, otherwise: str) -> str:
+    for container in _containers(found):
+        for item in container.get("env") or ():
+            if item["name"] == name:
+                return str(item.get("value", ""))
+    return otherwise
+
+
+def _fetch(access: Access, cache: dict[str, dict[str, Any] | None], name: str) -> dict[str, Any] | None:
+    """KIND/NAMESPACE/NAME or KIND/NAME; None when there is none of it, or no such kind."""
+    if name not in cache:
+        kind, *rest = name.split("/")
+        where = ["-n", rest[0]] if len(rest) == 2 else []
+        done = access.kubectl("get", kind, rest[-1], *where, "--ignore-not-found", "-o", "json", check=False)
+        if done.returncode and "the server doesn't have a resource type" not in done.stderr and "forbidden" not in done.stderr:
+            raise access.error(done)
+        cache[name] = json.loads(done.stdout) if not done.returncode and done.stdout.strip() else None
+    return cache[name]
+
+
+def _words(fact: Fact) -> str:
+    return fact.argument or fact.variable or ".".join(map(str, fact.at))
+
+
+def _objects(profile: Profile) -> str:
+    facts = profile.kubernetes.recognise if profile.kubernetes else ()
+    return ", ".join(f"{fact.object} {_words(fact)}={fact.equals}" for fact in facts if fact.at != ("kind",)) or facts[0].object
+
+
+def _daemonsets(access: Access) -> list[str]:
+    """DaemonSets on the nodes' network: a CNI is among them."""
+    items = access.get("daemonsets", "--all-namespaces")["items"]
+    own = [item["metadata"] for item in items if item["spec"]["template"]["spec"].get("hostNetwork")]
+    return [f"{meta['namespace']}/{meta['name']}" for meta in own]

@@ -1,0 +1,1 @@
+"""The nodes of a cluster: chosen, looked at, and run commands on through agents."""

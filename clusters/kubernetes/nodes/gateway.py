@@ -1,0 +1,351 @@
+"""One connection into a Pod, made once: ``kubectl exec -i`` to a small program that runs commands there (_runner.py)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import struct
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any
+
+from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.model.errors import ClusterError, LimitError, MissingError
+from cnibench.system import process as programs
+from cnibench.system.process import Done, Process
+from cnibench.vm import patience
+
+PLAIN = {"LANG": "C", "LC_ALL": "C"}
+ANSWER = 20.0  # s: for anything that the other end does at once
+_START = 30.0  # s
+_TRIES = 3
+_PING = 7.0  # s; the other end gives up when some of them are missing: a killed kubectl does not always end its input
+_SOURCE = Path(__file__).with_name("_runner.py")
+# The program comes over the connection: images stay as they are when it changes, and no command line is too long.
+_BOOT = """\
+import os
+def r(n):
+ b = b""
+ while len(b) < n:
+  c = os.read(0, n - len(b))
+  if not c: raise SystemExit(1)
+  b += c
+ return b
+exec(compile(r(int(r(8))), "cnibench", "exec"))
+"""
+
+# A child dies with the thread that started it (PR_SET_PDEATHSIG), and connections outlive the threads that first need them.
+_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cnibench-exec")
+
+
+class _Answer:
+    """What came back for one message."""
+
+    def __init__(self, stdout: Path | None = None, stderr: Path | None = None, keep: bool = False) -> None:
+        self.first = threading.Event()  # something was told
+        self.ended = threading.Event()
+        self.pid = 0
+        self.status: int | None = None
+        self.error = ""
+        self.missing = False
+        self.texts: list[str] = []
+        self.kept = {1: bytearray(), 2: bytearray()} if keep else None
+        self.sizes = {1: 0, 2: 0}  # bytes of output that came
+        self._files: dict[int, IO[bytes]] = {}
+        for number, path in ((1, stdout), (2, stderr)):
+            if path is not None:
+                self._files[number] = os.fdopen(programs.output_file(path), "wb", buffering=0)
+
+    def take(self, header: dict[str, Any], data: bytes) -> None:
+        if "stream" in header:
+            self.sizes[header["stream"]] += len(data)
+            if self.too_much():
+                return  # the process is ended by whoever waits for it, or looks at it
+            if self.kept is not None:
+                self.kept[header["stream"]] += data
+            elif header["stream"] in self._files:
+                self._files[header["stream"]].write(data)
+            return
+        if "pid" in header:
+            self.pid = header["pid"]
+        elif "end" in header:
+            self.finish(header["end"])
+        elif "error" in header:
+            self.fail(header["error"], header["missing"])
+        else:
+            rest = memoryview(data)
+            for size in header.get("texts", ()):
+                self.texts.append(bytes(rest[:size]).decode(errors="replace"))
+                rest = rest[size:]
+            self.finish(0)
+        self.first.set()
+
+    def too_much(self) -> bool:
+        """Has it printed more than it may? What came beyond is dropped."""
+        return max(self.sizes.values()) > programs.MOST_OUTPUT
+
+    def fail(self, error: str, missing: bool = False) -> None:
+        self.error, self.missing = error, missing
+        self.finish(None)
+
+    def finish(self, status: int | None) -> None:
+        self.status = status
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+        self.first.set()
+        self.ended.set()
+
+
+class RemoteProcess(Process):
+    """A program in a Pod, with the face of one that runs here; ``pid`` is its number there. Its files are whole once it has ended."""
+
+    def __init__(self, argv: Sequence[str], gateway: Gateway, number: int, answer: _Answer) -> None:
+        self.argv = tuple(argv)
+        self._gateway = gateway
+        self._number = number
+        self._answer = answer
+
+    @property
+    def pid(self) -> int:
+        return self._answer.pid
+
+    def poll(self) -> int | None:
+        """Exit status, or None while it runs. Raises ClusterError when the connection is lost."""
+        if not self._answer.ended.is_set():
+            return None
+        if self._answer.too_much():
+            raise programs.too_much(self.argv, programs.MOST_OUTPUT)
+        if self._answer.status is None:
+            raise ClusterError(self._answer.error)
+        return self._answer.status
+
+    def watch(self, seconds: float) -> None:
+        if seconds > 0:
+            self._answer.ended.wait(seconds)
+
+    def wait(self, timeout: float) -> int:
+        if not self._answer.ended.wait(timeout * patience()):
+            self.kill()
+            raise LimitError(f"{self.argv[0]} did not end within {timeout:.0f} s")
+        status = self.poll()
+        assert status is not None
+        return status
+
+    def interrupt(self) -> None:
+        self._gateway.signal(self._number, signal.SIGINT)
+
+    def kill(self) -> None:
+        if not self._answer.ended.is_set():
+            self._gateway.signal(self._number, signal.SIGKILL)
+            self._answer.ended.wait(ANSWER)
+
+
+class Gateway:
+    """The connection to one container. ``what`` names it in messages. Opened at its first use; opened again after it was lost."""
+
+    def __init__(self, access: Access, namespace: str, pod: str, what: str) -> None:
+        self.access = access
+        self.namespace = namespace
+        self.pod = pod
+        self.what = what
+        self.python = ""  # its version there
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._answers: dict[int, _Answer] = {}
+        self._process: Process | None = None
+        self._input: IO[bytes] | None = None
+        self._log: programs.Errors | None = None
+        self._closing = threading.Event()
+
+    def open(self) -> None:
+        """Makes the connection unless it stands. Raises ClusterError with what kubectl said."""
+        if self._process is not None:
+            return
+        for attempt in range(_TRIES):  # a Pod that is Ready may refuse its first exec while the node is busy
+            try:
+                return self._open()
+            except ClusterError:
+                if attempt == _TRIES - 1:
+                    raise
+                time.sleep(0.3 * (attempt + 1))
+
+    def _open(self) -> None:
+        self._log = programs.Errors()
+        argv = self.access.command("exec", "-i", "-n", self.namespace, self.pod, "--", "python3", "-I", "-S", "-u", "-c", _BOOT)
+        self._process, self._input, output = _starter.submit(programs.converse, argv, self._log).result()
+        first = self._input  # ours is gone as soon as the reader sees that kubectl has ended
+        ready = self._answers[0] = _Answer()
+        self._closing = threading.Event()
+        threading.Thread(target=self._read, args=(output, self._closing), daemon=True).start()
+        source = _SOURCE.read_bytes()
+        try:
+            first.write(f"{len(source):08d}".encode() + source)
+        except (OSError, ValueError):
+            pass  # kubectl has ended, and told why
+        if not ready.first.wait(_START * patience()) or ready.error:
+            said = ready.error or f"no answer within {_START:.0f} s"
+            self.close()
+            raise ClusterError(f"no command can be run in {self.what}: {said}", "does its image have python3?")
+        threading.Thread(target=self._ping, args=(self._closing,), daemon=True).start()
+
+    def _read(self, output: IO[bytes], closing: threading.Event) -> None:
+        """Takes what comes, until the connection ends."""
+        try:
+            while head := _exactly(output, 8):
+                long, size = struct.unpack(">II", head)
+                header = json.loads(_exactly(output, long))
+                data = _exactly(output, size) if size else b""
+                if "ready" in header:
+                    self.python = header["ready"]
+                number = header["id"]
+                answer = self._answers.get(number)
+                if answer is not None:
+                    before = answer.too_much()
+                    answer.take(header, data)
+                    if answer.too_much() and not before:
+                        self.signal(number, signal.SIGKILL)
+                    if answer.ended.is_set():
+                        self._answers.pop(number, None)
+        except (OSError, ValueError, struct.error):
+            pass
+        finally:
+            output.close()
+            self._lost(closing)
+
+    def _lost(self, closing: threading.Event) -> None:
+        if closing.is_set():
+            return
+        closing.set()
+        said = ""
+        if self._process is not None:
+            self._process.kill()
+        if self._log is not None:
+            said = self.access.hidden(" | ".join(self._log.text().splitlines()[-3:]))
+            self._log.close()
+        self._process = self._input = None
+        with self._lock:
+            pending, self._answers = list(self._answers.values()), {}
+        words = f"the connection to {self.what} is lost: {said or 'no word of kubectl'}"
+        self.access.dropped.append(words)
+        for answer in pending:
+            answer.fail(words)
+
+    def _ping(self, closing: threading.Event) -> None:
+        while not closing.wait(_PING):
+            try:
+                self._ask({"do": "ping"}, b"", _Answer())
+            except ClusterError:
+                return
+
+    def _ask(self, header: dict[str, Any], data: bytes, answer: _Answer) -> int:
+        number = next(self._numbers)
+        text = json.dumps({"id": number, **header}).encode()
+        with self._lock:
+            self._answers[number] = answer
+            try:
+                if self._input is None:
+                    raise BrokenPipeError
+                message = memoryview(struct.pack(">II", len(text), len(data)) + text + data)
+                while message:
+                    message = message[self._input.write(message) :]
+            except OSError:
+                self._answers.pop(number, None)
+                raise ClusterError(f"the connection to {self.what} is lost", "is the Pod still there? kubectl get pods") from None
+        return number
+
+    def signal(self, number: int, which: int) -> None:
+        """To the process group of a program; nothing when the connection is gone, for then it is dead."""
+        text = json.dumps({"id": number, "do": "signal", "number": int(which)}).encode()
+        with self._lock:
+            if self._input is not None:
+                try:
+                    self._input.write(struct.pack(">II", len(text), 0) + text)
+                except OSError:
+                    pass
+
+    def _spawn(self, argv: Sequence[str], answer: _Answer, input: str | None) -> int:
+        self.open()
+        data = b"" if input is None else input.encode()
+        number = self._ask({"do": "spawn", "argv": list(argv), "env": PLAIN, "input": input is not None}, data, answer)
+        if not answer.first.wait(ANSWER * patience()):
+            raise LimitError(f"{self.what} did not start {argv[0]} within {ANSWER:.0f} s")
+        if answer.missing:
+            raise MissingError(f"the program '{argv[0]}' is not in {self.what}", "use the images of 'cnibench images build'")
+        if answer.error:
+            raise ClusterError(f"{self.what}: {argv[0]}: {answer.error}")
+        return number
+
+    def spawn(self, argv: Sequence[str], stdout: Path | None, stderr: Path | None) -> RemoteProcess:
+        """Starts a program in the background. Raises ClusterError, MissingError."""
+        answer = _Answer(stdout, stderr)
+        return RemoteProcess(argv, self, self._spawn(argv, answer, None), answer)
+
+    def run(self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True) -> Done:
+        """Runs a program to its end. Raises ClusterError when ``check`` and it fails, LimitError after ``timeout`` seconds."""
+        answer = _Answer(keep=True)
+        start = time.monotonic()
+        with RemoteProcess(argv, self, self._spawn(argv, answer, input), answer) as process:
+            status = process.wait(timeout)
+        assert answer.kept is not None
+        out, err = (bytes(answer.kept[number]).decode(errors="replace") for number in (1, 2))
+        done = Done(tuple(argv), status, out, err, time.monotonic() - start)
+        if check and status != 0:
+            raise ClusterError(f"{self.what}: {done.words()}")
+        return done
+
+    def read(self, path: str) -> str:
+        """A file as seen there. Raises ClusterError."""
+        return self.read_all([path])[0]
+
+    def read_all(self, paths: Sequence[str]) -> list[str]:
+        """Files as seen there, asked for once. Raises ClusterError, which names the one that cannot be read."""
+        self.open()
+        answer = _Answer()
+        self._ask({"do": "read", "paths": list(paths)}, b"", answer)
+        if not answer.ended.wait(ANSWER * patience()):
+            raise LimitError(f"{self.what}: {paths[0]} was not read within {ANSWER:.0f} s")
+        if answer.error:
+            raise ClusterError(f"{self.what}: {answer.error}")
+        return answer.texts
+
+    def close(self) -> None:
+        """Ends the connection, and with it all that runs over it; may be called twice."""
+        self._closing.set()
+        process, self._process, input, self._input = self._process, None, self._input, None
+        if input is not None:
+            try:
+                input.close()
+            except OSError:
+                pass
+        if process is not None:
+            try:
+                process.wait(2.0)
+            except LimitError:
+                pass
+            process.kill()
+        if self._log is not None:
+            self._log.close()
+        with self._lock:
+            pending, self._answers = list(self._answers.values()), {}
+        for answer in pending:
+            answer.fail(f"the connection to {self.what} was closed")
+
+
+def _exactly(stream: IO[bytes], size: int) -> bytes:
+    """So many bytes, b'' at the end. Raises ValueError when it ends in the middle."""
+    parts, left = [], size
+    while left:
+        part = stream.read(left)
+        if not part:
+            if left == size:
+                return b""
+            raise ValueError("cut off")
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)

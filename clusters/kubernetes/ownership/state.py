@@ -1,0 +1,145 @@
+"""What this user keeps between commands: the owner ID that its runs write on clusters, and the folders of its kind clusters."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import pwd
+import re
+import secrets
+import shutil
+import socket
+from pathlib import Path
+from typing import IO
+
+from cnibench.model.errors import MissingError
+
+PREFIX = "cnibench-"
+_OWNER = re.compile(r"[a-z]+-[a-z]+-[0-9a-f]{6}")
+_FIRST = (
+    "amber", "brave", "calm", "clear", "cool", "deep", "early", "fair", "fine", "fresh", "gentle", "grand", "green", "happy", "kind",
+    "late", "light", "lucky", "merry", "mild", "neat", "new", "noble", "plain", "proud", "quick", "quiet", "rapid", "sharp", "still",
+    "warm", "wise",
+)  # fmt: skip
+_SECOND = (
+    "ash", "badger", "beech", "birch", "crane", "cedar", "dove", "elm", "falcon", "finch", "fir", "fox", "hare", "hawk", "heron",
+    "holly", "ibis", "larch", "lark", "lynx", "maple", "marten", "oak", "otter", "owl", "pine", "raven", "robin", "swan", "tern", "wren",
+    "yew",
+)  # fmt: skip
+
+
+def folder() -> Path:
+    """Where it is kept, private to the user. Raises MissingError where no such folder can be made."""
+    path = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "cnibench"
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise MissingError(f"{path}: {error.strerror}", "set XDG_STATE_HOME to a folder that can be written") from None
+    return path
+
+
+def owner() -> str:
+    """The ID of this user on this machine, ``WORD-WORD-HEX``: made once, and kept in this user's state.
+
+    The first word stands for the user's name and the second for the machine's, so that colleagues
+    can tell IDs apart; neither name can be read from them.
+    """
+    path = folder() / "owner"
+    with contextlib.suppress(OSError):
+        kept = path.read_text(encoding="ascii").strip()
+        if is_owner(kept):
+            return kept
+    made = f"{_word(_user(), _FIRST)}-{_word(socket.gethostname(), _SECOND)}-{secrets.token_hex(3)}"
+    draft = path.with_name(f"owner.{secrets.token_hex(4)}")
+    try:
+        draft.write_text(made + "\n", encoding="ascii")
+        with contextlib.suppress(FileExistsError):  # another process was quicker: its ID counts
+            os.link(draft, path)
+        draft.unlink()
+        return path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise MissingError(f"{path}: {error.strerror}", "set XDG_STATE_HOME to a folder that can be written") from None
+
+
+def is_owner(text: str) -> bool:
+    """Is it spelt as the IDs of owners are?"""
+    return _OWNER.fullmatch(text) is not None
+
+
+def new_name() -> str:
+    """Of a namespace of ours; no two runs have the same."""
+    return PREFIX + secrets.token_hex(4)
+
+
+def new_cluster() -> str:
+    """Of a kind cluster of ours. The owner is in it: kind labels the containers with this name, and with nothing else."""
+    return f"{PREFIX}{owner()}-{secrets.token_hex(3)}"
+
+
+def owner_of(cluster: str) -> str:
+    """Whose kind cluster it is, out of its name; '' when it is not one of cnibench."""
+    match = re.fullmatch(rf"{PREFIX}({_OWNER.pattern})-[0-9a-f]{{6}}", cluster)
+    return match[1] if match else ""
+
+
+class Kept:
+    """The folder of one kind cluster, with its kubeconfig. The kernel ends the lock with the process that uses it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.folder = clusters() / name
+        self.folder.mkdir(mode=0o700)
+        self._lock: IO[bytes] = (self.folder / "lock").open("wb")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "kubeconfig"
+
+    def release(self, keep: bool = False) -> None:
+        """Gives it up; with ``keep`` its kubeconfig stays for whoever looks at the cluster."""
+        self._lock.close()
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def clusters() -> Path:
+    """Where the folders of kind clusters are."""
+    path = folder() / "clusters"
+    path.mkdir(exist_ok=True, mode=0o700)
+    return path
+
+
+def known(name: str) -> bool:
+    """Has this user the folder of such a kind cluster?"""
+    return name.startswith(PREFIX) and (clusters() / name).is_dir()
+
+
+def in_use(name: str) -> bool:
+    """Does a process of this machine use that folder?"""
+    try:
+        with (clusters() / name / "lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def forget(name: str) -> None:
+    """Removes the folder of a kind cluster that is gone."""
+    shutil.rmtree(clusters() / name, ignore_errors=True)
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _word(name: str, words: tuple[str, ...]) -> str:
+    return words[hashlib.sha256(name.encode()).digest()[0] % len(words)]

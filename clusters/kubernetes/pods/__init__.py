@@ -1,0 +1,1 @@
+"""The Pods of the workloads: their life cycle, paths, policies and conditions."""

@@ -1,0 +1,30 @@
+"""Conditions of a cell on a cluster: policies through the API and the CNI itself, features of the pair's and the nodes' interfaces."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from cnibench.clusters.kubernetes.nodes import features
+from cnibench.clusters.kubernetes.nodes.places import KubernetesPod
+from cnibench.clusters.kubernetes.pods import policies
+from cnibench.model.cell import Cell
+from cnibench.model.conditions import Conditions
+
+if TYPE_CHECKING:
+    from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
+
+
+@contextlib.contextmanager
+def under(
+    deployment: KubernetesDeployment, asked: Conditions, client: KubernetesPod, server: KubernetesPod, cell: Cell | None = None
+) -> Iterator[list[dict[str, Any]]]:
+    """As Standing.under."""
+    records: list[dict[str, Any]] = []
+    with contextlib.ExitStack() as stack:
+        if asked.policy is not None:
+            records += stack.enter_context(policies.applied(deployment, asked.policy, server, cell))
+        if asked.offload is not None:
+            records += stack.enter_context(features.applied(deployment, asked.offload, client, server))
+        yield records

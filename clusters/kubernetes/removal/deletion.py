@@ -1,0 +1,147 @@
+"""Deleting a CNI's objects from the API by UID, also those that finalizers keep which nobody answers any more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from cnibench.clusters.kubernetes.api.rest import Object, Rest
+from cnibench.clusters.kubernetes.removal import belongings
+from cnibench.clusters.kubernetes.removal.belongings import Belongings, Known
+from cnibench.clusters.kubernetes.removal.inventory import DEFINITION, Inventory, Thing, defined_by
+from cnibench.clusters.kubernetes.removal.record import Marks
+from cnibench.model.errors import ClusterError, LimitError
+from cnibench.model.installation import Installation
+
+GOING = 90.0  # s that objects are given to be gone
+_FREEING = 15.0  # s after which finalizers of what has no controller any more are taken away
+_STEP = 0.2  # s between two looks
+
+Step = Callable[[str, Callable[[], None]], None]
+
+
+def delete(inventory: Inventory, known: Known, found: Belongings, step: Step) -> None:
+    """All of it, through ``step``, which calls each part with its name: custom resources while their controllers run, the rest, last
+    what holds others: definitions and namespaces, which are looked into once more. Each raises ClusterError or LimitError.
+    """
+    rest = inventory.rest
+    custom = [one for one in found.applied if any(defined_by(each, [one]) for each in found.definitions)]
+    holders = [*found.definitions, *found.namespaces]
+    last = {one.uid for one in (*custom, *holders)}
+    step("custom resources", lambda: _delete(rest, custom, GOING))
+    step("objects", lambda: _delete(rest, [one for one in reversed(found.applied) if one.uid not in last], GOING, "Foreground"))
+    step("objects that its programs made", lambda: _delete(rest, [one for one in found.made if one.uid not in last], _FREEING))
+    held: dict[str, list[Thing]] | None = None
+
+    def look() -> None:
+        nonlocal held
+        held = _held(inventory, known, holders)
+        if held:
+            things = [one for each in held.values() for one in each]
+            names = [str(one) for one in holders if one.uid in held]
+            raise ClusterError(
+                f"stays, for others have meanwhile put objects there: {', '.join(map(str, things))} (with {', '.join(names)})"
+            )
+
+    step("what holds others", look)
+    empty = [one for one in holders if held is not None and one.uid not in held]
+    step("definitions", lambda: _definitions(inventory, known, [one for one in empty if one.kind.kind == DEFINITION]))
+    step("namespaces", lambda: _delete(rest, [one for one in empty if one.kind.kind != DEFINITION], GOING, free=False))
+    if len(empty) == len(holders):
+        step("what belonged to them", lambda: _gone(rest, found.derived, time.monotonic() + GOING))
+
+
+def _held(inventory: Inventory, known: Known, holders: Sequence[Thing]) -> dict[str, list[Thing]]:
+    """UID of each that holds objects of others, and which: somebody may have put one there since it was looked at."""
+    wanted = {one.uid for one in holders}
+    found: dict[str, list[Thing]] = {}
+    for one, holder in belongings.find(known, inventory.things()).foreign if holders else ():
+        if holder.uid in wanted:
+            found.setdefault(holder.uid, []).append(one)
+    return found
+
+
+def _delete(rest: Rest, things: Sequence[Thing], patience: float, propagation: str = "Background", *, free: bool = True) -> None:
+    """Asks for the end of each and waits; those that are still there after ``patience`` seconds lose their finalizers."""
+    left = [one for one in things if rest.delete(one.path, one.uid, propagation)]
+    begun = time.monotonic()
+    try:
+        _gone(rest, left, begun + patience)
+    except LimitError:
+        if not free:
+            raise
+        for one in left:
+            rest.patch(one.path, {"metadata": {"uid": one.uid, "finalizers": None}})
+        _gone(rest, left, begun + patience + GOING / 2)
+
+
+def _gone(rest: Rest, things: Sequence[Thing], deadline: float) -> None:
+    """Returns when none of these is there any more; others may have their names. Raises LimitError at ``deadline``."""
+    left = list(things)
+    while True:
+        left = [one for one in left if ((rest.get(one.path) or {}).get("metadata") or {}).get("uid") == one.uid]
+        if not left:
+            return
+        if time.monotonic() >= deadline:
+            raise LimitError(f"still there: {', '.join(map(str, left[:5]))}" + (f" and {len(left) - 5} more" if len(left) > 5 else ""))
+        time.sleep(_STEP)
+
+
+def _definitions(inventory: Inventory, known: Known, definitions: Sequence[Thing]) -> None:
+    """With their objects, of which those that are the CNI's lose their finalizers when nobody answers these any more."""
+    rest = inventory.rest
+    left = [one for one in definitions if rest.delete(one.path, one.uid)]
+    begun = time.monotonic()
+    try:
+        _gone(rest, left, begun + _FREEING)
+        return
+    except LimitError:
+        pass
+    found = belongings.find(known, inventory.things())
+    for one in (item for definition in left for item in defined_by(definition, [*found.explicit, *found.derived])):
+        rest.patch(one.path, {"metadata": {"uid": one.uid, "finalizers": None}})
+    _gone(rest, left, begun + GOING)
+
+
+def marks(rest: Rest) -> Marks:
+    """The keys of annotations, labels and taints that each node has."""
+    return {
+        node["metadata"]["name"]: {
+            "annotations": sorted(node["metadata"].get("annotations") or {}), "labels": sorted(node["metadata"].get("labels") or {}),
+            "taints": sorted({item["key"] for item in node["spec"].get("taints") or ()}),
+        }
+        for node in _nodes(rest)
+    }  # fmt: skip
+
+
+def clean_nodes(rest: Rest, about: Installation, before: Marks) -> None:
+    """Removes from the Node objects the annotations and labels that the CNI's programs wrote, and its taints, if they were not there
+    before. Raises ClusterError."""
+    for node in _nodes(rest):
+        meta, had = node["metadata"], before.get(node["metadata"]["name"], {})
+        change: Object = {"uid": meta["uid"]}
+        for what in ("annotations", "labels"):
+            own = [key for key in _written(meta, what, about.managers) if key in (meta.get(what) or {}) and key not in had.get(what, ())]
+            if own:
+                change[what] = dict.fromkeys(own)
+        body: Object = {"metadata": change}
+        taints = node["spec"].get("taints") or []
+        kept = [item for item in taints if item["key"] not in about.leaves.taints or item["key"] in had.get("taints", ())]
+        if len(kept) < len(taints):
+            body |= {"spec": {"taints": kept}}
+            change["resourceVersion"] = meta["resourceVersion"]  # a list is replaced: nobody else's change may get lost
+        if len(change) > 1:
+            rest.patch(f"/api/v1/nodes/{meta['name']}", body)
+
+
+def _written(meta: Object, what: str, managers: Sequence[str]) -> set[str]:
+    """The keys that only these write."""
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+    for one in meta.get("managedFields") or ():
+        keys = one.get("fieldsV1", {}).get("f:metadata", {}).get(f"f:{what}", {})
+        found[one.get("manager") in managers] |= {key.removeprefix("f:") for key in keys if key.startswith("f:")}
+    return found[True] - found[False]
+
+
+def _nodes(rest: Rest) -> list[Object]:
+    return list((rest.get("/api/v1/nodes") or {}).get("items") or ())

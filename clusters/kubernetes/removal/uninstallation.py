@@ -1,0 +1,167 @@
+"""Uninstalling a CNI: planned by what is recorded or rendered, shown, saved, and carried out on the API and on all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from cnibench.clusters.kubernetes.api.access import Access, UnreachableError
+from cnibench.clusters.kubernetes.api.rest import Rest
+from cnibench.clusters.kubernetes.cni import manifests
+from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
+from cnibench.clusters.kubernetes.removal import belongings, deletion, eviction, record, saving
+from cnibench.clusters.kubernetes.removal import nodes as removal
+from cnibench.clusters.kubernetes.removal.belongings import Known
+from cnibench.clusters.kubernetes.removal.inventory import Inventory, Thing
+from cnibench.clusters.kubernetes.removal.record import Record
+from cnibench.model.errors import ClusterError, CnibenchError
+from cnibench.model.installation import Installation
+from cnibench.model.profile import Profile
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A removal that was planned: of what is recorded, or (``record`` None) of what somebody else installed."""
+
+    name: str
+    about: Installation
+    known: Known
+    variables: Mapping[str, str]
+    record: Record | None = None
+
+
+def planned(
+    access: Access, profile: Profile | None = None, settings: Mapping[str, str] | None = None, variables: Mapping[str, str] | None = None
+) -> Removal | None:
+    """What is to be removed: what is recorded; else the CNI of this profile, which somebody else installed, by the UIDs that its objects
+    have now: those that its profile renders, and those of the helm release that made them. None when there is neither.
+
+    Raises ClusterError, and what rendering raises.
+    """
+    rest = Rest(access)
+    note = record.read(rest)
+    if note is not None:
+        return Removal(
+            note.profile,
+            note.about,
+            Known(note.applied, note.profile, note.about.managers, note.before, note.about.bookkeeping),
+            note.variables,
+            note,
+        )
+    if profile is None or (about := manifests.installation(profile)).host_network:
+        return None
+    inventory = Inventory(rest)
+    things = inventory.things()
+    objects = inventory.scoped(manifests.render(access, profile, settings or {}, variables or {}))
+    wanted = {inventory.identity(item): number for number, item in enumerate(objects)}
+    found = sorted((one for one in things if one.identity in wanted), key=lambda one: wanted[one.identity])
+    releases = {one.release for one in found if one.release and one.kind.kind == "DaemonSet"}
+    found += [one for one in things if one not in found and (one.release in releases or _notes(one) in releases)]
+    return Removal(
+        profile.name,
+        about,
+        Known({one.identity: one.uid for one in found}, "", about.managers, bookkeeping=about.bookkeeping),
+        variables or {},
+    )
+
+
+def _notes(one: Thing) -> str:
+    """The release NAMESPACE/NAME that a Secret is helm's own record of, - for all else."""
+    labels = dict(one.labels)
+    return f"{one.namespace}/{labels.get('name')}" if one.kind.kind == "Secret" and labels.get("owner") == "helm" else "-"
+
+
+def preview(access: Access, planned: Removal) -> list[str]:
+    """The objects that would be deleted now, one a line. Raises BlockedError when it would take along those of others."""
+    rest = Rest(access)
+    inventory = Inventory(rest)
+    found = belongings.find(planned.known, inventory.things())
+    belongings.check(found, planned.name, inventory.unseen)
+    return found.lines()
+
+
+def uninstall(
+    access: Access,
+    profile: Profile | None,
+    settings: Mapping[str, str],
+    variables: Mapping[str, str],
+    nodes: Sequence[KubernetesNode] = (),
+    *,
+    plan: Removal | None = None,
+    saved: Path | None = None,
+    say: Callable[[str], None] | None = None,
+) -> None:
+    """Removes what ``install`` made, from the API and from all nodes; or what ``plan`` says.
+
+    Manifests of all that goes are written to the folder ``saved`` first, and ``say`` is told where they are. Pods of the cluster's
+    own that had the CNI's network are recreated. Raises BlockedError, and then nothing was removed, when others have objects in
+    what would go; ClusterError naming what could not be removed.
+    """
+    plan = plan or planned(access, profile, settings, variables)
+    if plan is None:
+        return
+    known = {**plan.variables, **variables}
+    failed: list[tuple[str, CnibenchError]] = []
+
+    def step(what: str, action: Callable[[], None]) -> None:
+        """One step's failure keeps no other from being tried, unless the cluster is gone."""
+        try:
+            action()
+        except UnreachableError:
+            raise
+        except CnibenchError as error:
+            failed.append((what, error))
+
+    rest = Rest(access)
+    inventory = Inventory(rest)
+    found = belongings.find(plan.known, inventory.things())
+    belongings.check(found, plan.name, inventory.unseen)
+    if saved is not None:
+        paths = saving.save(rest, found, saved, plan.name)
+        if say is not None:
+            say(f"{plan.name} is removed from all {len(nodes)} nodes; {saving.told(paths)}")
+    step("Pods", lambda: eviction.evict(access))
+    eviction.await_teardown(access, nodes)
+    deletion.delete(inventory, plan.known, found, step)
+    before = plan.record.marks if plan.record else {}
+    step("nodes' metadata", lambda: deletion.clean_nodes(rest, plan.about, before))
+    _clean_nodes(plan, [cidr for cidr in (known.get("pod_cidr", ""), known.get("pod_cidr_ipv6", "")) if cidr], nodes, step)
+    step("Pods", lambda: eviction.admit(access))
+    if failed:
+        told = "; ".join(f"{what}: {error.message}" for what, error in failed)
+        raise ClusterError(f"not all of {plan.name} could be removed: {told}", next((one.remedy for _, one in failed if one.remedy), ""))
+    if plan.record:
+        plan.record.remove(rest)
+        on_each([node for node in nodes if node.host], removal.forget)
+
+
+def _clean_nodes(
+    plan: Removal, cidrs: Sequence[str], nodes: Sequence[KubernetesNode], step: Callable[[str, Callable[[], None]], None]
+) -> None:
+    """Twice: a plugin that the runtime called just before its configuration went may write its files again (Cilium's deleteQueue)."""
+
+    def clean(node: KubernetesNode) -> None:
+        if plan.record is not None and not plan.record.remembered:
+            return  # nothing was begun
+        copied = plan.record.copied.get(node.facts.name, ()) if plan.record else ()
+        known = plan.record is not None and node.facts.name in plan.record.marks  # else it is new, or the CNI is not ours
+        had, sysctls = removal.before(node) if known else (None, None)
+        for last in (False, True):
+            removal.clean(node, plan.about, cidrs, copied, had, sysctls)
+            if not last:
+                removal.end_plugins(node)
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        jobs = {node: pool.submit(clean, node) for node in nodes}
+    for node, job in jobs.items():
+        step(f"node {node.facts.name}", job.result)
+
+
+def give_up(access: Access, nodes: Sequence[KubernetesNode]) -> None:
+    """Forgets an installation without removing it: the CNI is the cluster's own from now on. Raises ClusterError."""
+    rest = Rest(access)
+    if note := record.read(rest):
+        note.remove(rest)
+    on_each([node for node in nodes if node.host], removal.forget)

@@ -1,0 +1,1 @@
+"""Proof by observation that a deployed datapath is what its profile claims."""

@@ -1,0 +1,151 @@
+"""What really goes over the wire: a packet socket on a node's end of it, and a pure reading of frames down to the inner packet."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import mmap
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from cnibench.clusters.lab.namespaces.places import LabNode
+from cnibench.model.errors import ClusterError
+
+_ETH_P_ALL, _ETH_P_IP, _ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
+_OUTGOING = 4  # PACKET_OUTGOING: taken after segmentation (xmit_one in net/core/dev.c), so lengths are those of the wire
+# A ring that the kernel copies packets into at once (linux/if_packet.h). What waits in a socket's queue shares its bytes with the packet on
+# its way, which the other node may rewrite before it is read: ILA's routes do.
+_SOL_PACKET, _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION, _TPACKET_V2 = 263, 5, 6, 10, 1
+_BLOCK, _BLOCKS, _FRAME = 1 << 16, 128, 512  # bytes, number, bytes: 16384 packets, of each the first 256 bytes at least
+_READY, _STATUS, _HEAD = 1, struct.Struct("=IIIHH"), 32  # TP_STATUS_USER; status, length, captured, where it begins; aligned tpacket2_hdr
+_KIND = _HEAD + 10  # sll_pkttype of the sockaddr_ll that follows
+_SNAP = 256
+_VXLAN_PORTS = (4789, 8472, 6784)  # IANA's, Linux' own, Weave's
+_SLEEVE_PORT, _SLEEVE_HEAD = 6783, 6 + 12 + 2  # Weave: names of the sender and of both peers, the frame's length
+_GENEVE_PORT, _FLANNEL_UDP_PORT, _WIREGUARD_PORTS = 6081, 8285, (51820, 51821, 51871)
+
+
+KEYED = ("vxlan", "geneve")  # encapsulations in UDP with a key
+
+
+@dataclass(frozen=True)
+class Packet:
+    """One packet on the wire: its encapsulation ('none' without one), the innermost addresses that can be read, its length in bytes.
+
+    ``key`` is the VNI of a VXLAN or Geneve packet, -1 for others; ``checksum``: has the outer UDP header of such a packet one?
+    """
+
+    encapsulation: str
+    source: str
+    target: str
+    length: int
+    key: int = -1
+    checksum: bool = False
+
+
+def outer_checksum(packets: Sequence[Packet], wanted: bool) -> tuple[str, str, bool]:
+    """(what is expected of the outer UDP checksum over IPv4, what is observed, as expected?); it decides which feature of a NIC helps."""
+    with_one = sum(packet.checksum for packet in packets)
+    observed = f"in {with_one} of {len(packets)} packets" if packets else "no packet of it on the wire"
+    return "in all packets" if wanted else "in none", observed, bool(packets) and with_one == (len(packets) if wanted else 0)
+
+
+@dataclass
+class Seen:
+    """What left a node over the wire while it was watched."""
+
+    packets: list[Packet] = field(default_factory=list)
+
+    def between(self, one: str, other: str) -> list[Packet]:
+        """The packets from one address to the other."""
+        return [packet for packet in self.packets if (packet.source, packet.target) == (one, other)]
+
+
+def read_frame(frame: bytes, length: int) -> Packet | None:
+    """The packet in an Ethernet frame (its first 256 bytes are enough); None when it is not IP (ARP, say)."""
+    if len(frame) < 14:
+        return None
+    kind = struct.unpack_from("!H", frame, 12)[0]
+    if kind not in (_ETH_P_IP, _ETH_P_IPV6):
+        return None
+    return _read_ip(frame[14:], length, "none")
+
+
+def _read_ip(data: bytes, length: int, encapsulation: str) -> Packet | None:
+    try:
+        if data[0] >> 4 == 4:
+            head, protocol = (data[0] & 15) * 4, data[9]
+            source, target = str(ipaddress.IPv4Address(data[12:16])), str(ipaddress.IPv4Address(data[16:20]))
+            fragment = struct.unpack_from("!H", data, 6)[0] & 0x1FFF
+        else:
+            head, protocol, fragment = 40, data[6], 0
+            source, target = str(ipaddress.IPv6Address(data[8:24])), str(ipaddress.IPv6Address(data[24:40]))
+        own = Packet(encapsulation, source, target, length)
+        if encapsulation != "none" or fragment:
+            return own
+        rest = data[head:]
+        if protocol in (4, 41):
+            return _read_ip(rest, length, "ipip") or own
+        if protocol == 50:
+            return Packet("esp", "", "", length)
+        if protocol == 17:
+            return _read_udp(rest, length) or own
+        return own
+    except (IndexError, struct.error, ipaddress.AddressValueError):
+        return None
+
+
+def _read_udp(data: bytes, length: int) -> Packet | None:
+    port = struct.unpack_from("!H", data, 2)[0]
+    if port in _VXLAN_PORTS:
+        return _with_key(_read_ip(data[8 + 8 + 14 :], length, "vxlan"), data)
+    if port == _GENEVE_PORT:
+        return _with_key(_read_ip(data[8 + 8 + (data[8] & 0x3F) * 4 + 14 :], length, "geneve"), data)
+    if port == _FLANNEL_UDP_PORT:
+        return _read_ip(data[8:], length, "udp")
+    if port == _SLEEVE_PORT:
+        return _read_ip(data[8 + _SLEEVE_HEAD + 14 :], length, "udp")
+    if port in _WIREGUARD_PORTS:
+        return Packet("wireguard", "", "", length)
+    return None
+
+
+def _with_key(packet: Packet | None, udp: bytes) -> Packet | None:
+    # RFC 7348 and RFC 8926 have the key at the same place; a checksum of 0 is none (RFC 768).
+    return packet and replace(packet, key=int.from_bytes(udp[12:15], "big"), checksum=udp[6:8] != b"\0\0")
+
+
+@contextlib.contextmanager
+def watching(node: LabNode) -> Iterator[Seen]:
+    """Collects what leaves ``node`` over the wire; complete when the block is left. Meant for probes of some hundred packets.
+
+    Raises ClusterError when more went by than it could take.
+    """
+    seen = Seen()
+    with node.ns.inside():
+        sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    with sock:
+        sock.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
+        sock.setsockopt(_SOL_PACKET, _PACKET_RX_RING, struct.pack("=4I", _BLOCK, _BLOCKS, _FRAME, _BLOCK * _BLOCKS // _FRAME))
+        with mmap.mmap(sock.fileno(), _BLOCK * _BLOCKS) as ring:
+            sock.bind((node.wire, _ETH_P_ALL))
+            yield seen
+            sock.bind((node.wire, 0))  # no more
+            lost = struct.unpack("=II", sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1]
+            if lost:
+                raise ClusterError(f"{lost} packets on the wire of node {node.name} were not seen")
+            seen.packets += _read_ring(ring)
+
+
+def _read_ring(ring: mmap.mmap) -> Iterator[Packet]:
+    for start in range(0, _BLOCK * _BLOCKS, _FRAME):
+        status, length, captured, begin, _ = _STATUS.unpack_from(ring, start)
+        if not status & _READY:
+            return
+        if ring[start + _KIND] != _OUTGOING:
+            continue
+        packet = read_frame(ring[start + begin : start + begin + min(captured, _SNAP)], length)
+        if packet:
+            yield packet

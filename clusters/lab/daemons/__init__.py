@@ -1,0 +1,1 @@
+"""User-space programs of a datapath: started, watched and ended with it."""

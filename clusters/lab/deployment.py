@@ -1,0 +1,243 @@
+"""A stand: one profile with its own pair of nodes, wire and Pods, so that several profiles stand side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from itertools import count
+from typing import Any
+
+from cnibench.clusters.lab import features
+from cnibench.clusters.lab.attestation import probe
+from cnibench.clusters.lab.datapaths.base import builder_of
+from cnibench.clusters.lab.namespaces import leftovers, links, sysctls, wire
+from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.clusters.lab.namespaces.places import LabNode, LabPod, Role
+from cnibench.model.cell import Attestation, Cell, Placement
+from cnibench.model.conditions import Conditions
+from cnibench.model.errors import ClusterError, CnibenchError, UnsupportedError
+from cnibench.model.profile import Profile
+from cnibench.testbed.cluster import Options
+from cnibench.testbed.deployment import Deployment, Fidelity, Started
+from cnibench.testbed.place import Node, Pod
+
+MOST_PODS = 250  # of one node: its subnet is a /24
+
+
+class LabDeployment(Deployment):
+    """One profile, standing. ``a`` and ``b`` are the nodes, ``mtu`` is the Pods' MTU, ``settings`` the sysctls that hold, per namespace."""
+
+    def __init__(self, label: str, profile: Profile, options: Options, number: int) -> None:
+        """Builds all of it. Raises ClusterError; nothing stays then."""
+        builder, given = builder_of(profile, {**options.settings.get("", {}), **options.settings.get(label, {})})
+        assert profile.datapath is not None
+        self.label = label
+        self.profile = profile
+        self.options = options
+        self.number = number
+        self.fidelity: Fidelity = "baseline" if profile.cni == "none" else "datapath-model"
+        self.claim = profile.datapath
+        self.families = tuple(family for family in options.ip if family in profile.features.ip) or (4,)
+        self.wire_mtu = options.mtu
+        self.mtu = options.mtu - self.claim.overhead - (self.claim.overhead_ipv6 if 6 in self.families else 0)
+        self.settings: dict[str, dict[str, str]] = {}
+        self.steps: dict[str, list[tuple[str, float]]] = {}  # Pod name -> (step, seconds) of its making
+        self._namespaces: list[Namespace] = []
+        self._pods: dict[int, list[LabPod]] = {0: [], 1: []}
+        self._monitored: dict[int, list[LabPod]] = {0: [], 1: []}  # those of _pods that pairs are made of
+        try:
+            self.a, self.b = (self._node(name, index) for index, name in enumerate("ab"))
+            wire.join(self.a, self.b, options)
+            self.datapath = builder(self, given)
+            with self.datapath.batch():
+                self.datapath.build()
+                for node in (self.a, self.b):
+                    if changed := self.datapath.underlay_features(node):
+                        features.write(node.ns, node.wire, changed)
+                self._ensure(self.a, 2)
+                self._ensure(self.b, 1)
+                if self.claim.policy == "enforced":  # it is asked for by the proof: in this batch its rules cost nothing
+                    self.stranger(self.a)
+        except BaseException:
+            with contextlib.suppress(CnibenchError):
+                self.remove()
+            raise
+
+    def _namespace(self, name: str) -> Namespace:
+        ns = Namespace(f"s{self.number}-{name}")
+        self._namespaces.append(ns)
+        return ns
+
+    def _node(self, name: str, number: int) -> LabNode:
+        ns = self._namespace(name)
+        self.settings[name] = ns.sysctl(sysctls.node())
+        return LabNode(name, ns, number)
+
+    def _ensure(self, node: LabNode, count: int) -> list[LabPod]:
+        """The node's Pods that pairs are made of, ``count`` at least; none of the background load or of ``start_pods`` is among them."""
+        monitored = self._monitored[node.number]
+        while len(monitored) < count:
+            monitored.append(self._pod(node, "bench"))
+        return monitored
+
+    def _pod(self, node: LabNode, role: Role) -> LabPod:
+        """One Pod, as a kubelet has it made: sandbox, then the CNI's own steps; each timed."""
+        pods = self._pods[node.number]
+        if len(pods) >= MOST_PODS:
+            raise ClusterError(f"node {node.name} has no address left for another Pod", f"at most {MOST_PODS} Pods stand on one node")
+        taken = {pod.number for pod in pods}
+        number = next(number for number in count() if number not in taken)
+        name = f"{node.name}{number}"
+        start = time.monotonic()
+        if self.datapath.sandbox:
+            ns = self._namespace(name)
+            self.settings.setdefault("pod", ns.sysctl(sysctls.pod()))
+            pod = LabPod(name, ns, node, number, role, self.families)
+        else:
+            pod = LabPod(name, node.ns, node, number, role, self.families, interface="")
+        steps = self.steps[name] = [("sandbox", time.monotonic() - start)]
+        pods.append(pod)
+        start = time.monotonic()
+        for step in self.datapath.connect(pod):
+            now = time.monotonic()
+            steps.append((step, now - start))
+            start = now
+        return pod
+
+    def pair(self, placement: Placement, number: int = 0) -> tuple[LabPod, LabPod]:
+        near, far = self._ensure(self.a, 2 * number + 2), self._ensure(self.b, number + 1)
+        return near[2 * number], near[2 * number + 1] if placement == "intra" else far[number]
+
+    def pods(self) -> Iterator[LabPod]:
+        """All Pods, node a's first."""
+        yield from self._pods[0]
+        yield from self._pods[1]
+
+    def stranger(self, node: LabNode) -> LabPod:
+        """A Pod there that the policies of an enforcing profile do not let in; made when first asked for (on a with the others)."""
+        for pod in self._pods[node.number]:
+            if pod.role == "stranger":
+                return pod
+        return self._pod(node, "stranger")
+
+    def nodes(self) -> tuple[LabNode, LabNode]:
+        return (self.a, self.b)
+
+    def add_pods(self, node: Node, count: int) -> list[Pod]:
+        assert isinstance(node, LabNode)
+        with self.datapath.batch():
+            return [self._pod(node, "bench") for _ in range(count)]
+
+    def underlay(self) -> dict[str, str]:
+        return {node.name: node.wire for node in self.nodes()}
+
+    def tunnel(self) -> str:
+        return self.datapath.tunnel
+
+    def alive(self) -> str:
+        return self.broken or self.datapath.alive()
+
+    def tunnel_on(self, node: Node, family: int) -> str:
+        assert isinstance(node, LabNode)
+        return self.datapath.tunnel_on(node, family)
+
+    def reset_state(self) -> None:
+        """Removes what the last cell left in the kernel; refuses a stand that is other than it was. Raises ClusterError."""
+        if self.broken:
+            raise ClusterError(self.broken)
+        leftovers.drain(self._namespaces)
+        self.datapath.reset_state()
+
+    def under(self, asked: Conditions, client: Pod, server: Pod, cell: Cell | None = None) -> AbstractContextManager[list[dict[str, Any]]]:
+        from cnibench.clusters.lab.conditions import under
+
+        assert isinstance(client, LabPod)
+        assert isinstance(server, LabPod)
+        return under(self, asked, client, server)
+
+    def deny(self, port: int | None) -> None:
+        self.datapath.deny(port)
+
+    def start_pods(self, node: Node, count: int, at_once: bool) -> list[Started]:
+        """Pods through the same steps as all; ``first-packet`` is a TCP connection from the node's first Pod, its last step."""
+        assert isinstance(node, LabNode)
+        if not self.datapath.sandbox:
+            raise UnsupportedError(f"{self.label}: its Pods are the node itself, nothing is made for one")
+        before = set(self._pods[node.number])
+        try:
+            return self._start_at_once(node, count) if at_once else [self._start_one(node) for _ in range(count)]
+        except BaseException:
+            with contextlib.suppress(CnibenchError):
+                self.remove_pods([pod for pod in self._pods[node.number] if pod not in before])
+            raise
+
+    def _start_one(self, node: LabNode) -> Started:
+        asked = time.monotonic()
+        return self._started(self._pod(node, "bench"), asked)
+
+    def _start_at_once(self, node: LabNode, count: int) -> list[Started]:
+        """What a daemon writes for all of them together, at the end of the batch, each of them has waited for."""
+        asked = time.monotonic()
+        with self.datapath.batch():
+            made = [self._pod(node, "bench") for _ in range(count)]
+            last = time.monotonic()
+        shared = time.monotonic() - last
+        for pod in made:
+            self.steps[pod.name].append(("rules-of-all", shared))
+        return [self._started(pod, asked) for pod in made]
+
+    def _started(self, pod: LabPod, asked: float) -> Started:
+        self._first_packet(self._monitored[pod.node.number][0], pod)
+        ready = time.monotonic() - asked
+        steps = tuple(self.steps[pod.name])
+        return Started(pod, steps, ready, sum(seconds for step, seconds in steps if step not in ("sandbox", "first-packet")))
+
+    def _first_packet(self, known: LabPod, pod: LabPod) -> None:
+        start = time.monotonic()
+        for family, address in pod.addresses.items():
+            if failure := probe.stream(known.ns, pod.ns, address, family, 1):
+                raise ClusterError(f"{self.label}: the new Pod {pod.name} is not reached over IPv{family}: {failure}")
+        self.steps[pod.name].append(("first-packet", time.monotonic() - start))
+
+    def remove_pods(self, pods: Sequence[Pod]) -> None:
+        with self.datapath.batch():
+            for pod in pods:
+                assert isinstance(pod, LabPod)
+                self.datapath.disconnect(pod)
+                self._pods[pod.node.number].remove(pod)
+                self.steps.pop(pod.name, None)
+                links.delete(pod.node.ns, pod.host_end)  # at once: what goes with a namespace goes some time later
+                self._namespaces.remove(pod.ns)
+                pod.ns.remove()
+
+    def processes(self) -> Mapping[str, int]:
+        """The daemons of the model; most models are kernel objects alone."""
+        daemons = getattr(self.datapath, "daemons", None)
+        return daemons.pids() if daemons is not None else {}
+
+    def attestation(self, check: str, expected: str, observed: str, passed: bool, ip: int = 4) -> Attestation:
+        """One check of this stand."""
+        name = self.profile.name
+        return Attestation(label=self.label, profile=name, check=check, expected=expected, observed=observed, passed=passed, ip=ip)
+
+    def attest(self) -> list[Attestation]:
+        from cnibench.clusters.lab.attestation.checks import attest
+
+        return attest(self)
+
+    def remove(self) -> None:
+        errors: list[str] = []
+        if hasattr(self, "datapath"):
+            try:
+                self.datapath.remove()
+            except CnibenchError as error:
+                errors.append(error.message)
+        while self._namespaces:
+            try:
+                self._namespaces.pop().remove()
+            except CnibenchError as error:
+                errors.append(error.message)
+        if errors:
+            raise ClusterError(f"{self.label}: not all of it could be removed: " + "; ".join(errors), "it goes when this program ends")

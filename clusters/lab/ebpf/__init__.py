@@ -1,0 +1,1 @@
+"""eBPF programs and maps by bpf(2) and netlink, without libbpf."""

@@ -1,0 +1,1 @@
+"""Network namespaces and what is in them: the tree, devices, routes, settings."""

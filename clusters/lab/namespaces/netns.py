@@ -1,0 +1,140 @@
+"""Network namespaces as files of the tree's private tmpfs, each with a netlink socket of its own that is kept open.
+
+All of it works on the calling thread (setns(2) changes a thread, not a process) and costs no process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cnibench.clusters.lab.namespaces.iproute import iproute
+from cnibench.clusters.lab.namespaces.tree import CLONE_NEWNET, NETNS, loopback_up
+from cnibench.model.errors import ClusterError, MissingError
+from cnibench.system import process as programs
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_MS_BIND, _MNT_DETACH = 4096, 2
+
+
+def _set(fd: int) -> None:
+    if _libc.setns(fd, CLONE_NEWNET):
+        raise ClusterError(f"a network namespace cannot be entered: {os.strerror(ctypes.get_errno())}")
+
+
+class Namespace:
+    """One network namespace. ``links`` maps each device that we made in it to its interface index."""
+
+    def __init__(self, name: str) -> None:
+        """Makes it, with lo up. Raises ClusterError."""
+        self.name = name
+        self.path = NETNS / name
+        self.links: dict[str, int] = {"lo": 1}
+        self._ipr: Any = None
+        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        try:
+            self.path.touch(exist_ok=False)
+            if _libc.unshare(CLONE_NEWNET):
+                raise ClusterError(f"the namespace {name} cannot be made: {os.strerror(ctypes.get_errno())}")
+            loopback_up()
+            if _libc.mount(b"/proc/thread-self/ns/net", str(self.path).encode(), b"", ctypes.c_ulong(_MS_BIND), None):
+                raise ClusterError(f"the namespace {name} cannot be kept: {os.strerror(ctypes.get_errno())}")
+            self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise ClusterError(f"the namespace {name} cannot be made: {error}") from None
+        finally:
+            _set(home)
+            os.close(home)
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """The calling thread in this namespace: sockets made there stay there."""
+        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        try:
+            _set(self.fd)
+            yield
+        finally:
+            _set(home)
+            os.close(home)
+
+    @property
+    def ipr(self) -> Any:
+        """The pyroute2 IPRoute of this namespace."""
+        if self._ipr is None:
+            kind = iproute()
+            with self.inside():
+                self._ipr = kind()
+        return self._ipr
+
+    def enter(self, argv: Sequence[str]) -> list[str]:
+        """``argv`` so that it runs in this namespace."""
+        return ["nsenter", f"--net={self.path}", "--", *argv]
+
+    def run(self, argv: Sequence[str], *, timeout: float = 20, input: str | None = None, check: bool = True) -> programs.Done:
+        """A program in this namespace to its end (iptables-restore, ipset, nft, tc). Raises ClusterError, LimitError.
+
+        It is born there, of this thread: nsenter would be one more program, under emulation a tenth of a second.
+        """
+        plain = {"LANG": "C", "LC_ALL": "C"}
+        if self.fd >= 0:
+            with contextlib.suppress(MissingError), self.inside():
+                return programs.run(argv, timeout=timeout, input=input, check=check, env=plain)
+        # Removed, or no such program: a failure as of any program that fails, which ``check`` says what to make of.
+        return programs.run(self.enter(argv), timeout=timeout, input=input, check=check, env=plain)
+
+    def read(self, path: str) -> str:
+        """A file as seen there, /proc/net/* and /proc/sys/net/* above all. Raises ClusterError."""
+        if path.startswith("/proc/net/"):
+            path = "/proc/thread-self/net/" + path.removeprefix("/proc/net/")
+        try:
+            with self.inside():
+                return Path(path).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ClusterError(f"{self.name}: {path}: {error}") from None
+
+    def sysctl(self, values: Mapping[str, object]) -> dict[str, str]:
+        """Writes keys like ``net/ipv4/ip_forward``. The result says what holds now; a key that this kernel lacks is left out of it.
+
+        Raises ClusterError when one that exists cannot be written by root.
+        """
+        held: dict[str, str] = {}
+        with self.inside():
+            for key, value in values.items():
+                path = f"/proc/sys/{key}"
+                try:
+                    fd = os.open(path, os.O_RDWR)
+                except FileNotFoundError:
+                    continue
+                except PermissionError:  # not a namespace's own in this kernel: the host's value holds
+                    held[key] = " ".join(Path(path).read_text().split())
+                    continue
+                except OSError as error:
+                    raise ClusterError(f"{self.name}: {key}: {error}") from None
+                try:
+                    with contextlib.suppress(PermissionError):  # a congestion control that the host did not allow, say
+                        os.write(fd, f"{value}\n".encode())
+                    held[key] = " ".join(os.pread(fd, 4096, 0).decode().split())
+                except OSError as error:
+                    raise ClusterError(f"{self.name}: {key} = {value}: {error}") from None
+                finally:
+                    os.close(fd)
+        return held
+
+    def remove(self) -> None:
+        """Gone with all its devices once its last process is gone. May be called twice. Raises ClusterError."""
+        if self._ipr is not None:
+            self._ipr.close()
+            self._ipr = None
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+        if _libc.umount2(str(self.path).encode(), _MNT_DETACH):
+            number = ctypes.get_errno()
+            if number not in (errno.EINVAL, errno.ENOENT):
+                raise ClusterError(f"the namespace {self.name} cannot be removed: {os.strerror(number)}")
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,78 @@
+"""The closed set of metrics: name, SI base unit and which way is better (INTERFACE, samples.jsonl)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cnibench.model.errors import CnibenchError
+
+Better = Literal["higher", "lower"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """``unit`` is an SI base unit; ``title`` is what a table's heading says."""
+
+    name: str
+    unit: str
+    better: Better
+    title: str
+
+
+METRICS: dict[str, Metric] = {
+    m.name: m
+    for m in (
+        Metric("throughput", "bit/s", "higher", "throughput"),
+        Metric("transaction_rate", "1/s", "higher", "transactions"),
+        Metric("latency_mean", "s", "lower", "mean latency"),
+        Metric("latency_p50", "s", "lower", "p50 latency"),
+        Metric("latency_p90", "s", "lower", "p90 latency"),
+        Metric("latency_p99", "s", "lower", "p99 latency"),
+        Metric("request_rate", "1/s", "higher", "requests"),
+        Metric("failed_requests", "1", "lower", "failed requests"),
+        Metric("loss", "1", "lower", "datagrams lost, share"),
+        Metric("retransmits", "1", "lower", "retransmitted segments"),
+        Metric("cpu_user", "1", "lower", "CPU user, s per s"),
+        Metric("cpu_system", "1", "lower", "CPU system, s per s"),
+        Metric("cpu_softirq", "1", "lower", "CPU softirq, s per s"),
+        Metric("cycles_per_packet", "1", "lower", "cycles per packet"),
+        Metric("cycles_per_byte", "1", "lower", "cycles per byte"),
+        Metric("packets", "1", "higher", "packets"),
+        Metric("memory", "B", "lower", "memory"),
+        Metric("pod_ready", "s", "lower", "time until a Pod is ready"),
+        Metric("pod_network", "s", "lower", "network's part of a Pod's start"),
+        Metric("policy_effect", "s", "lower", "time until a policy takes effect"),
+        Metric("hooks", "1", "lower", "netfilter hooks traversed"),
+        Metric("chains", "1", "lower", "chains traversed"),
+        Metric("rules", "1", "lower", "rules evaluated"),
+    )
+}
+
+
+# Which metric decides where no workload says so (runs of earlier versions, imported results, a place where its main metric was not
+# measured): the first of these that is there. Elsewhere ``Workload.primary`` does, which each run stores.
+MAIN_ORDER = (
+    "transaction_rate", "request_rate", "throughput", "pod_network", "pod_ready", "policy_effect", "latency_p50", "latency_mean", "rules",
+    "cycles_per_packet",
+)  # fmt: skip
+
+
+def main_metric(workload: str, there: Sequence[str], main: Mapping[str, str]) -> str:
+    """The metric that decides about a workload among those that are ``there``; '' when there is none. ``main`` is what a run stored."""
+    if main.get(workload) in there:
+        return main[workload]
+    return next((name for name in MAIN_ORDER if name in there), there[0] if there else "")
+
+
+# What is counted and not measured: where it is alike in every block it is known, and no test is needed.
+COUNTED = frozenset({"hooks", "chains", "rules"})
+
+
+def metric(name: str) -> Metric:
+    """The metric of that name; a name outside the set is a defect of the caller."""
+    try:
+        return METRICS[name]
+    except KeyError:
+        raise CnibenchError(f"unknown metric '{name}'", f"known are: {', '.join(sorted(METRICS))}") from None

@@ -1,0 +1,1 @@
+"""Plan files, how many blocks, in which order, how long."""

@@ -1,0 +1,5 @@
+"""``python -m cnibench.planning.plans``: writes schema.json."""
+
+from cnibench.planning.plans import main
+
+main()

@@ -1,5 +1,0 @@
-"""``python -m cnibench.plans``: writes schema.json."""
-
-from cnibench.plans import main
-
-main()

@@ -1,0 +1,1 @@
+"""Carrying out a plan: the runner, one sample, and what workloads and collectors are."""

@@ -1,0 +1,172 @@
+"""What a run says while it runs: on stderr, as lines, or as a bar where there is a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from cnibench.model.cell import Cell
+from cnibench.model.units import duration
+from cnibench.system.text import console, printable
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+
+class Progress(Protocol):
+    """Told by the runner; must not do anything between ``cell`` and ``finished`` (a window may be open)."""
+
+    def begin(self, samples: int, seconds: float) -> None:
+        """So many samples are left, of so many seconds together; installing is in it where it is told by ``made``."""
+
+    def stage(self, text: str) -> None:
+        """Something that is no sample: a profile is installed, say."""
+
+    def tell(self, text: str) -> None:
+        """Something that stays to be read: why a profile is not measured, say."""
+
+    def made(self, seconds: float) -> None:
+        """A profile is installed, of which so many seconds were expected."""
+
+    def cell(self, cell: Cell, block: int, blocks: int) -> None: ...
+
+    def finished(self, cell: Cell, seconds: float, status: str, reason: str) -> None:
+        """``seconds`` is what was expected of this sample; ``status`` is that of the store, or ``disturbed``."""
+
+    def end(self) -> None: ...
+
+
+class Silent:
+    """Says nothing."""
+
+    def begin(self, samples: int, seconds: float) -> None: ...
+
+    def stage(self, text: str) -> None: ...
+
+    def tell(self, text: str) -> None: ...
+
+    def made(self, seconds: float) -> None: ...
+
+    def cell(self, cell: Cell, block: int, blocks: int) -> None: ...
+
+    def finished(self, cell: Cell, seconds: float, status: str, reason: str) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class _Clock:
+    """Time left: what was expected of the rest, stretched as the part that is done was."""
+
+    def __init__(self, samples: int, seconds: float) -> None:
+        self.samples, self.done = samples, 0
+        self._seconds, self._spent = seconds, 0.0
+        self._start = time.monotonic()
+
+    def spend(self, seconds: float) -> None:
+        self._spent += seconds
+
+    def count(self, seconds: float) -> None:
+        self.done += 1
+        self.spend(seconds)
+
+    def left(self) -> str:
+        stretch = (time.monotonic() - self._start) / self._spent if self._spent else 1.0
+        return duration(max(0.0, self._seconds - self._spent) * stretch)
+
+
+def words(cell: Cell) -> str:
+    """A cell as a person reads it."""
+    family = " IPv6" if cell.ip == 6 else ""
+    window = " (cycles)" if cell.window == "cpp" else ""
+    path = "" if cell.path == "pod" else f" by {cell.path}"
+    pair = f" pair {cell.pair}" if cell.pair else ""
+    params = " ".join(f"{key}={value}" for key, value in cell.params.items())
+    return f"{cell.label} {cell.placement}{path}{family} {cell.workload}{window}{pair}" + (f" [{params}]" if params else "")
+
+
+class Lines:
+    """One line a sample, for logs."""
+
+    def __init__(self, stream: IO[str] | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._clock = _Clock(0, 0.0)
+        self._where = ""
+
+    def begin(self, samples: int, seconds: float) -> None:
+        self._clock = _Clock(samples, seconds)
+        self._say(f"{samples} samples, about {duration(seconds)}")
+
+    def stage(self, text: str) -> None:
+        self._say(text)
+
+    def tell(self, text: str) -> None:
+        self._say(text)
+
+    def made(self, seconds: float) -> None:
+        self._clock.spend(seconds)
+
+    def cell(self, cell: Cell, block: int, blocks: int) -> None:
+        self._where = f"block {block + 1}/{blocks}"
+
+    def finished(self, cell: Cell, seconds: float, status: str, reason: str) -> None:
+        self._clock.count(seconds)
+        said = f"{status}: {reason}" if reason else status
+        self._say(f"[{self._clock.done}/{self._clock.samples}] {self._where} {words(cell)}: {said}; {self._clock.left()} left")
+
+    def end(self) -> None: ...
+
+    def _say(self, text: str) -> None:
+        print(printable(text, newlines=False), file=self._stream, flush=True)
+
+
+class Terminal:
+    """A bar. It is redrawn between samples only: a thread that redraws would take CPU time from what is measured."""
+
+    def __init__(self, *, colour: bool = True) -> None:
+        self._console = console(sys.stderr, no_color=not colour)
+        self._bar: Bar | None = None
+        self._task: Any = None
+        self._clock = _Clock(0, 0.0)
+
+    def begin(self, samples: int, seconds: float) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        self._clock = _Clock(samples, seconds)
+        words = (TextColumn("{task.fields[left]} left", markup=False), TextColumn("{task.description}", markup=False))
+        columns = (BarColumn(24), MofNCompleteColumn(), *words)
+        self._bar = Bar(*columns, console=self._console, auto_refresh=False, transient=True)
+        self._task = self._bar.add_task("", total=samples, left=duration(seconds))
+        self._bar.start()
+
+    def made(self, seconds: float) -> None:
+        self._clock.spend(seconds)
+
+    def stage(self, text: str) -> None:
+        if self._bar is None:
+            self.tell(text)
+        else:
+            self._update(description=text)
+
+    def tell(self, text: str) -> None:
+        self._console.print(text)
+
+    def cell(self, cell: Cell, block: int, blocks: int) -> None:
+        self._update(description=f"block {block + 1}/{blocks} {words(cell)}")
+
+    def finished(self, cell: Cell, seconds: float, status: str, reason: str) -> None:
+        self._clock.count(seconds)
+        if reason:
+            self.tell(f"{words(cell)}: {status}: {reason}")
+        self._update(completed=self._clock.done, left=self._clock.left())
+
+    def end(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _update(self, **what: Any) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, **what)
+            self._bar.refresh()

@@ -1,0 +1,1 @@
+"""The run directory: its schema, chain, writer, reader and verification."""

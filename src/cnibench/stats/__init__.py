@@ -1,0 +1,1 @@
+"""Tests, intervals, power and sequential looks: pure functions on arrays."""

@@ -1,0 +1,65 @@
+"""What the tests take for granted, checked: outliers, drift over the run, dependence from block to block. Nothing is ever dropped."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, stdtr
+
+from cnibench.stats.inference import Array
+
+LEAST = 8  # values below which neither drift nor dependence can be tested with any use
+_FAR = 3.5  # B. Iglewicz and D. C. Hoaglin, How to Detect and Handle Outliers, 1993: modified z score
+
+
+def outliers(rows: Array) -> NDArray[np.bool_]:
+    """True for values far from their row's median (shape: series x blocks): modified z score above 3.5; where the median deviation is
+    0, the mean deviation stands in. Rows of fewer than 5 values have none."""
+    rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+    if rows.shape[1] < 5:
+        return np.zeros(rows.shape, dtype=np.bool_)
+    away = np.abs(rows - np.median(rows, axis=1, keepdims=True))
+    median = np.median(away, axis=1, keepdims=True)
+    scale = np.where(median > 0, 1.4826 * median, 1.2533 * away.mean(axis=1, keepdims=True))
+    # Rounding alone makes no outlier: what differs by 1e-9 of the value is equal.
+    return away > np.maximum(_FAR * scale, 1e-9 * np.abs(np.median(rows, axis=1, keepdims=True)))
+
+
+def _ranks(rows: Array) -> Array:
+    """Ranks along each row; ties are broken by a fixed shuffle of the columns, not by time, which would look like drift."""
+    count, n = rows.shape
+    shuffle = np.random.default_rng(n).permutation(n)
+    order = np.argsort(rows[:, shuffle], axis=1, kind="stable")
+    ranks = np.empty((count, n))
+    np.put_along_axis(ranks, shuffle[order], np.broadcast_to(np.arange(1.0, n + 1), (count, n)), axis=1)
+    return ranks
+
+
+def drift(rows: Array) -> tuple[Array, Array]:
+    """(rho, p): Spearman's rank correlation of each row with time, two-sided p by Student's t; p is NaN below 8 values or for constants."""
+    rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+    count, n = rows.shape
+    if n < LEAST:
+        return np.full(count, np.nan), np.full(count, np.nan)
+    time = np.arange(1.0, n + 1) - (n + 1) / 2
+    rho = ((_ranks(rows) - (n + 1) / 2) * time).sum(axis=1) / (time**2).sum()
+    with np.errstate(divide="ignore"):
+        t = np.abs(rho) * np.sqrt((n - 2) / np.maximum(1 - rho**2, 1e-300))
+    p = 2 * stdtr(n - 2, -t)
+    constant = rows.max(axis=1) == rows.min(axis=1)
+    return np.where(constant, np.nan, rho), np.where(constant, np.nan, p)
+
+
+def dependence(rows: Array) -> tuple[Array, Array]:
+    """(lag-1 rank correlation, p): the rank von Neumann ratio (R. Bartels, JASA 77, 1982), two-sided, normal approximation; p is NaN below
+    8 values or for constants."""
+    rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+    count, n = rows.shape
+    if n < LEAST:
+        return np.full(count, np.nan), np.full(count, np.nan)
+    ranks = _ranks(rows)
+    ratio = (np.diff(ranks, axis=1) ** 2).sum(axis=1) / ((ranks - (n + 1) / 2) ** 2).sum(axis=1)
+    variance = 4 * (n - 2) * (5 * n * n - 2 * n - 9) / (5 * n * (n + 1) * (n - 1) ** 2)
+    p = 2 * ndtr(-np.abs(ratio - 2) / np.sqrt(variance))
+    constant = rows.max(axis=1) == rows.min(axis=1)
+    return np.where(constant, np.nan, 1 - ratio / 2), np.where(constant, np.nan, p)

@@ -1,0 +1,79 @@
+"""Ctrl-C and SIGTERM as one exception, raised once and never in the middle of a write or a clean-up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from cnibench.model.errors import Interrupted
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_AGAIN = 0.02  # s
+
+
+class Stop:
+    """While its ``with`` block lasts, the first SIGINT, SIGTERM or SIGHUP raises Interrupted in the main thread.
+
+    Later ones are passed over, because what follows the first is the clean-up. Outside the main thread it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._held = 0
+        self._pending = False
+        self._raised = False
+        self._before: dict[int, Any] = {}
+        self._hook: Any = None
+        self._timer: threading.Timer | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """A part that must not be cut in two; a signal that came meanwhile is raised at its end."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+        if self._pending and not self._held and not self._raised:
+            self._raise()
+
+    def __enter__(self) -> Stop:
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                self._before[number] = signal.signal(number, self._handle)
+            self._hook, sys.unraisablehook = sys.unraisablehook, self._dropped
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._hook is not None:
+            sys.unraisablehook, self._hook = self._hook, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._pending = True
+        if not self._held and not self._raised:
+            self._raise()
+
+    def _dropped(self, told: Any) -> None:
+        """What is raised within a callback (one of fork's, which a signal often hits, or a destructor) Python drops: it is raised again."""
+        if not isinstance(told.exc_value, Interrupted):
+            self._hook(told)
+            return
+        self._raised = False
+        self._timer = threading.Timer(_AGAIN, os.kill, (os.getpid(), signal.SIGINT))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _raise(self) -> None:
+        self._raised = True
+        raise Interrupted("interrupted; everything that was made is removed, every finished sample is kept")

@@ -1,0 +1,1 @@
+"""The interface of a cluster: places, deployments, clusters."""
