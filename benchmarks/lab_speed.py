@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import tree
-from cnibench.model.errors import CnibenchError
+from cnibench.errors import CnibenchError
 from cnibench.model.profile import Profile, builtin
 from cnibench.testbed.cluster import Options
 

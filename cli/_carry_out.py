@@ -13,10 +13,10 @@ import msgspec
 from cnibench.cli._guard import guarded
 from cnibench.cli._output import fancy
 from cnibench.cli._request import Request
+from cnibench.errors import Interrupted, MeasureError, UsageError
 from cnibench.model import context
 from cnibench.model.cell import Sample
 from cnibench.model.context import disagreements
-from cnibench.model.errors import Interrupted, MeasureError, UsageError
 from cnibench.run.progress import Lines, Progress, Terminal
 from cnibench.run.runner import Runner
 from cnibench.run.sample import pins
@@ -24,9 +24,9 @@ from cnibench.run.workload import Workload
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.writer import RunWriter
 from cnibench.system.environment import machine
+from cnibench.system.guest import inside
 from cnibench.system.process import ahead
 from cnibench.testbed.cluster import Cluster
-from cnibench.vm import inside
 
 if TYPE_CHECKING:
     from cnibench.analysis.stream import Line

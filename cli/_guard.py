@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from cnibench.model.errors import CnibenchError, OutputError
+from cnibench.errors import CnibenchError, OutputError
 from cnibench.system.text import Screen
 
 # What a machine lacks, and what is wrong with a path, by the numbers of open(2) and write(2).

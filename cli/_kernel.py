@@ -10,14 +10,15 @@ from typing import Any
 
 import click
 
-from cnibench.model.errors import InputError, MissingError, UsageError
+from cnibench.errors import InputError, MissingError, UsageError
 from cnibench.model.units import duration
 from cnibench.planning.plan import Plan, Work
 from cnibench.rundir.schema import Manifest
 from cnibench.rundir.writer import RunWriter
 from cnibench.system.files import read_beneath
+from cnibench.system.guest import inside
 from cnibench.testbed.cluster import Problem
-from cnibench.vm import inside, preload
+from cnibench.vm import preload
 from cnibench.vm.accel import Accelerator, accelerator
 from cnibench.vm.carry import carry as carry_into
 from cnibench.vm.kernel import BOOT, INSTALL, Kernel, given, newest

@@ -12,9 +12,9 @@ from msgspec.structs import replace as replace_fields
 
 from cnibench import __version__
 from cnibench.cli._packages import install_command, lacking
+from cnibench.errors import MissingError, UsageError
 from cnibench.model import profile
 from cnibench.model.cell import Cell
-from cnibench.model.errors import MissingError, UsageError
 from cnibench.model.profile import Profile
 from cnibench.planning import schedule
 from cnibench.planning.blocks import Here, noise_of, with_blocks, words
@@ -24,8 +24,8 @@ from cnibench.registry import provider, providers
 from cnibench.run.collector import Collector
 from cnibench.run.workload import Workload
 from cnibench.rundir.schema import Manifest, Unsupported, new_id, now
+from cnibench.system.guest import inside
 from cnibench.testbed.cluster import Cluster, Options, Problem
-from cnibench.vm import inside
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import click
 
 from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
-from cnibench.model.errors import CnibenchError, UsageError
+from cnibench.errors import CnibenchError, UsageError
 
 if TYPE_CHECKING:
     from cnibench.analysis.calibration import Calibration, Floor

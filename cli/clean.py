@@ -28,7 +28,7 @@ def command(name: str, owners: Sequence[str], dry_run: bool, as_json: bool, **va
     only where 'run' could remove it: with --allow-install or --allow-replace, and not below Pods
     of others. Temporary folders of killed commands go, too. Run directories are results and stay.
     """
-    from cnibench.model.errors import UsageError
+    from cnibench.errors import UsageError
     from cnibench.registry import provider
     from cnibench.system import scratch
     from cnibench.testbed.cluster import Options

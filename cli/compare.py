@@ -9,7 +9,7 @@ import click
 
 from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json
-from cnibench.model.errors import UsageError
+from cnibench.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

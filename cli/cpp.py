@@ -11,7 +11,7 @@ import click
 
 from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import console, json_option, print_json, print_table
-from cnibench.model.errors import InputError, UsageError
+from cnibench.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from cnibench.cpp.summary import Group

@@ -86,7 +86,7 @@ def _nodes(cluster: Cluster) -> tuple[dict[str, Any] | None, list[dict[str, str]
     """(how the cluster's nodes compare, what is missing because no agent can look at them)."""
     from dataclasses import asdict
 
-    from cnibench.model.errors import CnibenchError, InputError, Interrupted, UsageError
+    from cnibench.errors import CnibenchError, InputError, Interrupted, UsageError
     from cnibench.system.interrupt import Stop
 
     click.echo("an agent looks at each of the two nodes, in a namespace of its own, which is removed again", err=True)

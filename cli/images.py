@@ -21,7 +21,7 @@ def command() -> None:
 def list_(registry: str, as_json: bool) -> None:
     """Their names, and whether the container engine here has them."""
     from cnibench.clusters.kubernetes import images
-    from cnibench.model.errors import MissingError
+    from cnibench.errors import MissingError
 
     try:
         engine = images.engine()
@@ -44,7 +44,7 @@ def list_(registry: str, as_json: bool) -> None:
 def build(registry: str, push: bool, base: str, force: bool) -> None:
     """Build both with podman or docker."""
     from cnibench.clusters.kubernetes import images
-    from cnibench.model.errors import UsageError
+    from cnibench.errors import UsageError
 
     if push and not registry:
         raise UsageError("--push needs to know where to", "--registry HOST/PATH")
@@ -70,7 +70,7 @@ def load(name: str | None, archive: str | None, images: tuple[str, ...]) -> None
     from pathlib import Path
 
     from cnibench.clusters.kubernetes import images as ours
-    from cnibench.model.errors import UsageError
+    from cnibench.errors import UsageError
     from cnibench.system import process as programs
 
     if not name and not archive:

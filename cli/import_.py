@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cnibench.cli._output import json_option, print_json
-from cnibench.model.errors import UsageError
+from cnibench.errors import UsageError
 
 
 @click.command("import")

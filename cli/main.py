@@ -38,7 +38,7 @@ class Commands(click.Group):
         if args and not args[0].startswith("-") and _file(args[0]) is None:
             import difflib
 
-            from cnibench.model.errors import UsageError
+            from cnibench.errors import UsageError
 
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=3, cutoff=0.5)
             hint = f"nearest: {', '.join(near)}" if near else "'cnibench --help' lists them"

@@ -11,7 +11,7 @@ import click
 
 from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
-from cnibench.model.errors import MissingError, UsageError
+from cnibench.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from cnibench.offload.verify import Stream, Verified

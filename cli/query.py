@@ -11,9 +11,9 @@ import click
 
 from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json, print_table
+from cnibench.errors import InputError, UsageError
 from cnibench.model import context
 from cnibench.model.cell import Sample
-from cnibench.model.errors import InputError, UsageError
 from cnibench.system.text import printable
 
 if TYPE_CHECKING:

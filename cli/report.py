@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from cnibench.cli._output import json_option
-from cnibench.model.errors import InputError, UsageError
+from cnibench.errors import InputError, UsageError
 
 _FORMATS = "text, md, json, csv, parquet, openmetrics, benchstat, or one that another installed package offers"
 _WITH_PROBLEMS = ("text", "md", "json")  # the others have no place for what is wrong with a run: it goes to stderr

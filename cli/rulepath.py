@@ -9,7 +9,7 @@ import click
 
 from cnibench.cli._evidence import check, first_lines, warn
 from cnibench.cli._output import json_option, print_json, print_table
-from cnibench.model.errors import InputError
+from cnibench.errors import InputError
 
 
 @click.command("rulepath")

@@ -9,9 +9,9 @@ import click
 
 from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
-from cnibench.model.errors import UsageError
+from cnibench.errors import UsageError
 from cnibench.model.units import duration, human
-from cnibench.vm import inside
+from cnibench.system.guest import inside
 
 
 @click.command("run")

@@ -64,7 +64,7 @@ def show(run: str, out: Path, as_json: bool) -> int:
 
 
 def _list(out: Path, as_json: bool) -> int:
-    from cnibench.model.errors import InputError
+    from cnibench.errors import InputError
     from cnibench.rundir.index import runs
 
     unreadable: list[str] = []

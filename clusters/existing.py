@@ -24,9 +24,9 @@ from cnibench.clusters.kubernetes.ownership.cleaning import Survey
 from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
 from cnibench.clusters.kubernetes.pods import paths, pods, shape
 from cnibench.clusters.kubernetes.removal.belongings import BlockedError
+from cnibench.errors import ClusterError, CnibenchError, InputError, UsageError
 from cnibench.model import conditions
 from cnibench.model.cell import Attestation, Cell
-from cnibench.model.errors import ClusterError, CnibenchError, InputError, UsageError
 from cnibench.model.profile import CURRENT, Profile, builtin
 from cnibench.model.units import seconds
 from cnibench.offload.nic import Nic

@@ -24,8 +24,8 @@ from cnibench.clusters.kubernetes.nodes.report import describe
 from cnibench.clusters.kubernetes.ownership import kinds, state
 from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
 from cnibench.clusters.kubernetes.pods import paths, pods
+from cnibench.errors import ClusterError, CnibenchError, LimitError, MissingError
 from cnibench.model.cell import Cell
-from cnibench.model.errors import ClusterError, CnibenchError, LimitError, MissingError
 from cnibench.model.profile import Profile
 from cnibench.model.units import seconds
 from cnibench.offload.nic import Nic

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from cnibench import registry
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 from cnibench.run.sample_context import SampleContext
 from cnibench.testbed.place import Place
 

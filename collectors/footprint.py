@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cnibench.collectors import _counters
-from cnibench.model.errors import CnibenchError, MeasureError
+from cnibench.errors import CnibenchError, MeasureError
 from cnibench.run.collector import Collector
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.testbed.deployment import Deployment

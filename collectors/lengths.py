@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cnibench.collectors.sizes import path
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 from cnibench.run.collector import Collector
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.system.process import Process

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cnibench.collectors import _counters
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 from cnibench.run.collector import Collector
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.system import process as programs
+from cnibench.system.guest import inside, patience
 from cnibench.system.process import Process
 from cnibench.testbed.cluster import Cluster
 from cnibench.testbed.place import Node
-from cnibench.vm import inside, patience
 
 if TYPE_CHECKING:
     from cnibench.cpp.stacks import Stack

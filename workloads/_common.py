@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from cnibench.errors import CnibenchError, LimitError, MeasureError, UsageError
 from cnibench.model import units
-from cnibench.model.errors import CnibenchError, LimitError, MeasureError, UsageError
 from cnibench.run.sample_context import SampleContext
 from cnibench.system.process import Process
 from cnibench.testbed.place import Place, Pod

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.workload import Workload
 from cnibench.system.process import Process

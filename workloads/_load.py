@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from cnibench.model.errors import LimitError, MeasureError
+from cnibench.errors import LimitError, MeasureError
 from cnibench.run.sample_context import SampleContext
 from cnibench.system.process import Process
 from cnibench.testbed.deployment import Deployment

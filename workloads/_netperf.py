@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.workload import Workload
 from cnibench.system.process import Process

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cnibench.model.errors import ClusterError, LimitError, MeasureError
+from cnibench.errors import ClusterError, LimitError, MeasureError
 from cnibench.system.process import Process
 from cnibench.testbed.place import Node
 from cnibench.workloads import _common

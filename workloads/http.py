@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from cnibench.model.errors import ClusterError, MeasureError
+from cnibench.errors import ClusterError, MeasureError
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.workload import Workload

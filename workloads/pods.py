@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import Field
 
+from cnibench.errors import MeasureError
 from cnibench.model.cell import Cell
-from cnibench.model.errors import MeasureError
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.task import Task

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from cnibench.model.errors import LimitError, MeasureError
+from cnibench.errors import LimitError, MeasureError
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.task import Task
 from cnibench.run.workload import Workload
+from cnibench.system.guest import patience
 from cnibench.system.process import Process
 from cnibench.testbed.place import Pod
-from cnibench.vm import patience
 from cnibench.workloads import _common
 
 PORT = 5401

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from cnibench.model.errors import LimitError, MeasureError
+from cnibench.errors import LimitError, MeasureError
 from cnibench.model.profile import Strict
 from cnibench.rulepath import legacy, trace, walk
 from cnibench.run.sample_context import Measurements, SampleContext

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements
 from cnibench.workloads import _netperf

@@ -20,9 +20,9 @@ from cnibench.clusters.kubernetes.nodes.processes import Processes
 from cnibench.clusters.kubernetes.pods import background, paths, pods
 from cnibench.clusters.kubernetes.pods.denial import Denying
 from cnibench.clusters.kubernetes.pods.policy_objects import Kind
+from cnibench.errors import ClusterError, CnibenchError, Interrupted, UnsupportedError
 from cnibench.model.cell import Attestation, Cell, Placement
 from cnibench.model.conditions import Conditions
-from cnibench.model.errors import ClusterError, CnibenchError, Interrupted, UnsupportedError
 from cnibench.model.profile import Profile
 from cnibench.testbed.cluster import Options
 from cnibench.testbed.deployment import Deployment, Fidelity, Started

@@ -13,8 +13,10 @@ from cnibench.clusters.lab import features, kernel
 from cnibench.clusters.lab.datapaths.base import builder_of
 from cnibench.clusters.lab.deployment import MOST_PODS, LabDeployment
 from cnibench.clusters.lab.namespaces import tree, wire
-from cnibench.model.errors import ClusterError, CnibenchError
+from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.profile import Datapath, Profile
+from cnibench.offload import reading
+from cnibench.offload.nic import Nic
 from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
 
 _TOOLS = {
@@ -51,6 +53,10 @@ class LabCluster(Cluster):
     @property
     def wire(self) -> Wire:
         return "veth"
+
+    def nics(self, every: bool = False) -> tuple[list[Nic], list[int]]:
+        """Those of this machine: the lab's own are models."""
+        return reading.here(), reading.vxlan_ports()
 
     def missing(self) -> list[Problem]:
         problems = []

@@ -10,8 +10,8 @@ from cnibench.clusters.lab import features
 from cnibench.clusters.lab.namespaces import links, wire
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabPod
+from cnibench.errors import ClusterError, UnsupportedError
 from cnibench.model.conditions import TSO, Conditions, Offload, Policies
-from cnibench.model.errors import ClusterError, UnsupportedError
 
 if TYPE_CHECKING:
     from cnibench.clusters.lab.deployment import LabDeployment

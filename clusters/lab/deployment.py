@@ -15,9 +15,9 @@ from cnibench.clusters.lab.datapaths.base import builder_of
 from cnibench.clusters.lab.namespaces import leftovers, links, sysctls, wire
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod, Role
+from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
 from cnibench.model.cell import Attestation, Cell, Placement
 from cnibench.model.conditions import Conditions
-from cnibench.model.errors import ClusterError, CnibenchError, UnsupportedError
 from cnibench.model.profile import Profile
 from cnibench.testbed.cluster import Options
 from cnibench.testbed.deployment import Deployment, Fidelity, Started

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from cnibench.clusters.lab.namespaces.netns import Namespace
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 
 _SIOCETHTOOL = 0x8946
 _GSTRINGS, _GSSET_INFO, _GFEATURES, _SFEATURES = 0x1B, 0x37, 0x3A, 0x3B

@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any
 
 from cnibench.clusters.lab.namespaces import netlink, tree
-from cnibench.model.errors import CnibenchError
-from cnibench.vm import inside, patience
+from cnibench.errors import CnibenchError
+from cnibench.system.guest import inside, patience
 
 _ROOT, _CLSACT = 0xFFFFFFFF, 0xFFFFFFF1  # parents of queueing disciplines
 # struct tc_tbf_qopt: 10^6 bytes/s, no peak rate, a queue of 10^6 bytes, a bucket of 10^6 ticks of 64 ns (linux/pkt_sched.h)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cnibench.errors import InputError
 from cnibench.model.cell import SCHEMA
-from cnibench.model.errors import InputError
 from cnibench.registry import provider
 from cnibench.reports.site import flames, folder, offload
 from cnibench.reports.site.charts import Gallery, library, picture

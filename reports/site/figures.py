@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cnibench.analysis.model import Result
-from cnibench.analysis.words import describe, place_of, primary_groups
+from cnibench.analysis.places import describe
+from cnibench.analysis.words import place_of, primary_groups
 from cnibench.model import context
 from cnibench.model.metrics import METRICS
 from cnibench.model.units import human

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cnibench.cpp import flamegraph, summary, taxonomy
-from cnibench.model.errors import CnibenchError
+from cnibench.errors import CnibenchError
 from cnibench.reports.site.charts import unique
 from cnibench.reports.site.pseudonyms import Pseudonyms
 from cnibench.rundir.reader import RunReader

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from cnibench.model.errors import InputError, UsageError
+from cnibench.errors import InputError, UsageError
 from cnibench.system.files import open_beneath, read_beneath
 
 LIST = ".cnibench-site.json"

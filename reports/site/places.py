@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from cnibench.analysis.found import failures
 from cnibench.analysis.model import Analysis, Cpp, Group, Pair, Result
-from cnibench.analysis.words import describe, percent, place_of
+from cnibench.analysis.places import describe
+from cnibench.analysis.words import percent, place_of
 from cnibench.model.context import OF_RECORD, fact
 from cnibench.model.metrics import METRICS
 from cnibench.model.units import human

@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from cnibench.model.errors import MissingError, UsageError
+from cnibench.errors import MissingError, UsageError
 
 
 @cache

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cnibench.errors import LimitError, MeasureError
 from cnibench.model.cell import Cell, Placement
-from cnibench.model.errors import LimitError, MeasureError
 from cnibench.model.profile import builtin
 from cnibench.registry import provider
 from cnibench.run.sample import choose_cpus, cores, measure

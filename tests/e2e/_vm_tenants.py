@@ -14,7 +14,7 @@ from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import tree
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabPod
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
 from cnibench.testbed.cluster import Options
 

@@ -24,10 +24,10 @@ from cnibench.clusters.kubernetes.cni import install, wait
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 from cnibench.clusters.kubernetes.pods import policy_objects
 from cnibench.clusters.kubernetes.pods.background import EnteredPod
+from cnibench.errors import CnibenchError, LimitError, MeasureError, UnsupportedError
 from cnibench.model import conditions
 from cnibench.model.cell import Cell, Placement
 from cnibench.model.conditions import Conditions, Policies
-from cnibench.model.errors import CnibenchError, LimitError, MeasureError, UnsupportedError
 from cnibench.model.metrics import METRICS
 from cnibench.model.profile import builtin
 from cnibench.registry import provider, providers

@@ -21,7 +21,7 @@ from _kind_runs import until
 
 from cnibench.clusters.kubernetes.cni import install, manifests, recognise, wait
 from cnibench.clusters.kubernetes.removal import nodes as removal
-from cnibench.model.errors import ClusterError, LimitError
+from cnibench.errors import ClusterError, LimitError
 from cnibench.model.profile import Profile, builtin
 
 pytestmark = pytest.mark.timeout(600)

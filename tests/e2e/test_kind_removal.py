@@ -19,7 +19,7 @@ from cnibench.clusters.kubernetes.cni import install
 from cnibench.clusters.kubernetes.removal import eviction
 from cnibench.clusters.kubernetes.removal.belongings import BlockedError
 from cnibench.clusters.kubernetes.removal.record import Record
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
 
 pytestmark = pytest.mark.timeout(600)

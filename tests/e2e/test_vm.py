@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.model.errors import ClusterError, LimitError
+from cnibench.errors import ClusterError, LimitError
 from cnibench.model.profile import FOLDER
 from cnibench.rundir.reader import RunReader
 from cnibench.vm.accel import Accelerator, accelerator

@@ -24,8 +24,8 @@ from typing import Any
 
 import msgspec
 
+from cnibench.errors import CnibenchError, InputError
 from cnibench.model.cell import Attestation, Cell
-from cnibench.model.errors import CnibenchError, InputError
 from cnibench.run.sample import Provenance, failure
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest

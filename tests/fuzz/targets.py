@@ -17,9 +17,9 @@ from typing import Any
 
 from cnibench.collectors import _counters, footprint, lengths, perf
 from cnibench.cpp import perfdata, stacks, symbols, taxonomy
+from cnibench.errors import CnibenchError, InputError, MeasureError, MissingError, UsageError
 from cnibench.importers import writing
 from cnibench.importers.batch import Given
-from cnibench.model.errors import CnibenchError, InputError, MeasureError, MissingError, UsageError
 from cnibench.model.profile import builtin, read_profile
 from cnibench.offload import reading, stack
 from cnibench.planning.plan import cells, read_plan

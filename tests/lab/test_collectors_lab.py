@@ -14,8 +14,8 @@ import pytest
 
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.cpp import attribution, perfdata, stacks, symbols, taxonomy
+from cnibench.errors import MeasureError
 from cnibench.model.cell import Cell
-from cnibench.model.errors import MeasureError
 from cnibench.registry import provider, providers
 from cnibench.run.sample import measure
 from cnibench.run.sample_context import Measurements, SampleContext

@@ -16,9 +16,9 @@ from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.clusters.lab.rules.entries import CHAIN
 from cnibench.clusters.lab.rules.ruleset import Part, end
+from cnibench.errors import ClusterError, LimitError, UnsupportedError
 from cnibench.model.cell import Cell
 from cnibench.model.conditions import Conditions, Offload, Policies
-from cnibench.model.errors import ClusterError, LimitError, UnsupportedError
 from cnibench.registry import provider
 from cnibench.run.sample import measure
 from cnibench.run.sample_context import SampleContext

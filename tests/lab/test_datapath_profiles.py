@@ -13,8 +13,8 @@ from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.clusters.lab.rules import calico
+from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation
-from cnibench.model.errors import ClusterError
 from cnibench.model.profile import Profile, builtin
 
 Make = Callable[..., LabDeployment]

@@ -15,8 +15,8 @@ from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links, tree, wire
 from cnibench.clusters.lab.namespaces.places import LabPod
+from cnibench.errors import ClusterError, LimitError
 from cnibench.model.cell import Attestation
-from cnibench.model.errors import ClusterError, LimitError
 from cnibench.model.profile import builtin
 from cnibench.testbed.cluster import Options
 

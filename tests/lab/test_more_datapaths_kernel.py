@@ -18,8 +18,8 @@ from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
+from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation
-from cnibench.model.errors import ClusterError
 from cnibench.model.profile import Profile, builtin
 
 Make = Callable[..., LabDeployment]

@@ -17,7 +17,7 @@ from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 from cnibench.offload import change, ioctl, netlink, reading, stack
 from cnibench.offload.judge import TUNNELS, judge
 from cnibench.offload.verify import Stream, verify

@@ -11,8 +11,8 @@ import pytest
 from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces.places import LabPod
+from cnibench.errors import CnibenchError, UnsupportedError
 from cnibench.model.cell import Cell
-from cnibench.model.errors import CnibenchError, UnsupportedError
 from cnibench.registry import provider
 from cnibench.run.sample import measure
 from cnibench.run.sample_context import Measurements, SampleContext

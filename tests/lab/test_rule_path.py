@@ -10,8 +10,8 @@ from typing import Any, Literal
 import pytest
 
 from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.errors import LimitError
 from cnibench.model.cell import Cell
-from cnibench.model.errors import LimitError
 from cnibench.registry import provider
 from cnibench.run.sample import measure
 from cnibench.run.sample_context import SampleContext

@@ -20,8 +20,8 @@ from _each_workload import METRICS_OF as OF_A_PAIR
 from _each_workload import SMALL as SMALL_PAIR
 
 from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.errors import CnibenchError, MeasureError
 from cnibench.model.cell import Cell
-from cnibench.model.errors import CnibenchError, MeasureError
 from cnibench.model.metrics import METRICS
 from cnibench.registry import provider, providers
 from cnibench.run.sample import measure

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cnibench.analysis import Analysis, analyse, build
 from cnibench.analysis.calibration import calibration
-from cnibench.model.errors import CnibenchError, InputError, UsageError
+from cnibench.errors import CnibenchError, InputError, UsageError
 from cnibench.reports.json_ import PROVIDER as JSON
 from cnibench.reports.text import PROVIDER as TEXT
 from cnibench.rundir.reader import RunReader

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cnibench.clusters.lab.ebpf import programs as ebpf_object
 from cnibench.clusters.lab.ebpf.maps import ALLOW_ALL, Rule
-from cnibench.model.errors import CnibenchError, MissingError
+from cnibench.errors import CnibenchError, MissingError
 
 _ROOT = Path(__file__).parents[2]
 _SOURCES = _ROOT / "clusters" / "lab" / "bpf"

@@ -20,8 +20,8 @@ from cnibench.claims.model import FOLDER, Claim, Study, read_study, schema_text
 from cnibench.claims.units import base
 from cnibench.claims.verdict import Judgement
 from cnibench.collectors.footprint import ALL
+from cnibench.errors import InputError, UsageError
 from cnibench.model.cell import Cell
-from cnibench.model.errors import InputError, UsageError
 from cnibench.model.metrics import METRICS
 from cnibench.model.profile import builtin
 from cnibench.registry import providers

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnibench.collectors import _counters, lengths, perf
-from cnibench.model.errors import CnibenchError, MeasureError
+from cnibench.errors import CnibenchError, MeasureError
 from cnibench.registry import providers
 from cnibench.run.collector import Collector
 

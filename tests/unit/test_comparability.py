@@ -16,10 +16,10 @@ from cnibench.analysis.model import Where
 from cnibench.cli._carry_out import _measure
 from cnibench.cli.run import command
 from cnibench.clusters.lab.cluster import LabCluster
+from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.cell import Cell, Sample
 from cnibench.model.context import disagreements
-from cnibench.model.errors import UsageError
 from cnibench.model.profile import builtin
 from cnibench.planning.plan import build_plan, cells
 from cnibench.registry import providers

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cnibench.cpp import attribution, perfdata, stacks, symbols, taxonomy
 from cnibench.cpp.stacks import Stack
-from cnibench.model.errors import InputError, MeasureError
+from cnibench.errors import InputError, MeasureError
 
 DESIGNED = {
     "bridge", "fib", "ip-forward", "netfilter", "conntrack", "ebpf", "veth", "vxlan", "ipip", "ovs", "crypto", "segmentation", "tcp-ip",

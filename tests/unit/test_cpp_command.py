@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from cnibench.cpp import flamegraph, stacks, summary, taxonomy
 from cnibench.cpp.stacks import Stack
-from cnibench.model.errors import InputError, MeasureError, UsageError
+from cnibench.errors import InputError, MeasureError, UsageError
 from cnibench.rundir.reader import RunReader
 from tests.unit._runs import synthetic
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnibench.cpp import perfdata, stacks, symbols
-from cnibench.model.errors import CnibenchError, MeasureError, MissingError
+from cnibench.errors import CnibenchError, MeasureError, MissingError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "perf"
 FORMS = ("file", "pipe")

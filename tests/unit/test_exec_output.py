@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.model.errors import LimitError, MeasureError
+from cnibench.errors import LimitError, MeasureError
 from cnibench.system import process as programs
 
 FLOOD = "import sys\nwhile True: sys.{}.write('x' * 65536)"

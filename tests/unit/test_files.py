@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.model.errors import InputError
+from cnibench.errors import InputError
 from cnibench.system.files import open_beneath, read_beneath, read_named
 
 LIMIT = 100

@@ -20,7 +20,7 @@ from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.collectors import footprint
 from cnibench.collectors.footprint import Look, look
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
 from cnibench.run.sample_context import Measurements
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from cnibench.cpp import summary, taxonomy
+from cnibench.errors import InputError
 from cnibench.importers import batch as batches
 from cnibench.importers.batch import Batch, Result
-from cnibench.model.errors import InputError
 from cnibench.system.files import make_private
 from tests.unit._call import Outcome, call
 from tests.unit._runs import synthetic

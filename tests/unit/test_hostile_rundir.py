@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from cnibench.errors import InputError
 from cnibench.model.cell import Cell
-from cnibench.model.errors import InputError
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.writer import RunWriter
 from tests.fuzz.rundirs import build

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cnibench.analysis import analyse
+from cnibench.errors import InputError, UsageError
 from cnibench.importers.batch import Batch, Given, Result
 from cnibench.importers.writing import write
-from cnibench.model.errors import InputError, UsageError
 from cnibench.registry import providers
 from cnibench.rundir.reader import RunReader
 from tests.unit._call import call

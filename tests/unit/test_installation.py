@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.cni import manifests
 from cnibench.clusters.kubernetes.cni.attest import claims
-from cnibench.model.errors import InputError, UsageError
+from cnibench.errors import InputError, UsageError
 from cnibench.model.installation import Installation, Leaves, Step, Wait
 from cnibench.model.profile import Profile, builtin, read_profile
 

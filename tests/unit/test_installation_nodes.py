@@ -12,7 +12,7 @@ from cnibench.clusters.kubernetes.cni import plugins, recognise, wait
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
 from cnibench.clusters.kubernetes.removal import nodes as removal
 from cnibench.clusters.kubernetes.removal import remains
-from cnibench.model.errors import LimitError
+from cnibench.errors import LimitError
 from cnibench.model.installation import Fact
 from cnibench.model.profile import builtin
 from cnibench.system.process import Done

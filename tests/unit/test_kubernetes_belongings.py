@@ -12,7 +12,7 @@ from cnibench.clusters.kubernetes.removal import belongings
 from cnibench.clusters.kubernetes.removal.belongings import BlockedError, Known
 from cnibench.clusters.kubernetes.removal.inventory import Kind, Thing, thing
 from cnibench.clusters.kubernetes.removal.record import Record, read
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
 
 KINDS = {

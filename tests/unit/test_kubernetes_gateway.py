@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
-from cnibench.model.errors import ClusterError, LimitError, MeasureError, MissingError
+from cnibench.errors import ClusterError, LimitError, MeasureError, MissingError
 from cnibench.system import heartbeat
 from cnibench.system import process as programs
 

@@ -18,7 +18,7 @@ from cnibench.clusters.kubernetes.nodes import tasks
 from cnibench.clusters.kubernetes.nodes.nodes import Facts, Taint, Wanted, choose, facts, matches, tolerated, toleration
 from cnibench.clusters.kubernetes.ownership import safety
 from cnibench.clusters.kubernetes.pods import paths, pods
-from cnibench.model.errors import InputError, UnsupportedError, UsageError
+from cnibench.errors import InputError, UnsupportedError, UsageError
 from cnibench.system.process import Done
 
 MAKING = Making("space", "run", "workload:1", "agent:1")

@@ -21,7 +21,7 @@ from cnibench.clusters.kubernetes.api.proxy import Answer
 from cnibench.clusters.kubernetes.ownership import lease, safety, state, survey
 from cnibench.clusters.kubernetes.ownership.lease import Lease
 from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
-from cnibench.model.errors import ClusterError, EndedError
+from cnibench.errors import ClusterError, EndedError
 from cnibench.system import scratch
 
 OWNER = "calm-otter-0123ab"

@@ -12,7 +12,7 @@ from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.nodes import facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
 from cnibench.system.process import Done
 from cnibench.testbed.cluster import Options

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 from cnibench.workloads import _load
 
 PODS = [SimpleNamespace(name="ax0"), SimpleNamespace(name="ax1")]

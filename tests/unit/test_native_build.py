@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from cnibench.clusters.lab.daemons import processes as daemons
-from cnibench.model.errors import ClusterError, MissingError
+from cnibench.errors import ClusterError, MissingError
 
 _ROOT = Path(__file__).parents[2]
 

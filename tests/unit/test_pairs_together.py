@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from cnibench.errors import MeasureError
 from cnibench.model.cell import Cell
-from cnibench.model.errors import MeasureError
 from cnibench.model.profile import Profile
 from cnibench.planning.plan import expected_seconds
 from cnibench.planning.schedule import by_pairs, order

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 from cnibench.workloads import _common, http
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "ab"

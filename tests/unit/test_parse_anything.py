@@ -13,7 +13,7 @@ import pytest
 
 from cnibench.collectors import _counters, footprint, lengths, perf
 from cnibench.cpp import stacks, symbols
-from cnibench.model.errors import InputError, MeasureError
+from cnibench.errors import InputError, MeasureError
 from cnibench.offload import reading
 from cnibench.rulepath import legacy, trace
 from cnibench.workloads import _common, _iperf3, policy_effect

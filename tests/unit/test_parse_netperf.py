@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cnibench.errors import MeasureError
 from cnibench.model.cell import Reading
-from cnibench.model.errors import MeasureError
 from cnibench.registry import provider
 from cnibench.workloads import _common, _netperf, tcp_crr
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.model.errors import MissingError
+from cnibench.errors import MissingError
 from cnibench.model.profile import Profile
 from cnibench.run.sample import pins
 from cnibench.rundir.reader import RunReader

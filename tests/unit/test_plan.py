@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cnibench.errors import InputError, UsageError
 from cnibench.model.cell import Cell
-from cnibench.model.errors import InputError, UsageError
 from cnibench.model.profile import Profile, Strict
 from cnibench.planning.plan import Plan, Work, build_plan, cells, expected_seconds, passes, read_plan
 from cnibench.planning.schedule import ALONE, blocks_needed, floor, order, pairs, warning

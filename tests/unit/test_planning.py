@@ -12,7 +12,7 @@ import pytest
 
 from cnibench.analysis import analyse
 from cnibench.analysis.calibration import calibration, scatter
-from cnibench.model.errors import InputError, UsageError
+from cnibench.errors import InputError, UsageError
 from cnibench.planning import blocks as planning
 from cnibench.planning.blocks import Here, noise_of, with_blocks, words
 from cnibench.planning.plan import Plan, Work, build_plan, read_plan

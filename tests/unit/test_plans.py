@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from cnibench.errors import InputError, UsageError
 from cnibench.model import conditions
-from cnibench.model.errors import InputError, UsageError
 from cnibench.model.profile import builtin, choose, read_yaml
 from cnibench.planning import plans
 from cnibench.planning.forecast import whole

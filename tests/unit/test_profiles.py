@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from cnibench.clusters.lab.datapaths.base import builder_of
-from cnibench.model.errors import InputError, UsageError
+from cnibench.errors import InputError, UsageError
 from cnibench.model.profile import FOLDER, Profile, builtin, choose, read_profile, schema_text
 
 # Table I of qi2021: network model, policy (Kubernetes, third party), (ingress, egress), default MTU.

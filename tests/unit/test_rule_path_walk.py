@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnibench.claims.model import studies
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 from cnibench.rulepath import legacy, summary, walk
 from cnibench.rulepath.trace import Event, Key, parse_ruleset, parse_trace
 from cnibench.rulepath.walk import Changed

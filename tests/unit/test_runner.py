@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from cnibench.errors import ClusterError, EndedError, Interrupted, MeasureError, UsageError
 from cnibench.model.cell import Attestation, Cell
-from cnibench.model.errors import ClusterError, EndedError, Interrupted, MeasureError, UsageError
 from cnibench.model.profile import Profile, Strict
 from cnibench.planning.schedule import order
 from cnibench.run.collector import Collector

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.model.errors import InputError, UsageError
+from cnibench.errors import InputError, UsageError
 from cnibench.reports.site import folder
 from cnibench.reports.site.folder import LIST
 from tests.unit._call import Outcome, call

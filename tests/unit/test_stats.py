@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as reference
 
-from cnibench.model.errors import UsageError
+from cnibench.errors import UsageError
 from cnibench.stats import diagnostics as stats_checks
 from cnibench.stats import inference as stats
 from cnibench.stats import power as stats_plan

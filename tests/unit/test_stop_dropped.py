@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cnibench.model.errors import Interrupted
+from cnibench.errors import Interrupted
 from cnibench.system.interrupt import Stop
 
 

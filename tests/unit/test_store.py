@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cnibench.errors import InputError, MeasureError, UsageError
 from cnibench.model.cell import SCHEMA, Attestation, Cell, Sample
-from cnibench.model.errors import InputError, MeasureError, UsageError
 from cnibench.run.sample import Provenance, failure
 from cnibench.rundir.index import find, runs
 from cnibench.rundir.reader import RunReader

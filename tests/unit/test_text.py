@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnibench.cli.main import group
-from cnibench.model.errors import OutputError
+from cnibench.errors import OutputError
 from cnibench.run.progress import Lines, Terminal
 from cnibench.rundir.schema import Unsupported, coordinates
 from cnibench.system.text import HIDDEN, Screen, console, printable

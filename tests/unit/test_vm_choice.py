@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cnibench.cli import _kernel
-from cnibench.model.errors import InputError, MissingError, UsageError
+from cnibench.errors import InputError, MissingError, UsageError
 from cnibench.model.profile import builtin
 from cnibench.planning.plan import Plan, cells
 from cnibench.registry import providers

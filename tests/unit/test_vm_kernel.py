@@ -14,8 +14,9 @@ from hypothesis import given, strategies
 
 import cnibench
 from cnibench.cpp import taxonomy
-from cnibench.model.errors import InputError, MissingError, UsageError
-from cnibench.vm import accel, bundle, frames, initramfs, kernel, machine, patience, preload, problems
+from cnibench.errors import InputError, MissingError, UsageError
+from cnibench.system.guest import patience
+from cnibench.vm import accel, bundle, frames, initramfs, kernel, machine, preload, problems
 
 
 def image(path: Path, release: str) -> Path:

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
+from cnibench.errors import ClusterError, LimitError, MeasureError
 from cnibench.model.cell import Cell
-from cnibench.model.errors import ClusterError, LimitError, MeasureError
 from cnibench.registry import provider
 from cnibench.run.sample import measure
 from cnibench.run.sample_context import SampleContext

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 from cnibench.model.metrics import METRICS
 from cnibench.registry import providers
 from cnibench.run.workload import Workload

@@ -15,7 +15,7 @@ import yaml
 from cnibench.clusters.kubernetes.api import status
 from cnibench.clusters.kubernetes.api.availability import Availability
 from cnibench.clusters.kubernetes.api.proxy import JSON, Answer, Api
-from cnibench.model.errors import ClusterError, InputError, LimitError, MissingError, UsageError
+from cnibench.errors import ClusterError, InputError, LimitError, MissingError, UsageError
 from cnibench.system import process as programs
 from cnibench.system.process import Done
 

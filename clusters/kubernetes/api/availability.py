@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from cnibench.model.errors import EndedError
+from cnibench.errors import EndedError
 from cnibench.model.units import duration
 from cnibench.rundir.schema import now
 from cnibench.testbed.cluster import Outage

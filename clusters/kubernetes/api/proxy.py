@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from cnibench.model.errors import CnibenchError
+from cnibench.errors import CnibenchError
 from cnibench.system import process as programs
 from cnibench.system import scratch
 

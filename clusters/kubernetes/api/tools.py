@@ -6,7 +6,7 @@ import re
 import shutil
 from dataclasses import dataclass
 
-from cnibench.model.errors import CnibenchError
+from cnibench.errors import CnibenchError
 from cnibench.system import process as programs
 from cnibench.testbed.cluster import Problem
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from cnibench.clusters.kubernetes.nodes import probe
 from cnibench.clusters.lab.attestation.tap import KEYED, Packet, outer_checksum, read_frame
+from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation, Placement
-from cnibench.model.errors import ClusterError
 from cnibench.model.installation import Installation
 from cnibench.model.profile import Profile
 

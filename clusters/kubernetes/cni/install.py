@@ -19,7 +19,7 @@ from cnibench.clusters.kubernetes.removal import nodes as removal
 from cnibench.clusters.kubernetes.removal.inventory import Identity, Inventory, Thing
 from cnibench.clusters.kubernetes.removal.record import Record
 from cnibench.clusters.kubernetes.removal.uninstallation import Removal, give_up, planned, preview, uninstall
-from cnibench.model.errors import ClusterError, CnibenchError
+from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.profile import Profile
 
 RECORD = record.NAME

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.model.errors import InputError, MissingError, UsageError
+from cnibench.errors import InputError, MissingError, UsageError
 from cnibench.model.installation import Chart, Installation, Manifest
 from cnibench.model.profile import Profile
 

@@ -14,7 +14,7 @@ from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import HOST
 from cnibench.clusters.kubernetes.nodes.nodes import Facts, facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
-from cnibench.model.errors import ClusterError, MissingError, UsageError
+from cnibench.errors import ClusterError, MissingError, UsageError
 from cnibench.model.installation import Reference
 
 BRIDGE = "cnibench0"

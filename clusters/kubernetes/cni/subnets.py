@@ -11,7 +11,7 @@ import yaml
 
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
-from cnibench.model.errors import ClusterError, CnibenchError
+from cnibench.errors import ClusterError, CnibenchError
 
 
 def variables(access: Access, nodes: Sequence[Facts], extra: Mapping[str, Any]) -> dict[str, str]:

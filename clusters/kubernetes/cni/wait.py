@@ -9,7 +9,7 @@ from typing import Any
 
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.cni.manifests import Object, installation
-from cnibench.model.errors import ClusterError, LimitError
+from cnibench.errors import ClusterError, LimitError
 from cnibench.model.installation import Wait
 from cnibench.model.profile import Profile
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from cnibench import __version__
-from cnibench.model.errors import CnibenchError, MissingError
+from cnibench.errors import CnibenchError, MissingError
 from cnibench.registry import packages_of
 from cnibench.system import process as programs
 

@@ -15,7 +15,7 @@ from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
 from cnibench.clusters.kubernetes.pods import pods
-from cnibench.model.errors import ClusterError, CnibenchError
+from cnibench.errors import ClusterError, CnibenchError
 from cnibench.offload import change, facts, reading, stack
 from cnibench.offload.nic import Nic
 from cnibench.testbed.cluster import Wire

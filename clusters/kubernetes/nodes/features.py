@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
 from cnibench.clusters.lab.namespaces import wire
+from cnibench.errors import ClusterError, UnsupportedError
 from cnibench.model.conditions import TSO, Offload
-from cnibench.model.errors import ClusterError, UnsupportedError
 from cnibench.offload.change import leased
 from cnibench.offload.nic import Feature
 from cnibench.offload.reading import parse_features

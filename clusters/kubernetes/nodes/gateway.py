@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.model.errors import ClusterError, LimitError, MissingError
+from cnibench.errors import ClusterError, LimitError, MissingError
 from cnibench.system import process as programs
+from cnibench.system.guest import patience
 from cnibench.system.process import Done, Process
-from cnibench.vm import patience
 
 PLAIN = {"LANG": "C", "LC_ALL": "C"}
 ANSWER = 20.0  # s: for anything that the other end does at once

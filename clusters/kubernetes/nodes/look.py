@@ -8,7 +8,7 @@ from typing import Any
 
 from cnibench.clusters.kubernetes.nodes import agents, alike, probe
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
-from cnibench.model.errors import CnibenchError
+from cnibench.errors import CnibenchError
 from cnibench.offload import judge
 from cnibench.testbed.cluster import Nodes, Remark
 

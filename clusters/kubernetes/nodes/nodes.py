@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cnibench.model.errors import UsageError
+from cnibench.errors import UsageError
 
 HOST_LABEL = "kubernetes.io/hostname"
 _CONTROL = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")

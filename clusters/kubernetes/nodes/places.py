@@ -10,7 +10,7 @@ from typing import TypeVar
 from cnibench.clusters.kubernetes.api.objects import HOST
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 from cnibench.system.process import Done, Process
 from cnibench.testbed.place import Node, Place, Pod
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 from cnibench.system import scratch
 from cnibench.testbed.place import Place
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
-from cnibench.model.errors import CnibenchError
+from cnibench.errors import CnibenchError
 
 # What changes a datapath's cost, where the node has it.
 _SYSCTLS = (

@@ -14,7 +14,7 @@ from cnibench.clusters.kubernetes.nodes import agents
 from cnibench.clusters.kubernetes.ownership import lease, namespace, safety, state, survey
 from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
 from cnibench.clusters.kubernetes.ownership.survey import Space
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 from cnibench.testbed.cluster import Leftover
 
 UNKNOWN = "unknown"  # the owner of what an older cnibench left

@@ -15,7 +15,7 @@ from pathlib import Path
 from cnibench.clusters.kubernetes import images
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.ownership import state, survey
-from cnibench.model.errors import ClusterError, CnibenchError
+from cnibench.errors import ClusterError, CnibenchError
 from cnibench.system import process as programs
 from cnibench.system import scratch
 from cnibench.testbed.cluster import Leftover

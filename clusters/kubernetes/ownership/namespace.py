@@ -10,7 +10,7 @@ from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.ownership import lease, state
 from cnibench.clusters.kubernetes.ownership.lease import Lease
-from cnibench.model.errors import ClusterError, EndedError, UsageError
+from cnibench.errors import ClusterError, EndedError, UsageError
 from cnibench.rundir.schema import now
 from cnibench.testbed.cluster import Outage
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cnibench.clusters.kubernetes.api import objects
-from cnibench.model.errors import UsageError
+from cnibench.errors import UsageError
 from cnibench.model.units import bits_per_second, duration, human
 
 # Where Kubernetes itself, the usual CNIs and kind put their own.

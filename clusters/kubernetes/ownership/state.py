@@ -14,7 +14,7 @@ import socket
 from pathlib import Path
 from typing import IO
 
-from cnibench.model.errors import MissingError
+from cnibench.errors import MissingError
 
 PREFIX = "cnibench-"
 _OWNER = re.compile(r"[a-z]+-[a-z]+-[0-9a-f]{6}")

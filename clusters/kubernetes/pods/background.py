@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 from cnibench.system.process import Done, Process
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 from cnibench.clusters.kubernetes.cni import manifests, refusals
 from cnibench.clusters.kubernetes.pods import policies, policy_objects
 from cnibench.clusters.kubernetes.pods.policy_objects import Kind, Object
-from cnibench.model.errors import ClusterError, LimitError, UnsupportedError
+from cnibench.errors import ClusterError, LimitError, UnsupportedError
 from cnibench.system import process as programs
 from cnibench.system.process import Process
 

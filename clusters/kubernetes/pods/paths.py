@@ -10,7 +10,7 @@ from typing import Any
 from cnibench.clusters.kubernetes.api import objects
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.nodes.places import KubernetesPod
-from cnibench.model.errors import ClusterError, UnsupportedError
+from cnibench.errors import ClusterError, UnsupportedError
 from cnibench.registry import providers
 
 ALL = ("pod", "clusterip", "nodeport", "host", "pod-to-host")

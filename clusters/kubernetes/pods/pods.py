@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cnibench.clusters.kubernetes.api.access import Access, UnreachableError
-from cnibench.model.errors import ClusterError, LimitError
-from cnibench.vm import patience
+from cnibench.errors import ClusterError, LimitError
+from cnibench.system.guest import patience
 
 READY = 180.0  # s: pulling an image takes most of it
 EACH = 1.0  # s: what a plan reckons with for one of many that are made at once on a small machine

@@ -17,11 +17,11 @@ from cnibench.clusters.kubernetes.cni import refusals
 from cnibench.clusters.kubernetes.nodes.places import KubernetesPod
 from cnibench.clusters.kubernetes.pods import policy_objects
 from cnibench.clusters.kubernetes.pods.policy_objects import CANARY, FOR, Kind, Object
+from cnibench.errors import ClusterError, CnibenchError, LimitError, UnsupportedError
 from cnibench.model.cell import Cell
 from cnibench.model.conditions import Policies
-from cnibench.model.errors import ClusterError, CnibenchError, LimitError, UnsupportedError
 from cnibench.system import scratch
-from cnibench.vm import patience
+from cnibench.system.guest import patience
 
 if TYPE_CHECKING:
     from cnibench.clusters.kubernetes.deployment import KubernetesDeployment

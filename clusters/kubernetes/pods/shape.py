@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cnibench.clusters.kubernetes.nodes.places import KubernetesPod
-from cnibench.model.errors import ClusterError, CnibenchError, UnsupportedError
+from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
 
 _BURST = 256 << 10  # bytes: some super-packets of 64 KiB, so that segmentation offload stays as it is
 _LATENCY = "50ms"  # what waits longer is dropped

@@ -24,10 +24,10 @@ from cnibench.clusters.kubernetes.api.objects import HOST
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
 from cnibench.clusters.kubernetes.pods import pods
-from cnibench.model.errors import ClusterError, CnibenchError, LimitError, UnsupportedError
+from cnibench.errors import ClusterError, CnibenchError, LimitError, UnsupportedError
 from cnibench.system import process as programs
+from cnibench.system.guest import patience
 from cnibench.testbed.deployment import Started
-from cnibench.vm import patience
 
 if TYPE_CHECKING:
     from cnibench.clusters.kubernetes.deployment import KubernetesDeployment

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cnibench.clusters.kubernetes.api.rest import APPLIER
 from cnibench.clusters.kubernetes.removal.inventory import DEFINITION, Identity, Kind, Thing, defined_by
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 
 # What these write follows from other objects (default service accounts, endpoints, a workload's Pods), or completes them.
 _CLUSTER = frozenset({"kube-controller-manager", "kube-apiserver", "kube-scheduler", "kubelet", "k3s", "kubernetes"})

@@ -10,7 +10,7 @@ from cnibench.clusters.kubernetes.removal import belongings
 from cnibench.clusters.kubernetes.removal.belongings import Belongings, Known
 from cnibench.clusters.kubernetes.removal.inventory import DEFINITION, Inventory, Thing, defined_by
 from cnibench.clusters.kubernetes.removal.record import Marks
-from cnibench.model.errors import ClusterError, LimitError
+from cnibench.errors import ClusterError, LimitError
 from cnibench.model.installation import Installation
 
 GOING = 90.0  # s that objects are given to be gone

@@ -9,7 +9,7 @@ from typing import Any
 from cnibench.clusters.kubernetes.api import objects
 from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.cni.manifests import LABEL, Object
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 
 DEFINITION = "CustomResourceDefinition"
 _FLEETING = ("events",)  # nobody owns what the cluster says of itself

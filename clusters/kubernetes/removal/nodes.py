@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cnibench.clusters.kubernetes.api.objects import HOST
 from cnibench.clusters.kubernetes.removal import remains
 from cnibench.clusters.kubernetes.removal.remains import BACKENDS, QUICK, SCRIPT, VOLATILE, leftovers, snapshot
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 from cnibench.model.installation import Installation
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.cni.manifests import LABEL
 from cnibench.clusters.kubernetes.ownership.lease import OWNER
 from cnibench.clusters.kubernetes.removal.inventory import Identity
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 from cnibench.model.installation import Installation
 
 NAME = "cnibench-installed"

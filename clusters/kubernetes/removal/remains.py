@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cnibench.clusters.kubernetes.api.objects import HOST
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 
 if TYPE_CHECKING:
     from cnibench.clusters.kubernetes.nodes.places import KubernetesNode

@@ -16,7 +16,7 @@ from cnibench.clusters.kubernetes.removal import nodes as removal
 from cnibench.clusters.kubernetes.removal.belongings import Known
 from cnibench.clusters.kubernetes.removal.inventory import Inventory, Thing
 from cnibench.clusters.kubernetes.removal.record import Record
-from cnibench.model.errors import ClusterError, CnibenchError
+from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.installation import Installation
 from cnibench.model.profile import Profile
 

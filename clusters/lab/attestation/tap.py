@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from cnibench.clusters.lab.namespaces.places import LabNode
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 
 _ETH_P_ALL, _ETH_P_IP, _ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
 _OUTGOING = 4  # PACKET_OUTGOING: taken after segmentation (xmit_one in net/core/dev.c), so lengths are those of the wire

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from cnibench.clusters.lab.namespaces import tree
 from cnibench.clusters.lab.namespaces.netns import Namespace
-from cnibench.model.errors import ClusterError, MissingError
+from cnibench.errors import ClusterError, MissingError
 from cnibench.system import process as programs
+from cnibench.system.guest import patience
 from cnibench.system.process import Process
-from cnibench.vm import patience
 
 _FOLDER = Path(__file__).parents[1] / "programs"
 _HOME = tree.HOME / "daemons"

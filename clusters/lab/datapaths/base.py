@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import yaml
 from pydantic import ValidationError
 
+from cnibench.errors import InputError, UnsupportedError, UsageError
 from cnibench.model.cell import Attestation
 from cnibench.model.conditions import Policies
-from cnibench.model.errors import InputError, UnsupportedError, UsageError
 from cnibench.model.profile import Profile, Strict, explain
 from cnibench.registry import provider, providers
 

@@ -18,8 +18,8 @@ from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import calico
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part
+from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation
-from cnibench.model.errors import ClusterError
 
 HOST_MAC = "ee:ee:ee:ee:ee:ee"
 GATEWAYS = {4: "169.254.1.1", 6: "fe80::ecee:eeff:feee:eeee"}

@@ -21,8 +21,8 @@ from cnibench.clusters.lab import features
 from cnibench.clusters.lab.attestation import probe, tap
 from cnibench.clusters.lab.datapaths.veth import Veth
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
+from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation
-from cnibench.model.errors import ClusterError
 
 SIR = "fd00:10:244:ffff"
 SIR_PREFIX = f"{SIR}::/64"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cnibench.clusters.lab.ebpf.syscall import F_NO_PREALLOC, F_RDONLY_PROG, MAP_ARRAY, MAP_ARRAY_OF_MAPS, Map, MapDef, load_program
-from cnibench.model.errors import ClusterError, MissingError
+from cnibench.errors import ClusterError, MissingError
 
 FOLDER = Path(__file__).parents[1] / "bpf"
 _LPM_TRIE = 11

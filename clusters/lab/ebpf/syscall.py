@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from cnibench.model.errors import ClusterError, MissingError
+from cnibench.errors import ClusterError, MissingError
 
 MAP_ARRAY, MAP_PERCPU_HASH, MAP_PERCPU_ARRAY, MAP_ARRAY_OF_MAPS = 2, 5, 6, 12
 F_NO_PREALLOC, F_RDONLY_PROG = 1, 1 << 7

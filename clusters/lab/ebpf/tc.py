@@ -6,7 +6,7 @@ import errno
 
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.netns import Namespace
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 
 _PARENT = {"ingress": 0xFFFFFFF2, "egress": 0xFFFFFFF3}  # TC_H_CLSACT with TC_H_MIN_INGRESS, TC_H_MIN_EGRESS
 

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from cnibench.clusters.lab.namespaces.netns import Namespace
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 
 _REQUEST, _ACK, _DUMP = 0x1, 0x4, 0x300
 _NETFILTER, _SOCK_DIAG = 12, 4  # protocols of AF_NETLINK

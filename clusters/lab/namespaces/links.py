@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from cnibench.clusters.lab.namespaces import netlink
 from cnibench.clusters.lab.namespaces.netns import Namespace
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 
 _SIOCGIFMTU = 0x8921
 _IFA_F_NODAD = 0x02

@@ -15,7 +15,7 @@ from typing import Any
 
 from cnibench.clusters.lab.namespaces.iproute import iproute
 from cnibench.clusters.lab.namespaces.tree import CLONE_NEWNET, NETNS, loopback_up
-from cnibench.model.errors import ClusterError, MissingError
+from cnibench.errors import ClusterError, MissingError
 from cnibench.system import process as programs
 
 _libc = ctypes.CDLL(None, use_errno=True)

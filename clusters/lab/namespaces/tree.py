@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from cnibench.clusters.lab.namespaces.root import own_root
-from cnibench.model.errors import CnibenchError, MissingError
+from cnibench.errors import CnibenchError, MissingError
 
 HOME = Path("/run/cnibench")  # a private tmpfs: on the host this folder never exists
 NETNS = HOME / "netns"

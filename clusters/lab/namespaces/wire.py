@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from cnibench.clusters.lab import features
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode
-from cnibench.model.errors import UsageError
+from cnibench.errors import UsageError
 from cnibench.testbed.cluster import Options
 
 DEFAULT = "vxlan"  # what most server NICs do, the ConnectX-4 of qi2021's first test bed among them

@@ -19,8 +19,8 @@ from cnibench.analysis.pairs import compare
 from cnibench.analysis.series import CPP_METRICS, Block, Gathered, Series, Tried, gather
 from cnibench.analysis.stream import Line
 from cnibench.analysis.turning import turning_points
+from cnibench.errors import UsageError
 from cnibench.model import context
-from cnibench.model.errors import UsageError
 from cnibench.model.metrics import METRICS, main_metric
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.verification import verify

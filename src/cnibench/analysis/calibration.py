@@ -12,13 +12,12 @@ import numpy as np
 from cnibench.analysis.build import Context, contexts_of, main_of
 from cnibench.analysis.model import Where
 from cnibench.analysis.words import place_of
-from cnibench.model.errors import UsageError
+from cnibench.errors import UsageError
 from cnibench.model.metrics import main_metric
-from cnibench.planning.plan import MOST_BLOCKS
 from cnibench.rundir.reader import RunReader
 from cnibench.stats.diagnostics import dependence
 from cnibench.stats.inference import ALPHA, Array, signed_rank
-from cnibench.stats.power import least_blocks, planned_blocks
+from cnibench.stats.power import MOST_BLOCKS, least_blocks, planned_blocks
 
 ROUND = least_blocks(1, ALPHA)  # blocks of one A/A comparison: the least that can raise an alarm at all
 

@@ -11,9 +11,9 @@ import msgspec
 
 from cnibench.analysis.series import Gathered
 from cnibench.analysis.stream import Line
+from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.context import Disagreement, differing, disagreements
-from cnibench.model.errors import UsageError
 from cnibench.rundir.reader import RunReader
 
 _LABEL = {one.name: one for one in context.LABEL}

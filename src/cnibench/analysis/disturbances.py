@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cnibench.analysis.model import Analysis, Disturbed, Where
+from cnibench.analysis.places import describe
 
 _TOLD = 3  # in the summary; the report's table has all
 
@@ -30,8 +31,6 @@ def rows(found: Sequence[Disturbed]) -> list[list[str]]:
 
 
 def _place(one: Disturbed) -> str:
-    from cnibench.analysis.words import describe
-
     where = Where(
         placement=one.placement, path=one.path, workload=one.workload, params=one.params, ip=one.ip, mtu=one.mtu, cpus="",
         pair=one.pair, metric="", unit="", better="", testbed="", wire="", wire_offload="",

@@ -23,9 +23,9 @@ from cnibench.analysis.failing import Evidence, Tally, more_often
 from cnibench.analysis.found import named
 from cnibench.analysis.inferiority import LEVEL, Tested, counted, paired, unpaired
 from cnibench.analysis.model import Where
-from cnibench.analysis.words import describe
+from cnibench.analysis.places import describe
+from cnibench.errors import UsageError
 from cnibench.model import context
-from cnibench.model.errors import UsageError
 from cnibench.model.metrics import COUNTED, main_metric
 from cnibench.stats.inference import holm
 

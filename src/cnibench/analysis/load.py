@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnibench.analysis.model import Where
-from cnibench.analysis.words import describe, percent
+from cnibench.analysis.places import describe
+from cnibench.analysis.words import percent
 from cnibench.model.context import OF_RECORD
 from cnibench.model.units import human
 from cnibench.rundir.reader import RunReader

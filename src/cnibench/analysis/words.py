@@ -10,6 +10,7 @@ import msgspec
 from cnibench.analysis import disturbances
 from cnibench.analysis.found import names, sentences
 from cnibench.analysis.model import Analysis, Group, Where
+from cnibench.analysis.places import describe
 from cnibench.model import context
 from cnibench.model.context import fact
 from cnibench.model.metrics import main_metric
@@ -59,12 +60,6 @@ def _summary(analysis: Analysis) -> list[str]:
         *_planned(analysis, shown),
         _not_tested(analysis),
     ]
-
-
-def describe(where: Where) -> str:
-    """``tcp-rr between nodes``, and what of its place is not the usual; 0 stands for what was not recorded."""
-    rest = context.unusual(where) + [f"environment {where.environment + 1}"] * (where.environment != 0)
-    return f"{where.workload} {_PLACEMENT.get(where.placement, where.placement)}" + (f" ({', '.join(rest)})" if rest else "")
 
 
 def _sure(analysis: Analysis, shown: Sequence[Group]) -> str:

@@ -11,9 +11,9 @@ from cnibench.claims.measured import Place, complete, counted, places
 from cnibench.claims.model import Claim, Preconditions, Study, studies
 from cnibench.claims.units import base
 from cnibench.claims.verdict import Figure, Judgement, Outcome
+from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.context import fact
-from cnibench.model.errors import UsageError
 from cnibench.model.metrics import METRICS
 
 _OUTCOMES: Mapping[str, Outcome] = {"agrees": "holds", "contradicts": "does-not-hold", "open": "inconclusive"}

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from cnibench.claims.units import UNITS
-from cnibench.model.errors import InputError
+from cnibench.errors import InputError
 from cnibench.model.metrics import METRICS
 from cnibench.model.profile import Strict, explain, read_yaml
 

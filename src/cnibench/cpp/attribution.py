@@ -12,7 +12,7 @@ from typing import Any
 
 from cnibench.cpp.stacks import Stack
 from cnibench.cpp.taxonomy import IDLE, Taxonomy
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 
 FUNCTIONS = 60  # functions that a record keeps, by inclusive share; the folded stacks in raw hold all
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 
 _WIDTH, _ROW, _MARGIN, _LETTER = 1200.0, 16, 10, 6.6  # pixels; the width of a letter at 11 px in a monospaced font
 _SMALLEST = 0.3  # pixels: a narrower frame cannot be seen

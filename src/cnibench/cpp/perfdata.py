@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 
 _MAGIC = b"PERFILE2"
 _FILE_HEADER = struct.Struct("<8sQQQQQQ")

@@ -16,7 +16,7 @@ from typing import Literal
 
 from cnibench.cpp.perfdata import Recording
 from cnibench.cpp.symbols import Symbols, base_name
-from cnibench.model.errors import InputError
+from cnibench.errors import InputError
 
 Whose = Literal["cell", "kernel", "foreign"]
 USER = "[user]"

@@ -9,8 +9,8 @@ from typing import Any
 
 from cnibench.cpp import stacks
 from cnibench.cpp.taxonomy import IDLE, Taxonomy
+from cnibench.errors import InputError
 from cnibench.model.context import OF_RECORD
-from cnibench.model.errors import InputError
 from cnibench.rundir.reader import RunReader
 
 _LARGEST = 64 << 20  # bytes of one sample's folded stacks

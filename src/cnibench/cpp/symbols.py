@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
 
-from cnibench.model.errors import MeasureError, MissingError
+from cnibench.errors import MeasureError, MissingError
 
 _DIGITS, _KIND, _NAME, _SPACE = 16, 17, 19, ord(" ")  # where things stand in a line: 16 digits, the type, the name, a tab and the module
 _PADDING = frozenset((b"__pfx_", b"__cfi_"))  # no code of their own: the bytes before a function's entry

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from cnibench.model.errors import InputError
+from cnibench.errors import InputError
 from cnibench.system.files import read_named
 
 FILE = Path(__file__).parent / "taxonomy.yaml"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from cnibench.model.errors import InputError, UsageError
+from cnibench.errors import InputError, UsageError
 from cnibench.system.files import read_beneath, read_named
 
 UNKNOWN = "not recorded"

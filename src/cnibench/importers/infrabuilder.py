@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from cnibench.errors import InputError
 from cnibench.importers.batch import Batch, Figure, Given, Result, below, figure, lines, readable, text_of
-from cnibench.model.errors import InputError
 
 _NAME = "all.results"
 _TESTS = {f"{path}{transport}{streams}": (path, transport, streams) for path in "DS" for transport in "TU" for streams in "SM"}

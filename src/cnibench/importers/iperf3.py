@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from cnibench.errors import InputError
 from cnibench.importers.batch import (
     Batch,
     Figure,
@@ -21,7 +22,6 @@ from cnibench.importers.batch import (
     text_of,
     whole,
 )
-from cnibench.model.errors import InputError
 
 
 def parse(text: str, file: Path, label: str, placement: str) -> tuple[Result, str]:

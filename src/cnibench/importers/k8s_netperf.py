@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from cnibench.errors import InputError
 from cnibench.importers.batch import (
     UNKNOWN,
     Batch,
@@ -31,7 +32,6 @@ from cnibench.importers.batch import (
     text_of,
     whole,
 )
-from cnibench.model.errors import InputError
 
 _PROFILES = {"TCP_STREAM": "tcp-stream", "UDP_STREAM": "udp-stream", "TCP_RR": "tcp-rr", "TCP_CRR": "tcp-crr", "UDP_RR": "udp-rr"}
 _COLUMNS = {

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from cnibench.errors import InputError
 from cnibench.importers.batch import Batch, Figure, Given, Result, figure, files, label_of, number, placement_of, text_of, whole
-from cnibench.model.errors import InputError
 
 _ENDINGS = (".txt", ".out", ".log", ".stdout", ".csv", ".netperf")
 _BANNER = re.compile(r"(?:MIGRATED )?(.+?) TEST from \S.*\bAF_INET(6?)\b")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from cnibench import __version__
+from cnibench.errors import InputError
 from cnibench.importers.batch import UNKNOWN, Batch, Figure, Result, content_of
 from cnibench.model import context
 from cnibench.model.cell import Cell, Sample
-from cnibench.model.errors import InputError
 from cnibench.model.metrics import metric
 from cnibench.model.profile import builtin
 from cnibench.rundir.schema import RAW, Manifest, new_id, now

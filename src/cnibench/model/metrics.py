@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cnibench.model.errors import CnibenchError
+from cnibench.errors import CnibenchError
 
 Better = Literal["higher", "lower"]
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from cnibench.model.errors import InputError, UsageError
+from cnibench.errors import InputError, UsageError
 from cnibench.model.installation import Installation
 from cnibench.registry import folders
 from cnibench.system.files import read_named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cnibench.model.errors import UsageError
+from cnibench.errors import UsageError
 
 _SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}

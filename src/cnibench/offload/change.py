@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from cnibench.model.errors import ClusterError, UsageError
+from cnibench.errors import ClusterError, UsageError
 from cnibench.offload.reading import parse_features
 from cnibench.system.process import Process
 from cnibench.testbed.place import Node

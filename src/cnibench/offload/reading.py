@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cnibench.model.errors import CnibenchError
+from cnibench.errors import CnibenchError
 from cnibench.offload import ioctl, netlink, stack
 from cnibench.offload.nic import Feature, Nic
 from cnibench.testbed.place import Place

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from cnibench.model.errors import ClusterError, UsageError
+from cnibench.errors import ClusterError, UsageError
 from cnibench.offload.change import leased
 from cnibench.testbed.deployment import Deployment
 

@@ -14,20 +14,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from cnibench.model.errors import InputError, UsageError
+from cnibench.errors import InputError, UsageError
 from cnibench.planning import schedule
-from cnibench.planning.plan import MOST_BLOCKS, Plan, Work
-from cnibench.run.workload import Workload
+from cnibench.planning.plan import Plan, Work
 from cnibench.rundir.index import find
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import LONGEST_DOCUMENT, Planned
-from cnibench.stats.power import POWER, detectable, planned_blocks
+from cnibench.stats.power import MOST_BLOCKS, POWER, detectable, planned_blocks
 from cnibench.system.environment import this_cpu
 from cnibench.system.files import read_beneath
+
+if TYPE_CHECKING:
+    from cnibench.run.workload import Workload
 
 COUNTED = "counted, not measured"  # the source of what needs no test where it is alike in every block
 _COUNTS = 2  # blocks of it: enough to see whether it is
@@ -67,7 +69,7 @@ class Noise:
     assumed: bool = False
 
 
-Ask = Callable[[Workload, str, float], Noise]  # of a workload, a placement, and a window of so many seconds
+Ask = Callable[["Workload", str, float], Noise]  # of a workload, a placement, and a window of so many seconds
 
 
 def noise_of(plan: Plan, here: Here | None) -> Ask:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Profile
 from cnibench.planning.plan import expected_seconds
-from cnibench.run.workload import Workload
 from cnibench.testbed.cluster import Cluster
+
+if TYPE_CHECKING:
+    from cnibench.run.workload import Workload
 
 
 def whole(

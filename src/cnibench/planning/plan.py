@@ -10,21 +10,23 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
+from cnibench.errors import CnibenchError, InputError, UsageError
 from cnibench.model import conditions
 from cnibench.model.cell import Cell, Placement, Window
-from cnibench.model.errors import CnibenchError, InputError, UsageError
 from cnibench.model.profile import Profile, Strict, explain, read_yaml
 from cnibench.model.units import bits_per_second, fraction, seconds
 from cnibench.planning import schedule
-from cnibench.run.workload import Workload
+from cnibench.stats.power import MOST_BLOCKS
+
+if TYPE_CHECKING:
+    from cnibench.run.workload import Workload
 
 LONGEST = 24 * 3600.0  # s: one window of a day is a slip of the pen
 _SLOWEST = 1e6  # bit/s
-MOST_BLOCKS = 1000
 _CONNTRACK = "policy.conntrack"  # the condition, see conditions.py
 MOST = 1_000_000  # cells of a run; a sweep that explodes is refused, not expanded
 

@@ -11,7 +11,7 @@ import shlex
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 from cnibench.rulepath.trace import Event, Key
 from cnibench.rulepath.walk import ENDS, Changed, Hook, visits
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 
 Key = tuple[str, str, str]  # family, table, chain
 Ruleset = Mapping[Key, tuple[int, ...]]  # the handles of each chain's rules, in their order

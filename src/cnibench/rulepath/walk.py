@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 from cnibench.rulepath.trace import Event, Key, Ruleset
 
 ENDS = frozenset({"accept", "drop", "queue", "stolen"})

@@ -13,18 +13,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from cnibench.errors import ClusterError, CnibenchError, EndedError, Interrupted, LimitError, MeasureError, UnsupportedError, UsageError
 from cnibench.model.cell import Attestation, Cell, Status
 from cnibench.model.context import congestion_control, disagreements
-from cnibench.model.errors import (
-    ClusterError,
-    CnibenchError,
-    EndedError,
-    Interrupted,
-    LimitError,
-    MeasureError,
-    UnsupportedError,
-    UsageError,
-)
 from cnibench.model.profile import Profile
 from cnibench.model.units import duration
 from cnibench.planning.forecast import whole

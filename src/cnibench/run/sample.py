@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
+from cnibench.errors import CnibenchError, Interrupted, MeasureError, MissingError
 from cnibench.model import conditions, context
 from cnibench.model.cell import Cell, Reading, Sample, Status
-from cnibench.model.errors import CnibenchError, Interrupted, MeasureError, MissingError
 from cnibench.model.metrics import metric
 from cnibench.run import stalls
 from cnibench.run.collector import Collector
@@ -25,9 +25,9 @@ from cnibench.run.watching import watch
 from cnibench.run.workload import Workload
 from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import now
+from cnibench.system.guest import inside
 from cnibench.system.process import Process
 from cnibench.testbed.place import Node
-from cnibench.vm import inside
 
 _AFFINITY = "import os; print(*os.sched_getaffinity(0))"
 _ANSWER = 30.0  # s

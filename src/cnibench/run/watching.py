@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from cnibench.model.errors import LimitError, MeasureError
+from cnibench.errors import LimitError, MeasureError
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.stalls import Evidence, Stall
 from cnibench.system import process as programs
+from cnibench.system.guest import patience
 from cnibench.system.process import Process
 from cnibench.testbed.place import Pod
-from cnibench.vm import patience
 
 BEAT = 0.02  # s
 _BEAT_CYCLES = 0.1  # s, in Pods while cycles are counted: those of the heartbeat would be counted as the Pod's

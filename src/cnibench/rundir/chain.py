@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from cnibench.errors import InputError
 from cnibench.model.cell import SCHEMA
-from cnibench.model.errors import InputError
 
 Kind = Literal["lost", "changed", "doubled", "out of order", "not chained"]
 CREATED, ADOPTED = "run-created", "chain-started"  # the events that a chain begins with

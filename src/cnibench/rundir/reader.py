@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from cnibench.errors import InputError
 from cnibench.model.cell import SCHEMA, Attestation, Cell, Sample
-from cnibench.model.errors import InputError
 from cnibench.rundir import recovery
 from cnibench.rundir.chain import STARTED, Chain, Problem, Segment, digest
 from cnibench.rundir.chain import read as read_chain

@@ -23,9 +23,9 @@ from typing import Any
 
 import msgspec
 
+from cnibench.errors import InputError
 from cnibench.model import context
 from cnibench.model.cell import SCHEMA, Cell
-from cnibench.model.errors import InputError
 
 PLAN, ENVIRONMENT, SEAL, FIRST_PLAN = "plan.json", "env.json", "seal.json", "plan-1.json"
 EVENTS, SAMPLES, ATTESTATIONS, RAW = "events.jsonl", "samples.jsonl", "attestations.jsonl", "raw"

@@ -8,7 +8,7 @@ from hashlib import sha256
 
 import msgspec
 
-from cnibench.model.errors import InputError
+from cnibench.errors import InputError
 from cnibench.rundir.chain import Event, Kind, Problem
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import ENVIRONMENT, EVENTS, LONGEST_DOCUMENT, RAW, SEAL, Record, raw_folder

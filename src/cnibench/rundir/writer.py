@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
+from cnibench.errors import InputError, MeasureError, UsageError
 from cnibench.model.cell import SCHEMA, Attestation, Cell, Sample
-from cnibench.model.errors import InputError, MeasureError, UsageError
 from cnibench.rundir.chain import ADOPTED, CREATED, FINISHED, RESUMED, STARTED, Chain, Segment, digest, link
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import (

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from cnibench.model.errors import UsageError
+from cnibench.errors import UsageError
 
+MOST_BLOCKS = 1000  # of one run
 POWER = 0.8
 _RUNS = 2000  # simulated comparisons: power is known to 0.9 percentage points
 _SEED = 20210101

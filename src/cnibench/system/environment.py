@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cnibench import __version__
-from cnibench.model.errors import CnibenchError
+from cnibench.errors import CnibenchError
 from cnibench.system.process import run
 
 _CPU = Path("/sys/devices/system/cpu")

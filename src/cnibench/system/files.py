@@ -8,7 +8,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from cnibench.model.errors import InputError
+from cnibench.errors import InputError
 
 _ONLY_REGULAR = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO without a writer must not block the open
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, cast
 
-from cnibench.model.errors import ClusterError, LimitError, MeasureError, MissingError
-from cnibench.vm import patience
+from cnibench.errors import ClusterError, LimitError, MeasureError, MissingError
+from cnibench.system.guest import patience
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import IO, TYPE_CHECKING, Any
 
-from cnibench.model.errors import OutputError
+from cnibench.errors import OutputError
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -16,6 +16,7 @@ from cnibench.model.profile import Profile
 if TYPE_CHECKING:
     from cnibench.offload.nic import Nic
 
+from cnibench.errors import UnsupportedError
 from cnibench.testbed.deployment import Deployment
 
 Wire = Literal["veth", "virtio", "nic", "none"]
@@ -151,10 +152,11 @@ class Cluster(abc.ABC):
         return ""
 
     def nics(self, every: bool = False) -> tuple[list[Nic], list[int]]:
-        """The devices that may reach other nodes (``every``: all), and UDP ports of VXLAN devices. Within ``with``. Raises ClusterError."""
-        from cnibench.offload import reading
+        """The devices that may reach other nodes (``every``: all), and UDP ports of VXLAN devices.
 
-        return reading.here(), reading.vxlan_ports()
+        Within ``with``. Raises UnsupportedError for a kind of cluster whose NICs cannot be read, ClusterError.
+        """
+        raise UnsupportedError(f"the NICs of a cluster of kind '{self.kind}' cannot be read")
 
     def compared(self) -> Nodes | None:
         """What of the nodes disturbs measuring or differs between them, looked at from within; None where they are this machine.

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cnibench.errors import ClusterError, CnibenchError, Interrupted, UnsupportedError
 from cnibench.model.cell import Attestation, Cell, Placement
 from cnibench.model.conditions import Conditions
-from cnibench.model.errors import ClusterError, CnibenchError, Interrupted, UnsupportedError
 from cnibench.model.profile import Profile
 from cnibench.testbed.place import Node, Pod
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 from cnibench.system.process import Done, Process
 
 _GONE = tuple(os.strerror(number) for number in (errno.ENOENT, errno.ESRCH))  # of a file; of a process while its file is read

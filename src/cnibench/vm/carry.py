@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cnibench.model.errors import ClusterError, Interrupted, LimitError
+from cnibench.errors import ClusterError, Interrupted, LimitError
+from cnibench.system.guest import MARK
 from cnibench.system.process import Process
-from cnibench.vm import MARK, frames
+from cnibench.vm import frames
 from cnibench.vm.accel import Accelerator
 from cnibench.vm.initramfs import RUN_TAG, SHARE
 from cnibench.vm.kernel import Kernel

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from cnibench.model.errors import MissingError
+from cnibench.errors import MissingError
 from cnibench.system import process as programs
 from cnibench.vm.kernel import FIRST_MODULES, Kernel, modules
 from cnibench.vm.preload import FD

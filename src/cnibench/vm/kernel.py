@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from cnibench.model.errors import InputError, MissingError
+from cnibench.errors import InputError, MissingError
 
 BOOT = Path("/boot")
 MODULES = Path("/lib/modules")

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 import cnibench
-from cnibench.model.errors import MissingError, UsageError
+from cnibench.errors import MissingError, UsageError
 from cnibench.system.files import make_beneath
 from cnibench.system.process import Process, spawn
 from cnibench.vm import bundle, initramfs, preload

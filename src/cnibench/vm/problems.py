@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from cnibench.model.errors import InputError, MissingError
+from cnibench.errors import InputError, MissingError
 from cnibench.testbed.cluster import Problem
 from cnibench.vm.accel import QEMU, accelerator
 from cnibench.vm.initramfs import missing_programs

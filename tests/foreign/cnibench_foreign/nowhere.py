@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnibench.model.errors import ClusterError
+from cnibench.errors import ClusterError
 from cnibench.model.profile import Profile
 from cnibench.testbed.cluster import Cluster, Problem, Wire
 from cnibench.testbed.deployment import Deployment

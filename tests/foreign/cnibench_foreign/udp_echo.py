@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cnibench.model.errors import MeasureError
+from cnibench.errors import MeasureError
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.workload import Workload

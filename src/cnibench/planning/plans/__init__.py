@@ -9,13 +9,15 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cnibench.model.errors import UsageError
+from cnibench.errors import UsageError
 from cnibench.model.units import duration
 from cnibench.planning.plan import Plan, Work, read_plan
 from cnibench.planning.schedule import blocks_needed
-from cnibench.run.workload import Workload
+
+if TYPE_CHECKING:
+    from cnibench.run.workload import Workload
 
 FOLDER = Path(__file__).parent
 SHORTEST = 1.0  # s: netperf, iperf3 and ab take whole seconds
