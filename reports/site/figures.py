@@ -35,13 +35,13 @@ def ranking(place: Place) -> Chart:
     rows = [
         {
             "profile": row.label, "median": row.result.median / scale.factor, "low": _by(row.result.ci_low, scale.factor),
-            "high": _by(row.result.ci_high, scale.factor), "standing": row.deployment, "shown": row.shown, "interval": row.interval,
+            "high": _by(row.result.ci_high, scale.factor), "position": row.position, "shown": row.shown, "interval": row.interval,
             "group": row.letters,
         }
         for row in place.rows
     ]  # fmt: skip
-    heads = ["profile", "median", "interval", "blocks", "group", "standing"]
-    table = [[row.label, row.shown, row.interval, str(row.result.n), row.letters, row.deployment] for row in place.rows]
+    heads = ["profile", "median", "interval", "blocks", "group", "position"]
+    table = [[row.label, row.shown, row.interval, str(row.result.n), row.letters, row.position] for row in place.rows]
     way = "longer is better" if place.group.better == "higher" else "shorter is better"
     about = f"{place.title}: {place.metric} of {len(rows)} profiles, {way}. The best is {place.rows[0].label} with {place.rows[0].shown}."
     notes = (f"{way}; bar: median over the blocks, line: its interval; profiles that share a letter (in the numbers) were not told apart",)

@@ -127,7 +127,7 @@ class Pages:
     def labels(self) -> list[str]:
         """The profiles by how often they lead, then as they were named."""
         leads = {page.label: len(page.leads) for page in self.profiles}
-        base = {row.label for view in self.views for row in view.place.rows if row.deployment == "baseline, no CNI"}
+        base = {row.label for view in self.views for row in view.place.rows if row.position == "baseline, no CNI"}
         return sorted(self.material.analysis.labels, key=lambda label: (label in base, -leads.get(label, 0)))
 
     def cell(self, view: PlaceView, label: str) -> Any:
@@ -220,7 +220,7 @@ def _profile(material: Material, label: str, places: Sequence[Place], taken: set
         if row is not None:
             percent = f"{100 * row.relative:.1f} %" + (" (the best)" if row is one.rows[0] else "")
             name = f"{one.title}: {one.metric}" + (f" ({one.params})" if one.params else "")
-            rows.append([name, row.shown, row.interval, str(row.result.n), percent, row.deployment, row.cycles or "-"])
+            rows.append([name, row.shown, row.interval, str(row.result.n), percent, row.position, row.cycles or "-"])
     known = {(item.workload, item.placement) for item in analysis.cpp if item.label == label}
     table = None
     if known:
@@ -244,7 +244,7 @@ def _profile(material: Material, label: str, places: Sequence[Place], taken: set
     about = "; ".join(filter(None, (title if title != label else "", f"leads in {len(leads)}" if leads else "")))
     return ProfilePage(
         Link(f"{file}.html", label, about), label, title, features(profile),
-        Table(["where", "median", "interval", "blocks", "of the best", "standing", "cycles per packet"], rows, False), table,
+        Table(["where", "median", "interval", "blocks", "of the best", "position", "cycles per packet"], rows, False), table,
         Table(["check", "expected", "observed", "passed"], checks, False), failures([f for f in analysis.failures if f.label == label]),
         leads,
     )  # fmt: skip

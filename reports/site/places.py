@@ -21,7 +21,7 @@ _BULK = 64 * 1024  # bytes: a response from this size on is as much throughput a
 
 
 @dataclass(frozen=True)
-class Deployment:
+class Row:
     """One label in a place's ranking. ``relative`` is 1 for the best median and less for the others, whichever way is better."""
 
     label: str
@@ -30,7 +30,7 @@ class Deployment:
     interval: str
     letters: str
     relative: float
-    deployment: str
+    position: str
     cycles: str = ""
 
 
@@ -54,7 +54,7 @@ class Place:
     title: str
     metric: str
     badges: list[str]
-    rows: list[Deployment]
+    rows: list[Row]
     answer: Answer
     cycles: list[Cpp] = field(default_factory=list)
 
@@ -78,7 +78,7 @@ def place(analysis: Analysis, group: Group, section: Section, baselines: frozens
     answer = _answer(analysis, group, [result for result in results if result.label not in baselines], pairs)
     if group.failed:
         answer = replace(answer, text=f"{answer.text} {failures([group])}.")
-    rows = [_deployment(result, results[0], group, baselines, answer, cost.get(result.label, "")) for result in results]
+    rows = [_row(result, results[0], group, baselines, answer, cost.get(result.label, "")) for result in results]
     metric = METRICS[group.metric].title if group.metric in METRICS else group.metric
     return Place(group, section, describe(group), metric, badges(analysis, group, results), rows, answer, cycles)
 
@@ -105,7 +105,7 @@ def _same(row: Cpp, group: Group) -> bool:
     return all(getattr(row, name) == getattr(group, name) for name in (*OF_RECORD, "environment"))
 
 
-def _deployment(result: Result, best: Result, group: Group, baselines: frozenset[str], answer: Answer, cycles: str) -> Deployment:
+def _row(result: Result, best: Result, group: Group, baselines: frozenset[str], answer: Answer, cycles: str) -> Row:
     low, high = result.ci_low, result.ci_high
     interval = "no interval: too few blocks" if low is None or high is None else f"{human(low, group.unit)} to {human(high, group.unit)}"
     if result.label in group.failed:
@@ -115,14 +115,14 @@ def _deployment(result: Result, best: Result, group: Group, baselines: frozenset
     else:
         ratio = float(result.median == best.median)
     if result.label in baselines:
-        deployment = "baseline, no CNI"
+        position = "baseline, no CNI"
     elif answer.kind in ("inconclusive", "alone", "open") or not answer.labels:
-        deployment = "not decided"
+        position = "not decided"
     else:
-        deployment = "in the leading group" if result.label in answer.labels else "behind it"
-    return Deployment(
+        position = "in the leading group" if result.label in answer.labels else "behind it"
+    return Row(
         result.label, result, human(result.median, group.unit), interval, group.letters.get(result.label, ""), min(1.0, max(0.0, ratio)),
-        deployment, cycles,
+        position, cycles,
     )  # fmt: skip
 
 

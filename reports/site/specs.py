@@ -21,19 +21,19 @@ _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _ROW = 30  # pixels a bar
 _TICKS = {"tickCount": 5, "labelOverlap": "greedy"}
 _BOTH = "isValid(datum.low) && isValid(datum.high)"
-STANDINGS = ("in the leading group", "behind it", "baseline, no CNI", "not decided")
+POSITIONS = ("in the leading group", "behind it", "baseline, no CNI", "not decided")
 
 
 def ranking(rows: Sequence[Row], axis: str) -> Spec:
-    """Bars of ``median`` in the order of the rows, with ``low`` to ``high`` as a line over them; ``standing`` is one of STANDINGS."""
+    """Bars of ``median`` in the order of the rows, with ``low`` to ``high`` as a line over them; ``position`` is one of POSITIONS."""
     order = [row["profile"] for row in rows]
     y = {"field": "profile", "type": "nominal", "sort": order, "title": None}
-    tip = [_tip("profile"), _tip("shown", axis), _tip("interval", "interval"), _tip("standing", "standing"), _tip("group", "group")]
+    tip = [_tip("profile"), _tip("shown", axis), _tip("interval", "interval"), _tip("position", "position"), _tip("group", "group")]
     bars = {
         "mark": {"type": "bar", "height": {"band": 0.72}},
         "encoding": {
             "y": y, "x": {"field": "median", "type": "quantitative", "title": axis, "scale": {"zero": True}, "stack": None, "axis": _TICKS},
-            "color": _color("standing", STANDINGS, (BLUE, SKY, GREY, ORANGE), [row["standing"] for row in rows]), "tooltip": tip,
+            "color": _color("position", POSITIONS, (BLUE, SKY, GREY, ORANGE), [row["position"] for row in rows]), "tooltip": tip,
         },
     }  # fmt: skip
     interval = {

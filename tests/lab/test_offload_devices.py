@@ -26,8 +26,8 @@ Make = Callable[..., LabDeployment]
 BIT = "tx-udp_tnl-segmentation"
 KILLED = """
 import sys, time
-from cnibench import exec as programs
-from cnibench.testbed.cluster import Node
+from cnibench.system import process as programs
+from cnibench.testbed.place import Node
 from cnibench.offload.change import Lease
 
 class Here(Node):

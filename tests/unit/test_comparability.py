@@ -160,7 +160,7 @@ def test_every_fact_that_a_stored_run_has_is_declared(tmp_path: Path) -> None:
 
     folder = Path(context.__file__).parents[1]
     found = set()
-    for name in ("clusters/lab/cluster.py", "clusters/kind.py", "clusters/existing.py", "clusters/_kubernetes/report.py"):
+    for name in ("clusters/lab/cluster.py", "clusters/kind.py", "clusters/existing.py", "clusters/kubernetes/nodes/report.py"):
         for function in ast.walk(ast.parse((folder / name).read_text())):
             if isinstance(function, ast.FunctionDef) and function.name in ("environment", "describe"):
                 found |= {

@@ -76,7 +76,7 @@ class Chart(Part):
 class Manifest(Part):
     """Plain objects: a file of cnibench's own, one by path, or one by URL and digest."""
 
-    file: str = Field(default="", description="a file in clusters/_kubernetes/manifests, or an absolute path")
+    file: str = Field(default="", description="a file in clusters/kubernetes/manifests, or an absolute path")
     url: str = ""
     sha256: str = Field(default="", pattern="^([0-9a-f]{64})?$")
     options: dict[str, str] = Field(default={}, description="what ${key} stands for in it; --set key=value changes it")
