@@ -1,7 +1,8 @@
-"""Compiles the programs of clusters/lab when cnibench is built (wheel, sdist, editable): bpf/*.c with clang for eBPF, programs/*.c with cc.
+"""Compiles the programs of clusters/lab when cnibench is built (wheel, sdist, editable): bpf/*.c
+with clang for eBPF, programs/*.c with cc.
 
-What is made is shipped, so that users need no compiler, and is not in git. Each one carries the digest of the sources that it was made
-from: one that is up to date needs no compiler.
+What is made is shipped, so that users need no compiler, and is not in git. Each one carries the
+digest of the sources that it was made from: one that is up to date needs no compiler.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
-_LAB = Path(__file__).parent / "src" / "cnibench" / "clusters" / "lab"  # the same in a checkout and in an sdist
+_LAB = (
+    Path(__file__).parent / "src" / "cnibench" / "clusters" / "lab"
+)  # the same in a checkout and in an sdist
 FOLDER, NATIVE = _LAB / "bpf", _LAB / "programs"
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers")
 
@@ -32,12 +35,18 @@ def digest(source: Path) -> str:
 
 def clang() -> str | None:
     """$CLANG, or the newest clang in the path."""
-    names = [os.environ.get("CLANG", ""), "clang", *(f"clang-{version}" for version in range(30, 10, -1))]
+    names = [
+        os.environ.get("CLANG", ""),
+        "clang",
+        *(f"clang-{version}" for version in range(30, 10, -1)),
+    ]
     return next((found for name in names if name and (found := shutil.which(name))), None)
 
 
 def compile_programs(folder: Path = FOLDER) -> list[Path]:
-    """The objects of all programs in ``folder``, made where missing or old. Ends with a message when there is no clang for that."""
+    """The objects of all programs in ``folder``, made where missing or old. Ends with a message
+    when there is no clang for that.
+    """
     objects = []
     for source in sorted(folder.glob("*.c")):
         target = source.with_suffix(".o")
@@ -48,24 +57,42 @@ def compile_programs(folder: Path = FOLDER) -> list[Path]:
         compiler = clang()
         if compiler is None:
             raise SystemExit(
-                f"cnibench: {target.name} must be compiled from {source.name}, and there is no clang: apt-get install clang linux-libc-dev"
+                f"cnibench: {target.name} must be compiled from {source.name}, and there is no"
+                " clang: apt-get install clang linux-libc-dev"
             )
         multiarch = sysconfig.get_config_var("MULTIARCH") or ""
         made = target.with_suffix(f".{os.getpid()}.tmp")
         argv = [
-            compiler, "-target", "bpf", "-mcpu=v3", "-O2", "-std=gnu11", *WARNINGS, f'-DSOURCES="{wanted}"',
-            "-idirafter", f"/usr/include/{multiarch}", "-c", str(source), "-o", str(made),
-        ]  # fmt: skip
+            compiler,
+            "-target",
+            "bpf",
+            "-mcpu=v3",
+            "-O2",
+            "-std=gnu11",
+            *WARNINGS,
+            f'-DSOURCES="{wanted}"',
+            "-idirafter",
+            f"/usr/include/{multiarch}",
+            "-c",
+            str(source),
+            "-o",
+            str(made),
+        ]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
         if done.returncode:
             made.unlink(missing_ok=True)
-            raise SystemExit(f"cnibench: {source.name} does not compile (is linux-libc-dev installed?):\n{done.stderr}")
+            raise SystemExit(
+                f"cnibench: {source.name} does not compile (is linux-libc-dev"
+                f" installed?):\n{done.stderr}"
+            )
         made.replace(target)
     return objects
 
 
 def compile_native(folder: Path = NATIVE) -> list[Path]:
-    """The programs of user space in ``folder``, made where missing or old, static so that any distribution runs them."""
+    """The programs of user space in ``folder``, made where missing or old, static so that any
+    distribution runs them.
+    """
     programs = []
     for source in sorted(folder.glob("*.c")):
         target = source.with_suffix(".elf")
@@ -74,18 +101,37 @@ def compile_native(folder: Path = NATIVE) -> list[Path]:
         if target.exists() and wanted.encode() in target.read_bytes():
             continue
         compiler = next(
-            (found for name in (os.environ.get("CC", ""), "cc", "gcc", "clang") if name and (found := shutil.which(name))), None
+            (
+                found
+                for name in (os.environ.get("CC", ""), "cc", "gcc", "clang")
+                if name and (found := shutil.which(name))
+            ),
+            None,
         )
         if compiler is None:
             raise SystemExit(
-                f"cnibench: {target.name} must be compiled from {source.name}, and there is no cc: apt-get install gcc libc6-dev"
+                f"cnibench: {target.name} must be compiled from {source.name}, and there is no cc:"
+                " apt-get install gcc libc6-dev"
             )
         made = target.with_suffix(f".{os.getpid()}.tmp")
-        argv = [compiler, "-O2", "-static", "-std=gnu11", *WARNINGS, f'-DSOURCES="{wanted}"', str(source), "-o", str(made)]
+        argv = [
+            compiler,
+            "-O2",
+            "-static",
+            "-std=gnu11",
+            *WARNINGS,
+            f'-DSOURCES="{wanted}"',
+            str(source),
+            "-o",
+            str(made),
+        ]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
         if done.returncode:
             made.unlink(missing_ok=True)
-            raise SystemExit(f"cnibench: {source.name} does not compile (is libc6-dev installed?):\n{done.stderr}")
+            raise SystemExit(
+                f"cnibench: {source.name} does not compile (is libc6-dev"
+                f" installed?):\n{done.stderr}"
+            )
         made.replace(target)
     return programs
 

@@ -2,9 +2,10 @@
 
     python benchmarks/chain_cost.py [SAMPLES]
 
-A report is made of the same lines twice in turn, of a chained run and of one as version 1 wrote it, which nothing vouches for; the ratio of
-the CPU times is that of the medians. Writing: the CPU time that the hashes of a sample take, with 1 MiB of raw output, and the whole time
-of storing it with its writes to the disk, beside a window of 10 s.
+A report is made of the same lines twice in turn, of a chained run and of one as version 1 wrote it,
+which nothing vouches for; the ratio of the CPU times is that of the medians. Writing: the CPU time
+that the hashes of a sample take, with 1 MiB of raw output, and the whole time of storing it with
+its writes to the disk, beside a window of 10 s.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def old_version(chained: Path, to: Path) -> None:
     for name in ("plan.json", "env.json"):
         document = json.loads((chained / name).read_text()) | {"schema": 1}
         (to / name).write_text(json.dumps(document))
-    (to / "samples.jsonl").write_bytes((chained / "samples.jsonl").read_bytes().replace(b'{"schema":2', b'{"schema":1'))
+    (to / "samples.jsonl").write_bytes(
+        (chained / "samples.jsonl").read_bytes().replace(b'{"schema":2', b'{"schema":1')
+    )
     with (to / "events.jsonl").open("w") as file:
         for line in (chained / "events.jsonl").read_text().splitlines():
             event = json.loads(line) | {"schema": 1}
@@ -55,8 +58,13 @@ def report_cost(samples: int, scratch: Path) -> None:
             if turn:  # the first one imports
                 times[folder].append(time.process_time() - began)
     with_chain, without = (statistics.median(times[folder]) for folder in (chained, old))
-    cost = statistics.median(one / other - 1 for one, other in zip(times[chained], times[old], strict=True))
-    print(f"report of {number} samples: {with_chain:.2f} s of CPU with the chain, {without:.2f} s without: {cost:+.1%} (median of pairs)")
+    cost = statistics.median(
+        one / other - 1 for one, other in zip(times[chained], times[old], strict=True)
+    )
+    print(
+        f"report of {number} samples: {with_chain:.2f} s of CPU with the chain, {without:.2f} s"
+        f" without: {cost:+.1%} (median of pairs)"
+    )
 
 
 def run_cost(scratch: Path) -> None:
@@ -82,8 +90,9 @@ def run_cost(scratch: Path) -> None:
             storing.append(time.perf_counter() - began)
     took, whole = statistics.median(hashing), statistics.median(storing)
     print(
-        f"a sample of {len(lines)} lines and {_RAW >> 20} MiB of raw output: hashing the raw output {took * 1e3:.2f} ms, all of its "
-        f"storing {whole * 1e3:.2f} ms: {took / _WINDOW:.3%} and {whole / _WINDOW:.3%} of a window of {_WINDOW:g} s"
+        f"a sample of {len(lines)} lines and {_RAW >> 20} MiB of raw output: hashing the raw output"
+        f" {took * 1e3:.2f} ms, all of its storing {whole * 1e3:.2f} ms: {took / _WINDOW:.3%} and"
+        f" {whole / _WINDOW:.3%} of a window of {_WINDOW:g} s"
     )
 
 

@@ -1,9 +1,11 @@
-"""How fast the command line starts: ``cnibench --help`` over ``python -c 'import click'``, interleaved (2 or less is wanted).
+"""How fast the command line starts: ``cnibench --help`` over ``python -c 'import click'``,
+interleaved (2 or less is wanted).
 
     python benchmarks/cli_start.py [--rounds 15]
 
-Both run with the interpreter that runs this program, as fresh processes, in turn; one round before the first is thrown away, so that
-both have their bytecode. Other commands follow, each as a ratio to the same.
+Both run with the interpreter that runs this program, as fresh processes, in turn; one round before
+the first is thrown away, so that both have their bytecode. Other commands follow, each as a ratio
+to the same.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import subprocess
 import sys
 import time
 
-_MAIN = "import sys; from cnibench.cli.main import main; sys.argv = ['cnibench', *sys.argv[1:]]; main()"
+_MAIN = (
+    "import sys; from cnibench.cli.main import main; sys.argv = ['cnibench', *sys.argv[1:]]; main()"
+)
 _COMMANDS = (["--help"], ["--version"], ["run", "--help"], ["profiles"])
 
 
@@ -28,13 +32,20 @@ def seconds(argv: list[str]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
-    print(f"Python {platform.python_version()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {rounds} rounds")
+    print(
+        f"Python {platform.python_version()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f},"
+        f" {rounds} rounds"
+    )
     took: dict[str, list[float]] = {}
     for number in range(rounds + 1):
-        for name, argv in [("import click", ["-c", "import click"])] + [(" ".join(c), ["-c", _MAIN, *c]) for c in _COMMANDS]:
+        for name, argv in [("import click", ["-c", "import click"])] + [
+            (" ".join(c), ["-c", _MAIN, *c]) for c in _COMMANDS
+        ]:
             value = seconds(argv)
             if number:
                 took.setdefault(name, []).append(value)
@@ -44,8 +55,8 @@ def main() -> None:
         ratios = [value / base for value, base in zip(values, click, strict=True)]
         low, _, high = statistics.quantiles(ratios, n=4)
         print(
-            f"cnibench {name:10} / import click: median {statistics.median(ratios):.2f}, quartiles {low:.2f} to {high:.2f}"
-            f" ({statistics.median(values):.3f} s)"
+            f"cnibench {name:10} / import click: median {statistics.median(ratios):.2f}, quartiles"
+            f" {low:.2f} to {high:.2f} ({statistics.median(values):.3f} s)"
         )
 
 

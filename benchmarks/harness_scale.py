@@ -1,10 +1,13 @@
-"""Three bounds of the harness: its CPU time beside 99 + 99 background Pods, reading the state of 200 Pods, memory for 100 000 samples.
+"""Three bounds of the harness: its CPU time beside 99 + 99 background Pods, reading the state of
+200 Pods, memory for 100 000 samples.
 
-    python benchmarks/harness_scale.py [--cluster lab|kind] [--duration 10] [--profile veth-baseline] [--samples 100000]
+    python benchmarks/harness_scale.py [--cluster lab|kind] [--duration 10] [--profile
+    veth-baseline] [--samples 100000]
 
-Needs root; with kind what ``cnibench run --cluster kind`` needs (``--profile bridge-static`` takes no chart). Prints each figure beside its
-bound; the exit status is always 0: the reader judges. The samples of the memory's part are synthetic, written and read back by the real
-store in a process of its own; nothing of them was measured.
+Needs root; with kind what ``cnibench run --cluster kind`` needs (``--profile bridge-static`` takes
+no chart). Prints each figure beside its bound; the exit status is always 0: the reader judges. The
+samples of the memory's part are synthetic, written and read back by the real store in a process of
+its own; nothing of them was measured.
 """
 
 from __future__ import annotations
@@ -57,15 +60,27 @@ class Own(Collector):
         self.share = (time.process_time() - cpu) / (time.monotonic() - start)
 
 
-def beside_load(deployment: LabDeployment | KubernetesDeployment, folder: Path, duration: float) -> float:
-    """The harness's share of a core while netperf is measured beside 99 connections over 99 + 99 Pods."""
+def beside_load(
+    deployment: LabDeployment | KubernetesDeployment, folder: Path, duration: float
+) -> float:
+    """The harness's share of a core while netperf is measured beside 99 connections over 99 + 99
+    Pods.
+    """
     workload = provider("workloads", "tcp-rr-under-load")
     params = workload.params({"connections": PODS, "pods": PODS, "rate": "1M"})
-    cell = Cell(label="x", profile=deployment.label, placement="inter", workload=workload.name, params=params)
+    cell = Cell(
+        label="x",
+        profile=deployment.label,
+        placement="inter",
+        workload=workload.name,
+        params=params,
+    )
     client, server = deployment.pair("inter")
     s = SampleContext(cell, 0, deployment, client, server, duration, 0.0, folder, None, None)
     own = Own()
-    others = [collector for collector in providers("collectors").values() if "speed" in collector.windows]
+    others = [
+        collector for collector in providers("collectors").values() if "speed" in collector.windows
+    ]
     measure(s, workload, [own, *others])
     return own.share
 
@@ -84,7 +99,9 @@ def node_state(deployment: LabDeployment | KubernetesDeployment) -> tuple[list[f
 
 
 def store(samples: int) -> None:
-    """Writes a run of so many samples, then reads what is done, as a resumed run does; prints the most memory that it took, in bytes."""
+    """Writes a run of so many samples, then reads what is done, as a resumed run does; prints the
+    most memory that it took, in bytes.
+    """
     cells = [
         Cell(
             label=f"profile-{number % 20}",
@@ -97,11 +114,23 @@ def store(samples: int) -> None:
     ]
     each = 10
     manifest = Manifest(
-        id="synthetic", name="synthetic", created=now(), command=["cnibench"], tool_version="0", seed=1,
+        id="synthetic",
+        name="synthetic",
+        created=now(),
+        command=["cnibench"],
+        tool_version="0",
+        seed=1,
         blocks=samples // each // len(cells),
-        duration=1, warmup=0, cluster="lab", cells=cells, profiles={},
-    )  # fmt: skip
-    readings = [Reading(metric="transaction_rate", value=1.0, params={"reading": number}) for number in range(each)]
+        duration=1,
+        warmup=0,
+        cluster="lab",
+        cells=cells,
+        profiles={},
+    )
+    readings = [
+        Reading(metric="transaction_rate", value=1.0, params={"reading": number})
+        for number in range(each)
+    ]
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         path = Path(folder) / "run"
         with RunWriter.create(path, manifest) as writer:
@@ -109,7 +138,11 @@ def store(samples: int) -> None:
                 for cell in order(cells, block, 1):
                     moment = now()
                     found = Measured(Measurements(readings), moment, moment)
-                    writer.finish(cell, block, lines(cell, block, Provenance("lab", "veth", "", "baseline"), found))
+                    writer.finish(
+                        cell,
+                        block,
+                        lines(cell, block, Provenance("lab", "veth", "", "baseline"), found),
+                    )
         written = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         done = len(RunReader(path).done())
     print(written, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, done)
@@ -121,11 +154,16 @@ def told(deployment: LabDeployment | KubernetesDeployment, duration: float) -> N
         share = beside_load(deployment, Path(folder), duration)
     print(f"CPU of the harness beside {PODS} + {PODS} Pods: {share:.2%} of a core; bound 3 %")
     wall, cpu = (statistics.median(times) * 1e3 for times in node_state(deployment))
-    print(f"state of {len(list(deployment.pods()))} Pods: median {wall:.1f} ms, {cpu:.1f} ms of CPU time; bound 100 ms")
+    print(
+        f"state of {len(list(deployment.pods()))} Pods: median {wall:.1f} ms, {cpu:.1f} ms of CPU"
+        " time; bound 100 ms"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--duration", type=float, default=10.0)
     parser.add_argument("--cluster", default="lab", choices=("lab", "kind"))
     parser.add_argument("--profile", default="veth-baseline")
@@ -135,11 +173,20 @@ def main() -> None:
     if asked.store:
         store(asked.store)
         return
-    print(f"{asked.profile}, kernel {platform.release()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
-    done = subprocess.run([sys.executable, __file__, "--store", str(asked.samples)], capture_output=True, text=True, check=True)
+    print(
+        f"{asked.profile}, kernel {platform.release()}, {os.cpu_count()} CPUs, load"
+        f" {os.getloadavg()[0]:.1f}"
+    )
+    done = subprocess.run(
+        [sys.executable, __file__, "--store", str(asked.samples)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     written, read, cells = map(int, done.stdout.split())
     print(
-        f"memory: {written / 1e6:.0f} MB to write {asked.samples} samples, {read / 1e6:.0f} MB to resume them ({cells} cells); bound 150 MB"
+        f"memory: {written / 1e6:.0f} MB to write {asked.samples} samples, {read / 1e6:.0f} MB to"
+        f" resume them ({cells} cells); bound 150 MB"
     )
     profile = builtin()[asked.profile]
     if asked.cluster == "kind":

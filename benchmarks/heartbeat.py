@@ -1,9 +1,11 @@
-"""What does watching for stalls cost? The heartbeat's CPU time over wall time, beside so many programs that it looks at.
+"""What does watching for stalls cost? The heartbeat's CPU time over wall time, beside so many
+programs that it looks at.
 
     python benchmarks/heartbeat.py [--programs 6 64] [--seconds 10]
 
-Prints shares of one CPU (1.0: one CPU busy all the time), from schedstat. Needs no root; as root the heartbeat has the priority that it has
-in a run. Many processes on the machine that come and go make it look for new ones more often; in the lab it sees only those of the run.
+Prints shares of one CPU (1.0: one CPU busy all the time), from schedstat. Needs no root; as root
+the heartbeat has the priority that it has in a run. Many processes on the machine that come and go
+make it look for new ones more often; in the lab it sees only those of the run.
 """
 
 from __future__ import annotations
@@ -46,12 +48,17 @@ def ran(pid: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--programs", type=int, nargs="*", default=[6, 64])
     parser.add_argument("--seconds", type=float, default=10.0)
     asked = parser.parse_args()
     processes = sum(path.name.isdigit() for path in Path("/proc").iterdir())
-    print(f"{platform.release()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {processes} processes here")
+    print(
+        f"{platform.release()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {processes}"
+        " processes here"
+    )
     for programs in asked.programs:
         print(f"{programs} programs: {share(programs, asked.seconds):.4f} of one CPU")
 

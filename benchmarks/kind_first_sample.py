@@ -1,11 +1,13 @@
-"""From nothing to the first sample on kind: `cnibench run --cluster kind --cni flannel` beside the shell commands that do the same.
+"""From nothing to the first sample on kind: `cnibench run --cluster kind --cni flannel` beside the
+shell commands that do the same.
 
     python benchmarks/kind_first_sample.py CHART IMAGE_ARCHIVE [ROUNDS]
 
-Needs root, kind, kubectl, helm, podman and the images of ``cnibench images build``; both take flannel's chart and images from the folder
-and the archive that are named, and the nodes' image from CNIBENCH_KIND_IMAGE if that is set. By hand there are no attestation, no
-collectors and no node agents, of which the time is cnibench's own. Prints seconds until netperf starts, a line for each round, the two in
-turn; the exit status says nothing of them.
+Needs root, kind, kubectl, helm, podman and the images of ``cnibench images build``; both take
+flannel's chart and images from the folder and the archive that are named, and the nodes' image from
+CNIBENCH_KIND_IMAGE if that is set. By hand there are no attestation, no collectors and no node
+agents, of which the time is cnibench's own. Prints seconds until netperf starts, a line for each
+round, the two in turn; the exit status says nothing of them.
 """
 
 from __future__ import annotations
@@ -23,8 +25,14 @@ from cnibench.clusters.kubernetes import images
 from cnibench.rundir.reader import RunReader
 
 NAME = "cnibench-by-hand"
-RUN = "--cluster=kind --cni=flannel --workload=tcp-rr --placement=inter --blocks=1 --duration=1s --warmup=0s"
-PLUGIN = "for folder in /opt/cni/bin /usr/lib/cni; do cat $folder/bridge 2>/dev/null && exit; done; exit 1"
+RUN = (
+    "--cluster=kind --cni=flannel --workload=tcp-rr --placement=inter --blocks=1 --duration=1s"
+    " --warmup=0s"
+)
+PLUGIN = (
+    "for folder in /opt/cni/bin /usr/lib/cni; do cat $folder/bridge 2>/dev/null && exit; done;"
+    " exit 1"
+)
 SCRIPT = f"""
 set -eu
 kind create cluster --name {NAME} --kubeconfig kubeconfig --wait 0s --config topology ${{IMAGE:+--image "$IMAGE"}}
@@ -45,13 +53,23 @@ kubectl exec server -- netserver
 address=$(kubectl get pod server -o 'jsonpath={{.status.podIP}}')
 date +%s.%N > first
 kubectl exec client -- netperf -H $address -t TCP_RR -l 1
-"""
+"""  # noqa: E501
 
 
 def pod(name: str, node: str) -> dict[str, object]:
     """One of the two, on its node."""
-    container = {"name": "x", "image": images.name("workload"), "imagePullPolicy": "IfNotPresent", "command": ["sleep", "infinity"]}
-    spec = {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [container], "terminationGracePeriodSeconds": 0}
+    container = {
+        "name": "x",
+        "image": images.name("workload"),
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sleep", "infinity"],
+    }
+    spec = {
+        "nodeName": node,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [container],
+        "terminationGracePeriodSeconds": 0,
+    }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
@@ -59,16 +77,30 @@ def by_hand(folder: Path, chart: str, archive: str) -> float:
     """Seconds until netperf starts."""
     networking = {"disableDefaultCNI": True, "podSubnet": "10.244.0.0/16"}
     nodes = [{"role": "control-plane"}, {"role": "worker"}]
-    topology = {"kind": "Cluster", "apiVersion": "kind.x-k8s.io/v1alpha4", "networking": networking, "nodes": nodes}
+    topology = {
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "networking": networking,
+        "nodes": nodes,
+    }
     (folder / "topology").write_text(json.dumps(topology))
     both = [pod("server", f"{NAME}-control-plane"), pod("client", f"{NAME}-worker")]
     (folder / "pods").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": both}))
-    environment = {**os.environ, "CHART": chart, "ARCHIVE": archive, "IMAGE": os.environ.get("CNIBENCH_KIND_IMAGE", "")}
+    environment = {
+        **os.environ,
+        "CHART": chart,
+        "ARCHIVE": archive,
+        "IMAGE": os.environ.get("CNIBENCH_KIND_IMAGE", ""),
+    }
     began = time.time()
     try:
-        subprocess.run(["bash", "-c", SCRIPT], cwd=folder, env=environment, check=True, capture_output=True)
+        subprocess.run(
+            ["bash", "-c", SCRIPT], cwd=folder, env=environment, check=True, capture_output=True
+        )
     finally:
-        subprocess.run(["kind", "delete", "cluster", "--name", NAME], check=True, capture_output=True)
+        subprocess.run(
+            ["kind", "delete", "cluster", "--name", NAME], check=True, capture_output=True
+        )
     return float((folder / "first").read_text()) - began
 
 
@@ -77,9 +109,16 @@ def by_cnibench(folder: Path, chart: str, archive: str) -> float:
     settings = ("--set", f"chart={chart}", "--image-archive", archive)
     began = time.time()
     cnibench = str(Path(sys.executable).parent / "cnibench")
-    subprocess.run([cnibench, "run", *RUN.split(), *settings, "--out", str(folder)], check=True, capture_output=True)
+    subprocess.run(
+        [cnibench, "run", *RUN.split(), *settings, "--out", str(folder)],
+        check=True,
+        capture_output=True,
+    )
     (run,) = folder.iterdir()
-    return min(datetime.fromisoformat(line.start).timestamp() for line in RunReader(run).samples()) - began
+    return (
+        min(datetime.fromisoformat(line.start).timestamp() for line in RunReader(run).samples())
+        - began
+    )
 
 
 def main() -> None:
@@ -93,7 +132,11 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 took[which] = which(Path(folder), chart, archive)
         hand, tool = took[by_hand], took[by_cnibench]
-        print(f"round {number + 1}: by hand {hand:.1f} s, cnibench {tool:.1f} s = {tool / hand:.2f} x, load {load:.1f}", flush=True)
+        print(
+            f"round {number + 1}: by hand {hand:.1f} s, cnibench {tool:.1f} s = {tool / hand:.2f}"
+            f" x, load {load:.1f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
-"""What reaching a node's Pod costs, and reading the facts of thirty nodes: on a kind cluster of two nodes, without a CNI.
+"""What reaching a node's Pod costs, and reading the facts of thirty nodes: on a kind cluster of two
+nodes, without a CNI.
 
     python benchmarks/kind_nodes.py [ROUNDS]
 
-Needs root, kind, kubectl, podman and the images of ``cnibench images build``. Prints (a) milliseconds that ``true`` takes in the node
-agent's Pod over cnibench's kept connection, by ``kubectl exec``, and in the node's container by ``nsenter``, in turn: a cell pays the
-difference for each program that it starts; (b) milliseconds until the facts of all nodes are read, with the cluster's 2 nodes and with
-28 more Node objects, which the API server holds although no machine is behind them. The exit status says nothing of them.
+Needs root, kind, kubectl, podman and the images of ``cnibench images build``. Prints (a)
+milliseconds that ``true`` takes in the node agent's Pod over cnibench's kept connection, by
+``kubectl exec``, and in the node's container by ``nsenter``, in turn: a cell pays the difference
+for each program that it starts; (b) milliseconds until the facts of all nodes are read, with the
+cluster's 2 nodes and with 28 more Node objects, which the API server holds although no machine is
+behind them. The exit status says nothing of them.
 """
 
 from __future__ import annotations
@@ -36,23 +39,32 @@ def taking(what: Callable[[], object]) -> float:
 
 
 def median(figures: list[float]) -> str:
-    return f"{statistics.median(figures):.1f} ms (quartiles {', '.join(f'{one:.1f}' for one in statistics.quantiles(figures)[::2])})"
+    return (
+        f"{statistics.median(figures):.1f} ms (quartiles"
+        f" {', '.join(f'{one:.1f}' for one in statistics.quantiles(figures)[::2])})"
+    )
 
 
 def reach(cluster: kind.OneCluster, making: Making, rounds: int) -> None:
     """(a)"""
-    (node, *_) = agents.connect(cluster.access, making, cluster.facts)
+    node, *_ = agents.connect(cluster.access, making, cluster.facts)
     first = taking(lambda: node.run(["true"], timeout=30))
     (pod,) = (
         item["metadata"]["name"]
-        for item in cluster.access.get("pods", "-n", making.namespace, "--field-selector", f"spec.nodeName={node.facts.name}")["items"]
+        for item in cluster.access.get(
+            "pods", "-n", making.namespace, "--field-selector", f"spec.nodeName={node.facts.name}"
+        )["items"]
     )
     engine = ["podman", "inspect", "--format", "{{.State.Pid}}", node.facts.name]
     init = subprocess.run(engine, check=True, capture_output=True, text=True).stdout.strip()
     ways: dict[str, Callable[[], object]] = {
         "kept connection": lambda: node.run(["true"], timeout=30),
-        "kubectl exec": lambda: cluster.access.kubectl("exec", "-n", making.namespace, pod, "--", "true"),
-        "nsenter": lambda: subprocess.run(["nsenter", "-t", init, "-m", "-n", "-p", "true"], check=True),
+        "kubectl exec": lambda: cluster.access.kubectl(
+            "exec", "-n", making.namespace, pod, "--", "true"
+        ),
+        "nsenter": lambda: subprocess.run(
+            ["nsenter", "-t", init, "-m", "-n", "-p", "true"], check=True
+        ),
     }
     found: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
@@ -71,7 +83,13 @@ def read(access: Access, rounds: int) -> None:
 
     for more in (0, THIRTY - len(everywhere())):
         for number in range(more):
-            access.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"only-an-object-{number}"}})
+            access.apply(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "metadata": {"name": f"only-an-object-{number}"},
+                }
+            )
         count = len(everywhere())
         print(f"facts of {count} nodes: {median([taking(everywhere) for _ in range(rounds)])}")
 
@@ -81,7 +99,13 @@ def main() -> None:
     print(f"load {os.getloadavg()[0]:.1f}")
     cluster = kind.OneCluster(Options(), kube_proxy=True)
     try:
-        making = Making(cluster.name, cluster.name, images.name("workload"), images.name("agent"), tolerations=({"operator": "Exists"},))
+        making = Making(
+            cluster.name,
+            cluster.name,
+            images.name("workload"),
+            images.name("agent"),
+            tolerations=({"operator": "Exists"},),
+        )
         cluster.load([images.archive(images.engine(), [making.workload_image, making.agent_image])])
         reach(cluster, agents.make(cluster.access, making, cluster.facts), rounds)
         read(cluster.access, rounds)

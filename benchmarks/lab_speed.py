@@ -1,9 +1,11 @@
-"""How fast the lab is: make, attest and remove one profile (within 2 s is wanted), and 99 + 99 Pods (within 3 s), on two cores.
+"""How fast the lab is: make, attest and remove one profile (within 2 s is wanted), and 99 + 99 Pods
+(within 3 s), on two cores.
 
     python benchmarks/lab_speed.py [PROFILE ...] [--rounds 3] [--pods 99]
 
-Without a name, all profiles that this kernel can run. Each figure is the median of the rounds; the profiles come in turn in each round.
-Needs root. The last column is the ratio of the whole to the 2 s, and of the Pods to the 3 s.
+Without a name, all profiles that this kernel can run. Each figure is the median of the rounds; the
+profiles come in turn in each round. Needs root. The last column is the ratio of the whole to the 2
+s, and of the Pods to the 3 s.
 """
 
 from __future__ import annotations
@@ -33,7 +35,11 @@ def families(profile: Profile) -> tuple[int, ...]:
 def runnable(asked: list[str]) -> dict[str, Profile]:
     """The profiles asked for, or all, without those that this machine cannot make."""
     chosen = {name: profile for name, profile in builtin().items() if not asked or name in asked}
-    return {name: profile for name, profile in chosen.items() if not LabCluster(Options(ip=families(profile))).check(profile)}
+    return {
+        name: profile
+        for name, profile in chosen.items()
+        if not LabCluster(Options(ip=families(profile))).check(profile)
+    }
 
 
 def once(name: str, profile: Profile, number: int, pods: int) -> dict[str, float]:
@@ -67,9 +73,13 @@ def show(took: Mapping[str, list[dict[str, float]]], pods: int) -> None:
     head = "".join(f" {step:>6}" for step in ("make", "attest", "remove", "all", f"/{_WHOLE:g} s"))
     print(f"{'profile':22}{head}   {f'{pods}+{pods} Pods':>12} {f'/{_PODS:g} s':>6}")
     for name, rounds in took.items():
-        make, attest, remove = (statistics.median(one[step] for one in rounds) for step in ("make", "attest", "remove"))
+        make, attest, remove = (
+            statistics.median(one[step] for one in rounds) for step in ("make", "attest", "remove")
+        )
         whole = statistics.median(one["make"] + one["attest"] + one["remove"] for one in rounds)
-        line = f"{name:22} {make:6.2f} {attest:6.2f} {remove:6.2f} {whole:6.2f} {whole / _WHOLE:6.2f}"
+        line = (
+            f"{name:22} {make:6.2f} {attest:6.2f} {remove:6.2f} {whole:6.2f} {whole / _WHOLE:6.2f}"
+        )
         if "pods" in rounds[0]:
             made = statistics.median(one["pods"] for one in rounds)
             line += f"   {made:12.2f} {made / _PODS:6.2f}"
@@ -77,13 +87,18 @@ def show(took: Mapping[str, list[dict[str, float]]], pods: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("profile", nargs="*")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pods", type=int, default=99)
     asked = parser.parse_args()
     chosen = runnable(asked.profile)
-    print(f"kernel {platform.release()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f} (1 min), median of {asked.rounds}, seconds")
+    print(
+        f"kernel {platform.release()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f} (1"
+        f" min), median of {asked.rounds}, seconds"
+    )
     took: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
     number = 1
     for _ in range(asked.rounds):

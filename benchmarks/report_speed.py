@@ -2,7 +2,8 @@
 
     python benchmarks/report_speed.py [SAMPLES ...]
 
-The samples are synthetic: 15 profiles, 2 placements, 5 workloads, 5 metrics. Each figure is the best of three runs in a process of its own.
+The samples are synthetic: 15 profiles, 2 placements, 5 workloads, 5 metrics. Each figure is the
+best of three runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ import tempfile
 import time
 from pathlib import Path
 
-_PROFILES, _WORKLOADS, _METRICS = 15, 5, ("throughput", "retransmits", "cpu_softirq", "latency_p50", "packets")
+_PROFILES, _WORKLOADS, _METRICS = (
+    15,
+    5,
+    ("throughput", "retransmits", "cpu_softirq", "latency_p50", "packets"),
+)
 _CELLS = _PROFILES * 2 * _WORKLOADS
 
 
@@ -30,33 +35,67 @@ def write(folder: Path, samples: int) -> int:
 
     rng = np.random.default_rng(1)
     cells = [
-        Cell(label=f"profile-{p}", profile=f"profile-{p}", placement=placement, workload=f"workload-{w}", params={"size": 4194304})
+        Cell(
+            label=f"profile-{p}",
+            profile=f"profile-{p}",
+            placement=placement,
+            workload=f"workload-{w}",
+            params={"size": 4194304},
+        )
         for p in range(_PROFILES)
         for placement in ("intra", "inter")
         for w in range(_WORKLOADS)
     ]
     blocks = max(1, samples // (_CELLS * len(_METRICS)))
     manifest = Manifest(
-        id="synthetic", name="synthetic", created="2026-01-01T00:00:00Z", command=["cnibench", "run"], tool_version="0", seed=1,
-        blocks=blocks, duration=10.0, warmup=2.0, cluster="lab", cells=cells, profiles={f"profile-{p}": {} for p in range(_PROFILES)},
-    )  # fmt: skip
+        id="synthetic",
+        name="synthetic",
+        created="2026-01-01T00:00:00Z",
+        command=["cnibench", "run"],
+        tool_version="0",
+        seed=1,
+        blocks=blocks,
+        duration=10.0,
+        warmup=2.0,
+        cluster="lab",
+        cells=cells,
+        profiles={f"profile-{p}": {} for p in range(_PROFILES)},
+    )
     with RunWriter.create(folder, manifest) as writer:
         writer.environment({"kernel": "synthetic"})
         for block in range(blocks):
             for number, cell in enumerate(cells):
                 second = block * len(cells) + number
-                start = (
-                    f"2026-01-{1 + second // 86400 % 28:02d}T{second // 3600 % 24:02d}:{second // 60 % 60:02d}:{second % 60:02d}.000000Z"
-                )
+                start = f"2026-01-{1 + second // 86400 % 28:02d}T{second // 3600 % 24:02d}:{second // 60 % 60:02d}:{second % 60:02d}.000000Z"  # noqa: E501
                 lines = []
                 for metric in _METRICS:
                     kind = METRICS[metric]
                     line = Sample(
-                        cell=cell.id, block=block, profile=cell.profile, label=cell.label, placement=cell.placement, path=cell.path,
-                        workload=cell.workload, params=cell.params, ip=4, mtu=1500, cpus="shared", pair=0, window="speed", testbed="lab",
-                        wire="veth", wire_offload="plain", metric=metric, value=float(1e9 * np.exp(0.02 * rng.standard_normal())),
-                        unit=kind.unit, better=kind.better, fidelity="datapath-model", status="ok", start=start, end=start,
-                    )  # fmt: skip
+                        cell=cell.id,
+                        block=block,
+                        profile=cell.profile,
+                        label=cell.label,
+                        placement=cell.placement,
+                        path=cell.path,
+                        workload=cell.workload,
+                        params=cell.params,
+                        ip=4,
+                        mtu=1500,
+                        cpus="shared",
+                        pair=0,
+                        window="speed",
+                        testbed="lab",
+                        wire="veth",
+                        wire_offload="plain",
+                        metric=metric,
+                        value=float(1e9 * np.exp(0.02 * rng.standard_normal())),
+                        unit=kind.unit,
+                        better=kind.better,
+                        fidelity="datapath-model",
+                        status="ok",
+                        start=start,
+                        end=start,
+                    )
                     lines.append(line)
                 writer.finish(cell, block, lines)
         writer.event("run-finished", failed=0)
@@ -64,7 +103,9 @@ def write(folder: Path, samples: int) -> int:
 
 
 def decode(folder: Path) -> None:
-    """The plain pass: every line decoded as what it is, by the fastest decoder that we know, and thrown away."""
+    """The plain pass: every line decoded as what it is, by the fastest decoder that we know, and
+    thrown away.
+    """
     import msgspec
 
     from cnibench.model.cell import Sample
@@ -89,7 +130,11 @@ def measure(what: str, folder: Path) -> tuple[float, float]:
     best: tuple[float, float] = (float("inf"), 0.0)
     for _ in range(3):
         done = subprocess.run(
-            [sys.executable, __file__, "--child", what, str(folder)], capture_output=True, text=True, check=True, timeout=600
+            [sys.executable, __file__, "--child", what, str(folder)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=600,
         )
         seconds, megabytes = json.loads(done.stdout)
         best = min(best, (seconds, megabytes))
@@ -100,7 +145,14 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["--child"]:
         start = time.process_time()
         {"decode": decode, "report": report}[arguments[1]](Path(arguments[2]))
-        print(json.dumps([time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
+        print(
+            json.dumps(
+                [
+                    time.process_time() - start,
+                    resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                ]
+            )
+        )
         return
     for wished in [int(item) for item in arguments] or [100_000]:
         with tempfile.TemporaryDirectory(prefix="cnibench-") as scratch:
@@ -109,8 +161,9 @@ def main(arguments: list[str]) -> None:
             size = (folder / "samples.jsonl").stat().st_size / 1e6
             (plain, _), (whole, peak) = measure("decode", folder), measure("report", folder)
             print(
-                f"{samples} samples ({size:.0f} MB), {_PROFILES} profiles, {samples // (_CELLS * len(_METRICS))} blocks: "
-                f"report {whole:.2f} s of CPU, plain decoding {plain:.2f} s, ratio {whole / plain:.2f}; peak memory {peak:.0f} MB"
+                f"{samples} samples ({size:.0f} MB), {_PROFILES} profiles,"
+                f" {samples // (_CELLS * len(_METRICS))} blocks: report {whole:.2f} s of CPU, plain"
+                f" decoding {plain:.2f} s, ratio {whole / plain:.2f}; peak memory {peak:.0f} MB"
             )
 
 

@@ -1,9 +1,11 @@
-"""How long the VM takes: until a first program runs in it, until cnibench has said its version there, until the first measured sample.
+"""How long the VM takes: until a first program runs in it, until cnibench has said its version
+there, until the first measured sample.
 
     python benchmarks/vm_start.py [ROUNDS]
 
-Prints one line a round, in seconds from the start of qemu, by the guest's clock at the end. The time of the first program is what
-firmware, kernel and first stage take, the VM's own boot; the first sample is to start at most three times as late.
+Prints one line a round, in seconds from the start of qemu, by the guest's clock at the end. The
+time of the first program is what firmware, kernel and first stage take, the VM's own boot; the
+first sample is to start at most three times as late.
 """
 
 from __future__ import annotations
@@ -24,14 +26,21 @@ from cnibench.vm.carry import carry
 from cnibench.vm.kernel import newest
 
 VERSION = preload.command("from cnibench.cli.main import main; main()", "--version")
-RUN = "--cni=calico-wp-ipip --kernel=vm --blocks=1 --duration=1s --warmup=0s --no-perf --placement=inter --workload=tcp-rr"
+RUN = (
+    "--cni=calico-wp-ipip --kernel=vm --blocks=1 --duration=1s --warmup=0s --no-perf"
+    " --placement=inter --workload=tcp-rr"
+)
 
 
 def empty(folder: str) -> tuple[float, float]:
-    """Seconds from just before qemu starts until the first program, and until cnibench has said its version; as in ``sample``."""
+    """Seconds from just before qemu starts until the first program, and until cnibench has said its
+    version; as in ``sample``.
+    """
     kernel = newest()
     now = "date +%s.%N"
-    script = f"{now} > {folder}/first; {shlex.join(VERSION)} > {folder}/version; {now} > {folder}/second"
+    script = (
+        f"{now} > {folder}/first; {shlex.join(VERSION)} > {folder}/version; {now} > {folder}/second"
+    )
     began = time.time()
     carry(["sh", "-c", script], Path(folder), kernel, accelerator(kernel))
     first, second = (float(Path(folder, name).read_text()) - began for name in ("first", "second"))
@@ -39,11 +48,17 @@ def empty(folder: str) -> tuple[float, float]:
 
 
 def sample(folder: str) -> float:
-    """Seconds from the run directory's making, just before qemu starts, until the first measured sample starts."""
+    """Seconds from the run directory's making, just before qemu starts, until the first measured
+    sample starts.
+    """
     cnibench = str(Path(sys.executable).parent / "cnibench")
-    subprocess.run([cnibench, "run", *RUN.split(), "--out", folder], check=True, capture_output=True)
+    subprocess.run(
+        [cnibench, "run", *RUN.split(), "--out", folder], check=True, capture_output=True
+    )
     (run,) = Path(folder).iterdir()
-    (start, *_) = sorted(datetime.fromisoformat(line.start).timestamp() for line in RunReader(run).samples())
+    start, *_ = sorted(
+        datetime.fromisoformat(line.start).timestamp() for line in RunReader(run).samples()
+    )
     return start - (run / "vm" / "kernel").stat().st_mtime
 
 
@@ -58,8 +73,9 @@ def main() -> None:
             (first, second), measured = empty(one), sample(two)
         whole = time.monotonic() - begin
         print(
-            f"round {number + 1}: first program {first:.1f}, cnibench's version {second:.1f}, first sample {measured:.1f}"
-            f" = {measured / first:.1f} x the first program; both VMs {whole:.0f}, load {load:.1f}"
+            f"round {number + 1}: first program {first:.1f}, cnibench's version {second:.1f}, first"
+            f" sample {measured:.1f} = {measured / first:.1f} x the first program; both VMs"
+            f" {whole:.0f}, load {load:.1f}"
         )
 
 

@@ -33,19 +33,26 @@ if TYPE_CHECKING:
 
 
 def carry_out(request: Request, path: Path, *, resume: bool, retry_failed: bool = False) -> int:
-    """Measures; the exit status. Errors of the inner process are told by it. Raises MeasureError when that was killed."""
+    """Measures; the exit status. Errors of the inner process are told by it. Raises MeasureError
+    when that was killed.
+    """
     nics = offloads(request.cluster)  # here: inside, this machine's NICs are not seen
-    status = request.cluster.carry(lambda: guarded(lambda: _measure(request, path, resume, nics, retry_failed)))
+    status = request.cluster.carry(
+        lambda: guarded(lambda: _measure(request, path, resume, nics, retry_failed))
+    )
     if status > 128 and status != Interrupted.exit_code:
         raise MeasureError(
-            f"the run was killed by signal {status - 128}; nothing of it is left, every finished sample is kept",
+            f"the run was killed by signal {status - 128}; nothing of it is left, every finished"
+            " sample is kept",
             f"go on with: cnibench run --resume {path}",
         )
     return status
 
 
 def offloads(cluster: type[Cluster]) -> dict[str, Any]:
-    """What the NICs of the nodes' machine do for tunnels, for env.json; nothing where the nodes are other machines, which tell it then."""
+    """What the NICs of the nodes' machine do for tunnels, for env.json; nothing where the nodes are
+    other machines, which tell it then.
+    """
     if inside() or not cluster.ours:
         return {}
     from cnibench.offload.facts import stored
@@ -53,7 +60,9 @@ def offloads(cluster: type[Cluster]) -> dict[str, Any]:
     return {"offload": stored()}
 
 
-def _measure(request: Request, path: Path, resume: bool, nics: Mapping[str, Any], retry_failed: bool) -> int:
+def _measure(
+    request: Request, path: Path, resume: bool, nics: Mapping[str, Any], retry_failed: bool
+) -> int:
     facts = {**machine(() if inside() else tools_of(request)), **nics}
     if resume:
         same_machine(RunReader(path), facts, ours=request.cluster.ours)
@@ -62,31 +71,53 @@ def _measure(request: Request, path: Path, resume: bool, nics: Mapping[str, Any]
         if writer.manifest != request.manifest:
             writer.narrow(request.manifest)
         # Other machines' CPUs are not ours: the runner asks them, when there is somebody to ask.
-        pinned = pins(request.manifest.cells[0].cpus if request.cluster.ours else "none", request.options.pairs)
-        recorded = {name: value for name, value in RunReader(path).environment.items() if name != "schema"} if resume else {}
+        pinned = pins(
+            request.manifest.cells[0].cpus if request.cluster.ours else "none",
+            request.options.pairs,
+        )
+        recorded = (
+            {name: value for name, value in RunReader(path).environment.items() if name != "schema"}
+            if resume
+            else {}
+        )
         if inside():  # the programs and the NICs are the host's, which has asked them already
             known = RunReader(path).environment
-            facts |= {"accelerator": inside(), "tools": known.get("tools", {}), "offload": known.get("offload", {})}
+            facts |= {
+                "accelerator": inside(),
+                "tools": known.get("tools", {}),
+                "offload": known.get("offload", {}),
+            }
         runner = Runner(
-            cluster=request.cluster(request.options), writer=writer, profiles=request.profiles, workloads=request.workloads,
-            collectors=request.collectors, cpus=pinned, done=done, progress=progress(), environment=facts,
-            enough=_target(path, request), recorded=recorded,
-        )  # fmt: skip
+            cluster=request.cluster(request.options),
+            writer=writer,
+            profiles=request.profiles,
+            workloads=request.workloads,
+            collectors=request.collectors,
+            cpus=pinned,
+            done=done,
+            progress=progress(),
+            environment=facts,
+            enough=_target(path, request),
+            recorded=recorded,
+        )
         ahead()
         failed = runner.run()
     return 1 if failed else 0
 
 
 def same_machine(reader: RunReader, facts: Mapping[str, Any], *, ours: bool = True) -> None:
-    """Raises UsageError naming both values of what an interrupted run was measured on and this machine has not; nothing is changed.
+    """Raises UsageError naming both values of what an interrupted run was measured on and this
+    machine has not; nothing is changed.
 
-    ``ours``: the nodes are this machine's. Otherwise its own facts are compared by the runner, once the nodes have told theirs.
+    ``ours``: the nodes are this machine's. Otherwise its own facts are compared by the runner, once
+    the nodes have told theirs.
     """
     recorded = {"tool_version": reader.plan.tool_version, **reader.environment}
     if found := disagreements(recorded, facts, machine=ours):
         raise UsageError(
             f"{reader.path.name} was measured on something else: {'; '.join(map(str, found))}",
-            "go on with it where it was begun, or start a new run; one run is never measured on two machines",
+            "go on with it where it was begun, or start a new run; one run is never measured on two"
+            " machines",
         )
 
 
@@ -110,7 +141,9 @@ def _target(path: Path, request: Request) -> Callable[[int], str] | None:
         from cnibench.analysis import stream
         from cnibench.stats.sequential import decide
 
-        lines = chain.from_iterable(stream.samples(RunReader(path)))  # a long run's samples are never in memory together
+        lines = chain.from_iterable(
+            stream.samples(RunReader(path))
+        )  # a long run's samples are never in memory together
         series = comparisons(lines, request.workloads, blocks)
         decision = decide(series, manifest.target_ci, manifest.max_blocks)
         return decision.reason if decision.stop else ""
@@ -118,9 +151,11 @@ def _target(path: Path, request: Request) -> Callable[[int], str] | None:
     return enough
 
 
-def comparisons(samples: Iterable[Sample | Line], workloads: Mapping[str, Workload], blocks: int) -> dict[str, list[float]]:
-    """Each comparison of two labels in the primary metric of a workload to its log ratios in the first ``blocks`` blocks; with one label
-    only, to the logs of its values."""
+def comparisons(
+    samples: Iterable[Sample | Line], workloads: Mapping[str, Workload], blocks: int
+) -> dict[str, list[float]]:
+    """Each comparison of two labels in the primary metric of a workload to its log ratios in the
+    first ``blocks`` blocks; with one label only, to the logs of its values."""
     values: dict[str, dict[str, dict[int, float]]] = {}
     names: dict[str, str] = {}
     for sample in samples:
@@ -134,18 +169,26 @@ def comparisons(samples: Iterable[Sample | Line], workloads: Mapping[str, Worklo
             or sample.disturbed
         ):
             continue
-        given = sample.params if isinstance(sample.params, Mapping) else msgspec.json.decode(sample.params)
+        given = (
+            sample.params
+            if isinstance(sample.params, Mapping)
+            else msgspec.json.decode(sample.params)
+        )
         params = " ".join(f"{name}={value}" for name, value in sorted(given.items()))
         place = context.key(context.place(sample) | {"params": params})
         rest = ", ".join([f"[{params}]", f"pair {sample.pair}", *context.unusual(sample)])
         names[place] = f"{sample.placement} {sample.workload} {rest}"
-        values.setdefault(place, {}).setdefault(sample.label, {})[sample.block] = math.log(sample.value)
+        values.setdefault(place, {}).setdefault(sample.label, {})[sample.block] = math.log(
+            sample.value
+        )
     found: dict[str, list[float]] = {}
     for place, labels in values.items():
         where = names[place]
         for one, other in combinations(labels, 2):
             both = labels[one].keys() & labels[other].keys()
-            found[f"{one} against {other}, {where}"] = [labels[one][block] - labels[other][block] for block in sorted(both)]
+            found[f"{one} against {other}, {where}"] = [
+                labels[one][block] - labels[other][block] for block in sorted(both)
+            ]
         if len(labels) == 1:
             ((label, logs),) = labels.items()
             found[f"{label}, {where}"] = list(logs.values())

@@ -1,4 +1,6 @@
-"""Says what is wrong with the run directories that a command reads, before it says anything else."""
+"""Says what is wrong with the run directories that a command reads, before it says anything
+else.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def check(readers: Sequence[RunReader], *, raw: bool = False) -> list[str]:
 
     found = []
     for reader in readers:
-        found += [printable(f"{reader.path.name}: {problem}") for problem in verify(reader, raw=raw)]
+        found += [
+            printable(f"{reader.path.name}: {problem}") for problem in verify(reader, raw=raw)
+        ]
     return found
 
 
@@ -32,7 +36,9 @@ def warn(readers: Sequence[RunReader]) -> None:
 
 
 def first_lines(problems: Sequence[str], *, err: bool = False) -> int:
-    """Prints the problems as the first lines of a result; the exit status that the command has at least."""
+    """Prints the problems as the first lines of a result; the exit status that the command has at
+    least.
+    """
     for line in lines(problems):
         click.echo(line, err=err)
     return 1 if problems else 0

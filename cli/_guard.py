@@ -1,4 +1,6 @@
-"""Turns what a command raises into a message on stderr and an exit status, and keeps its output fit for a terminal."""
+"""Turns what a command raises into a message on stderr and an exit status, and keeps its output fit
+for a terminal.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,18 @@ from cnibench.errors import CnibenchError, OutputError
 from cnibench.system.text import Screen
 
 # What a machine lacks, and what is wrong with a path, by the numbers of open(2) and write(2).
-_LACKS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO})
-_WRONG = frozenset({errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR})
+_LACKS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO}
+)
+_WRONG = frozenset(
+    {errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR}
+)
 
 
 def guarded(work: Callable[[], Any]) -> int:
-    """Runs ``work``; its exit status: what it returns when that is a number, else 0, and that of the error when it raises one."""
+    """Runs ``work``; its exit status: what it returns when that is a number, else 0, and that of
+    the error when it raises one.
+    """
     with _screens():
         try:
             status = work()
@@ -58,7 +66,9 @@ def _told(error: BaseException) -> int:
             return 2
         case click.UsageError():
             path = error.ctx.command_path if error.ctx else "cnibench"
-            return _say(error.format_message().rstrip("."), f"'{path} --help' says what it takes", 2)
+            return _say(
+                error.format_message().rstrip("."), f"'{path} --help' says what it takes", 2
+            )
         case click.ClickException():
             return _say(error.format_message(), "", error.exit_code)
         case click.exceptions.Exit():
@@ -68,13 +78,21 @@ def _told(error: BaseException) -> int:
         case BrokenPipeError():
             return 0
         case MemoryError():
-            return _say("there is not enough memory for this", "free some, or take fewer runs at once", 3)
+            return _say(
+                "there is not enough memory for this", "free some, or take fewer runs at once", 3
+            )
         case RecursionError():
-            return _say("something in the input is nested too deeply", "--debug shows where it was read", 2)
+            return _say(
+                "something in the input is nested too deeply", "--debug shows where it was read", 2
+            )
         case OSError() if not error.filename and not _folder_is_there():
             return _say("the working directory is gone", "change into a folder that exists", 2)
         case OSError() if error.errno in _LACKS | _WRONG:
-            where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
+            where = (
+                f"{os.fsdecode(error.filename)}: "
+                if isinstance(error.filename, str | bytes)
+                else ""
+            )
             remedy = "check the path, its permissions and the room on its disk"
             return _say(f"{where}{error.strerror}", remedy, 3 if error.errno in _LACKS else 2)
         case _:

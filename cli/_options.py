@@ -1,4 +1,6 @@
-"""Options of ``cnibench run`` that only some kinds of cluster know: each ``_options_*.py`` here offers some as ``OPTIONS``."""
+"""Options of ``cnibench run`` that only some kinds of cluster know: each ``_options_*.py`` here
+offers some as ``OPTIONS``.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 @cache
 def _offered() -> tuple[click.Option, ...]:
     stems = sorted(path.stem for path in Path(__file__).parent.glob("_options_*.py"))
-    return tuple(option for stem in stems for option in importlib.import_module(f"cnibench.cli.{stem}").OPTIONS)
+    return tuple(
+        option
+        for stem in stems
+        for option in importlib.import_module(f"cnibench.cli.{stem}").OPTIONS
+    )
 
 
 def cluster_options(function: F) -> F:

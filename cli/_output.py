@@ -17,7 +17,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def json_option(function: F) -> F:
     """The option --json of every command that prints results."""
-    return click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there.")(function)
+    return click.option(
+        "--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there."
+    )(function)
 
 
 def print_json(document: Any) -> None:
@@ -29,16 +31,22 @@ def print_json(document: Any) -> None:
 
 
 def console() -> Console:
-    """Where tables go: stdout, with colours only on a terminal and without NO_COLOR; wide enough for a table when it is a file."""
+    """Where tables go: stdout, with colours only on a terminal and without NO_COLOR; wide enough
+    for a table when it is a file.
+    """
     from cnibench.system import text
 
     terminal = sys.stdout.isatty()
     plain = not terminal or "NO_COLOR" in os.environ
-    return text.console(sys.stdout, no_color=plain, width=None if terminal else 160, soft_wrap=not terminal)
+    return text.console(
+        sys.stdout, no_color=plain, width=None if terminal else 160, soft_wrap=not terminal
+    )
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """A table of plain text; a newline within a cell is shown as an escape, for it could imitate another row."""
+    """A table of plain text; a newline within a cell is shown as an escape, for it could imitate
+    another row.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -48,7 +56,9 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str 
     def plain(words: str) -> Text:
         return Text(printable(words, newlines=False))
 
-    table = Table(box=SIMPLE_HEAD, title=plain(title) if title else None, title_justify="left", pad_edge=False)
+    table = Table(
+        box=SIMPLE_HEAD, title=plain(title) if title else None, title_justify="left", pad_edge=False
+    )
     for head in heads:
         table.add_column(plain(head), overflow="fold")
     for row in rows:
@@ -58,4 +68,9 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str 
 
 def fancy() -> bool:
     """Is there a terminal that may be written on with colours and a bar?"""
-    return sys.stderr.isatty() and sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return (
+        sys.stderr.isatty()
+        and sys.stdout.isatty()
+        and "NO_COLOR" not in os.environ
+        and os.environ.get("TERM") != "dumb"
+    )

@@ -10,17 +10,37 @@ from cnibench.system.environment import path
 
 # Of programs that no workload and no collector declares.
 _DEBIAN: Mapping[str, str] = {
-    "bpftool": "bpftool", "conntrack": "conntrack", "ethtool": "ethtool", "helm": "helm",
-    "ip": "iproute2", "ip6tables-restore": "iptables", "ipset": "ipset", "iptables": "iptables",
-    "iptables-legacy-restore": "iptables", "iptables-nft-restore": "iptables",
-    "iptables-restore": "iptables", "iptables-save": "iptables", "kubectl": "kubernetes-client",
-    "mount": "mount", "nsenter": "util-linux", "ovs-vsctl": "openvswitch-switch",
-    "ovs-vswitchd": "openvswitch-switch", "ping": "iputils-ping",
-    "qemu-system-x86_64": "qemu-system-x86", "ss": "iproute2", "sysctl": "procps",
-    "taskset": "util-linux", "tc": "iproute2", "tcpdump": "tcpdump", "unshare": "util-linux",
+    "bpftool": "bpftool",
+    "conntrack": "conntrack",
+    "ethtool": "ethtool",
+    "helm": "helm",
+    "ip": "iproute2",
+    "ip6tables-restore": "iptables",
+    "ipset": "ipset",
+    "iptables": "iptables",
+    "iptables-legacy-restore": "iptables",
+    "iptables-nft-restore": "iptables",
+    "iptables-restore": "iptables",
+    "iptables-save": "iptables",
+    "kubectl": "kubernetes-client",
+    "mount": "mount",
+    "nsenter": "util-linux",
+    "ovs-vsctl": "openvswitch-switch",
+    "ovs-vswitchd": "openvswitch-switch",
+    "ping": "iputils-ping",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "ss": "iproute2",
+    "sysctl": "procps",
+    "taskset": "util-linux",
+    "tc": "iproute2",
+    "tcpdump": "tcpdump",
+    "unshare": "util-linux",
     "wg": "wireguard-tools",
-}  # fmt: skip
-_UBUNTU: Mapping[str, str] = {"linux-perf": "linux-tools-generic", "bpftool": "linux-tools-common"}  # Debian's name to Ubuntu's
+}
+_UBUNTU: Mapping[str, str] = {
+    "linux-perf": "linux-tools-generic",
+    "bpftool": "linux-tools-common",
+}  # Debian's name to Ubuntu's
 
 
 def lacking(tools: Iterable[str]) -> list[str]:
@@ -29,11 +49,15 @@ def lacking(tools: Iterable[str]) -> list[str]:
 
 
 def install_command(tools: Iterable[str]) -> str:
-    """The one command that installs them on Debian and Ubuntu; on others the packages' names as Debian has them."""
+    """The one command that installs them on Debian and Ubuntu; on others the packages' names as
+    Debian has them.
+    """
     system = _system()
     names = {**_DEBIAN, **packages_of("workloads"), **packages_of("collectors")}
     renamed = _UBUNTU if "ubuntu" in system else {}
-    wanted = sorted({renamed.get(package, package) for package in (names.get(tool, tool) for tool in tools)})
+    wanted = sorted(
+        {renamed.get(package, package) for package in (names.get(tool, tool) for tool in tools)}
+    )
     if not {"debian", "ubuntu"} & set(system):
         return f"install the packages that Debian calls: {' '.join(wanted)}"
     command = f"sudo apt-get install --no-install-recommends {' '.join(wanted)}"

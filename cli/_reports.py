@@ -12,14 +12,18 @@ from cnibench.system.files import replace_beneath
 
 
 def show(path: Path, as_json: bool) -> int:
-    """Analyses the run and prints it; the report file is named on stderr. 1 when the run directory is damaged, else 0."""
+    """Analyses the run and prints it; the report file is named on stderr. 1 when the run directory
+    is damaged, else 0.
+    """
     from cnibench.analysis import analyse
 
     analysis = analyse([RunReader(path)])
     click.echo(provider("reports", "json" if as_json else "text").render(analysis), nl=False)
     file = path / "report.md"
     try:
-        replace_beneath(path, file.name, provider("reports", "md").render(analysis).encode("utf-8", "replace"))
+        replace_beneath(
+            path, file.name, provider("reports", "md").render(analysis).encode("utf-8", "replace")
+        )
     except OSError as error:
         click.echo(f"warning: {file}: {error.strerror}", err=True)
     else:

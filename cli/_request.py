@@ -50,7 +50,9 @@ class _Found:
 
 
 def plan_of(values: Mapping[str, Any]) -> Plan:
-    """The plan that the command line asks for: its options over the plan file's keys. Raises UsageError, InputError."""
+    """The plan that the command line asks for: its options over the plan file's keys. Raises
+    UsageError, InputError.
+    """
     base = named(values["plan"]) if values.get("plan") else None
     options: dict[str, Any] = {}
     for key in (
@@ -99,7 +101,10 @@ def _blocks(text: str) -> int | str:
     try:
         return int(text)
     except ValueError:
-        raise UsageError(f"--blocks takes a number or auto, not '{text}'", "leave it out: auto plans enough blocks") from None
+        raise UsageError(
+            f"--blocks takes a number or auto, not '{text}'",
+            "leave it out: auto plans enough blocks",
+        ) from None
 
 
 def _work(text: str) -> dict[str, Any]:
@@ -109,7 +114,9 @@ def _work(text: str) -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
-            raise UsageError(f"'{pair}' in --workload {text} is not KEY=VALUE", "write tcp-rr:request_size=64")
+            raise UsageError(
+                f"'{pair}' in --workload {text} is not KEY=VALUE", "write tcp-rr:request_size=64"
+            )
         try:
             params[key] = yaml.safe_load(value)
         except yaml.YAMLError:
@@ -123,7 +130,10 @@ def settings_of(given: Sequence[str], base: Plan | None = None) -> dict[str, dic
     for item in given:
         name, equals, value = item.partition("=")
         if not equals or not name:
-            raise UsageError(f"--set takes [LABEL:]KEY=VALUE, not '{item}'", "write --set candidate:image=registry.example/cni:v2")
+            raise UsageError(
+                f"--set takes [LABEL:]KEY=VALUE, not '{item}'",
+                "write --set candidate:image=registry.example/cni:v2",
+            )
         label, _, key = name.rpartition(":")
         found.setdefault(label, {})[key] = value
     return found
@@ -136,9 +146,11 @@ def at_scale(plan: Plan, factor: float) -> tuple[Plan, list[str]]:
 
 
 def suited(plan: Plan, values: Mapping[str, Any]) -> tuple[Plan, list[str]]:
-    """The plan file's plan without what its kind of cluster cannot have, and in words what that gave up. Raises UsageError.
+    """The plan file's plan without what its kind of cluster cannot have, and in words what that
+    gave up. Raises UsageError.
 
-    What was typed stays as it is: whoever asks for it by name is refused rather than given something else.
+    What was typed stays as it is: whoever asks for it by name is refused rather than given
+    something else.
     """
     if not values.get("plan"):
         return plan, []
@@ -151,8 +163,9 @@ def suited(plan: Plan, values: Mapping[str, Any]) -> tuple[Plan, list[str]]:
         plan, names = plan.with_conntrack()
         if names:
             told.append(
-                f"policy.conntrack: used instead of bypassed, for {', '.join(names)}: packets of established connections meet the policies "
-                "only where the CNI itself has them do so"
+                f"policy.conntrack: used instead of bypassed, for {', '.join(names)}: packets of"
+                " established connections meet the policies only where the CNI itself has them"
+                " do so"
             )
     return plan, [f"--cluster {plan.cluster} gave up: {'; '.join(told)}"] if told else []
 
@@ -165,31 +178,56 @@ def profile_problems(plan: Plan) -> list[Problem]:
 
 
 def prepare(
-    plan: Plan, *, name: str = "", extra: Mapping[str, Any] | None = None, other_kernel: bool = False, notes: Sequence[str] = (),
+    plan: Plan,
+    *,
+    name: str = "",
+    extra: Mapping[str, Any] | None = None,
+    other_kernel: bool = False,
+    notes: Sequence[str] = (),
     here: Here | None = None,
-) -> Request:  # fmt: skip
-    """Checks everything that the plan needs. Raises UsageError, InputError, MissingError; nothing has been started then.
+) -> Request:
+    """Checks everything that the plan needs. Raises UsageError, InputError, MissingError; nothing
+    has been started then.
 
-    Profiles that this machine cannot run are left out and recorded, unless none is left. ``other_kernel``: what the running kernel lacks
-    does not matter, it is measured on another. ``here`` says where calibrations may be found that tell the noise.
+    Profiles that this machine cannot run are left out and recorded, unless none is left.
+    ``other_kernel``: what the running kernel lacks does not matter, it is measured on another.
+    ``here`` says where calibrations may be found that tell the noise.
     """
     plan = plan.seeded()
     asked = profile.choose(["*" if item == "all" else item for item in plan.cni])
     for label in plan.settings:
         if label and label not in asked:
-            raise UsageError(f"--set {label}:... names no profile of this run", f"the labels are: {', '.join(asked)}")
+            raise UsageError(
+                f"--set {label}:... names no profile of this run",
+                f"the labels are: {', '.join(asked)}",
+            )
     kind: type[Cluster] = provider("clusters", plan.cluster)
     if beyond := [path for path in plan.path if path not in kind.paths]:
-        raise UsageError(f"--cluster {plan.cluster} has no path {', '.join(beyond)}", f"it has: {', '.join(kind.paths)}")
+        raise UsageError(
+            f"--cluster {plan.cluster} has no path {', '.join(beyond)}",
+            f"it has: {', '.join(kind.paths)}",
+        )
     if plan.pairs > kind.most_pairs:
-        raise UsageError(f"--cluster {plan.cluster} has room for {kind.most_pairs} pairs of Pods, not {plan.pairs}", "ask for fewer")
+        raise UsageError(
+            f"--cluster {plan.cluster} has room for {kind.most_pairs} pairs of Pods, not"
+            f" {plan.pairs}",
+            "ask for fewer",
+        )
     options = Options(
-        mtu=plan.mtu, wire_offload=plan.wire_offload, wire_rate=plan.wire_rate, ip=plan.ip, pairs=plan.pairs, settings=plan.settings,
-        keep=bool((extra or {}).get("keep")), extra=dict(extra or {}),
-    )  # fmt: skip
+        mtu=plan.mtu,
+        wire_offload=plan.wire_offload,
+        wire_rate=plan.wire_rate,
+        ip=plan.ip,
+        pairs=plan.pairs,
+        settings=plan.settings,
+        keep=bool((extra or {}).get("keep")),
+        extra=dict(extra or {}),
+    )
     cluster = kind(options)
     workloads: dict[str, Workload] = providers("workloads")
-    cells(plan, workloads, asked)  # wrong names and parameters are told before anything that this machine lacks
+    cells(
+        plan, workloads, asked
+    )  # wrong names and parameters are told before anything that this machine lacks
     used = {work.name: workloads[work.name] for work in plan.workload}
     _machine(cluster, [tool for workload in used.values() for tool in workload.tools])
     asked = dict(cluster.resolve(asked))
@@ -200,19 +238,31 @@ def prepare(
     cluster.permit(planned)
     planned, refused = _possible(cluster, planned, found.runnable, used)
     if not planned:
-        raise UsageError("nothing is left to measure", "; ".join([*refused, *left_out, *without]) or "name a profile and a workload")
+        raise UsageError(
+            "nothing is left to measure",
+            "; ".join([*refused, *left_out, *without]) or "name a profile and a workload",
+        )
     remarks = [*notes, *without, *left_out, *refused, *words(blocks)]
     request = _request(whole, name, kind, options, found, planned, used, collectors, remarks)
     request = replace(request, warnings=[*request.warnings, *refused])
     asked_for = plan.model_dump(mode="json", by_alias=True)
-    return replace(request, manifest=replace_fields(request.manifest, planned=blocks, plan=asked_for))
+    return replace(
+        request, manifest=replace_fields(request.manifest, planned=blocks, plan=asked_for)
+    )
 
 
 def _possible(
-    cluster: Cluster, planned: Sequence[Cell], profiles: Mapping[str, Profile], workloads: Mapping[str, Workload]
+    cluster: Cluster,
+    planned: Sequence[Cell],
+    profiles: Mapping[str, Profile],
+    workloads: Mapping[str, Workload],
 ) -> tuple[list[Cell], list[str]]:
     """Those cells that this kind of cluster can measure, and in words why others are left out."""
-    blind = cluster.why_kernel_hidden() if any(workload.looks for workload in workloads.values()) else ""
+    blind = (
+        cluster.why_kernel_hidden()
+        if any(workload.looks for workload in workloads.values())
+        else ""
+    )
     possible, refused = [], dict[str, None]()
     for cell in planned:
         reason = cluster.refuses(profiles[cell.label], cell)
@@ -226,63 +276,124 @@ def _possible(
 
 
 def _request(
-    plan: Plan, name: str, kind: type[Cluster], options: Options, found: _Found, planned: list[Cell], workloads: Mapping[str, Workload],
-    collectors: Sequence[Collector], notes: list[str],
-) -> Request:  # fmt: skip
+    plan: Plan,
+    name: str,
+    kind: type[Cluster],
+    options: Options,
+    found: _Found,
+    planned: list[Cell],
+    workloads: Mapping[str, Workload],
+    collectors: Sequence[Collector],
+    notes: list[str],
+) -> Request:
     blocks = plan.number_of_blocks(len(found.runnable))
     warnings = []
-    measured = any(workload.noise for workload in workloads.values())  # what is counted differs or does not: no test is needed
-    usual = [plan.blocks_of(work, len(found.runnable)) for work in plan.workload if work.blocks is None and workloads[work.name].noise]
-    if measured and not plan.target_ci and (told := schedule.warning(min(usual, default=blocks), len(found.runnable))):
+    measured = any(
+        workload.noise for workload in workloads.values()
+    )  # what is counted differs or does not: no test is needed
+    usual = [
+        plan.blocks_of(work, len(found.runnable))
+        for work in plan.workload
+        if work.blocks is None and workloads[work.name].noise
+    ]
+    if (
+        measured
+        and not plan.target_ci
+        and (told := schedule.warning(min(usual, default=blocks), len(found.runnable)))
+    ):
         warnings.append(told)
     title = name or plan.title
     manifest = Manifest(
-        id=new_id(title), name=title, created=now(), command=["cnibench", *sys.argv[1:]], tool_version=__version__, seed=plan.seed or 0,
-        blocks=blocks, duration=plan.duration, warmup=plan.warmup, cluster=plan.cluster, cells=planned,
-        profiles={label: item.model_dump(mode="json", by_alias=True) for label, item in found.runnable.items()},
+        id=new_id(title),
+        name=title,
+        created=now(),
+        command=["cnibench", *sys.argv[1:]],
+        tool_version=__version__,
+        seed=plan.seed or 0,
+        blocks=blocks,
+        duration=plan.duration,
+        warmup=plan.warmup,
+        cluster=plan.cluster,
+        cells=planned,
+        profiles={
+            label: item.model_dump(mode="json", by_alias=True)
+            for label, item in found.runnable.items()
+        },
         main={name: workload.primary for name, workload in workloads.items()},
-        unsupported=found.unsupported, notes=[*notes, *warnings], target_ci=plan.target_ci, max_blocks=plan.max_blocks,
-        plan=plan.model_dump(mode="json", by_alias=True), extra=dict(options.extra),
-    )  # fmt: skip
+        unsupported=found.unsupported,
+        notes=[*notes, *warnings],
+        target_ci=plan.target_ci,
+        max_blocks=plan.max_blocks,
+        plan=plan.model_dump(mode="json", by_alias=True),
+        extra=dict(options.extra),
+    )
     return Request(manifest, found.runnable, workloads, collectors, kind, options, warnings)
 
 
 def _machine(cluster: Cluster, tools: Sequence[str]) -> None:
-    """Everything that is missing whatever the profile, in one message. In a VM nothing is asked: its files are the host's, which did."""
+    """Everything that is missing whatever the profile, in one message. In a VM nothing is asked:
+    its files are the host's, which did.
+    """
     if inside():
         return
     problems = cluster.missing()
     absent = lacking(tools) if cluster.kind == "lab" else []  # elsewhere the images bring them
     if absent:
-        problems = [*problems, Problem("", f"the programs {', '.join(absent)} are not installed", install_command(absent))]
+        problems = [
+            *problems,
+            Problem(
+                "", f"the programs {', '.join(absent)} are not installed", install_command(absent)
+            ),
+        ]
     if problems:
-        raise MissingError("; ".join(item.lacks for item in problems), "; ".join(dict.fromkeys(item.remedy for item in problems)))
+        raise MissingError(
+            "; ".join(item.lacks for item in problems),
+            "; ".join(dict.fromkeys(item.remedy for item in problems)),
+        )
 
 
 def _profiles(cluster: Cluster, asked: Mapping[str, Profile], other_kernel: bool = False) -> _Found:
     found = _Found()
     for label, item in asked.items():
-        families = tuple(ip for ip in cluster.options.ip if ip in item.features.ip)  # the others are left out of its cells
+        families = tuple(
+            ip for ip in cluster.options.ip if ip in item.features.ip
+        )  # the others are left out of its cells
         given = cluster.options.settings
         own = {"": {**given.get("", {}), **given.get(label, {})}}
-        alone = type(cluster)(replace(cluster.options, ip=families or cluster.options.ip, settings=own))
+        alone = type(cluster)(
+            replace(cluster.options, ip=families or cluster.options.ip, settings=own)
+        )
         problems = [one for one in alone.check(item) if not (other_kernel and one.kind == "kernel")]
         if not problems:
             found.runnable[label] = item
-        found.unsupported += [Unsupported(label=label, profile=item.name, lacks=one.lacks, remedy=one.remedy) for one in problems]
+        found.unsupported += [
+            Unsupported(label=label, profile=item.name, lacks=one.lacks, remedy=one.remedy)
+            for one in problems
+        ]
     if not found.runnable:
         told = "; ".join(f"{one.label}: {one.lacks}" for one in found.unsupported)
         remedies = dict.fromkeys(one.remedy for one in found.unsupported)
-        raise MissingError(f"this machine cannot run {'it' if len(asked) == 1 else 'any of them'}: {told}", "; ".join(remedies))
+        raise MissingError(
+            f"this machine cannot run {'it' if len(asked) == 1 else 'any of them'}: {told}",
+            "; ".join(remedies),
+        )
     return found
 
 
-def _collectors(cluster: Cluster, all_of_them: Sequence[Collector], plan: Plan) -> tuple[list[Collector], Plan, list[str]]:
-    """Those that work here; a kind of window without the collector that it is there for is left out of the plan."""
+def _collectors(
+    cluster: Cluster, all_of_them: Sequence[Collector], plan: Plan
+) -> tuple[list[Collector], Plan, list[str]]:
+    """Those that work here; a kind of window without the collector that it is there for is left out
+    of the plan.
+    """
     working, notes, windows = list[Collector](), list[str](), list(plan.windows)
     for collector in all_of_them:
         absent = lacking(collector.tools) if cluster.kind == "lab" else []
-        reason = f"{', '.join(absent)} not installed ({install_command(absent)})" if absent else collector.missing(cluster)
+        reason = (
+            f"{', '.join(absent)} not installed ({install_command(absent)})"
+            if absent
+            else collector.missing(cluster)
+        )
         if not reason:
             working.append(collector)
         elif set(collector.windows) & set(windows):
@@ -290,37 +401,59 @@ def _collectors(cluster: Cluster, all_of_them: Sequence[Collector], plan: Plan) 
     if "cpp" in windows and not any(collector.cycles for collector in working):
         windows.remove("cpp")
         if not windows:
-            raise MissingError("cycles per packet cannot be measured here: " + "; ".join(notes), "'cnibench doctor' says what to install")
+            raise MissingError(
+                "cycles per packet cannot be measured here: " + "; ".join(notes),
+                "'cnibench doctor' says what to install",
+            )
     return working, plan.model_copy(update={"windows": tuple(windows)}), notes
 
 
 def again(manifest: Manifest) -> Request:
     """What an interrupted run was asked for, from its manifest. Raises InputError, MissingError.
 
-    In a VM the profiles meet its kernel here for the first time: those that it cannot run either are left out of the manifest.
+    In a VM the profiles meet its kernel here for the first time: those that it cannot run either
+    are left out of the manifest.
     """
     plan = Plan.model_validate(manifest.plan)
     profiles = {label: Profile.model_validate(item) for label, item in manifest.profiles.items()}
     kind: type[Cluster] = provider("clusters", plan.cluster)
     options = Options(
-        mtu=plan.mtu, wire_offload=plan.wire_offload, wire_rate=plan.wire_rate, ip=plan.ip, pairs=plan.pairs, settings=plan.settings,
-        keep=bool(manifest.extra.get("keep")), extra=manifest.extra | ({"testbed": "vm"} if inside() else {}),
-    )  # fmt: skip
+        mtu=plan.mtu,
+        wire_offload=plan.wire_offload,
+        wire_rate=plan.wire_rate,
+        ip=plan.ip,
+        pairs=plan.pairs,
+        settings=plan.settings,
+        keep=bool(manifest.extra.get("keep")),
+        extra=manifest.extra | ({"testbed": "vm"} if inside() else {}),
+    )
     cluster = kind(options)
     try:
-        used: dict[str, Workload] = {name: provider("workloads", name) for name in sorted({cell.workload for cell in manifest.cells})}
+        used: dict[str, Workload] = {
+            name: provider("workloads", name)
+            for name in sorted({cell.workload for cell in manifest.cells})
+        }
     except UsageError as error:
-        raise UsageError(f"this cnibench has other workloads: {error.message}", f"resume with cnibench {manifest.tool_version}") from None
+        raise UsageError(
+            f"this cnibench has other workloads: {error.message}",
+            f"resume with cnibench {manifest.tool_version}",
+        ) from None
     _machine(cluster, [tool for workload in used.values() for tool in workload.tools])
     found = _profiles(cluster, profiles)
     warnings = []
     if found.unsupported and inside():
-        warnings = [f"{one.label} is not measured: {one.lacks}, in the VM as well" for one in found.unsupported]
+        warnings = [
+            f"{one.label} is not measured: {one.lacks}, in the VM as well"
+            for one in found.unsupported
+        ]
         manifest = replace_fields(
-            manifest, unsupported=[*manifest.unsupported, *found.unsupported],
+            manifest,
+            unsupported=[*manifest.unsupported, *found.unsupported],
             cells=[cell for cell in manifest.cells if cell.label in found.runnable],
-            profiles={label: item for label, item in manifest.profiles.items() if label in found.runnable},
-        )  # fmt: skip
+            profiles={
+                label: item for label, item in manifest.profiles.items() if label in found.runnable
+            },
+        )
     elif found.unsupported:
         one = found.unsupported[0]
         raise MissingError(f"{one.label}: {one.lacks}", one.remedy)

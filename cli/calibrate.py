@@ -17,17 +17,59 @@ if TYPE_CHECKING:
 
 
 @click.command("calibrate")
-@click.option("--cni", multiple=True, metavar="NAME", help="One profile, or two that must tie.  [default: veth-baseline]")
-@click.option("--rounds", type=click.IntRange(1, 1000), default=20, show_default=True, help="A/A comparisons of 6 blocks each, a place.")
+@click.option(
+    "--cni",
+    multiple=True,
+    metavar="NAME",
+    help="One profile, or two that must tie.  [default: veth-baseline]",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="A/A comparisons of 6 blocks each, a place.",
+)
 @click.option("--cluster", metavar="KIND", help="Where the Pods run.  [default: lab]")
-@click.option("--workload", multiple=True, metavar="LIST", help="What is driven.  [default: tcp-stream,tcp-rr]")
+@click.option(
+    "--workload",
+    multiple=True,
+    metavar="LIST",
+    help="What is driven.  [default: tcp-stream,tcp-rr]",
+)
 @click.option("--placement", multiple=True, metavar="LIST", help="intra, inter.  [default: intra]")
-@click.option("--cpus", default="shared", show_default=True, metavar="LIST", help="Pinnings to try: split, shared, none.")
-@click.option("--duration", default="1s", show_default=True, metavar="LIST", help="Durations of a window to try.")
-@click.option("--warmup", default="200ms", show_default=True, metavar="TIME", help="Before each window.")
-@click.option("--resolution", default="2%", show_default=True, metavar="PERCENT", help="The smallest difference that matters to you.")
+@click.option(
+    "--cpus",
+    default="shared",
+    show_default=True,
+    metavar="LIST",
+    help="Pinnings to try: split, shared, none.",
+)
+@click.option(
+    "--duration",
+    default="1s",
+    show_default=True,
+    metavar="LIST",
+    help="Durations of a window to try.",
+)
+@click.option(
+    "--warmup", default="200ms", show_default=True, metavar="TIME", help="Before each window."
+)
+@click.option(
+    "--resolution",
+    default="2%",
+    show_default=True,
+    metavar="PERCENT",
+    help="The smallest difference that matters to you.",
+)
 @click.option("--seed", type=int, metavar="N", help="Of the order of the cells.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are made.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where run directories are made.",
+)
 @cluster_options
 @json_option
 def command(
@@ -47,10 +89,12 @@ def command(
 ) -> int:
     """Measure the tool against itself: what it finds where there is nothing to find.
 
-    One profile runs under two names (or two profiles that must tie), through the same path as 'cnibench run'. Shown are the rate of false
-    alarms with its interval, the noise floor of each workload and pinning, and the blocks, duration and pinning for a resolution.
+    One profile runs under two names (or two profiles that must tie), through the same path as
+    'cnibench run'. Shown are the rate of false alarms with its interval, the noise floor of each
+    workload and pinning, and the blocks, duration and pinning for a resolution.
 
-    The runs are kept in --out: 'cnibench run --blocks auto' plans with the noise of the newest that fits.
+    The runs are kept in --out: 'cnibench run --blocks auto' plans with the noise of the newest that
+    fits.
     """
     from cnibench.analysis.calibration import ROUND, calibration
     from cnibench.cli._carry_out import carry_out
@@ -60,14 +104,24 @@ def command(
 
     wished = fraction(resolution)
     if not 0 < wished < 1:
-        raise UsageError(f"--resolution must be between 0 and 100 %, not {resolution}", "write --resolution 2%")
+        raise UsageError(
+            f"--resolution must be between 0 and 100 %, not {resolution}", "write --resolution 2%"
+        )
     labels = _labels(cni)
     paths, status = [], 0
     for mode, window in product(_list(cpus), _list(duration)):
         asked = {
-            "cni": labels, "cluster": cluster, "workload": workload, "placement": placement or ("intra",), "cpus": mode,
-            "duration": window, "warmup": warmup, "blocks": str(ROUND * rounds), "seed": seed, "no_perf": True,
-        }  # fmt: skip
+            "cni": labels,
+            "cluster": cluster,
+            "workload": workload,
+            "placement": placement or ("intra",),
+            "cpus": mode,
+            "duration": window,
+            "warmup": warmup,
+            "blocks": str(ROUND * rounds),
+            "seed": seed,
+            "no_perf": True,
+        }
         request = prepare(plan_of(asked), name=f"calibrate-{mode}-{window}", extra=extra_of(values))
         path = (out / request.manifest.id).absolute()
         ended = carry_out(request, path, resume=False)
@@ -93,7 +147,9 @@ def _store(path: Path, found: Calibration) -> None:
     from cnibench.planning.blocks import CALIBRATION
     from cnibench.system.files import replace_beneath
 
-    replace_beneath(path, CALIBRATION, (json.dumps({"schema": 1, **_document(found)}, indent=1) + "\n").encode())
+    replace_beneath(
+        path, CALIBRATION, (json.dumps({"schema": 1, **_document(found)}, indent=1) + "\n").encode()
+    )
 
 
 def _labels(cni: tuple[str, ...]) -> tuple[str, ...]:
@@ -113,7 +169,9 @@ def _labels(cni: tuple[str, ...]) -> tuple[str, ...]:
 def _list(text: str) -> list[str]:
     found = [part.strip() for part in text.split(",") if part.strip()]
     if not found:
-        raise UsageError(f"'{text}' names nothing", "'cnibench calibrate --help' says what each option takes")
+        raise UsageError(
+            f"'{text}' names nothing", "'cnibench calibrate --help' says what each option takes"
+        )
     return found
 
 
@@ -126,27 +184,59 @@ def _document(found: Calibration) -> dict[str, object]:
 def _show(found: Calibration) -> None:
     if not found.floors or found.rate is None:
         raise CnibenchError("nothing was measured", "'cnibench runs show last' says what failed")
-    heads = ("workload", "placement", "CPUs", "window", "metric", "n", "noise", "a / b", "false alarms", "blocks of 2", "blocks of 10")
+    heads = (
+        "workload",
+        "placement",
+        "CPUs",
+        "window",
+        "metric",
+        "n",
+        "noise",
+        "a / b",
+        "false alarms",
+        "blocks of 2",
+        "blocks of 10",
+    )
     rows = [
-        (one.workload, one.placement, one.cpus, f"{one.duration:g} s", one.metric, str(one.n), f"{one.noise:.2%}", _ratio(one),
-         f"{one.alarms} of {one.rounds}", _count(one.blocks), _count(one.blocks_ten))
+        (
+            one.workload,
+            one.placement,
+            one.cpus,
+            f"{one.duration:g} s",
+            one.metric,
+            str(one.n),
+            f"{one.noise:.2%}",
+            _ratio(one),
+            f"{one.alarms} of {one.rounds}",
+            _count(one.blocks),
+            _count(one.blocks_ten),
+        )
         for one in found.floors
-    ]  # fmt: skip
+    ]
     print_table(heads, rows)
     click.echo(
-        f"false alarms: {found.alarms} of {found.comparisons} comparisons = {found.rate:.1%} "
-        f"(95 % interval {found.low:.1%} to {found.high:.1%}); by construction {found.expected:.1%}, promised at most 5 %"
+        f"false alarms: {found.alarms} of {found.comparisons} comparisons = {found.rate:.1%} (95 %"
+        f" interval {found.low:.1%} to {found.high:.1%}); by construction {found.expected:.1%},"
+        " promised at most 5 %"
     )
-    click.echo(f"blocks: to find a difference of {100 * found.resolution:.3g} % with a power of 80 % in a run of 2 or of 10 profiles")
+    click.echo(
+        f"blocks: to find a difference of {100 * found.resolution:.3g} % with a power of 80 % in a"
+        " run of 2 or of 10 profiles"
+    )
     for one in found.floors:
         if one.dependence_p is not None and one.dependence_p <= 0.05 / len(found.floors):
-            click.echo(f"{one.workload} {one.placement} {one.cpus}: neighbouring blocks depend on each other (p={one.dependence_p:.2g})")
+            click.echo(
+                f"{one.workload} {one.placement} {one.cpus}: neighbouring blocks depend on each"
+                f" other (p={one.dependence_p:.2g})"
+            )
     for line in found.recommended:
         click.echo(f"recommended: {line}")
 
 
 def _ratio(one: Floor) -> str:
-    return f"{one.ratio:.4f}" + ("" if one.low is None or one.high is None else f" [{one.low:.4f}, {one.high:.4f}]")
+    return f"{one.ratio:.4f}" + (
+        "" if one.low is None or one.high is None else f" [{one.low:.4f}, {one.high:.4f}]"
+    )
 
 
 def _count(blocks: int | None) -> str:

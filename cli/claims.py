@@ -20,15 +20,32 @@ _SILENT = ("not-measured",)
 
 @click.command("claims")
 @click.argument("run")
-@click.option("--study", "studies", multiple=True, metavar="NAME", help="Only this study: qi2021, bruijn2017 or makowski2018.")
-@click.option("--all", "everything", is_flag=True, help="Show claims too that this run has no figure for.")
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
+@click.option(
+    "--study",
+    "studies",
+    multiple=True,
+    metavar="NAME",
+    help="Only this study: qi2021, bruijn2017 or makowski2018.",
+)
+@click.option(
+    "--all", "everything", is_flag=True, help="Show claims too that this run has no figure for."
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where run directories are.",
+)
 @json_option
-def command(run: str, studies: tuple[str, ...], everything: bool, folder: Path, as_json: bool) -> int:
+def command(
+    run: str, studies: tuple[str, ...], everything: bool, folder: Path, as_json: bool
+) -> int:
     """What a run says about the findings of the published studies.
 
-    Each claim gets a verdict: holds; does-not-hold, only where its preconditions are met and the figures leave no doubt; inconclusive;
-    by-construction, where the lab's model makes it true; not-testable-here, with the reason; not-measured.
+    Each claim gets a verdict: holds; does-not-hold, only where its preconditions are met and the
+    figures leave no doubt; inconclusive; by-construction, where the lab's model makes it true;
+    not-testable-here, with the reason; not-measured.
     """
     from cnibench.analysis import analyse
     from cnibench.claims import evaluate
@@ -43,11 +60,24 @@ def command(run: str, studies: tuple[str, ...], everything: bool, folder: Path, 
     found = evaluate(analysis, names)
     counts = Counter(one.verdict for one in found)
     if as_json:
-        print_json({"schema": 1, "problems": problems, "run": analysis.run.id, "counts": counts, "claims": found})
+        print_json(
+            {
+                "schema": 1,
+                "problems": problems,
+                "run": analysis.run.id,
+                "counts": counts,
+                "claims": found,
+            }
+        )
         return status
     for study in dict.fromkeys(one.study for one in found):
         _show(study, [one for one in found if one.study == study], everything)
-    click.echo(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items(), key=lambda item: -item[1])))
+    click.echo(
+        ", ".join(
+            f"{count} {verdict}"
+            for verdict, count in sorted(counts.items(), key=lambda item: -item[1])
+        )
+    )
     for line in _conditions(analysis):
         click.echo(line)
     return status
@@ -57,15 +87,30 @@ def _show(study: str, found: list[Judgement], everything: bool) -> None:
     from cnibench.claims import studies
     from cnibench.reports._escape import plain
 
-    shown = [one for one in found if everything or (one.verdict not in _SILENT and (one.kind != "statement" or one.figures))]
+    shown = [
+        one
+        for one in found
+        if everything or (one.verdict not in _SILENT and (one.kind != "statement" or one.figures))
+    ]
     title = f"{study}: {studies()[study].title} ({studies()[study].published})"
     if shown:
-        rows = [(one.verdict, f"{one.id}: {one.sentence}", one.published, plain(_ours(one)), plain(one.reason, 2000)) for one in shown]
+        rows = [
+            (
+                one.verdict,
+                f"{one.id}: {one.sentence}",
+                one.published,
+                plain(_ours(one)),
+                plain(one.reason, 2000),
+            )
+            for one in shown
+        ]
         print_table(("verdict", "claim", "published", "here", "why"), rows, title)
     else:
         click.echo(title)
     if len(shown) < len(found):
-        click.echo(f"{len(found) - len(shown)} more that this run has no figure for: --all shows them\n")
+        click.echo(
+            f"{len(found) - len(shown)} more that this run has no figure for: --all shows them\n"
+        )
 
 
 def _ours(one: Judgement) -> str:
@@ -86,7 +131,10 @@ def _conditions(analysis: Analysis) -> list[str]:
     found = []
     for title, values in (
         ("testbed", {result.testbed for result in analysis.results}),
-        ("wire", {f"{result.wire} (offload: {result.wire_offload})" for result in analysis.results}),
+        (
+            "wire",
+            {f"{result.wire} (offload: {result.wire_offload})" for result in analysis.results},
+        ),
         ("fidelity", {result.fidelity for result in analysis.results}),
         ("cycles", {result.cycles_source for result in analysis.results} - {""}),
     ):

@@ -15,8 +15,16 @@ if TYPE_CHECKING:
 
 
 @click.command("clean")
-@click.option("--cluster", "name", metavar="KIND", default="lab", show_default=True, help="Where to look.")
-@click.option("--owner", "owners", multiple=True, metavar="ID", help="Also what this owner's runs left, unless they still use it.")
+@click.option(
+    "--cluster", "name", metavar="KIND", default="lab", show_default=True, help="Where to look."
+)
+@click.option(
+    "--owner",
+    "owners",
+    multiple=True,
+    metavar="ID",
+    help="Also what this owner's runs left, unless they still use it.",
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @cluster_options
 @json_option
@@ -47,8 +55,20 @@ def command(name: str, owners: Sequence[str], dry_run: bool, as_json: bool, **va
     folders = [f"the temporary folder {path}" for path in scratch.remove_stale(dry_run)]
     if as_json:
         gone = [*(one.what for one in going), *folders]
-        left = [{"what": one.what, "owner": one.owner, "reason": one.kept, "remedy": one.remedy} for one in staying]
-        print_json({"schema": 1, "cluster": name, "dry_run": dry_run, "removed": [] if dry_run else gone, "found": gone, "left": left})
+        left = [
+            {"what": one.what, "owner": one.owner, "reason": one.kept, "remedy": one.remedy}
+            for one in staying
+        ]
+        print_json(
+            {
+                "schema": 1,
+                "cluster": name,
+                "dry_run": dry_run,
+                "removed": [] if dry_run else gone,
+                "found": gone,
+                "left": left,
+            }
+        )
     else:
         for what in folders:
             click.echo(f"{'would remove' if dry_run else 'removed'}: {what}")

@@ -22,15 +22,53 @@ if TYPE_CHECKING:
 @click.command("compare")
 @click.argument("base")
 @click.argument("candidate")
-@click.option("--threshold", default="5%", show_default=True, metavar="PERCENT", help="How much worse the candidate may be.")
-@click.option("--metric", "metrics", multiple=True, metavar="LIST", help="Judge these too.  [default: the main metric of each workload]")
-@click.option("--inconclusive", type=click.Choice(["fail", "pass"]), default="fail", show_default=True, help="Exit 5 when undecided, or 0.")
-@click.option("--format", "form", type=click.Choice(["text", "md", "junit"]), default="text", show_default=True, help="What to write.")
-@click.option("--out", type=click.Path(path_type=Path), help="A file to write to, instead of stdout.")
 @click.option(
-    "--allow-different", is_flag=True, help="Compare although what must agree differs: machine, kernel, wire, durations, settings, version."
+    "--threshold",
+    default="5%",
+    show_default=True,
+    metavar="PERCENT",
+    help="How much worse the candidate may be.",
 )
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="LIST",
+    help="Judge these too.  [default: the main metric of each workload]",
+)
+@click.option(
+    "--inconclusive",
+    type=click.Choice(["fail", "pass"]),
+    default="fail",
+    show_default=True,
+    help="Exit 5 when undecided, or 0.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "md", "junit"]),
+    default="text",
+    show_default=True,
+    help="What to write.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="A file to write to, instead of stdout."
+)
+@click.option(
+    "--allow-different",
+    is_flag=True,
+    help=(
+        "Compare although what must agree differs: machine, kernel, wire, durations, settings,"
+        " version."
+    ),
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where run directories are.",
+)
 @json_option
 def command(
     base: str,
@@ -46,12 +84,15 @@ def command(
 ) -> int:
     """Gate for CI: is a candidate no worse than its base?
 
-    Each side is RUN or RUN:PROFILE; RUN alone when it has one profile. Both sides in one run (RUN:base RUN:candidate) are compared block by
-    block, which is best. Across runs, name at least 3 base runs with commas: what runs differ by among themselves is the noise then.
+    Each side is RUN or RUN:PROFILE; RUN alone when it has one profile. Both sides in one run
+    (RUN:base RUN:candidate) are compared block by block, which is best. Across runs, name at least
+    3 base runs with commas: what runs differ by among themselves is the noise then.
 
-    Failed samples count: a candidate that fails more often than its base is worse where an exact test proves it, else undecided.
+    Failed samples count: a candidate that fails more often than its base is worse where an exact
+    test proves it, else undecided.
 
-    Exit status: 0 proven within the threshold, 4 worse, 5 undecided or a cell is missing, 2 when the sides must not be compared.
+    Exit status: 0 proven within the threshold, 4 worse, 5 undecided or a cell is missing, 2 when
+    the sides must not be compared.
     """
     from cnibench.analysis.build import contexts_of, main_of
     from cnibench.analysis.gate import judge, side
@@ -62,10 +103,16 @@ def command(
     ours, theirs = sides
     pairwise = len(ours) == len(theirs) == 1 and ours[0].reader.id == theirs[0].reader.id
     if pairwise and ours[0].label == theirs[0].label:
-        raise UsageError(f"base and candidate are both {ours[0].label} of one run", "name two profiles: RUN:base RUN:candidate")
+        raise UsageError(
+            f"base and candidate are both {ours[0].label} of one run",
+            "name two profiles: RUN:base RUN:candidate",
+        )
     ids = [one.reader.id for one in (*ours, *theirs)]
     if not pairwise and len(set(ids)) < len(ids):
-        raise UsageError("a run stands twice among several runs", "name each run once; within one run: RUN:base RUN:candidate")
+        raise UsageError(
+            "a run stands twice among several runs",
+            "name each run once; within one run: RUN:base RUN:candidate",
+        )
     readers = {one.reader.id: one.reader for one in (*ours, *theirs)}
     problems = check(list(readers.values()))
     first_lines(problems, err=as_json or form != "text" or out is not None)
@@ -73,13 +120,25 @@ def command(
     if not allow_different:
         _comparable(ours, theirs, gathered)
     contexts = {name: contexts_of(reader, gathered[name]) for name, reader in readers.items()}
-    one, other = (side([(contexts[item.reader.id], item.label) for item in items]) for items in sides)
+    one, other = (
+        side([(contexts[item.reader.id], item.label) for item in items]) for items in sides
+    )
     limit = fraction(threshold)
     names = [name.strip() for item in metrics for name in item.split(",") if name.strip()]
     known = {key[-1] for key in one}
     if strange := [name for name in names if name not in known]:
-        raise UsageError(f"the base has no metric '{strange[0]}'", f"it has: {', '.join(sorted(known)) or 'none'}")
-    verdict = judge(one, other, limit, pairwise=pairwise, metrics=names, main=main_of([item.reader for item in ours]))
+        raise UsageError(
+            f"the base has no metric '{strange[0]}'",
+            f"it has: {', '.join(sorted(known)) or 'none'}",
+        )
+    verdict = judge(
+        one,
+        other,
+        limit,
+        pairwise=pairwise,
+        metrics=names,
+        main=main_of([item.reader for item in ours]),
+    )
     warn([one.reader for one in (*ours, *theirs)])
     _print(verdict, form, out, inconclusive, as_json, problems)
     status = 0 if verdict.exit_code == 5 and inconclusive == "pass" else verdict.exit_code
@@ -113,15 +172,25 @@ def _label(reader: RunReader, label: str) -> str:
     if label and label not in known:
         raise UsageError(f"{reader.id} has no profile '{label}'", f"it has: {', '.join(known)}")
     if not label and len(reader.plan.profiles) != 1:
-        raise UsageError(f"{reader.id} has {len(reader.plan.profiles)} profiles", f"name one: RUN:PROFILE, of {', '.join(known)}")
+        raise UsageError(
+            f"{reader.id} has {len(reader.plan.profiles)} profiles",
+            f"name one: RUN:PROFILE, of {', '.join(known)}",
+        )
     return label or next(iter(reader.plan.profiles))
 
 
-def _comparable(ours: Sequence[_Chosen], theirs: Sequence[_Chosen], gathered: Mapping[str, Gathered]) -> None:
-    """Raises UsageError naming what differs: among the base runs, or between them and a candidate."""
+def _comparable(
+    ours: Sequence[_Chosen], theirs: Sequence[_Chosen], gathered: Mapping[str, Gathered]
+) -> None:
+    """Raises UsageError naming what differs: among the base runs, or between them and a
+    candidate.
+    """
     from cnibench.analysis.comparable import between, circumstances_of, differences
 
-    found = {one: circumstances_of(one.reader, gathered[one.reader.id], one.label) for one in dict.fromkeys((*ours, *theirs))}
+    found = {
+        one: circumstances_of(one.reader, gathered[one.reader.id], one.label)
+        for one in dict.fromkeys((*ours, *theirs))
+    }
     first = ours[0]
     for one in (*ours[1:], *theirs):
         alike = one.reader.id == first.reader.id
@@ -130,18 +199,35 @@ def _comparable(ours: Sequence[_Chosen], theirs: Sequence[_Chosen], gathered: Ma
             differs = list(dict.fromkeys([*differs, *differences(found[first], found[one])]))
         if differs:
             raise UsageError(
-                f"{one.reader.id} ({one.label}) is not comparable with {first.reader.id} ({first.label}): {'; '.join(differs)}",
+                f"{one.reader.id} ({one.label}) is not comparable with {first.reader.id}"
+                f" ({first.label}): {'; '.join(differs)}",
                 "measure both alike, best in one run; --allow-different compares them all the same",
             )
 
 
-def _print(verdict: Verdict, form: str, out: Path | None, inconclusive: str, as_json: bool, problems: Sequence[str]) -> None:
+def _print(
+    verdict: Verdict,
+    form: str,
+    out: Path | None,
+    inconclusive: str,
+    as_json: bool,
+    problems: Sequence[str],
+) -> None:
     from cnibench.cli.report import write
     from cnibench.reports import _gate
 
     if as_json:
-        print_json({"schema": 1, "problems": problems, "exit_code": verdict.exit_code, "reason": verdict.line,
-                    "threshold": verdict.threshold, "how": verdict.how, "cells": verdict.cells})  # fmt: skip
+        print_json(
+            {
+                "schema": 1,
+                "problems": problems,
+                "exit_code": verdict.exit_code,
+                "reason": verdict.line,
+                "threshold": verdict.threshold,
+                "how": verdict.how,
+                "cells": verdict.cells,
+            }
+        )
         return
     text = {
         "text": lambda: _gate.text(verdict),

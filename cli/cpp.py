@@ -1,4 +1,6 @@
-"""Say where the CPU cycles of each packet go: by component or function, as table, bars or flame graph."""
+"""Say where the CPU cycles of each packet go: by component or function, as table, bars or flame
+graph.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,29 @@ _SMALL = "unclassified"
 
 @click.command("cpp")
 @click.argument("run")
-@click.option("--cni", multiple=True, metavar="NAME", help="Only these profiles (labels); patterns and comma lists are taken.")
+@click.option(
+    "--cni",
+    multiple=True,
+    metavar="NAME",
+    help="Only these profiles (labels); patterns and comma lists are taken.",
+)
 @click.option("--placement", type=click.Choice(["intra", "inter"]), help="Only this placement.")
 @click.option("--workload", metavar="NAME", help="Only this workload; a pattern is taken.")
-@click.option("--by", type=click.Choice(["component", "function"]), default="component", show_default=True)
 @click.option(
-    "--flamegraph", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.svg", help="Write a flame graph of one profile."
+    "--by", type=click.Choice(["component", "function"]), default="component", show_default=True
 )
-@click.option("--diff", nargs=2, metavar="A B", help="What B costs more or less than A, two profiles of the run.")
+@click.option(
+    "--flamegraph",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.svg",
+    help="Write a flame graph of one profile.",
+)
+@click.option(
+    "--diff",
+    nargs=2,
+    metavar="A B",
+    help="What B costs more or less than A, two profiles of the run.",
+)
 @json_option
 def command(
     run: str,
@@ -46,7 +63,8 @@ def command(
 ) -> int:
     """Where the CPU cycles of each packet of RUN go.
 
-    Cycles per packet by component of the kernel's packet path; the components and what is unclassified add up to the total.
+    Cycles per packet by component of the kernel's packet path; the components and what is
+    unclassified add up to the total.
     """
     from cnibench.cpp import summary, taxonomy
     from cnibench.rundir.index import find
@@ -58,8 +76,11 @@ def command(
     names = taxonomy.load()
     everything = summary.groups(reader.records("cpp"))
     if not everything:
-        raise InputError(f"{reader.path}: no cycles per packet in it", "measure without --no-perf, for instance with --workload tcp-stream")
-    wanted = [pattern for each in (diff or cni) for pattern in ([each] if diff else each.split(","))]
+        raise InputError(
+            f"{reader.path}: no cycles per packet in it",
+            "measure without --no-perf, for instance with --workload tcp-stream",
+        )
+    wanted = [pattern for each in diff or cni for pattern in ([each] if diff else each.split(","))]
     chosen = [
         group
         for group in everything
@@ -84,15 +105,27 @@ def command(
 
 
 def _all_there(
-    wanted: Sequence[str], placement: str | None, workload: str | None, chosen: Sequence[Group], everything: Sequence[Group]
+    wanted: Sequence[str],
+    placement: str | None,
+    workload: str | None,
+    chosen: Sequence[Group],
+    everything: Sequence[Group],
 ) -> None:
     labels = sorted({group.label for group in everything})
     for pattern in wanted:
         if not any(fnmatch.fnmatchcase(label, pattern) for label in labels):
-            raise UsageError(f"there is no '{pattern}' with cycles per packet in this run", f"there are: {', '.join(labels)}")
+            raise UsageError(
+                f"there is no '{pattern}' with cycles per packet in this run",
+                f"there are: {', '.join(labels)}",
+            )
     if not chosen:
         asked = " ".join(filter(None, (*wanted, placement, workload)))
-        there = sorted({f"{group.label} {group.where['placement']} {group.where['workload']}" for group in everything})
+        there = sorted(
+            {
+                f"{group.label} {group.where['placement']} {group.where['workload']}"
+                for group in everything
+            }
+        )
         raise UsageError(f"nothing in this run is {asked}", f"there are: {', '.join(there[:12])}")
 
 
@@ -110,30 +143,62 @@ def _pairs(groups: Sequence[Group], diff: tuple[str, str]) -> list[tuple[Group, 
         if diff[0] in sides and diff[1] in sides:
             found.append((sides[diff[0]], sides[diff[1]]))
     if not found:
-        raise UsageError(f"{diff[0]} and {diff[1]} were not both measured in one place", "'cnibench cpp RUN' shows what was")
+        raise UsageError(
+            f"{diff[0]} and {diff[1]} were not both measured in one place",
+            "'cnibench cpp RUN' shows what was",
+        )
     return found
 
 
 def _parts(group: Group, names: Taxonomy) -> dict[str, float]:
-    """Components in the taxonomy's order (those of another version behind), then what is unclassified."""
-    order = [*names.components, *(name for name in group.components if name not in names.components)]
-    return {**{name: group.components[name] for name in order if name in group.components}, _SMALL: group.unclassified}
+    """Components in the taxonomy's order (those of another version behind), then what is
+    unclassified.
+    """
+    order = [
+        *names.components,
+        *(name for name in group.components if name not in names.components),
+    ]
+    return {
+        **{name: group.components[name] for name in order if name in group.components},
+        _SMALL: group.unclassified,
+    }
 
 
 def _show(title: str, groups: Sequence[Group], by: str, names: Taxonomy) -> None:
     heads = [by, *(group.label for group in groups)]
     if by == "component":
         parts = [_parts(group, names) for group in groups]
-        present = [name for name in [*names.components, *_others(groups, names), _SMALL] if any(name in part for part in parts)]
-        rows = [[name, *(_figure(part.get(name, 0.0), group.total) for part, group in zip(parts, groups, strict=True))] for name in present]
+        present = [
+            name
+            for name in [*names.components, *_others(groups, names), _SMALL]
+            if any(name in part for part in parts)
+        ]
+        rows = [
+            [
+                name,
+                *(
+                    _figure(part.get(name, 0.0), group.total)
+                    for part, group in zip(parts, groups, strict=True)
+                ),
+            ]
+            for name in present
+        ]
     else:
         functions = sorted(
             {name for group in groups for name in group.functions},
-            key=lambda name: (-max(group.functions.get(name, (0.0, 0.0))[1] for group in groups), name),
+            key=lambda name: (
+                -max(group.functions.get(name, (0.0, 0.0))[1] for group in groups),
+                name,
+            ),
         )
-        rows = [[name, *(_two(group.functions.get(name)) for group in groups)] for name in functions[:_FUNCTIONS]]
+        rows = [
+            [name, *(_two(group.functions.get(name)) for group in groups)]
+            for name in functions[:_FUNCTIONS]
+        ]
     rows.append(["total", *(f"{group.total:.0f}" for group in groups)])
-    unit = "cycles per packet (share)" if by == "component" else "cycles per packet: self / inclusive"
+    unit = (
+        "cycles per packet (share)" if by == "component" else "cycles per packet: self / inclusive"
+    )
     print_table(heads, rows, f"{title}: {unit}")
     if by == "component":
         _bars(groups, names)
@@ -141,7 +206,9 @@ def _show(title: str, groups: Sequence[Group], by: str, names: Taxonomy) -> None
 
 
 def _others(groups: Sequence[Group], names: Taxonomy) -> list[str]:
-    return sorted({name for group in groups for name in group.components if name not in names.components})
+    return sorted(
+        {name for group in groups for name in group.components if name not in names.components}
+    )
 
 
 def _figure(value: float, total: float) -> str:
@@ -153,19 +220,26 @@ def _two(values: tuple[float, float] | None) -> str:
 
 
 def _bars(groups: Sequence[Group], names: Taxonomy) -> None:
-    """One bar a profile, as long as its total; a letter stands for each component, so that it reads without colours."""
+    """One bar a profile, as long as its total; a letter stands for each component, so that it reads
+    without colours.
+    """
     from rich.text import Text
 
     from cnibench.cpp.flamegraph import PALETTE
 
     shown = [*names.components, *_others(groups, names), _SMALL]
-    letters = {name: "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"[n % 52] for n, name in enumerate(shown)}
+    letters = {
+        name: "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"[n % 52]
+        for n, name in enumerate(shown)
+    }
     colors = {name: f"black on {PALETTE[n % len(PALETTE)]}" for n, name in enumerate(shown)}
     longest, width = max(group.total for group in groups), max(len(group.label) for group in groups)
     out, used = console(), set()
     for group in groups:
         line = Text(f"{group.label:<{width}} ")
-        for name, length in _lengths(_parts(group, names), group.total, round(_BAR * group.total / longest)).items():
+        for name, length in _lengths(
+            _parts(group, names), group.total, round(_BAR * group.total / longest)
+        ).items():
             if length:
                 line.append(letters[name] * length, colors[name])
                 used.add(name)
@@ -191,16 +265,26 @@ def _notes(groups: Sequence[Group]) -> None:
     idle, foreign = (max(getattr(group, name) for group in groups) for name in ("idle", "foreign"))
     count = " to ".join(map(str, sorted({blocks[0], blocks[-1]})))
     samples = min(group.samples for group in groups)
-    click.echo(f"means of {count} block(s), {samples} samples or more; left out: idle {idle:.0%}, other programs {foreign:.0%} at most\n")
+    click.echo(
+        f"means of {count} block(s), {samples} samples or more; left out: idle {idle:.0%}, other"
+        f" programs {foreign:.0%} at most\n"
+    )
 
 
 def _show_difference(a: Group, b: Group, by: str, names: Taxonomy) -> None:
-    left, right = (_parts(group, names) if by == "component" else {n: v[1] for n, v in group.functions.items()} for group in (a, b))
-    keys = sorted({*left, *right}, key=lambda name: (-abs(right.get(name, 0.0) - left.get(name, 0.0)), name))[:_FUNCTIONS]
+    left, right = (
+        _parts(group, names) if by == "component" else {n: v[1] for n, v in group.functions.items()}
+        for group in (a, b)
+    )
+    keys = sorted(
+        {*left, *right}, key=lambda name: (-abs(right.get(name, 0.0) - left.get(name, 0.0)), name)
+    )[:_FUNCTIONS]
     rows = [_difference(name, left.get(name, 0.0), right.get(name, 0.0)) for name in keys]
     rows.append(_difference("total", a.total, b.total))
     inclusive = "" if by == "component" else ", inclusive"
-    print_table([by, a.label, b.label, "difference"], rows, f"{a.title}: cycles per packet{inclusive}")
+    print_table(
+        [by, a.label, b.label, "difference"], rows, f"{a.title}: cycles per packet{inclusive}"
+    )
     _notes([a, b])
 
 
@@ -208,27 +292,46 @@ def _difference(name: str, a: float, b: float) -> list[str]:
     return [name, f"{a:.1f}", f"{b:.1f}", f"{b - a:+.1f}" + (f" ({b / a - 1:+.1%})" if a else "")]
 
 
-def _flamegraph(reader: RunReader, chosen: Sequence[Group], pairs: Sequence[tuple[Group, Group]], names: Taxonomy, path: Path) -> None:
+def _flamegraph(
+    reader: RunReader,
+    chosen: Sequence[Group],
+    pairs: Sequence[tuple[Group, Group]],
+    names: Taxonomy,
+    path: Path,
+) -> None:
     from cnibench.cpp import flamegraph, summary
 
     if pairs:
         if len(pairs) > 1:
-            raise UsageError(f"--flamegraph draws one comparison, this is {len(pairs)}", "choose with --placement and --workload")
+            raise UsageError(
+                f"--flamegraph draws one comparison, this is {len(pairs)}",
+                "choose with --placement and --workload",
+            )
         a, b = pairs[0]
         title = f"{b.label} against {a.label}, {b.title}: cycles per packet ({b.source})"
-        text = flamegraph.draw_difference(summary.trees(reader, a, names), summary.trees(reader, b, names), title)
+        text = flamegraph.draw_difference(
+            summary.trees(reader, a, names), summary.trees(reader, b, names), title
+        )
     else:
         if len(chosen) > 1:
-            there = ", ".join(f"{group.label} {group.where['placement']} {group.where['workload']}" for group in chosen[:6])
+            there = ", ".join(
+                f"{group.label} {group.where['placement']} {group.where['workload']}"
+                for group in chosen[:6]
+            )
             raise UsageError(
-                f"--flamegraph draws one profile, this is {len(chosen)}: {there}", "choose with --cni, --placement and --workload"
+                f"--flamegraph draws one profile, this is {len(chosen)}: {there}",
+                "choose with --cni, --placement and --workload",
             )
         group = chosen[0]
         order = list(names.components)
 
         def color(function: str) -> str:
             component = names.component(function)
-            return "#eeeeee" if component is None else flamegraph.PALETTE[order.index(component) % len(flamegraph.PALETTE)]
+            return (
+                "#eeeeee"
+                if component is None
+                else flamegraph.PALETTE[order.index(component) % len(flamegraph.PALETTE)]
+            )
 
         title = f"{group.label}, {group.title}: cycles per packet ({group.source})"
         text = flamegraph.draw(summary.trees(reader, group, names), title, color)
@@ -238,8 +341,15 @@ def _flamegraph(reader: RunReader, chosen: Sequence[Group], pairs: Sequence[tupl
         raise UsageError(f"{path}: {error.strerror}", "name a file that can be written") from None
 
 
-def _document(run: str, chosen: Sequence[Group], pairs: Sequence[tuple[Group, Group]], problems: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"schema": 1, "problems": problems, "run": run, "cpp": [group.document() for group in chosen]}
+def _document(
+    run: str, chosen: Sequence[Group], pairs: Sequence[tuple[Group, Group]], problems: Sequence[str]
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "schema": 1,
+        "problems": problems,
+        "run": run,
+        "cpp": [group.document() for group in chosen],
+    }
     if pairs:
         found["differences"] = [_change(a, b) for a, b in pairs]
     return found
@@ -253,5 +363,7 @@ def _change(a: Group, b: Group) -> dict[str, Any]:
         **a.where,
         "total": b.total - a.total,
         "unclassified": b.unclassified - a.unclassified,
-        "components": {name: b.components.get(name, 0.0) - a.components.get(name, 0.0) for name in names},
+        "components": {
+            name: b.components.get(name, 0.0) - a.components.get(name, 0.0) for name in names
+        },
     }

@@ -15,15 +15,27 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor")
-@click.option("--cluster", "kinds", multiple=True, metavar="KIND", help="Kinds of cluster to look at.  [default: lab]")
-@click.option("--cni", multiple=True, metavar="NAME", help="Profiles that must run.  [default: all are looked at, none must run]")
+@click.option(
+    "--cluster",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help="Kinds of cluster to look at.  [default: lab]",
+)
+@click.option(
+    "--cni",
+    multiple=True,
+    metavar="NAME",
+    help="Profiles that must run.  [default: all are looked at, none must run]",
+)
 @cluster_options
 @json_option
 def command(kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool, **values: Any) -> int:
     """Say what is missing here and the command that mends it, and what disturbs measuring.
 
-    Of a cluster that is there already, the two nodes that would be measured are compared: an agent looks at each, and is removed again.
-    Exits 3 when something is missing that the cluster, the workloads or a profile named with --cni need.
+    Of a cluster that is there already, the two nodes that would be measured are compared: an agent
+    looks at each, and is removed again. Exits 3 when something is missing that the cluster, the
+    workloads or a profile named with --cni need.
     """
     found = examine(kinds or ("lab",), cni, extra_of(values))
     if as_json:
@@ -33,9 +45,13 @@ def command(kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool, **value
     return 3 if found["missing"] else 0
 
 
-def examine(kinds: tuple[str, ...], cni: tuple[str, ...], extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """{schema, environment, missing[{for, lacks, remedy}], optional[...], profiles[{profile, lab, ...}], vm{possible, summary},
-    disturbances[{what, remedy}], nodes{cluster: {facts{node: {...}}, remarks[{kind, what, remedy}]}}}."""
+def examine(
+    kinds: tuple[str, ...], cni: tuple[str, ...], extra: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """{schema, environment, missing[{for, lacks, remedy}], optional[...], profiles[{profile, lab,
+    ...}], vm{possible, summary}, disturbances[{what, remedy}], nodes{cluster: {facts{node: {...}},
+    remarks[{kind, what, remedy}]}}}.
+    """
     from cnibench.cli._packages import install_command, lacking
     from cnibench.model.profile import builtin, choose
     from cnibench.registry import provider, providers
@@ -56,30 +72,60 @@ def examine(kinds: tuple[str, ...], cni: tuple[str, ...], extra: Mapping[str, An
     for name in kinds:
         kind: type[Cluster] = provider("clusters", name)
         cluster = kind(Options(extra=extra or {}))
-        absent_here = [{"for": name, "lacks": one.lacks, "remedy": one.remedy} for one in cluster.missing()]
+        absent_here = [
+            {"for": name, "lacks": one.lacks, "remedy": one.remedy} for one in cluster.missing()
+        ]
         if not absent_here and not kind.ours:
             nodes[name], absent_here = _nodes(cluster)
         missing += absent_here
         for label, item in (named or builtin()).items():
             problems = kind(Options(ip=item.features.ip, extra=extra or {})).check(item)
-            where = "ok" if not problems else "vm" if all(one.kind == "kernel" for one in problems) else "no"
-            told = {"lacks": "; ".join(one.lacks for one in problems), "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems))}
+            where = (
+                "ok"
+                if not problems
+                else "vm"
+                if all(one.kind == "kernel" for one in problems)
+                else "no"
+            )
+            told = {
+                "lacks": "; ".join(one.lacks for one in problems),
+                "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems)),
+            }
             profiles.append({"cluster": name, "profile": label, "runs": where, **told})
             if problems and named and (vm or where != "vm"):
                 missing.append({"for": f"{label} on {name}", **told})
-        optional += [{"for": part.title, "lacks": reason, "remedy": ""} for part in collectors if (reason := part.missing(cluster))]
+        optional += [
+            {"for": part.title, "lacks": reason, "remedy": ""}
+            for part in collectors
+            if (reason := part.missing(cluster))
+        ]
     if "lab" in kinds:
-        optional += [{"for": "the VM with a stock kernel", "lacks": one.lacks.removeprefix("VM: "), "remedy": one.remedy} for one in vm]
-        missing += [_programs(part.name, absent) for part in workloads if (absent := lacking(part.tools))]
-        optional += [_programs(part.title, absent) for part in collectors if (absent := lacking(part.tools))]
+        optional += [
+            {
+                "for": "the VM with a stock kernel",
+                "lacks": one.lacks.removeprefix("VM: "),
+                "remedy": one.remedy,
+            }
+            for one in vm
+        ]
+        missing += [
+            _programs(part.name, absent) for part in workloads if (absent := lacking(part.tools))
+        ]
+        optional += [
+            _programs(part.title, absent) for part in collectors if (absent := lacking(part.tools))
+        ]
     absent = lacking(tools)
     return {
-        "schema": 1, "environment": facts, "missing": missing, "optional": optional, "profiles": profiles,
+        "schema": 1,
+        "environment": facts,
+        "missing": missing,
+        "optional": optional,
+        "profiles": profiles,
         "vm": {"possible": not vm, "summary": summary()} if "lab" in kinds else None,
         "install": install_command(absent) if absent else "",
         "disturbances": [{"what": what, "remedy": remedy} for what, remedy in disturbances(facts)],
         "nodes": nodes,
-    }  # fmt: skip
+    }
 
 
 def _nodes(cluster: Cluster) -> tuple[dict[str, Any] | None, list[dict[str, str]]]:
@@ -89,41 +135,66 @@ def _nodes(cluster: Cluster) -> tuple[dict[str, Any] | None, list[dict[str, str]
     from cnibench.errors import CnibenchError, InputError, Interrupted, UsageError
     from cnibench.system.interrupt import Stop
 
-    click.echo("an agent looks at each of the two nodes, in a namespace of its own, which is removed again", err=True)
+    click.echo(
+        "an agent looks at each of the two nodes, in a namespace of its own, which is removed"
+        " again",
+        err=True,
+    )
     try:
         with Stop(), cluster:
             found = cluster.compared()
     except (Interrupted, InputError, UsageError):
         raise
     except CnibenchError as error:
-        return None, [{"for": f"the nodes of {cluster.kind}", "lacks": error.message, "remedy": error.remedy}]
+        return None, [
+            {"for": f"the nodes of {cluster.kind}", "lacks": error.message, "remedy": error.remedy}
+        ]
     return (asdict(found) if found else None), []
 
 
 def _programs(what: str, absent: list[str]) -> dict[str, str]:
     from cnibench.cli._packages import install_command
 
-    return {"for": what, "lacks": f"not installed: {', '.join(absent)}", "remedy": install_command(absent)}
+    return {
+        "for": what,
+        "lacks": f"not installed: {', '.join(absent)}",
+        "remedy": install_command(absent),
+    }
 
 
 def _print(found: Mapping[str, Any]) -> None:
     facts = found["environment"]
-    click.echo(f"{facts['os']}, kernel {facts['kernel']}, {facts['cpu_model']}, {facts['cpus']} CPUs, {facts['memory'] / 2**30:.1f} GiB")
-    click.echo(f"tools: {', '.join(f'{name} {version}'.strip() for name, version in facts['tools'].items()) or 'none'}\n")
+    click.echo(
+        f"{facts['os']}, kernel {facts['kernel']}, {facts['cpu_model']}, {facts['cpus']} CPUs,"
+        f" {facts['memory'] / 2**30:.1f} GiB"
+    )
+    click.echo(
+        "tools:"
+        f" {', '.join(f'{name} {version}'.strip() for name, version in facts['tools'].items()) or 'none'}\n"  # noqa: E501
+    )
     if found["vm"]:
         click.echo(f"{found['vm']['summary']}\n")
     for title, key in (("missing", "missing"), ("missing, and measured without", "optional")):
         if found[key]:
-            print_table((title, "", "remedy"), [(one["for"], one["lacks"], one["remedy"]) for one in found[key]])
+            print_table(
+                (title, "", "remedy"),
+                [(one["for"], one["lacks"], one["remedy"]) for one in found[key]],
+            )
     print_table(
         ("profile", "cluster", "runs here", "why not", "remedy"),
-        [(one["profile"], one["cluster"], one["runs"], one["lacks"], one["remedy"]) for one in found["profiles"]],
+        [
+            (one["profile"], one["cluster"], one["runs"], one["lacks"], one["remedy"])
+            for one in found["profiles"]
+        ],
     )
     for name, nodes in found["nodes"].items():
         if nodes:
             _compared(name, nodes)
     if found["disturbances"]:
-        print_table(("disturbs measuring", "remedy"), [(one["what"], one["remedy"]) for one in found["disturbances"]])
+        print_table(
+            ("disturbs measuring", "remedy"),
+            [(one["what"], one["remedy"]) for one in found["disturbances"]],
+        )
     if found["install"]:
         click.echo(f"one command for all programs:\n  {found['install']}")
     elif not found["missing"]:
@@ -135,8 +206,14 @@ def _compared(kind: str, nodes: Mapping[str, Any]) -> None:
 
     facts = nodes["facts"]
     names = list(dict.fromkeys(name for told in facts.values() for name in told))
-    rows = [(name, *(plain(str(told.get(name, ""))) or "not told" for told in facts.values())) for name in names]
+    rows = [
+        (name, *(plain(str(told.get(name, ""))) or "not told" for told in facts.values()))
+        for name in names
+    ]
     print_table((f"nodes of {kind}", *facts), rows)
-    print_table(("", "the nodes", "remedy"), [(one["kind"], plain(one["what"]), one["remedy"]) for one in nodes["remarks"]])
+    print_table(
+        ("", "the nodes", "remedy"),
+        [(one["kind"], plain(one["what"]), one["remedy"]) for one in nodes["remarks"]],
+    )
     if not any(one["kind"] == "differs" for one in nodes["remarks"]):
         click.echo("nothing that was seen differs between the nodes\n")

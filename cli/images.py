@@ -9,14 +9,17 @@ from cnibench.cli._output import json_option, print_json, print_table
 
 @click.group("images")
 def command() -> None:
-    """The images that a cluster without a registry needs: one for the Pods, one for the node agents.
+    """The images that a cluster without a registry needs: one for the Pods, one for the node
+    agents.
 
     Both are built from Debian's packages alone, with podman or docker.
     """
 
 
 @command.command("list")
-@click.option("--registry", metavar="HOST/PATH", default="", help="Where they would be pulled from.")
+@click.option(
+    "--registry", metavar="HOST/PATH", default="", help="Where they would be pulled from."
+)
 @json_option
 def list_(registry: str, as_json: bool) -> None:
     """Their names, and whether the container engine here has them."""
@@ -31,15 +34,31 @@ def list_(registry: str, as_json: bool) -> None:
         here, program = dict.fromkeys(images.KINDS, False), f"no engine: {error.message}"
     rows = [(kind, images.name(kind, registry), here[kind]) for kind in images.KINDS]
     if as_json:
-        print_json({"schema": 1, "engine": program, "images": [{"kind": kind, "name": name, "here": there} for kind, name, there in rows]})
+        print_json(
+            {
+                "schema": 1,
+                "engine": program,
+                "images": [
+                    {"kind": kind, "name": name, "here": there} for kind, name, there in rows
+                ],
+            }
+        )
         return
-    print_table(("image", "name", f"in {program}"), [(kind, name, "yes" if there else "no") for kind, name, there in rows])
+    print_table(
+        ("image", "name", f"in {program}"),
+        [(kind, name, "yes" if there else "no") for kind, name, there in rows],
+    )
 
 
 @command.command("build")
 @click.option("--registry", metavar="HOST/PATH", default="", help="Name them for this registry.")
 @click.option("--push", is_flag=True, help="Push them there.")
-@click.option("--base", metavar="IMAGE", default="", help="Build on another Debian than docker.io/library/debian:bookworm-slim.")
+@click.option(
+    "--base",
+    metavar="IMAGE",
+    default="",
+    help="Build on another Debian than docker.io/library/debian:bookworm-slim.",
+)
 @click.option("--force", is_flag=True, help="Build although they are here.")
 def build(registry: str, push: bool, base: str, force: bool) -> None:
     """Build both with podman or docker."""
@@ -62,11 +81,16 @@ def build(registry: str, push: bool, base: str, force: bool) -> None:
 @command.command("load")
 @click.option("--name", metavar="CLUSTER", help="A kind cluster; all nodes of it get them.")
 @click.option(
-    "--archive", type=click.Path(dir_okay=False), metavar="FILE", help="Write an archive, for nodes that 'ctr -n k8s.io images import' it."
+    "--archive",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write an archive, for nodes that 'ctr -n k8s.io images import' it.",
 )
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 def load(name: str | None, archive: str | None, images: tuple[str, ...]) -> None:
-    """Give them (and further images of the engine here) to the nodes of a kind cluster, or write them to an archive."""
+    """Give them (and further images of the engine here) to the nodes of a kind cluster, or write
+    them to an archive.
+    """
     from pathlib import Path
 
     from cnibench.clusters.kubernetes import images as ours
@@ -80,6 +104,9 @@ def load(name: str | None, archive: str | None, images: tuple[str, ...]) -> None
     if archive:
         engine.save(wanted, Path(archive))
     if name:
-        programs.run(["kind", "load", "image-archive", str(ours.archive(engine, wanted)), "--name", name], timeout=300)
+        programs.run(
+            ["kind", "load", "image-archive", str(ours.archive(engine, wanted)), "--name", name],
+            timeout=300,
+        )
     for image in wanted:
         click.echo(image)

@@ -13,17 +13,49 @@ from cnibench.errors import UsageError
 @click.command("import")
 @click.argument("form", metavar="FORMAT")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where the run directory is made.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where the run directory is made.",
+)
 @click.option("--name", default="", metavar="LABEL", help="A word of your own in the run's id.")
-@click.option("--label", default="", metavar="LABEL", help="The profile that all these results belong to.  [default: by their folders]")
-@click.option("--placement", type=click.Choice(["intra", "inter"]), help="Where the two ends ran, if the files do not say it.")
-@click.option("--fact", "facts", multiple=True, metavar="KEY=VALUE", help="What you know of the environment: wire=nic, kernel=5.15.0, ...")
+@click.option(
+    "--label",
+    default="",
+    metavar="LABEL",
+    help="The profile that all these results belong to.  [default: by their folders]",
+)
+@click.option(
+    "--placement",
+    type=click.Choice(["intra", "inter"]),
+    help="Where the two ends ran, if the files do not say it.",
+)
+@click.option(
+    "--fact",
+    "facts",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="What you know of the environment: wire=nic, kernel=5.15.0, ...",
+)
 @json_option
-def command(form: str, path: Path, out: Path, name: str, label: str, placement: str | None, facts: tuple[str, ...], as_json: bool) -> None:
-    """Take over the results of other tools as a run, which report, compare, claims, site and query then work on.
+def command(
+    form: str,
+    path: Path,
+    out: Path,
+    name: str,
+    label: str,
+    placement: str | None,
+    facts: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Take over the results of other tools as a run, which report, compare, claims, site and query
+    then work on.
 
-    FORMAT is infrabuilder, iperf3, k8s-netperf or netperf; PATH a file or a folder. In a folder PROFILE/... the profile's name labels its
-    results. What the files do not tell is 'not recorded', and what is missing in them stays missing.
+    FORMAT is infrabuilder, iperf3, k8s-netperf or netperf; PATH a file or a folder. In a folder
+    PROFILE/... the profile's name labels its results. What the files do not tell is 'not recorded',
+    and what is missing in them stays missing.
     """
     import shlex
     import sys
@@ -35,16 +67,32 @@ def command(form: str, path: Path, out: Path, name: str, label: str, placement: 
 
     known = _facts(facts)
     batch = provider("importers", form).read(path, Given(label=label, placement=placement or ""))
-    command_line = ["cnibench", *sys.argv[1:]] if sys.argv[1:2] == ["import"] else ["cnibench", "import", form, str(path)]
+    command_line = (
+        ["cnibench", *sys.argv[1:]]
+        if sys.argv[1:2] == ["import"]
+        else ["cnibench", "import", form, str(path)]
+    )
     made = write(batch, out, form, command_line, name=name, facts=known)
     reader = RunReader(made)
     failed = sum(not result.figures for result in batch.results)
     if as_json:
         labels = list(reader.plan.profiles)
         counts = {"results": len(batch.results), "failed": failed}
-        print_json({"schema": 1, "run": reader.id, "path": str(made), "profiles": labels, **counts, "notes": reader.plan.notes})
+        print_json(
+            {
+                "schema": 1,
+                "run": reader.id,
+                "path": str(made),
+                "profiles": labels,
+                **counts,
+                "notes": reader.plan.notes,
+            }
+        )
         return
-    click.echo(f"{len(batch.results)} results of {len(reader.plan.profiles)} profiles ({failed} failed): {made}")
+    click.echo(
+        f"{len(batch.results)} results of {len(reader.plan.profiles)} profiles ({failed} failed):"
+        f" {made}"
+    )
     for note in reader.plan.notes:
         click.echo(f"note: {note}")
     click.echo(f"next: cnibench report {shlex.quote(str(made))}")
@@ -57,6 +105,9 @@ def _facts(given: tuple[str, ...]) -> dict[str, str]:
     for entry in given:
         key, equals, value = entry.partition("=")
         if not equals or not value or key not in FACTS:
-            raise UsageError(f"'{entry}' is not KEY=VALUE of the environment", f"the keys are: {', '.join(FACTS)}")
+            raise UsageError(
+                f"'{entry}' is not KEY=VALUE of the environment",
+                f"the keys are: {', '.join(FACTS)}",
+            )
         found[key] = value
     return found

@@ -1,4 +1,6 @@
-"""The program ``cnibench``: finds its commands by their file names and imports only the one that is called."""
+"""The program ``cnibench``: finds its commands by their file names and imports only the one that is
+called.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,28 @@ from cnibench import __version__
 
 _HERE = Path(__file__).parent
 _NOT_COMMANDS = ("main", "__init__")
-_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # of nginx, iptables, ipset; a user's PATH, or that of a plain su, has them not
+_SBIN = (
+    "/usr/local/sbin",
+    "/usr/sbin",
+    "/sbin",
+)  # of nginx, iptables, ipset; a user's PATH, or that of a plain su, has them not
 
 
 class Commands(click.Group):
-    """A group whose commands are the modules of this folder: ``run.py`` is ``cnibench run``, ``import_.py`` is ``cnibench import``.
+    """A group whose commands are the modules of this folder: ``run.py`` is ``cnibench run``,
+    ``import_.py`` is ``cnibench import``.
 
-    The first line of each module is its docstring and the line of help, so that ``--help`` imports none of them.
+    The first line of each module is its docstring and the line of help, so that ``--help`` imports
+    none of them.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         stems = (path.stem for path in _HERE.glob("*.py"))
-        return sorted(stem.rstrip("_").replace("_", "-") for stem in stems if not stem.startswith("_") and stem not in _NOT_COMMANDS)
+        return sorted(
+            stem.rstrip("_").replace("_", "-")
+            for stem in stems
+            if not stem.startswith("_") and stem not in _NOT_COMMANDS
+        )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         path = _file(cmd_name)
@@ -34,7 +46,9 @@ class Commands(click.Group):
         command: click.Command = importlib.import_module(f"cnibench.cli.{path.stem}").command
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and _file(args[0]) is None:
             import difflib
 
@@ -46,7 +60,9 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, first_line(path)) for name in self.list_commands(ctx) if (path := _file(name))]
+        rows = [
+            (name, first_line(path)) for name in self.list_commands(ctx) if (path := _file(name))
+        ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -55,7 +71,9 @@ def _file(name: str) -> Path | None:
     stem = name.replace("-", "_")
     if stem.startswith("_") or stem in _NOT_COMMANDS or not stem.isidentifier():
         return None
-    return next((path for path in (_HERE / f"{stem}.py", _HERE / f"{stem}_.py") if path.is_file()), None)
+    return next(
+        (path for path in (_HERE / f"{stem}.py", _HERE / f"{stem}_.py") if path.is_file()), None
+    )
 
 
 def first_line(path: Path) -> str:
@@ -64,10 +82,15 @@ def first_line(path: Path) -> str:
         return file.readline().strip().strip('"').rstrip(".")
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, no_args_is_help=True)
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    no_args_is_help=True,
+)
 @click.version_option(__version__, prog_name="cnibench")
 def group() -> None:
-    """Measures and compares Kubernetes CNIs on your machines, and says where the CPU cycles of each packet go.
+    """Measures and compares Kubernetes CNIs on your machines, and says where the CPU cycles of each
+    packet go.
 
     Begin with: cnibench doctor, then: cnibench run --cni flannel --cni calico-wp-ipip.
     --debug, anywhere, shows the traceback of an error.
@@ -79,7 +102,8 @@ def main() -> None:
     _open_streams()
     from cnibench.cli._guard import guarded
 
-    # numpy's BLAS ends the process where it cannot start a thread for each CPU; nothing here is large enough for them
+    # numpy's BLAS ends the process where it cannot start a thread for each CPU; nothing here is
+    # large enough for them
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = sys.argv[1:]
     if "--debug" in arguments:
@@ -91,7 +115,9 @@ def main() -> None:
 
 
 def _open_streams() -> None:
-    """A standard stream that is closed (``>&-``) is /dev/null: else the next file that is opened would take its place."""
+    """A standard stream that is closed (``>&-``) is /dev/null: else the next file that is opened
+    would take its place.
+    """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)

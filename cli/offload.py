@@ -19,24 +19,66 @@ if TYPE_CHECKING:
 
 
 @click.command("offload")
-@click.option("--cluster", "kind", default="lab", show_default=True, metavar="KIND", help="Whose nodes; lab: this machine.")
-@click.option("--verify", is_flag=True, help="Measure one tunnel with the feature on and off (lab: on the lab's wire).")
-@click.option("--cni", default="flannel", show_default=True, metavar="NAME", help="With --verify: the profile whose tunnel is measured.")
-@click.option("--blocks", default=6, show_default=True, type=click.IntRange(1, 200), help="With --verify: pairs of measurements.")
-@click.option("--duration", default="1s", show_default=True, help="With --verify: of each measurement.")
-@click.option("--seed", default=1, show_default=True, help="With --verify: of the order of on and off.")
-@click.option("--set", "settings", multiple=True, metavar="[LABEL:]KEY=VALUE", help="With --verify: a setting of the profile.")
+@click.option(
+    "--cluster",
+    "kind",
+    default="lab",
+    show_default=True,
+    metavar="KIND",
+    help="Whose nodes; lab: this machine.",
+)
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Measure one tunnel with the feature on and off (lab: on the lab's wire).",
+)
+@click.option(
+    "--cni",
+    default="flannel",
+    show_default=True,
+    metavar="NAME",
+    help="With --verify: the profile whose tunnel is measured.",
+)
+@click.option(
+    "--blocks",
+    default=6,
+    show_default=True,
+    type=click.IntRange(1, 200),
+    help="With --verify: pairs of measurements.",
+)
+@click.option(
+    "--duration", default="1s", show_default=True, help="With --verify: of each measurement."
+)
+@click.option(
+    "--seed", default=1, show_default=True, help="With --verify: of the order of on and off."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="[LABEL:]KEY=VALUE",
+    help="With --verify: a setting of the profile.",
+)
 @click.option("--all", "every", is_flag=True, help="Software devices too.")
 @cluster_options
 @json_option
 def command(
-    kind: str, verify: bool, cni: str, blocks: int, duration: str, seed: int, settings: Sequence[str], every: bool, as_json: bool,
+    kind: str,
+    verify: bool,
+    cni: str,
+    blocks: int,
+    duration: str,
+    seed: int,
+    settings: Sequence[str],
+    every: bool,
+    as_json: bool,
     **values: Any,
-) -> int:  # fmt: skip
+) -> int:
     """Say what each NIC does for each type of tunnel, and which profiles that suits.
 
-    Asks every NIC and what reaches other nodes, never the tunnel's own device: of this machine (lab), or through an agent on each measured
-    node of a cluster, removed again (existing; kind makes a cluster for it). Changes no device without --verify.
+    Asks every NIC and what reaches other nodes, never the tunnel's own device: of this machine
+    (lab), or through an agent on each measured node of a cluster, removed again (existing; kind
+    makes a cluster for it). Changes no device without --verify.
     """
     from cnibench.registry import provider
 
@@ -46,7 +88,9 @@ def command(
         from cnibench.cli._request import settings_of
         from cnibench.model.units import seconds
 
-        asked = _Asked(cni, blocks, seconds(duration), seed, settings_of(settings), extra_of(values))
+        asked = _Asked(
+            cni, blocks, seconds(duration), seed, settings_of(settings), extra_of(values)
+        )
         return chosen.carry(lambda: guarded(lambda: _verify(chosen, asked, as_json)))
     found = examine(chosen, every, extra_of(values))
     if as_json:
@@ -56,8 +100,12 @@ def command(
     return 0
 
 
-def examine(chosen: type[Cluster], every: bool = False, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """{schema, nics[...], tunnels[...], other[...], asymmetries[...], profiles[...], notes[...]}."""
+def examine(
+    chosen: type[Cluster], every: bool = False, extra: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """{schema, nics[...], tunnels[...], other[...], asymmetries[...], profiles[...],
+    notes[...]}.
+    """
     from cnibench.model.profile import builtin
     from cnibench.offload import facts
     from cnibench.system.interrupt import Stop
@@ -69,7 +117,11 @@ def examine(chosen: type[Cluster], every: bool = False, extra: Mapping[str, Any]
     with Stop(), cluster:
         found = facts.judged(*cluster.nics(every), every)
     within = facts.obtainable(builtin(), chosen.kind == "lab")
-    return {"schema": 1, **found, "profiles": [dataclasses.asdict(one) for one in facts.ranked(found, within)]}
+    return {
+        "schema": 1,
+        **found,
+        "profiles": [dataclasses.asdict(one) for one in facts.ranked(found, within)],
+    }
 
 
 def _print(found: Mapping[str, Any]) -> None:
@@ -79,20 +131,39 @@ def _print(found: Mapping[str, Any]) -> None:
     print_table(
         ("node", "NIC", "driver", "firmware", "answers by", "checksum", "receive-side scaling"),
         [
-            (nic["node"], plain(nic["name"]) + (" (underlay)" if nic["underlay"] else ""), plain(nic["driver"] or nic["problem"]),
-             plain(nic["firmware"]) or "not told", nic["source"], other["checksum"], other["scaling"])
+            (
+                nic["node"],
+                plain(nic["name"]) + (" (underlay)" if nic["underlay"] else ""),
+                plain(nic["driver"] or nic["problem"]),
+                plain(nic["firmware"]) or "not told",
+                nic["source"],
+                other["checksum"],
+                other["scaling"],
+            )
             for nic, other in zip(found["nics"], found["other"], strict=True)
         ],
-    )  # fmt: skip
+    )
     print_table(
         ("node", "NIC", "tunnel", "", "why", "turn it on"),
         [
-            (one["node"], plain(one["nic"]), tunnel(one["tunnel"]).title, one["outcome"], plain(one["reason"]), plain(one["command"]))
+            (
+                one["node"],
+                plain(one["nic"]),
+                tunnel(one["tunnel"]).title,
+                one["outcome"],
+                plain(one["reason"]),
+                plain(one["command"]),
+            )
             for one in found["tunnels"]
         ],
     )
     rows = [
-        (str(one["place"]), one["profile"], tunnel(one["tunnel"]).title if one["tunnel"] else "none", one["outcome"])
+        (
+            str(one["place"]),
+            one["profile"],
+            tunnel(one["tunnel"]).title if one["tunnel"] else "none",
+            one["outcome"],
+        )
         for one in found["profiles"]
     ]
     print_table(("place", "profile", "tunnel", "on these NICs"), rows)
@@ -114,7 +185,10 @@ class _Asked:
 
 def _need(problems: Sequence[Problem]) -> None:
     if problems:
-        raise MissingError("; ".join(one.lacks for one in problems), "; ".join(dict.fromkeys(one.remedy for one in problems)))
+        raise MissingError(
+            "; ".join(one.lacks for one in problems),
+            "; ".join(dict.fromkeys(one.remedy for one in problems)),
+        )
 
 
 def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
@@ -130,19 +204,30 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     profiles = choose([asked.cni])
     if len(profiles) != 1:
         raise UsageError(f"--cni {asked.cni} is {len(profiles)} profiles", "name one")
-    if chosen.kind == "lab" and (absent := lacking(["ethtool", "netperf", "netserver"])):  # elsewhere the images bring them
+    if chosen.kind == "lab" and (
+        absent := lacking(["ethtool", "netperf", "netserver"])
+    ):  # elsewhere the images bring them
         raise MissingError(f"not installed: {', '.join(absent)}", install_command(absent))
     if not chosen.ours and not asked.extra.get("allow_node_changes"):
-        raise UsageError("--verify would change a NIC of the nodes", "allow it with --allow-node-changes; it is restored in every case")
+        raise UsageError(
+            "--verify would change a NIC of the nodes",
+            "allow it with --allow-node-changes; it is restored in every case",
+        )
     if other := [label for label in asked.settings if label not in ("", *profiles)]:
-        raise UsageError(f"--set {other[0]}:... is not the profile of --cni {asked.cni}", f"write --set {asked.cni}:KEY=VALUE")
+        raise UsageError(
+            f"--set {other[0]}:... is not the profile of --cni {asked.cni}",
+            f"write --set {asked.cni}:KEY=VALUE",
+        )
     cluster = chosen(Options(settings=asked.settings, extra=asked.extra))
     _need(cluster.missing())
     profiles = dict(cluster.resolve(profiles))
     ((label, profile),) = profiles.items()
     kind = rank.tunnel_of(profile)
     if not kind or not judge.tunnel(kind).bit:
-        raise UsageError(f"{label} has no tunnel that a feature of a NIC speeds up", "name one with VXLAN, Geneve or IP-in-IP")
+        raise UsageError(
+            f"{label} has no tunnel that a feature of a NIC speeds up",
+            "name one with VXLAN, Geneve or IP-in-IP",
+        )
     _need(cluster.check(profile))
     for line in cluster.preview(profiles, 2 * asked.blocks * asked.duration, 0.0):
         click.echo(line, err=True)
@@ -151,19 +236,33 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
         try:
             (cpus,) = pins("shared", 1, () if chosen.ours else deployment.nodes())
             found = verify(
-                deployment, judge.tunnel(kind).bit, lambda name: _stream(deployment, label, cpus, asked.duration, raw / name),
-                blocks=asked.blocks, seed=asked.seed,
-            )  # fmt: skip
+                deployment,
+                judge.tunnel(kind).bit,
+                lambda name: _stream(deployment, label, cpus, asked.duration, raw / name),
+                blocks=asked.blocks,
+                seed=asked.seed,
+            )
         finally:
             deployment.remove()
     if as_json:
-        print_json({"schema": 1, "profile": label, "tunnel": kind, "wire": cluster.wire, "seed": asked.seed, **dataclasses.asdict(found)})
+        print_json(
+            {
+                "schema": 1,
+                "profile": label,
+                "tunnel": kind,
+                "wire": cluster.wire,
+                "seed": asked.seed,
+                **dataclasses.asdict(found),
+            }
+        )
     else:
         _tell(found, label, judge.tunnel(kind).title, cluster.wire)
     return 0
 
 
-def _stream(deployment: Any, label: str, cpus: tuple[int | None, int | None], duration: float, raw: Path) -> Stream:
+def _stream(
+    deployment: Any, label: str, cpus: tuple[int | None, int | None], duration: float, raw: Path
+) -> Stream:
     """One TCP stream between the nodes, pinned as a run pins it."""
     from cnibench.model.cell import Cell
     from cnibench.offload.verify import Stream
@@ -175,14 +274,33 @@ def _stream(deployment: Any, label: str, cpus: tuple[int | None, int | None], du
     raw.mkdir()
     client, server = deployment.pair("inter")
     deployment.reset_state()
-    cell = Cell(label=label, profile=label, placement="inter", workload=workload.name, params=workload.params({}), cpus="shared")
+    cell = Cell(
+        label=label,
+        profile=label,
+        placement="inter",
+        workload=workload.name,
+        params=workload.params({}),
+        cpus="shared",
+    )
     context = SampleContext(
-        cell=cell, block=0, deployment=deployment, client=client, server=server, duration=duration, warmup=0.0, raw=raw, client_cpu=cpus[0],
+        cell=cell,
+        block=0,
+        deployment=deployment,
+        client=client,
+        server=server,
+        duration=duration,
+        warmup=0.0,
+        raw=raw,
+        client_cpu=cpus[0],
         server_cpu=cpus[1],
-    )  # fmt: skip
+    )
     found = measure(context, workload, [provider("collectors", "sizes")]).findings
     throughput = next(one.value for one in found.readings if one.metric == "throughput")
-    sizes = [one["mean"] for kind, one in found.records if kind == "sizes" and (one["at"], one["direction"]) == ("wire", "sent")]
+    sizes = [
+        one["mean"]
+        for kind, one in found.records
+        if kind == "sizes" and (one["at"], one["direction"]) == ("wire", "sent")
+    ]
     return Stream(throughput, sizes[0] if sizes else None)
 
 
@@ -196,18 +314,42 @@ def _tell(found: Verified, label: str, title: str, wire: str) -> None:
     from cnibench.model.units import human
 
     where = ", ".join(f"{node}: {device}" for node, device in found.devices.items())
-    click.echo(f"{label}, {title}, one TCP stream between nodes, {len(found.on)} pairs; {found.feature} on ({where}), wire: {wire}")
+    click.echo(
+        f"{label}, {title}, one TCP stream between nodes, {len(found.on)} pairs; {found.feature} on"
+        f" ({where}), wire: {wire}"
+    )
     print_table(
-        (found.feature, "median throughput", "lowest", "highest", "mean packet at the sender's device"),
+        (
+            found.feature,
+            "median throughput",
+            "lowest",
+            "highest",
+            "mean packet at the sender's device",
+        ),
         [
-            (word, *(human(value, "bit/s") for value in (median(values), min(values), max(values))), _size(size))
-            for word, values, size in (("on", found.on, found.size_on), ("off", found.off, found.size_off))
+            (
+                word,
+                *(human(value, "bit/s") for value in (median(values), min(values), max(values))),
+                _size(size),
+            )
+            for word, values, size in (
+                ("on", found.on, found.size_on),
+                ("off", found.off, found.size_off),
+            )
         ],
-    )  # fmt: skip
+    )
     if found.ci_low is None or found.ci_high is None:
-        click.echo(f"on/off: {found.ratio:.2f}; too few pairs for an interval (6 give one): inconclusive")
+        click.echo(
+            f"on/off: {found.ratio:.2f}; too few pairs for an interval (6 give one): inconclusive"
+        )
     else:
-        click.echo(f"on/off: {found.ratio:.2f} (95 % interval {found.ci_low:.2f} to {found.ci_high:.2f}): {found.verdict} with it on")
+        click.echo(
+            f"on/off: {found.ratio:.2f} (95 % interval {found.ci_low:.2f} to {found.ci_high:.2f}):"
+            f" {found.verdict} with it on"
+        )
     if wire == "veth":
-        click.echo("the wire is a veth pair: 'on' models a NIC that cuts the inner packets, 'off' one that has the kernel cut them")
+        click.echo(
+            "the wire is a veth pair: 'on' models a NIC that cuts the inner packets, 'off' one that"
+            " has the kernel cut them"
+        )
     click.echo("restored: every feature is as it was before")

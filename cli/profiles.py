@@ -28,10 +28,24 @@ def command(ctx: click.Context, as_json: bool) -> None:
         documents = [_document(item, here[item.name]) for item in known.values()]
         print_json({"schema": 1, "profiles": documents, "systems": systems(known.values(), here)})
         return
-    heads = ("profile", "network", "mode", "encapsulation", "policy", "encryption", "IP", "MTU", "lab", "kubernetes")
+    heads = (
+        "profile",
+        "network",
+        "mode",
+        "encapsulation",
+        "policy",
+        "encryption",
+        "IP",
+        "MTU",
+        "lab",
+        "kubernetes",
+    )
     print_table(heads, [_row(item, here[item.name]) for item in known.values()])
     click.echo("\nThe systems of the studies, and where the lab has them here")
-    rows = [[item["study"], item["system"], item["profile"], item["lab"]] for item in systems(known.values(), here)]
+    rows = [
+        [item["study"], item["system"], item["profile"], item["lab"]]
+        for item in systems(known.values(), here)
+    ]
     print_table(("study", "system", "profile", "lab"), rows)
     click.echo()
     for name, where in here.items():
@@ -58,7 +72,9 @@ def show(name: str, as_json: bool) -> None:
 
 
 def runs_here(profiles: Iterable[Profile]) -> dict[str, dict[str, str]]:
-    """Profile to {lab: host|vm|no, reason, remedy}: whether the lab can model it on this kernel, or in a VM with a stock kernel."""
+    """Profile to {lab: host|vm|no, reason, remedy}: whether the lab can model it on this kernel, or
+    in a VM with a stock kernel.
+    """
     from cnibench.registry import provider
     from cnibench.testbed.cluster import Cluster, Options
     from cnibench.vm.problems import problems as vm_problems
@@ -72,12 +88,20 @@ def runs_here(profiles: Iterable[Profile]) -> dict[str, dict[str, str]]:
             problems += machine
         lab = "host" if not problems else "vm" if for_a_vm and not machine else "no"
         reason = "; ".join(one.lacks for one in problems)
-        found[item.name] = {"lab": lab, "reason": reason, "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems))}
+        found[item.name] = {
+            "lab": lab,
+            "reason": reason,
+            "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems)),
+        }
     return found
 
 
-def systems(profiles: Iterable[Profile], here: Mapping[str, Mapping[str, str]]) -> list[dict[str, str]]:
-    """Every system of the studies: study, its name there, the profile that stands for it, and where that runs (lab, reason, remedy)."""
+def systems(
+    profiles: Iterable[Profile], here: Mapping[str, Mapping[str, str]]
+) -> list[dict[str, str]]:
+    """Every system of the studies: study, its name there, the profile that stands for it, and where
+    that runs (lab, reason, remedy).
+    """
     found = [
         {"study": study, "system": name, "profile": item.name, **here[item.name]}
         for item in profiles
@@ -98,7 +122,9 @@ def _short(item: Profile) -> str:
     """By what the real CNI is installed, in one word."""
     if item.kubernetes is None:
         return "no"
-    return {"helm": "helm", "manifest": "manifest", "reference": "plugins"}.get(item.kubernetes.means()[-1].split()[0], "host")
+    return {"helm": "helm", "manifest": "manifest", "reference": "plugins"}.get(
+        item.kubernetes.means()[-1].split()[0], "host"
+    )
 
 
 def _kubernetes(item: Profile) -> list[tuple[str, str]]:
@@ -109,7 +135,9 @@ def _kubernetes(item: Profile) -> list[tuple[str, str]]:
     if about.kernel:
         rows.append(("kernel needs there", ", ".join(about.kernel)))
     if about.steps:
-        rows.append(("kube-proxy there", "yes" if about.kube_proxy else "no, the CNI takes its place"))
+        rows.append(
+            ("kube-proxy there", "yes" if about.kube_proxy else "no, the CNI takes its place")
+        )
     return rows + [("note", words) for words in about.notes]
 
 
@@ -123,22 +151,41 @@ def _row(item: Profile, where: Mapping[str, str]) -> list[str]:
     features = item.features
     families = "/".join(str(family) for family in features.ip)
     return [
-        item.name, features.network_model, features.mode, _encapsulation(item), _policy(item), features.encryption or "no", families,
-        str(features.default_mtu), where["lab"], _short(item),
-    ]  # fmt: skip
+        item.name,
+        features.network_model,
+        features.mode,
+        _encapsulation(item),
+        _policy(item),
+        features.encryption or "no",
+        families,
+        str(features.default_mtu),
+        where["lab"],
+        _short(item),
+    ]
 
 
 def _features(item: Profile, where: Mapping[str, str]) -> list[tuple[str, str]]:
     features = item.features
-    lab = where["lab"] if not where["reason"] else f"{where['lab']}: {where['reason']}; {where['remedy']}"
+    lab = (
+        where["lab"]
+        if not where["reason"]
+        else f"{where['lab']}: {where['reason']}; {where['remedy']}"
+    )
     rows = [
-        ("CNI", item.cni), ("network model", features.network_model), ("between nodes", features.mode),
+        ("CNI", item.cni),
+        ("network model", features.network_model),
+        ("between nodes", features.mode),
         ("encapsulation", _encapsulation(item)),
-        ("tunnels offered", ", ".join(features.tunnels) or "none"), ("policy", _policy(item)),
-        ("policy beyond Kubernetes' own", "yes" if features.policy.third_party else "no"), ("encryption", features.encryption or "none"),
-        ("IP families", ", ".join(str(family) for family in features.ip)), ("default MTU", str(features.default_mtu)),
-        ("more", "; ".join(features.extra) or "-"), ("in the lab", lab), *_kubernetes(item),
-    ]  # fmt: skip
+        ("tunnels offered", ", ".join(features.tunnels) or "none"),
+        ("policy", _policy(item)),
+        ("policy beyond Kubernetes' own", "yes" if features.policy.third_party else "no"),
+        ("encryption", features.encryption or "none"),
+        ("IP families", ", ".join(str(family) for family in features.ip)),
+        ("default MTU", str(features.default_mtu)),
+        ("more", "; ".join(features.extra) or "-"),
+        ("in the lab", lab),
+        *_kubernetes(item),
+    ]
     return rows + [(f"name in {study}", name) for study, name in item.studies.items()]
 
 

@@ -23,14 +23,21 @@ if TYPE_CHECKING:
 @click.command("query")
 @click.argument("sql")
 @click.argument("runs", nargs=-1, metavar="[RUN...]")
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where run directories are.",
+)
 @json_option
 def command(sql: str, runs: tuple[str, ...], folder: Path, as_json: bool) -> int:
     """Ask the samples of any number of runs in SQL (DuckDB); without RUN, those of all runs.
 
     The table is 'samples': the fields of samples.jsonl, and 'run'. For instance:
 
-    cnibench query "select label, median(value) from samples where metric = 'throughput' group by all"
+    cnibench query "select label, median(value) from samples where metric = 'throughput' group by
+    all"
     """
     from cnibench.rundir.index import find
     from cnibench.rundir.index import runs as all_runs
@@ -45,11 +52,21 @@ def command(sql: str, runs: tuple[str, ...], folder: Path, as_json: bool) -> int
     heads, rows = ask(sql, readers)
     warn(readers)
     if as_json:
-        print_json({"schema": 1, "problems": problems, "columns": heads, "rows": [dict(zip(heads, row, strict=True)) for row in rows]})
+        print_json(
+            {
+                "schema": 1,
+                "problems": problems,
+                "columns": heads,
+                "rows": [dict(zip(heads, row, strict=True)) for row in rows],
+            }
+        )
         return status
     from cnibench.reports._escape import plain
 
-    print_table([plain(head) for head in heads], [["" if value is None else plain(value) for value in row] for row in rows])
+    print_table(
+        [plain(head) for head in heads],
+        [["" if value is None else plain(value) for value in row] for row in rows],
+    )
     return status
 
 
@@ -58,9 +75,11 @@ _COLUMNS = {name: context.sql(name) for name in Sample.__struct_fields__}
 
 
 def ask(sql: str, readers: Sequence[RunReader]) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """(column names, rows) of a statement over the table ``samples`` of the runs: the lines that their events vouch for.
+    """(column names, rows) of a statement over the table ``samples`` of the runs: the lines that
+    their events vouch for.
 
-    The statement may read and write no file and load no extension: it only sees the table. Raises UsageError with DuckDB's own words.
+    The statement may read and write no file and load no extension: it only sees the table. Raises
+    UsageError with DuckDB's own words.
     """
     import duckdb
 
@@ -75,17 +94,23 @@ def ask(sql: str, readers: Sequence[RunReader]) -> tuple[list[str], list[tuple[A
             return heads, answer.fetchall()
         except duckdb.Error as error:
             raise UsageError(
-                f"DuckDB: {str(error).strip().splitlines()[0]}", "the table is 'samples'; DESCRIBE samples lists its columns"
+                f"DuckDB: {str(error).strip().splitlines()[0]}",
+                "the table is 'samples'; DESCRIBE samples lists its columns",
             ) from None
 
 
 def _load(database: Any, columns: str, readers: Sequence[RunReader]) -> None:
-    """Fills the table by way of a copy, in which nothing stands that the events of the runs do not vouch for."""
+    """Fills the table by way of a copy, in which nothing stands that the events of the runs do not
+    vouch for.
+    """
     import duckdb
 
     from cnibench.rundir.schema import SAMPLES
 
-    source = f"SELECT ?::VARCHAR AS run, * FROM read_json(?, format = 'newline_delimited', ignore_errors = true, columns = {{{columns}}})"
+    source = (
+        "SELECT ?::VARCHAR AS run, * FROM read_json(?, format = 'newline_delimited', ignore_errors"
+        f" = true, columns = {{{columns}}})"
+    )
     with tempfile.TemporaryDirectory(prefix="cnibench-") as folder:
         copy = Path(folder) / SAMPLES
         copy.touch()
@@ -97,12 +122,19 @@ def _load(database: Any, columns: str, readers: Sequence[RunReader]) -> None:
                     whole += data.count(b"\n")
                     file.write(data)
             try:
-                database.execute(f"INSERT INTO samples {source} WHERE schema IS NOT NULL", [reader.id, str(copy)])
-                (loaded,) = database.execute("SELECT count(*) FROM samples WHERE run = ?", [reader.id]).fetchone()
+                database.execute(
+                    f"INSERT INTO samples {source} WHERE schema IS NOT NULL", [reader.id, str(copy)]
+                )
+                (loaded,) = database.execute(
+                    "SELECT count(*) FROM samples WHERE run = ?", [reader.id]
+                ).fetchone()
             except duckdb.Error as error:
                 words = str(error).strip().splitlines()[0]
-                raise InputError(f"{reader.path / SAMPLES}: {words}", "is this a run directory of cnibench?") from None
+                raise InputError(
+                    f"{reader.path / SAMPLES}: {words}", "is this a run directory of cnibench?"
+                ) from None
             if loaded < whole:
                 raise InputError(
-                    f"{reader.path / SAMPLES}: {whole - loaded} lines do not fit the table", "take the file from a complete copy"
+                    f"{reader.path / SAMPLES}: {whole - loaded} lines do not fit the table",
+                    "take the file from a complete copy",
                 )

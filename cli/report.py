@@ -10,23 +10,63 @@ import click
 from cnibench.cli._output import json_option
 from cnibench.errors import InputError, UsageError
 
-_FORMATS = "text, md, json, csv, parquet, openmetrics, benchstat, or one that another installed package offers"
-_WITH_PROBLEMS = ("text", "md", "json")  # the others have no place for what is wrong with a run: it goes to stderr
+_FORMATS = (
+    "text, md, json, csv, parquet, openmetrics, benchstat, or one that another installed package"
+    " offers"
+)
+_WITH_PROBLEMS = (
+    "text",
+    "md",
+    "json",
+)  # the others have no place for what is wrong with a run: it goes to stderr
 
 
 @click.command("report")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--format", "form", metavar="FORMAT", default="text", show_default=True, help=f"What to write: {_FORMATS}.")
-@click.option("--out", type=click.Path(path_type=Path), help="A file to write to, instead of stdout.")
-@click.option("--baseline", metavar="LABEL", default="", help="What ratios refer to.  [default: a baseline profile, else the first]")
-@click.option("--allow-different", is_flag=True, help="Show runs that are not comparable beside each other, never in one figure.")
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
+@click.option(
+    "--format",
+    "form",
+    metavar="FORMAT",
+    default="text",
+    show_default=True,
+    help=f"What to write: {_FORMATS}.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="A file to write to, instead of stdout."
+)
+@click.option(
+    "--baseline",
+    metavar="LABEL",
+    default="",
+    help="What ratios refer to.  [default: a baseline profile, else the first]",
+)
+@click.option(
+    "--allow-different",
+    is_flag=True,
+    help="Show runs that are not comparable beside each other, never in one figure.",
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where run directories are.",
+)
 @json_option
-def command(runs: tuple[str, ...], form: str, out: Path | None, baseline: str, allow_different: bool, folder: Path, as_json: bool) -> int:
+def command(
+    runs: tuple[str, ...],
+    form: str,
+    out: Path | None,
+    baseline: str,
+    allow_different: bool,
+    folder: Path,
+    as_json: bool,
+) -> int:
     """Show the report of one or several runs, in any format.
 
-    RUN is a path to a run directory, an id, the beginning of one, or 'last'. Several runs are pooled where they are comparable. A copied or
-    read-only run directory will do: nothing is measured and nothing is written to it.
+    RUN is a path to a run directory, an id, the beginning of one, or 'last'. Several runs are
+    pooled where they are comparable. A copied or read-only run directory will do: nothing is
+    measured and nothing is written to it.
     """
     from cnibench.analysis import analyse
     from cnibench.analysis.words import problems
@@ -46,7 +86,9 @@ def command(runs: tuple[str, ...], form: str, out: Path | None, baseline: str, a
     if out is None:
         if isinstance(rendered, bytes):
             if sys.stdout.isatty():
-                raise UsageError(f"{form} is binary and stdout is a terminal", "name a file with --out")
+                raise UsageError(
+                    f"{form} is binary and stdout is a terminal", "name a file with --out"
+                )
             sys.stdout.buffer.write(rendered)
         else:
             click.echo(rendered, nl=False)
@@ -59,6 +101,11 @@ def command(runs: tuple[str, ...], form: str, out: Path | None, baseline: str, a
 def write(path: Path, content: str | bytes) -> None:
     """A file of text or bytes. Raises InputError when it cannot be written."""
     try:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
+        path.write_bytes(
+            content if isinstance(content, bytes) else content.encode("utf-8", "replace")
+        )
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", "give --out a file in a folder that is there and can be written") from None
+        raise InputError(
+            f"{path}: {error.strerror}",
+            "give --out a file in a folder that is there and can be written",
+        ) from None

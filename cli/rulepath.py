@@ -14,13 +14,22 @@ from cnibench.errors import InputError
 
 @click.command("rulepath")
 @click.argument("run")
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
-@click.option("--chains", is_flag=True, help="Every chain that was entered, hook by hook, on both nodes.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where run directories are.",
+)
+@click.option(
+    "--chains", is_flag=True, help="Every chain that was entered, hook by hook, on both nodes."
+)
 @json_option
 def command(run: str, folder: Path, chains: bool, as_json: bool) -> int:
     """Say which netfilter hooks, chains and rules one packet meets, beside the published counts.
 
-    RUN must have the workload rule-path. The published counts are those of qi2021, Table III; its "chains" are hooks.
+    RUN must have the workload rule-path. The published counts are those of qi2021, Table III; its
+    "chains" are hooks.
     """
     from cnibench.claims.model import studies
     from cnibench.rulepath import summary
@@ -32,25 +41,49 @@ def command(run: str, folder: Path, chains: bool, as_json: bool) -> int:
     status = first_lines(problems, err=as_json)
     found = summary.rows(reader.records("rulepath"), summary.published(studies()["qi2021"]))
     if not found:
-        raise InputError(f"{reader.path}: no rule path in it", "measure one: cnibench run --cni flannel --workload rule-path")
+        raise InputError(
+            f"{reader.path}: no rule path in it",
+            "measure one: cnibench run --cni flannel --workload rule-path",
+        )
     warn([reader])
     if as_json:
-        print_json({"schema": 1, "problems": problems, "run": reader.id, "study": "qi2021", "rows": found})
+        print_json(
+            {"schema": 1, "problems": problems, "run": reader.id, "study": "qi2021", "rows": found}
+        )
         return status
     print_table(
-        ("profile", "placement", "IP", "packet", "hooks", "published", "chains", "rules compared with", "rules matched", "published"),
+        (
+            "profile",
+            "placement",
+            "IP",
+            "packet",
+            "hooks",
+            "published",
+            "chains",
+            "rules compared with",
+            "rules matched",
+            "published",
+        ),
         [_row(one) for one in found],
     )
     click.echo(
-        "published: qi2021, Table III, of IPv4. It counted rules in the listings of that time; here each rule that the kernel compared"
+        "published: qi2021, Table III, of IPv4. It counted rules in the listings of that time; here"
+        " each rule that the kernel compared"
     )
-    click.echo("the packet with counts, matched or not. hooks are passed whether or not a chain waits there.")
+    click.echo(
+        "the packet with counts, matched or not. hooks are passed whether or not a chain waits"
+        " there."
+    )
     if chains:
         for one in found:
             _chains(one)
     for one in found:
         if not one["agree"]:
-            click.echo(f"warning: {one['label']}, {one['placement']}, {one['packet']}: the blocks met different rules", err=True)
+            click.echo(
+                f"warning: {one['label']}, {one['placement']}, {one['packet']}: the blocks met"
+                " different rules",
+                err=True,
+            )
     return status
 
 
@@ -60,18 +93,35 @@ def _row(one: dict[str, Any]) -> tuple[str, ...]:
     told = one["published"] if one["ip"] == 4 else {}
     figures = [f"{told[name]:g}" if name in told else "" for name in ("hooks", "rules")]
     return (
-        plain(one["label"]), one["placement"], str(one["ip"]), one["packet"], str(one["hooks"]), figures[0], str(one["chains"]),
-        str(one["rules"]), str(one["matched"]), figures[1],
-    )  # fmt: skip
+        plain(one["label"]),
+        one["placement"],
+        str(one["ip"]),
+        one["packet"],
+        str(one["hooks"]),
+        figures[0],
+        str(one["chains"]),
+        str(one["rules"]),
+        str(one["matched"]),
+        figures[1],
+    )
 
 
 def _chains(one: dict[str, Any]) -> None:
     from cnibench.reports._escape import plain
 
     rows = [
-        (plain(node["node"]), hook["hook"], *(plain(chain[key]) for key in ("family", "table", "chain")), str(chain["evaluated"]),
-         str(chain["matched"]))
-        for node in one["nodes"] for hook in node["path"] for chain in hook["chains"]
-    ]  # fmt: skip
+        (
+            plain(node["node"]),
+            hook["hook"],
+            *(plain(chain[key]) for key in ("family", "table", "chain")),
+            str(chain["evaluated"]),
+            str(chain["matched"]),
+        )
+        for node in one["nodes"]
+        for hook in node["path"]
+        for chain in hook["chains"]
+    ]
     title = f"{plain(one['label'])}, {one['placement']}, IPv{one['ip']}, {one['packet']} packet"
-    print_table(("node", "hook", "family", "table", "chain", "compared with", "matched"), rows, title)
+    print_table(
+        ("node", "hook", "family", "table", "chain", "compared with", "matched"), rows, title
+    )

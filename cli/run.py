@@ -16,63 +16,150 @@ from cnibench.system.guest import inside
 
 @click.command("run")
 @click.option(
-    "--cni", multiple=True, metavar="NAME", help="Profile: a name, a shell pattern, a file, LABEL=NAME, or 'all'. Repeat it, or use commas."
+    "--cni",
+    multiple=True,
+    metavar="NAME",
+    help=(
+        "Profile: a name, a shell pattern, a file, LABEL=NAME, or 'all'. Repeat it, or use commas."
+    ),
 )
 @click.option("--cluster", metavar="KIND", help="Where the Pods run.  [default: lab]")
 @click.option("--placement", multiple=True, metavar="LIST", help="intra, inter.  [default: both]")
 @click.option(
-    "--path", multiple=True, metavar="LIST", help="How the server is reached: pod, clusterip, nodeport, host, pod-to-host.  [default: pod]"
+    "--path",
+    multiple=True,
+    metavar="LIST",
+    help="How the server is reached: pod, clusterip, nodeport, host, pod-to-host.  [default: pod]",
 )
-@click.option("--workload", multiple=True, metavar="LIST", help="NAME or NAME:KEY=VALUE:...  [default: tcp-stream,tcp-rr]")
+@click.option(
+    "--workload",
+    multiple=True,
+    metavar="LIST",
+    help="NAME or NAME:KEY=VALUE:...  [default: tcp-stream,tcp-rr]",
+)
 @click.option("--duration", metavar="TIME", help="Of each measured window.  [default: 10s]")
 @click.option("--warmup", metavar="TIME", help="Before each window, never counted.  [default: 2s]")
-@click.option("--blocks", metavar="auto|N", help="Passes over all cells; auto: enough for --resolution.  [default: auto]")
-@click.option("--resolution", metavar="PERCENT", help="With --blocks auto: the smallest difference to find.  [default: 5%]")
-@click.option("--noise", metavar="RUN|PERCENT", help="With --blocks auto.  [default: of the newest calibration in --out, else assumed]")
-@click.option("--target-ci", metavar="PERCENT", help="Stop when every comparison's interval is at most this wide (half width).")
-@click.option("--max-blocks", type=int, metavar="N", help="With --blocks auto or --target-ci: no more than this.  [default: 30]")
+@click.option(
+    "--blocks",
+    metavar="auto|N",
+    help="Passes over all cells; auto: enough for --resolution.  [default: auto]",
+)
+@click.option(
+    "--resolution",
+    metavar="PERCENT",
+    help="With --blocks auto: the smallest difference to find.  [default: 5%]",
+)
+@click.option(
+    "--noise",
+    metavar="RUN|PERCENT",
+    help="With --blocks auto.  [default: of the newest calibration in --out, else assumed]",
+)
+@click.option(
+    "--target-ci",
+    metavar="PERCENT",
+    help="Stop when every comparison's interval is at most this wide (half width).",
+)
+@click.option(
+    "--max-blocks",
+    type=int,
+    metavar="N",
+    help="With --blocks auto or --target-ci: no more than this.  [default: 30]",
+)
 @click.option(
     "--cpus",
     metavar="MODE",
-    help="split, shared or none: are client and server pinned to two CPUs, to one, or not at all?  [default: shared]",
+    help=(
+        "split, shared or none: are client and server pinned to two CPUs, to one, or not at all? "
+        " [default: shared]"
+    ),
 )
 @click.option("--ip", type=click.Choice(["4", "6", "both"]), help="Address family.  [default: 4]")
-@click.option("--mtu", type=int, metavar="BYTES", help="Of the wire between the nodes; with 'existing' what it has.  [default: 1500]")
 @click.option(
-    "--wire-offload", type=click.Choice(["none", "plain", "vxlan", "all"]), help="Which offloads the lab's wire has, as a NIC would."
+    "--mtu",
+    type=int,
+    metavar="BYTES",
+    help="Of the wire between the nodes; with 'existing' what it has.  [default: 1500]",
+)
+@click.option(
+    "--wire-offload",
+    type=click.Choice(["none", "plain", "vxlan", "all"]),
+    help="Which offloads the lab's wire has, as a NIC would.",
 )
 @click.option("--wire-rate", metavar="RATE", help="Limit of the lab's wire, 1G say.")
-@click.option("--kernel", metavar="auto|host|vm|PATH", help="This kernel, or a stock one in a VM (lab only).  [default: auto]")
-@click.option("--pairs", type=int, metavar="N", help="Pod pairs, measured at the same time, over more nodes where there are.  [default: 1]")
+@click.option(
+    "--kernel",
+    metavar="auto|host|vm|PATH",
+    help="This kernel, or a stock one in a VM (lab only).  [default: auto]",
+)
+@click.option(
+    "--pairs",
+    type=int,
+    metavar="N",
+    help="Pod pairs, measured at the same time, over more nodes where there are.  [default: 1]",
+)
 @click.option("--no-perf", is_flag=True, help="Speed only, no cycles per packet.")
-@click.option("--set", "settings", multiple=True, metavar="[LABEL:]KEY=VALUE", help="A setting of a profile.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="[LABEL:]KEY=VALUE", help="A setting of a profile."
+)
 @click.option("--seed", type=int, metavar="N", help="Of the order of the cells.")
-@click.option("--plan", metavar="FILE|STUDY", help="A plan file, or the name of a shipped study; other options override its keys.")
-@click.option("--scale", type=float, metavar="S", help="Windows, repeats and request counts times S, as far as verdicts allow.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are made.")
+@click.option(
+    "--plan",
+    metavar="FILE|STUDY",
+    help="A plan file, or the name of a shipped study; other options override its keys.",
+)
+@click.option(
+    "--scale",
+    type=float,
+    metavar="S",
+    help="Windows, repeats and request counts times S, as far as verdicts allow.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where run directories are made.",
+)
 @click.option("--name", "title", metavar="LABEL", help="A name for this run.")
 @click.option("--keep", is_flag=True, help="Leave what was installed where it is (clusters only).")
-@click.option("--dry-run", is_flag=True, help="Show what would be measured, how long it takes and how much it sends.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show what would be measured, how long it takes and how much it sends.",
+)
 @click.option("--resume", metavar="RUN", help="Measure what an interrupted run is missing.")
-@click.option("--retry-failed", is_flag=True, help="With --resume: measure the samples again that failed; the last attempt counts.")
+@click.option(
+    "--retry-failed",
+    is_flag=True,
+    help="With --resume: measure the samples again that failed; the last attempt counts.",
+)
 @cluster_options
 @json_option
-def command(out: Path, resume: str | None, retry_failed: bool, dry_run: bool, as_json: bool, **values: Any) -> int:
+def command(
+    out: Path, resume: str | None, retry_failed: bool, dry_run: bool, as_json: bool, **values: Any
+) -> int:
     """Measure CNI profiles and compare them.
 
-    Every requirement is checked before anything starts. Results go to a run directory, and the report is printed at the end.
+    Every requirement is checked before anything starts. Results go to a run directory, and the
+    report is printed at the end.
     """
     if resume:
         given = [key for key, value in values.items() if value not in (None, (), False)]
         if given or dry_run:
             raise UsageError(
-                f"--resume takes the plan of the run; --{(given or ['dry-run'])[0].replace('_', '-')} cannot change it", "leave it out"
+                "--resume takes the plan of the run;"
+                f" --{(given or ['dry-run'])[0].replace('_', '-')} cannot change it",
+                "leave it out",
             )
         return _resume(resume, out, as_json, retry_failed)
     if retry_failed:
-        raise UsageError("--retry-failed is for a run that is there", "cnibench run --resume RUN --retry-failed")
+        raise UsageError(
+            "--retry-failed is for a run that is there", "cnibench run --resume RUN --retry-failed"
+        )
     if not values["cni"] and not values["plan"]:
-        raise UsageError("no profile was named", "name one with --cni NAME; 'cnibench profiles' lists them")
+        raise UsageError(
+            "no profile was named", "name one with --cni NAME; 'cnibench profiles' lists them"
+        )
     from cnibench.cli import _kernel
     from cnibench.cli._request import at_scale, plan_of, prepare, profile_problems, suited
     from cnibench.planning.blocks import Here
@@ -81,12 +168,24 @@ def command(out: Path, resume: str | None, retry_failed: bool, dry_run: bool, as
     if values["scale"] is not None:
         plan, shortened = at_scale(plan, values["scale"])
         given_up += shortened
-    vm = _kernel.decide(values["kernel"] or "auto", plan.cluster, lambda: profile_problems(plan), whatever_runs=set(plan.cni) == {"all"})
+    vm = _kernel.decide(
+        values["kernel"] or "auto",
+        plan.cluster,
+        lambda: profile_problems(plan),
+        whatever_runs=set(plan.cni) == {"all"},
+    )
     if vm is not None:
         plan, shortened = vm.shortened(plan, values)
         given_up += shortened
     here = Here(out, plan.cluster, *(("vm", vm.kernel.release) if vm else ()))
-    request = prepare(plan, name=values["title"] or "", extra=extra_of(values), other_kernel=vm is not None, notes=given_up, here=here)
+    request = prepare(
+        plan,
+        name=values["title"] or "",
+        extra=extra_of(values),
+        other_kernel=vm is not None,
+        notes=given_up,
+        here=here,
+    )
     for line in _preview(request):
         click.echo(line, err=True)
     if dry_run:
@@ -98,13 +197,20 @@ def command(out: Path, resume: str | None, retry_failed: bool, dry_run: bool, as
         _expect(request)
     for warning in (
         *request.warnings,
-        *(f"{one.label} is not measured: {one.lacks}; {one.remedy}" for one in request.manifest.unsupported),
+        *(
+            f"{one.label} is not measured: {one.lacks}; {one.remedy}"
+            for one in request.manifest.unsupported
+        ),
     ):
         click.echo(f"warning: {warning}", err=True)
     from cnibench.cli._carry_out import carry_out, tools_of
 
     path = (out / request.manifest.id).absolute()
-    status = carry_out(request, path, resume=False) if vm is None else _kernel.start(vm, request.manifest, path, tools_of(request))
+    status = (
+        carry_out(request, path, resume=False)
+        if vm is None
+        else _kernel.start(vm, request.manifest, path, tools_of(request))
+    )
     return _report(path, status, as_json)
 
 
@@ -117,8 +223,13 @@ def _resume(name: str, out: Path, as_json: bool, retry_failed: bool) -> int:
 
     path = find(name, out).absolute()
     reader = RunReader(path)
-    if reader.finished and not (retry_failed and len(reader.done(retry_failed=True)) < len(reader.done())):
-        click.echo("nothing is missing: this run is complete" + ", no sample failed" * retry_failed, err=True)
+    if reader.finished and not (
+        retry_failed and len(reader.done(retry_failed=True)) < len(reader.done())
+    ):
+        click.echo(
+            "nothing is missing: this run is complete" + ", no sample failed" * retry_failed,
+            err=True,
+        )
         return _report(path, 0, as_json)
     if vm := _kernel.again(path):
         return _report(path, _kernel.carry(vm, path, retry_failed=retry_failed), as_json)
@@ -126,7 +237,9 @@ def _resume(name: str, out: Path, as_json: bool, retry_failed: bool) -> int:
     for warning in request.warnings:
         click.echo(f"warning: {warning}", err=True)
     status = carry_out(request, path, resume=True, retry_failed=retry_failed)
-    return status if inside() else _report(path, status, as_json)  # out of the VM, the report is the host's work
+    return (
+        status if inside() else _report(path, status, as_json)
+    )  # out of the VM, the report is the host's work
 
 
 def _report(path: Path, status: int, as_json: bool) -> int:
@@ -147,7 +260,11 @@ def _report(path: Path, status: int, as_json: bool) -> int:
         if sample.disturbed:
             disturbed.add((sample.cell, sample.block))
     if disturbed:
-        click.echo(f"{len(disturbed)} of {len(measured)} samples were disturbed and are not used; the report says why", err=True)
+        click.echo(
+            f"{len(disturbed)} of {len(measured)} samples were disturbed and are not used; the"
+            " report says why",
+            err=True,
+        )
     return 1 if failed else status
 
 
@@ -159,12 +276,18 @@ def _forecast(request: Any) -> tuple[list[tuple[Any, int]], float]:
     manifest = request.manifest
     samples = passes(manifest.cells, manifest.blocks)
     cluster = request.cluster(request.options)
-    return samples, whole(samples, request.workloads, manifest.duration, manifest.warmup, cluster, request.profiles)
+    return samples, whole(
+        samples, request.workloads, manifest.duration, manifest.warmup, cluster, request.profiles
+    )
 
 
 def _about(request: Any, seconds: float) -> str:
     """The time that a plan takes, in words."""
-    rest = "and that to install and attest the profiles" if request.cluster.simultaneous else "with that to install and attest the profiles"
+    rest = (
+        "and that to install and attest the profiles"
+        if request.cluster.simultaneous
+        else "with that to install and attest the profiles"
+    )
     return f"about {duration(seconds)}, {rest}"
 
 
@@ -175,18 +298,35 @@ def _expect(request: Any) -> None:
 
 
 def _preview(request: Any) -> list[str]:
-    """What the cluster says of what is about to be done, and what making and removing the profiles costs. Raises UsageError."""
+    """What the cluster says of what is about to be done, and what making and removing the profiles
+    costs. Raises UsageError.
+    """
     from cnibench.planning.plan import expected_bytes, expected_seconds, passes
 
     manifest = request.manifest
     measured = [cell for cell, _ in passes(manifest.cells, manifest.blocks)]
     cluster = request.cluster(request.options)
-    windows = expected_seconds(measured, request.workloads, manifest.duration, manifest.warmup, cluster.pod_seconds)
-    told = list(cluster.preview(request.profiles, windows, expected_bytes(measured, request.workloads, manifest.duration)))
+    windows = expected_seconds(
+        measured, request.workloads, manifest.duration, manifest.warmup, cluster.pod_seconds
+    )
+    told = list(
+        cluster.preview(
+            request.profiles,
+            windows,
+            expected_bytes(measured, request.workloads, manifest.duration),
+        )
+    )
     making = sum(cluster.seconds(profile) for profile in request.profiles.values())
     if making:
-        times = f"{len(request.profiles)} x {manifest.blocks} times" if manifest.blocks > 1 else f"{len(request.profiles)} times"
-        told.append(f"installing, attesting and removing, {times}: about {duration(making * manifest.blocks)}")
+        times = (
+            f"{len(request.profiles)} x {manifest.blocks} times"
+            if manifest.blocks > 1
+            else f"{len(request.profiles)} times"
+        )
+        told.append(
+            f"installing, attesting and removing, {times}: about"
+            f" {duration(making * manifest.blocks)}"
+        )
     return told
 
 
@@ -207,15 +347,32 @@ def _show(request: Any, as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                "schema": 1, "cells": [{"id": cell.id, **_fields(cell)} for cell in manifest.cells], "blocks": manifest.blocks,
-                "samples": len(samples), "seconds": seconds, "bytes": volume,
-                "planned": manifest.planned, "seed": manifest.seed, "unsupported": manifest.unsupported, "notes": manifest.notes,
+                "schema": 1,
+                "cells": [{"id": cell.id, **_fields(cell)} for cell in manifest.cells],
+                "blocks": manifest.blocks,
+                "samples": len(samples),
+                "seconds": seconds,
+                "bytes": volume,
+                "planned": manifest.planned,
+                "seed": manifest.seed,
+                "unsupported": manifest.unsupported,
+                "notes": manifest.notes,
             }
-        )  # fmt: skip
+        )
         return
-    print_table(("cell", "CPUs", "MTU"), [(words(cell), cell.cpus, str(cell.mtu)) for cell in manifest.cells])
-    most = f" (up to {manifest.max_blocks} blocks, until ±{manifest.target_ci:.1%})" if manifest.target_ci else ""
-    click.echo(f"{len(manifest.cells)} cells x {_blocks(manifest)} blocks{most} = {len(samples)} samples, seed {manifest.seed}")
+    print_table(
+        ("cell", "CPUs", "MTU"),
+        [(words(cell), cell.cpus, str(cell.mtu)) for cell in manifest.cells],
+    )
+    most = (
+        f" (up to {manifest.max_blocks} blocks, until ±{manifest.target_ci:.1%})"
+        if manifest.target_ci
+        else ""
+    )
+    click.echo(
+        f"{len(manifest.cells)} cells x {_blocks(manifest)} blocks{most} = {len(samples)} samples,"
+        f" seed {manifest.seed}"
+    )
     click.echo(f"time: {_about(request, seconds)}")
     click.echo(f"traffic: at most about {human(volume, 'B')}" if volume else "traffic: little")
     for one in manifest.unsupported:

@@ -15,7 +15,13 @@ from cnibench.system.text import printable
 if TYPE_CHECKING:
     from cnibench.rundir.reader import RunReader
 
-_out = click.option("--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
+_out = click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where run directories are.",
+)
 
 
 @click.group("runs", invoke_without_command=True)
@@ -49,16 +55,34 @@ def show(run: str, out: Path, as_json: bool) -> int:
     status = first_lines(problems, err=as_json)
     warn([reader])
     if as_json:
-        facts = {**_facts(reader), "plan": reader.plan, "environment": reader.environment, "warnings": reader.warnings}
+        facts = {
+            **_facts(reader),
+            "plan": reader.plan,
+            "environment": reader.environment,
+            "warnings": reader.warnings,
+        }
         print_json({"schema": 1, "problems": problems, **facts})
         return status
     facts = _facts(reader)
     print_table(
-        ("", ""), [(key, printable(", ".join(map(str, value)) if isinstance(value, list) else str(value))) for key, value in facts.items()]
+        ("", ""),
+        [
+            (key, printable(", ".join(map(str, value)) if isinstance(value, list) else str(value)))
+            for key, value in facts.items()
+        ],
     )
     for event in reader.events():
-        if event["event"] in ("profile-failed", "run-interrupted", "run-resumed", "run-failed", "stopped"):
-            told = f"{event['time']} {event['event']} {event.get('label', '')} {event.get('reason', '')}"
+        if event["event"] in (
+            "profile-failed",
+            "run-interrupted",
+            "run-resumed",
+            "run-failed",
+            "stopped",
+        ):
+            told = (
+                f"{event['time']} {event['event']} {event.get('label', '')}"
+                f" {event.get('reason', '')}"
+            )
             click.echo(printable(told.rstrip()))
     return status
 
@@ -84,7 +108,13 @@ def _list(out: Path, as_json: bool) -> int:
         click.echo(f"no runs in {out}", err=True)
         return status
     heads = ("id", "name", "state", "profiles", "samples", "failed", "disturbed")
-    print_table(heads, [[", ".join(row[head]) if head == "profiles" else str(row[head]) for head in heads] for row in found])
+    print_table(
+        heads,
+        [
+            [", ".join(row[head]) if head == "profiles" else str(row[head]) for head in heads]
+            for row in found
+        ],
+    )
     return status
 
 
@@ -98,10 +128,20 @@ def _facts(reader: RunReader) -> dict[str, Any]:
             disturbed.add((sample.cell, sample.block))
     counts = Counter(status.values())
     return {
-        "id": plan.id, "name": plan.name, "state": "complete" if reader.finished else "cells missing", "started": reader.started,
-        "finished": reader.finished, "path": str(reader.path), "profiles": list(plan.profiles), "cells": len(plan.cells),
-        "blocks": plan.blocks, "samples": len(status), "failed": len(status) - counts["ok"], "disturbed": len(disturbed),
+        "id": plan.id,
+        "name": plan.name,
+        "state": "complete" if reader.finished else "cells missing",
+        "started": reader.started,
+        "finished": reader.finished,
+        "path": str(reader.path),
+        "profiles": list(plan.profiles),
+        "cells": len(plan.cells),
+        "blocks": plan.blocks,
+        "samples": len(status),
+        "failed": len(status) - counts["ok"],
+        "disturbed": len(disturbed),
         "again": reader.chain.again,
         "unsupported": [one.label for one in plan.unsupported],
-        "seed": plan.seed, "tool_version": plan.tool_version,
-    }  # fmt: skip
+        "seed": plan.seed,
+        "tool_version": plan.tool_version,
+    }

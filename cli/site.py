@@ -19,19 +19,50 @@ from cnibench.cli._output import json_option, print_json
     metavar="DIR",
     help="A folder; an older site there is replaced, other files stay.",
 )
-@click.option("--raw", is_flag=True, help="With the raw data and all names; without it names and addresses become pseudonyms.")
-@click.option("--baseline", metavar="LABEL", default="", help="What ratios refer to.  [default: a baseline profile, else the first]")
-@click.option("--allow-different", is_flag=True, help="Show runs that are not comparable beside each other, never in one figure.")
-@click.option("--force", is_flag=True, help="Replace pages that were edited, and files of others that are in the way, too.")
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="With the raw data and all names; without it names and addresses become pseudonyms.",
+)
+@click.option(
+    "--baseline",
+    metavar="LABEL",
+    default="",
+    help="What ratios refer to.  [default: a baseline profile, else the first]",
+)
+@click.option(
+    "--allow-different",
+    is_flag=True,
+    help="Show runs that are not comparable beside each other, never in one figure.",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace pages that were edited, and files of others that are in the way, too.",
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where run directories are.",
+)
 @json_option
 def command(
-    runs: tuple[str, ...], out: Path, raw: bool, baseline: str, allow_different: bool, force: bool, folder: Path, as_json: bool
+    runs: tuple[str, ...],
+    out: Path,
+    raw: bool,
+    baseline: str,
+    allow_different: bool,
+    force: bool,
+    folder: Path,
+    as_json: bool,
 ) -> int:
     """Write the comparison as static pages that work offline, from a folder.
 
-    RUN is a path to a run directory, an id, the beginning of one, or 'last'. Several runs are pooled where they are comparable, and shown
-    over time. Open DIR/index.html; nothing is ever loaded from a network.
+    RUN is a path to a run directory, an id, the beginning of one, or 'last'. Several runs are
+    pooled where they are comparable, and shown over time. Open DIR/index.html; nothing is ever
+    loaded from a network.
     """
     from cnibench.reports.site.build import build
     from cnibench.rundir.index import find
@@ -40,12 +71,21 @@ def command(
     readers = [RunReader(find(name, folder)) for name in runs]
     problems = check(readers, raw=raw)
     status = first_lines(problems, err=as_json)
-    written = build(readers, out, raw=raw, allow_different=allow_different, baseline=baseline, force=force)
+    written = build(
+        readers, out, raw=raw, allow_different=allow_different, baseline=baseline, force=force
+    )
     warn(readers)
     for name in written["kept"]:
-        click.echo(f"warning: {out / name}: was edited since cnibench wrote it, and is kept; --force replaces it", err=True)
+        click.echo(
+            f"warning: {out / name}: was edited since cnibench wrote it, and is kept; --force"
+            " replaces it",
+            err=True,
+        )
     if as_json:
         print_json({**written, "problems": problems})
         return status
-    click.echo(f"{out / 'index.html'}: {len(written['pages'])} pages, {written['charts']} charts, {written['bytes'] / 1e6:.1f} MB")
+    click.echo(
+        f"{out / 'index.html'}: {len(written['pages'])} pages, {written['charts']} charts,"
+        f" {written['bytes'] / 1e6:.1f} MB"
+    )
     return status

@@ -11,14 +11,22 @@ from cnibench.cli._output import json_option, print_json
 
 @click.command("verify")
 @click.argument("run")
-@click.option("--folder", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories are.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where run directories are.",
+)
 @json_option
 def command(run: str, folder: Path, as_json: bool) -> int:
     """Verify that a run directory is complete and unchanged.
 
-    Every hash that the run's events carry is computed again: of the plan, the environment, all lines and all raw files.
+    Every hash that the run's events carry is computed again: of the plan, the environment, all
+    lines and all raw files.
 
-    Exit status: 0 when nothing is wrong, 1 when something is lost, changed, doubled, out of order or not chained.
+    Exit status: 0 when nothing is wrong, 1 when something is lost, changed, doubled, out of order
+    or not chained.
     """
     from cnibench.rundir.index import find
     from cnibench.rundir.reader import RunReader
@@ -32,22 +40,39 @@ def command(run: str, folder: Path, as_json: bool) -> int:
     if as_json:
         print_json(
             {
-                "schema": 1, "run": reader.id, "path": str(reader.path), "chained": chain.chained, "finished": reader.finished,
-                "samples": samples, "events": chain.count, "last": chain.last, "problems": problems, "warnings": reader.warnings,
+                "schema": 1,
+                "run": reader.id,
+                "path": str(reader.path),
+                "chained": chain.chained,
+                "finished": reader.finished,
+                "samples": samples,
+                "events": chain.count,
+                "last": chain.last,
+                "problems": problems,
+                "warnings": reader.warnings,
             }
-        )  # fmt: skip
+        )
         return 1 if problems else 0
     for problem in problems:
         click.echo(f"problem: {printable(str(problem))}")
     for warning in reader.warnings:
         click.echo(f"warning: {printable(warning)}", err=True)
     name = printable(reader.id)
-    state = f"finished {printable(reader.finished)}" if reader.finished else "not finished: an interrupted run, or one that lost its end"
+    state = (
+        f"finished {printable(reader.finished)}"
+        if reader.finished
+        else "not finished: an interrupted run, or one that lost its end"
+    )
     click.echo(f"{name}: {samples} samples, {chain.count} events, {state}")
     if problems:
         click.echo(f"{name}: {len(problems)} problem{'s' * (len(problems) != 1)}")
     elif chain.chained:
-        click.echo(f"{name}: nothing is lost, changed or doubled; the last event is {printable(chain.last)}")
+        click.echo(
+            f"{name}: nothing is lost, changed or doubled; the last event is"
+            f" {printable(chain.last)}"
+        )
     else:
-        click.echo(f"{name}: not chained: an older version wrote it, so that a change cannot be noticed")
+        click.echo(
+            f"{name}: not chained: an older version wrote it, so that a change cannot be noticed"
+        )
     return 1 if problems else 0

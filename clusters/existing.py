@@ -1,4 +1,6 @@
-"""A cluster that somebody else made: measured as it is, or with profiles installed one after the other where that is allowed."""
+"""A cluster that somebody else made: measured as it is, or with profiles installed one after the
+other where that is allowed.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +48,19 @@ class ExistingDeployment(KubernetesDeployment):
     claim: Claim
 
     def attest(self) -> list[Attestation]:
-        """The nodes' MTU first: it is whose cluster it is who has set it, and samples would claim another."""
+        """The nodes' MTU first: it is whose cluster it is who has set it, and samples would claim
+        another.
+        """
         told = wire_mtu(self.options.mtu, {node.name: _mtu(node) for node in self.nodes()})
         wire = [self.attestation("wire-mtu", *told)] if told else []
         if not all(one.passed for one in wire):
             return wire
         if self.profile.kubernetes is None:
-            return [*wire, self.attestation("recognised", "nothing", self.said or "an unknown CNI", True), *self.reached()]
+            return [
+                *wire,
+                self.attestation("recognised", "nothing", self.said or "an unknown CNI", True),
+                *self.reached(),
+            ]
         return [*wire, *super().attest()]
 
     def remove(self) -> None:
@@ -63,7 +71,8 @@ class ExistingDeployment(KubernetesDeployment):
         if lost := self.claim.lease.check():
             self.disconnect()
             raise ClusterError(
-                f"{lost}: the CNI is not removed by this run", "cnibench clean --cluster existing --dry-run says what is left"
+                f"{lost}: the CNI is not removed by this run",
+                "cnibench clean --cluster existing --dry-run says what is left",
             )
         try:
             super().remove()
@@ -72,15 +81,23 @@ class ExistingDeployment(KubernetesDeployment):
 
 
 def wire_mtu(asked: int, found: Mapping[str, int]) -> tuple[str, str, bool] | None:
-    """(expected, observed, passed) of the MTU that a run says its wire has, against that of each node's device, 0 where it cannot be seen.
+    """(expected, observed, passed) of the MTU that a run says its wire has, against that of each
+    node's device, 0 where it cannot be seen.
 
     None when there is nothing to hold it to: the usual 1500, on nodes that may not be looked into.
     """
     seen = {name: mtu for name, mtu in found.items() if mtu}
     if not seen and asked == Options.mtu:
         return None
-    observed = ", ".join(f"{mtu} B on {name}" for name, mtu in seen.items()) or "the nodes' devices cannot be seen"
-    return f"{asked} B on each node's device (--mtu says which)", observed, bool(seen) and set(seen.values()) == {asked}
+    observed = (
+        ", ".join(f"{mtu} B on {name}" for name, mtu in seen.items())
+        or "the nodes' devices cannot be seen"
+    )
+    return (
+        f"{asked} B on each node's device (--mtu says which)",
+        observed,
+        bool(seen) and set(seen.values()) == {asked},
+    )
 
 
 def _mtu(node: KubernetesNode) -> int:
@@ -109,10 +126,12 @@ class ExistingCluster(Cluster):
         self.allowed = safety.Allowed.of(extra)
         self.patience = seconds(str(extra.get("patience") or PATIENCE))
         self.wanted = Wanted(
-            client=str(extra.get("client_node") or ""), server=str(extra.get("server_node") or ""),
-            client_selector=str(extra.get("client_selector") or ""), server_selector=str(extra.get("server_selector") or ""),
+            client=str(extra.get("client_node") or ""),
+            server=str(extra.get("server_node") or ""),
+            client_selector=str(extra.get("client_selector") or ""),
+            server_selector=str(extra.get("server_selector") or ""),
             tolerations=tuple(toleration(item) for item in extra.get("toleration", ())),
-        )  # fmt: skip
+        )
         self._claim: Claim | None = None
         self._making: Making | None = None
         self._agents: list[KubernetesNode] = []
@@ -120,13 +139,16 @@ class ExistingCluster(Cluster):
         self._facts: dict[str, Any] = {}
         self._wire: Wire = "nic"
         self._doomed: install.Removal | None = None  # what preview showed
-        self._bare = False  # we have removed what was there; the nodes' kubelets say so only some seconds later
+        # we have removed what was there; the nodes' kubelets say so only some seconds later
+        self._bare = False
 
     @cached_property
     def access(self) -> Access:
         """Raises InputError, UsageError."""
         given = self.options.extra.get("kubeconfig")
-        return Access(Path(str(given)) if given else None, str(self.options.extra.get("context") or ""))
+        return Access(
+            Path(str(given)) if given else None, str(self.options.extra.get("context") or "")
+        )
 
     @cached_property
     def nodes(self) -> list[Facts]:
@@ -136,7 +158,13 @@ class ExistingCluster(Cluster):
     @cached_property
     def chosen(self) -> list[Facts]:
         """The client's node, the server's, those of further pairs."""
-        return more(self.nodes, choose(self.nodes, self.wanted, self.options.ip), self.wanted, self.options.ip, self.options.pairs)
+        return more(
+            self.nodes,
+            choose(self.nodes, self.wanted, self.options.ip),
+            self.wanted,
+            self.options.ip,
+            self.options.pairs,
+        )
 
     @cached_property
     def _strangers(self) -> list[tuple[str, str]]:
@@ -169,7 +197,11 @@ class ExistingCluster(Cluster):
         except (InputError, UsageError):  # nothing is missing: what was given is wrong
             raise
         except CnibenchError as error:
-            problems.append(Problem("", error.message, error.remedy or "name another with --kubeconfig or --context"))
+            problems.append(
+                Problem(
+                    "", error.message, error.remedy or "name another with --kubeconfig or --context"
+                )
+            )
         return problems
 
     def check(self, profile: Profile) -> list[Problem]:
@@ -184,14 +216,26 @@ class ExistingCluster(Cluster):
         return _SECONDS_CURRENT if self._is_current(profile) else _SECONDS
 
     def resolve(self, profiles: Mapping[str, Profile]) -> Mapping[str, Profile]:
-        """``current`` becomes the profile that is recognised. Raises ClusterError where there is no CNI at all."""
+        """``current`` becomes the profile that is recognised. Raises ClusterError where there is no
+        CNI at all.
+        """
         if all(profile.name != CURRENT.name for profile in profiles.values()):
             return profiles
         name, said = self.present
         if not name and said == NO_CNI:
-            raise ClusterError("no CNI runs on this cluster", "install one first, or name a profile and --allow-install")
-        found = builtin()[name] if name else CURRENT.model_copy(update={"title": f"not recognised: {said}"})
-        return {label: found if profile.name == CURRENT.name else profile for label, profile in profiles.items()}
+            raise ClusterError(
+                "no CNI runs on this cluster",
+                "install one first, or name a profile and --allow-install",
+            )
+        found = (
+            builtin()[name]
+            if name
+            else CURRENT.model_copy(update={"title": f"not recognised: {said}"})
+        )
+        return {
+            label: found if profile.name == CURRENT.name else profile
+            for label, profile in profiles.items()
+        }
 
     def _is_current(self, profile: Profile) -> bool:
         """Is it measured as it stands there? Every profile that is not to be installed is."""
@@ -199,22 +243,36 @@ class ExistingCluster(Cluster):
         return profile.cni == CURRENT.cni or (profile.name == self.present[0] and not anew)
 
     def why_kernel_hidden(self) -> str:
-        """Asked of the namespace ``default``: what Pod Security's labels say there does not count, for ours has its own."""
+        """Asked of the namespace ``default``: what Pod Security's labels say there does not count,
+        for ours has its own.
+        """
         try:
-            said = agents.refused(self.access, agents.plan("none", {}, namespace="default"), self.chosen[0].name)
+            said = agents.refused(
+                self.access, agents.plan("none", {}, namespace="default"), self.chosen[0].name
+            )
         except CnibenchError:
             return ""
-        return f"privileged Pods are refused here ({said.splitlines()[-1][:200]})" if said and "violates PodSecurity" not in said else ""
+        return (
+            f"privileged Pods are refused here ({said.splitlines()[-1][:200]})"
+            if said and "violates PodSecurity" not in said
+            else ""
+        )
 
     def permit(self, cells: Sequence[Cell]) -> None:
         asked = [conditions.of(cell.params) for cell in cells]
-        if not self.allowed.node_changes and any(one and one.offload and one.offload.wire != "default" for one in asked):
+        if not self.allowed.node_changes and any(
+            one and one.offload and one.offload.wire != "default" for one in asked
+        ):
             raise safety.RefusedError(
-                f"the condition offload.wire would change the NICs of nodes of the context '{self.access.context}'",
-                "--allow-node-changes allows it: the old values are on the node's disk first, and are restored whatever happens to us",
+                "the condition offload.wire would change the NICs of nodes of the context"
+                f" '{self.access.context}'",
+                "--allow-node-changes allows it: the old values are on the node's disk first, and"
+                " are restored whatever happens to us",
             )
 
-    def preview(self, profiles: Mapping[str, Profile], seconds: float, volume: float) -> Sequence[str]:
+    def preview(
+        self, profiles: Mapping[str, Profile], seconds: float, volume: float
+    ) -> Sequence[str]:
         """Raises RefusedError for what was not allowed, UsageError when there are no two nodes."""
         chosen = self.chosen
         names = [node.name for node in chosen]
@@ -226,38 +284,67 @@ class ExistingCluster(Cluster):
             if left := self._left_cni():
                 present = left.what
             else:
-                safety.check_change(self.allowed, present, self.access.context, len(self.nodes), self._strangers)
-            changes = f"{', '.join(installed)} installed on all {len(self.nodes)} nodes, one after the other" + (
-                f"; {present} is removed first" + ("" if left else ", its manifests are saved") if present else ""
+                safety.check_change(
+                    self.allowed, present, self.access.context, len(self.nodes), self._strangers
+                )
+            changes = (
+                f"{', '.join(installed)} installed on all {len(self.nodes)} nodes, one after the"
+                " other"
+                + (
+                    f"; {present} is removed first" + ("" if left else ", its manifests are saved")
+                    if present
+                    else ""
+                )
             )
             removed = self._preview_removal()
         if given := str(self.options.extra.get("namespace") or ""):
             namespace.check_free(self.access, given)
-        return [*safety.lines(self.access.context, names, self._strangers, self.allowed, seconds, volume, changes), *removed]
+        return [
+            *safety.lines(
+                self.access.context, names, self._strangers, self.allowed, seconds, volume, changes
+            ),
+            *removed,
+        ]
 
     def _preview_removal(self) -> list[str]:
-        """What would be deleted before anything is installed: what an earlier run left, or the cluster's own CNI.
+        """What would be deleted before anything is installed: what an earlier run left, or the
+        cluster's own CNI.
 
         Raises RefusedError when objects of others would go with it.
         """
         name = self.present[0]
         variables = subnets.variables(self.access, self.nodes, self.options.extra)
-        self._doomed = install.planned(self.access, builtin()[name] if name else None, self.options.settings.get("", {}), variables)
+        self._doomed = install.planned(
+            self.access,
+            builtin()[name] if name else None,
+            self.options.settings.get("", {}),
+            variables,
+        )
         if self._doomed is None:
             return []
         try:
             found = install.preview(self.access, self._doomed)
         except BlockedError as error:
             raise safety.RefusedError(error.message, error.remedy) from None
-        return [f"deleted of {self._doomed.name}, after its manifests are saved below {_saved()}: {', '.join(found) or 'no object'}"]
+        return [
+            f"deleted of {self._doomed.name}, after its manifests are saved below {_saved()}:"
+            f" {', '.join(found) or 'no object'}"
+        ]
 
     # Making
 
     def _ground(self, everywhere: bool, cleaning: bool = False) -> list[KubernetesNode]:
-        """Our namespace and the agents: on the chosen nodes, or on all of them when a CNI is installed; the chosen ones first."""
+        """Our namespace and the agents: on the chosen nodes, or on all of them when a CNI is
+        installed; the chosen ones first.
+        """
         if self._making is None:
             tolerations = ({"operator": "Exists"},) if everywhere else self.wanted.tolerations
-            making = agents.plan(state.new_name(), self.options.extra, str(self.options.extra.get("namespace") or ""), tolerations)
+            making = agents.plan(
+                state.new_name(),
+                self.options.extra,
+                str(self.options.extra.get("namespace") or ""),
+                tolerations,
+            )
             self._claim = Claim(self.access, making)
             self._making = making
             self.access.availability.patience = self.patience
@@ -276,7 +363,9 @@ class ExistingCluster(Cluster):
 
     def install(self, label: str, profile: Profile) -> ExistingDeployment:
         current = self._is_current(profile)
-        if current and (deployment := next((one for one in self._deployments if one.label == label), None)):
+        if current and (
+            deployment := next((one for one in self._deployments if one.label == label), None)
+        ):
             if not deployment.alive():
                 return deployment
             self._deployments.remove(deployment)
@@ -290,8 +379,9 @@ class ExistingCluster(Cluster):
         known = {
             **subnets.variables(self.access, self.nodes, self.options.extra),
             **{key: settings[key] for key in _GIVEN if key in settings},
-            "run": self._making.run, "owner": state.owner(),
-        }  # fmt: skip
+            "run": self._making.run,
+            "owner": state.owner(),
+        }
         given = {key: value for key, value in settings.items() if key not in _GIVEN}
 
         def uninstall() -> None:
@@ -306,7 +396,15 @@ class ExistingCluster(Cluster):
             if not current:
                 wait.ready(self.access, profile, _READY)
                 install.policies(self.access, profile, self._making.namespace)
-            deployment = ExistingDeployment(label, profile, self.options, self.access, self._making, nodes[: len(self.chosen)], known)
+            deployment = ExistingDeployment(
+                label,
+                profile,
+                self.options,
+                self.access,
+                self._making,
+                nodes[: len(self.chosen)],
+                known,
+            )
             deployment.claim = self._claim
             deployment.said = "" if profile.kubernetes else self.present[1]
             deployment.uninstall = None if current else uninstall
@@ -314,7 +412,11 @@ class ExistingCluster(Cluster):
                 deployment.each_pod = lambda pod: shape.cap(pod, self.allowed.max_rate)
                 for pod in deployment.pods():
                     deployment.each_pod(pod)
-            self._facts = describe(self.access, deployment.nodes()) | deployment.told() | agents.offload(deployment.nodes())
+            self._facts = (
+                describe(self.access, deployment.nodes())
+                | deployment.told()
+                | agents.offload(deployment.nodes())
+            )
         except BaseException:
             with contextlib.suppress(CnibenchError):
                 if not current and not self._claim.lease.check():
@@ -324,20 +426,28 @@ class ExistingCluster(Cluster):
         return deployment
 
     def _check_ready(self) -> None:
-        """Raises ClusterError when a chosen node has gone meanwhile: its Pods would be waited for in vain."""
+        """Raises ClusterError when a chosen node has gone meanwhile: its Pods would be waited for
+        in vain.
+        """
         for index, known in enumerate(self.chosen):
             now = facts(self.access.get("node", known.name))
             if not now.ready:
-                raise ClusterError(f"node {agents.letter(index)} is not Ready: {now.reason}", "kubectl describe node says more")
+                raise ClusterError(
+                    f"node {agents.letter(index)} is not Ready: {now.reason}",
+                    "kubectl describe node says more",
+                )
 
     def _make_room(self, nodes: Sequence[KubernetesNode], known: Mapping[str, str]) -> None:
-        """Removes what an earlier run installed, and the cluster's own CNI (saved first) when that was allowed.
+        """Removes what an earlier run installed, and the cluster's own CNI (saved first) when that
+        was allowed.
 
         Raises RefusedError, ClusterError.
         """
         if left := cleaning.record(self.access):
             assert self._making is not None
-            if left.run != self._making.run:  # of this run: an uninstallation that failed, tried once more
+            if (
+                left.run != self._making.run
+            ):  # of this run: an uninstallation that failed, tried once more
                 self._left_cni(take=self._making.run)
             install.uninstall(self.access, None, {}, known, nodes, saved=self._saved(), say=_say)
             self._bare = True
@@ -347,12 +457,19 @@ class ExistingCluster(Cluster):
         if said == NO_CNI:
             return
         strangers = safety.foreign(self.access.get("pods", "-A")["items"])
-        safety.check_change(self.allowed, name or said, self.access.context, len(self.nodes), strangers)
+        safety.check_change(
+            self.allowed, name or said, self.access.context, len(self.nodes), strangers
+        )
         if not name:
-            raise ClusterError(f"{said}: nobody here knows how to remove it", "remove it as it was installed, then --allow-install")
+            raise ClusterError(
+                f"{said}: nobody here knows how to remove it",
+                "remove it as it was installed, then --allow-install",
+            )
         settings = self.options.settings.get("", {})
         plan = self._doomed or install.planned(self.access, builtin()[name], settings, known)
-        install.uninstall(self.access, None, settings, known, nodes, plan=plan, saved=self._saved(), say=_say)
+        install.uninstall(
+            self.access, None, settings, known, nodes, plan=plan, saved=self._saved(), say=_say
+        )
 
     def _saved(self) -> Path:
         """Where manifests of what we remove are kept: one folder for each run."""
@@ -364,7 +481,8 @@ class ExistingCluster(Cluster):
         return facts | ({"max_rate": self.allowed.max_rate} if self.allowed.max_rate else {})
 
     def _left_cni(self, take: str = "") -> Leftover | None:
-        """The CNI that an earlier run left, which may be removed; None when there is none. ``take``: it is that run's from now on.
+        """The CNI that an earlier run left, which may be removed; None when there is none.
+        ``take``: it is that run's from now on.
 
         Raises RefusedError when it may not be removed, ClusterError.
         """
@@ -373,12 +491,16 @@ class ExistingCluster(Cluster):
         found = Survey(self.access, self.allowed, (), self.tell)
         left = found.cni(len(self.nodes), lambda: None)
         if left and left.kept:
-            raise safety.RefusedError(f"{left.what} is left of a run of {left.owner}, and stays: {left.kept}", left.remedy)
+            raise safety.RefusedError(
+                f"{left.what} is left of a run of {left.owner}, and stays: {left.kept}", left.remedy
+            )
         if left and take:
             found.take_record(take)
         return left
 
-    def leftovers(self, owners: Sequence[str] = (), tell: Callable[[str], None] = print) -> list[Leftover]:
+    def leftovers(
+        self, owners: Sequence[str] = (), tell: Callable[[str], None] = print
+    ) -> list[Leftover]:
         found = Survey(self.access, self.allowed, owners, tell)
 
         def remove() -> None:
@@ -395,7 +517,9 @@ class ExistingCluster(Cluster):
         return [*([self._shown(cni)] if cni else []), *found.namespaces()]
 
     def _shown(self, cni: Leftover) -> Leftover:
-        """With the objects that would be deleted, or kept because of objects of others that would go with them."""
+        """With the objects that would be deleted, or kept because of objects of others that would
+        go with them.
+        """
         plan = None if cni.kept else install.planned(self.access)
         if plan is None:
             return cni
@@ -403,7 +527,10 @@ class ExistingCluster(Cluster):
             objects = install.preview(self.access, plan)
         except BlockedError as error:
             return replace(cni, kept=error.message, remedy=error.remedy, refused=True)
-        deleted = f"deleted, after its manifests are saved below {_saved()}: {', '.join(objects) or 'no object'}"
+        deleted = (
+            f"deleted, after its manifests are saved below {_saved()}:"
+            f" {', '.join(objects) or 'no object'}"
+        )
         return replace(cni, about=f"{cni.about}; {deleted}")
 
     def outages(self, suspect: bool = False) -> list[Outage]:
@@ -413,7 +540,9 @@ class ExistingCluster(Cluster):
         return next((died for one in self._deployments if (died := one.alive())), "")
 
     def __exit__(self, *error: object) -> None:
-        """Everything of ours, in any case; the first failure is told when nothing worse has happened."""
+        """Everything of ours, in any case; the first failure is told when nothing worse has
+        happened.
+        """
         failures: list[CnibenchError] = []
         for deployment in self._deployments if not self.options.keep else ():
             try:
@@ -448,6 +577,12 @@ def _say(words: str) -> None:
     print(words, file=sys.stderr)
 
 
-_GIVEN = ("pod_cidr", "pod_cidr_ipv6", "service_cidr", "api_host", "api_port")  # settings that are about the cluster, not the CNI
+_GIVEN = (
+    "pod_cidr",
+    "pod_cidr_ipv6",
+    "service_cidr",
+    "api_host",
+    "api_port",
+)  # settings that are about the cluster, not the CNI
 
 PROVIDER = ExistingCluster

@@ -1,10 +1,11 @@
-"""Program: samples the lengths of the packets of one device for a while and prints {direction: {length: count}} as JSON.
+"""Program: samples the lengths of the packets of one device for a while and prints {direction:
+{length: count}} as JSON.
 
     _lengths.py DEVICE SECONDS SHARE
 
-It begins at SIGINT, runs where the device is and imports nothing but the standard library. A classic BPF program takes one packet
-in SHARE at random (the extension SKF_AD_RANDOM) and cuts it to nothing, so that next to nothing is copied;
-the true length of the super-packet comes in
+It begins at SIGINT, runs where the device is and imports nothing but the standard library. A
+classic BPF program takes one packet in SHARE at random (the extension SKF_AD_RANDOM) and cuts it to
+nothing, so that next to nothing is copied; the true length of the super-packet comes in
 PACKET_AUXDATA (struct tpacket_auxdata, include/uapi/linux/if_packet.h).
 """
 
@@ -19,15 +20,31 @@ import sys
 import time
 
 ETH_P_ALL, SOL_PACKET, PACKET_AUXDATA, SO_ATTACH_FILTER, OUTGOING = 3, 263, 8, 26, 4
-LOAD, GREATER, RETURN, RANDOM = 0x20, 0x25, 0x06, 0xFFFFF000 + 56  # BPF_LD|W|ABS, BPF_JMP|JGT|K, BPF_RET|K, SKF_AD_OFF + SKF_AD_RANDOM
+LOAD, GREATER, RETURN, RANDOM = (
+    0x20,
+    0x25,
+    0x06,
+    0xFFFFF000 + 56,
+)  # BPF_LD|W|ABS, BPF_JMP|JGT|K, BPF_RET|K, SKF_AD_OFF + SKF_AD_RANDOM
 
 
 def sampler(device: str, share: int) -> socket.socket:
-    instructions = [(LOAD, 0, 0, RANDOM), (GREATER, 1, 0, 0xFFFFFFFF // share), (RETURN, 0, 0, 1), (RETURN, 0, 0, 0)]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in instructions))
+    instructions = [
+        (LOAD, 0, 0, RANDOM),
+        (GREATER, 1, 0, 0xFFFFFFFF // share),
+        (RETURN, 0, 0, 1),
+        (RETURN, 0, 0, 0),
+    ]
+    code = ctypes.create_string_buffer(
+        b"".join(struct.pack("HBBI", *each) for each in instructions)
+    )
     sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     sock.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
-    sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", len(instructions), ctypes.addressof(code)))
+    sock.setsockopt(
+        socket.SOL_SOCKET,
+        SO_ATTACH_FILTER,
+        struct.pack("HL", len(instructions), ctypes.addressof(code)),
+    )
     sock.bind((device, ETH_P_ALL))
     sock.settimeout(0.05)
     return sock

@@ -1,7 +1,9 @@
-"""Memory and CPU time of the CNI's own processes: memory that is theirs, and CPU seconds per second, over the window.
+"""Memory and CPU time of the CNI's own processes: memory that is theirs, and CPU seconds per
+second, over the window.
 
-The lab's models are kernel objects; only those whose CNI forwards packets in user space have a process there, and it is our model of that
-program: where there is none, the record says so. What the model's rules, maps and devices take is in the kernel, and not in these figures.
+The lab's models are kernel objects; only those whose CNI forwards packets in user space have a
+process there, and it is our model of that program: where there is none, the record says so. What
+the model's rules, maps and devices take is in the kernel, and not in these figures.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ NONE = "no process of the CNI runs in the lab's model"
 NO_AGENT = "the CNI has no process that stays: its plugins run while a Pod is made, and not longer"
 BEFORE = "it had ended before the window began"
 WITHIN = "it ended within the window: its figures are left out"
-CHILD = "a process that it had started ended within the window and took its time from before the window along: no CPU time"
+CHILD = (
+    "a process that it had started ended within the window and took its time from before the window"
+    " along: no CPU time"
+)
 ALL = "all"  # the process of a node's total
 _EVERY = 1.0  # s between two readings
 _TICK = os.sysconf("SC_CLK_TCK")  # USER_HZ, 100 on every architecture that Kubernetes runs on
@@ -33,7 +38,9 @@ _TICK = os.sysconf("SC_CLK_TCK")  # USER_HZ, 100 on every architecture that Kube
 
 @dataclass(frozen=True)
 class Look:
-    """A process now: ``memory`` in bytes, ``user`` and ``system`` in ticks. ``began`` tells it from a later one of its number."""
+    """A process now: ``memory`` in bytes, ``user`` and ``system`` in ticks. ``began`` tells it from
+    a later one of its number.
+    """
 
     parent: int
     began: int
@@ -43,10 +50,12 @@ class Look:
 
 
 def look(stat: str, status: str) -> Look | None:
-    """Of /proc/PID/stat and /proc/PID/status (proc_pid_stat(5), proc_pid_status(5)); None when it has ended and is not yet waited for.
+    """Of /proc/PID/stat and /proc/PID/status (proc_pid_stat(5), proc_pid_status(5)); None when it
+    has ended and is not yet waited for.
 
-    Memory is RssAnon and RssShmem: resident, without pages of files. CPU time has that of children that were waited for (cutime, cstime):
-    agents have iptables-restore do their work. A program's name may hold blanks and brackets. Raises MeasureError.
+    Memory is RssAnon and RssShmem: resident, without pages of files. CPU time has that of children
+    that were waited for (cutime, cstime): agents have iptables-restore do their work. A program's
+    name may hold blanks and brackets. Raises MeasureError.
     """
     fields = stat.rpartition(")")[2].split()
     sizes = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
@@ -55,7 +64,9 @@ def look(stat: str, status: str) -> Look | None:
     told = [sizes.get(name, "").split()[:1] for name in ("RssAnon", "RssShmem")]
     if len(fields) < 20 or not all(told):
         raise MeasureError("/proc/PID/stat or status lacks a field", "report the files' text")
-    memory = sum(_counters.count(word, "/proc/PID/status") for (word,) in told) << 10  # the kernel's kB are KiB
+    memory = (
+        sum(_counters.count(word, "/proc/PID/status") for (word,) in told) << 10
+    )  # the kernel's kB are KiB
     parent, user, system, of_children, system_of_children, began = (
         _counters.count(fields[at], "/proc/PID/stat") for at in (1, 11, 12, 13, 14, 19)
     )
@@ -86,7 +97,9 @@ class _Place:
     times: list[int] = field(default_factory=list)  # ns
 
     def look(self) -> None:
-        """One more reading of each that is still there. Raises ClusterError when the node does not answer."""
+        """One more reading of each that is still there. Raises ClusterError when the node does not
+        answer.
+        """
         there = [process for process in self.processes if not process.gone]
         paths = [f"/proc/{process.pid}/{file}" for process in there for file in ("stat", "status")]
         now = _counters.clock()
@@ -104,10 +117,12 @@ class Footprint(Collector):
 
     @contextmanager
     def observe(self, s: SampleContext, into: Measurements) -> Iterator[None]:
-        """Adds memory (the largest of the window), cpu_user and cpu_system for each process (``process``) and for all of a node together
-        (``process=all``, ``node``), and the same over time as records; CPU time there is in s since the window began.
+        """Adds memory (the largest of the window), cpu_user and cpu_system for each process
+        (``process``) and for all of a node together (``process=all``, ``node``), and the same over
+        time as records; CPU time there is in s since the window began.
 
-        A process that ends is told in its record and has no figures, and its node has no total then. Raises ClusterError.
+        A process that ends is told in its record and has no figures, and its node has no total
+        then. Raises ClusterError.
         """
         found = s.deployment.processes()
         if found is None:
@@ -146,35 +161,75 @@ class Footprint(Collector):
 
 def _tell(place: _Place, pods: Mapping[str, int] | None, into: Measurements) -> None:
     # What a process has waited for counts whole, its time from before the window too.
-    bereft = {process.looks[0].parent for process in place.processes if process.gone and process.looks}
+    bereft = {
+        process.looks[0].parent for process in place.processes if process.gone and process.looks
+    }
     for process in place.processes:
         where = _where(process.node, pods)
         if process.gone:
-            into.records.append(("footprint", {"process": process.name, **where, "said": WITHIN if process.looks else BEFORE}))
+            into.records.append(
+                (
+                    "footprint",
+                    {"process": process.name, **where, "said": WITHIN if process.looks else BEFORE},
+                )
+            )
             continue
         told: dict[str, Any] = {"process": process.name, **where}
         cpu = process.pid not in bereft
-        _add(into, place.times, [process.looks], told if cpu else {**told, "said": CHILD}, cpu, process=process.name)
+        _add(
+            into,
+            place.times,
+            [process.looks],
+            told if cpu else {**told, "said": CHILD},
+            cpu,
+            process=process.name,
+        )
     for node in dict.fromkeys(process.node for process in place.processes if process.node):
         there = [process for process in place.processes if process.node == node]
-        told = {"process": ALL, **_where(node, pods), "processes": [process.name for process in there]}
+        told = {
+            "process": ALL,
+            **_where(node, pods),
+            "processes": [process.name for process in there],
+        }
         if gone := [process.name for process in there if process.gone]:
-            into.records.append(("footprint", {**told, "said": f"no total: {', '.join(gone)} ended"}))
+            into.records.append(
+                ("footprint", {**told, "said": f"no total: {', '.join(gone)} ended"})
+            )
         else:
-            _add(into, place.times, [process.looks for process in there], told, True, process=ALL, node=node)
+            _add(
+                into,
+                place.times,
+                [process.looks for process in there],
+                told,
+                True,
+                process=ALL,
+                node=node,
+            )
 
 
 def _add(
-    into: Measurements, clock: Sequence[int], looks: Sequence[Sequence[Look]], told: Mapping[str, Any], cpu: bool, **params: str
+    into: Measurements,
+    clock: Sequence[int],
+    looks: Sequence[Sequence[Look]],
+    told: Mapping[str, Any],
+    cpu: bool,
+    **params: str,
 ) -> None:
     """The sum of processes that stood all the time: readings, and a record over time."""
     window = _counters.seconds(clock[0], clock[-1])
     memory = [sum(each.memory for each in at_once) for at_once in zip(*looks, strict=True)]
     into.add("memory", max(memory), **params)
-    record = {**told, "unit": "B", "times": [(at - clock[0]) / 1e9 for at in clock], "values": memory}
+    record = {
+        **told,
+        "unit": "B",
+        "times": [(at - clock[0]) / 1e9 for at in clock],
+        "values": memory,
+    }
     if cpu:
         for metric, part in (("cpu_user", "user"), ("cpu_system", "system")):
-            ticks = [sum(getattr(each, part) for each in at_once) for at_once in zip(*looks, strict=True)]
+            ticks = [
+                sum(getattr(each, part) for each in at_once) for at_once in zip(*looks, strict=True)
+            ]
             grown = [(now - ticks[0]) / _TICK for now in ticks]
             into.add(metric, grown[-1] / window, **params)
             record |= {metric: grown}
@@ -187,15 +242,21 @@ def _places(found: Mapping[str, int | tuple[Node, int]], nodes: Sequence[str]) -
     for name, process in found.items():
         if isinstance(process, int):
             end = name.rpartition("-")[2]
-            places.setdefault("", _Place(None)).processes.append(_Process(name, end if end in nodes else "", process))
+            places.setdefault("", _Place(None)).processes.append(
+                _Process(name, end if end in nodes else "", process)
+            )
         else:
             node, pid = process
-            places.setdefault(node.name, _Place(node)).processes.append(_Process(name, node.name, pid))
+            places.setdefault(node.name, _Place(node)).processes.append(
+                _Process(name, node.name, pid)
+            )
     return list(places.values())
 
 
 def _pods(deployment: Deployment) -> dict[str, int] | None:
-    """Node to how many Pods with a network of their own stand there; None where the Pods cannot be told."""
+    """Node to how many Pods with a network of their own stand there; None where the Pods cannot be
+    told.
+    """
     pods = deployment.pods()
     if pods is None:
         return None

@@ -1,4 +1,6 @@
-"""Mean sizes of super-packets on the path: at the Pod's device, the tunnel and the wire, from the devices' counters."""
+"""Mean sizes of super-packets on the path: at the Pod's device, the tunnel and the wire, from the
+devices' counters.
+"""
 
 from __future__ import annotations
 
@@ -14,31 +16,58 @@ from cnibench.testbed.place import Place
 
 class Sizes(Collector):
     name = "sizes"
-    title = "mean size of the packets that each device of the path carries (super-packets count as one)"
+    title = (
+        "mean size of the packets that each device of the path carries (super-packets count as one)"
+    )
 
     @contextmanager
     def observe(self, s: SampleContext, into: Measurements) -> Iterator[None]:
-        """Adds one ``sizes`` record a device and direction: {device, node, at, direction, packets, bytes, mean}; with link headers."""
+        """Adds one ``sizes`` record a device and direction: {device, node, at, direction, packets,
+        bytes, mean}; with link headers.
+        """
         points = path(s)
-        before = [_counters.devices(place.read_text("/proc/net/dev")).get(device) for _, place, device in points]
+        before = [
+            _counters.devices(place.read_text("/proc/net/dev")).get(device)
+            for _, place, device in points
+        ]
         yield
         for (at, place, device), then in zip(points, before, strict=True):
             now = _counters.devices(place.read_text("/proc/net/dev")).get(device)
             if then is None or now is None:
                 continue
             for direction, key in (("sent", "tx"), ("received", "rx")):
-                into.records.append(("sizes", _mean(then, now, key, at, device, place.name, direction)))
+                into.records.append(
+                    ("sizes", _mean(then, now, key, at, device, place.name, direction))
+                )
 
 
-def _mean(then: dict[str, int], now: dict[str, int], key: str, at: str, device: str, node: str, direction: str) -> dict[str, Any]:
+def _mean(
+    then: dict[str, int],
+    now: dict[str, int],
+    key: str,
+    at: str,
+    device: str,
+    node: str,
+    direction: str,
+) -> dict[str, Any]:
     packets = _counters.grown(then, now, f"{key}_packets", f"{device} of {node}")
     size = _counters.grown(then, now, f"{key}_bytes", f"{device} of {node}")
     mean = size / packets if packets else None
-    return {"device": device, "node": node, "at": at, "direction": direction, "packets": packets, "bytes": size, "mean": mean}
+    return {
+        "device": device,
+        "node": node,
+        "at": at,
+        "direction": direction,
+        "packets": packets,
+        "bytes": size,
+        "mean": mean,
+    }
 
 
 def path(s: SampleContext) -> list[tuple[str, Place, str]]:
-    """(what it is, where, device) on the client's side: the Pod's device, and between nodes the tunnel and the wire."""
+    """(what it is, where, device) on the client's side: the Pod's device, and between nodes the
+    tunnel and the wire.
+    """
     found: list[tuple[str, Place, str]] = []
     if s.client.interface:
         found.append(("pod", s.client, s.client.interface))

@@ -1,4 +1,6 @@
-"""A report as headings, paragraphs and tables, before any format: what text and Markdown both show."""
+"""A report as headings, paragraphs and tables, before any format: what text and Markdown both
+show.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,17 @@ from cnibench.model.metrics import METRICS
 from cnibench.reports._numbers import Scale, p_value
 
 _ASIDE = ("packets",)  # metrics of little use at a glance: files have them, the terminal does not
-_FEW = 1000  # samples of perf: an interval (95 %) of a share of one half is then three percent of the total wide each way
+# samples of perf: an interval (95 %) of a share of one half is then three percent of the total wide
+# each way
+_FEW = 1000
 _SMALL = 0.01  # a component below this share of every total is added to the others
 
 
 @dataclass(frozen=True)
 class Table:
-    """Plain, unescaped text; the first column is the name, the others are numbers when ``numbers``."""
+    """Plain, unescaped text; the first column is the name, the others are numbers when
+    ``numbers``.
+    """
 
     heads: list[str]
     rows: list[list[str]]
@@ -47,7 +53,9 @@ class Document:
 
 
 def document(analysis: Analysis, *, whole: bool) -> Document:
-    """``whole``: with every attestation and fact of the environment, as a file has room for; else as much as a terminal bears."""
+    """``whole``: with every attestation and fact of the environment, as a file has room for; else
+    as much as a terminal bears.
+    """
     sections = [_place(analysis, group, whole) for group in primary_groups(analysis)]
     sections += _turning(analysis)
     sections += _cycles(analysis)
@@ -62,13 +70,19 @@ def document(analysis: Analysis, *, whole: bool) -> Document:
 
 
 def ratio(pair: Pair | None, label: str) -> str:
-    """``label`` against the other one of the pair: the ratio with its interval, or why there is none."""
+    """``label`` against the other one of the pair: the ratio with its interval, or why there is
+    none.
+    """
     if pair is None:
         return ""
     if pair.exact:
         other = pair.ratio if pair.ratio is None or pair.a == label else 1 / pair.ratio
         better = (pair.verdict == "a-better") == (pair.a == label)
-        return f"{other:.3f} (counted)" if other is not None else f"{'better' if better else 'worse'} (counted)"
+        return (
+            f"{other:.3f} (counted)"
+            if other is not None
+            else f"{'better' if better else 'worse'} (counted)"
+        )
     if pair.verdict == "inconclusive":
         return f"? (n={pair.n}, needs {pair.blocks_needed})"
     if pair.verdict == "no-difference-found":
@@ -87,7 +101,12 @@ def against(analysis: Analysis, group: Group) -> tuple[str, dict[str, Pair]]:
     place = place_of(group)
     found = {}
     for pair in analysis.pairs:
-        if base in (pair.a, pair.b) and pair.metric == group.metric and pair.reading == group.reading and place_of(pair) == place:
+        if (
+            base in (pair.a, pair.b)
+            and pair.metric == group.metric
+            and pair.reading == group.reading
+            and place_of(pair) == place
+        ):
             found[pair.b if pair.a == base else pair.a] = pair
     return base, found
 
@@ -101,18 +120,44 @@ def _place(analysis: Analysis, group: Group, whole: bool) -> Section:
     base, pairs = against(analysis, group)
     rows = []
     for result in main:
-        interval = "-" if result.ci_low is None or result.ci_high is None else f"{scale(result.ci_low)} to {scale(result.ci_high)}"
-        versus = "1 (baseline)" if result.label == base else ratio(pairs.get(result.label), result.label)
-        rows.append([result.label, scale(result.median), scale(result.mean), interval, str(result.n), versus, group.letters[result.label]])
+        interval = (
+            "-"
+            if result.ci_low is None or result.ci_high is None
+            else f"{scale(result.ci_low)} to {scale(result.ci_high)}"
+        )
+        versus = (
+            "1 (baseline)" if result.label == base else ratio(pairs.get(result.label), result.label)
+        )
+        rows.append(
+            [
+                result.label,
+                scale(result.median),
+                scale(result.mean),
+                interval,
+                str(result.n),
+                versus,
+                group.letters[result.label],
+            ]
+        )
     heads = ["profile", "median", "mean", _percent(main), "n", f"ratio to {base}", "group"]
     if group.failed:  # never a ranking without them
-        rows += [[label, *["-"] * 3, "0", "-", "-"] for label in group.failed if label not in group.letters]
+        rows += [
+            [label, *["-"] * 3, "0", "-", "-"]
+            for label in group.failed
+            if label not in group.letters
+        ]
         heads.append("failed")
-        rows = [[*row, "{} of {}".format(*group.failed[row[0]]) if row[0] in group.failed else "-"] for row in rows]
+        rows = [
+            [*row, "{} of {}".format(*group.failed[row[0]]) if row[0] in group.failed else "-"]
+            for row in rows
+        ]
     params = " ".join(f"{key}={_value(value)}" for key, value in group.params.items())
     title = f"{describe(group)}: {_title(group.metric)}{scale.heading()}"
     lines = ["; ".join(filter(None, (*context.told(group), _fidelity(main), params)))]
-    lines.append(f"{'more' if group.better == 'higher' else 'less'} is better; profiles that share a letter were not told apart")
+    lines.append(
+        f"{'more' if group.better == 'higher' else 'less'} is better; profiles that share a letter"
+        " were not told apart"
+    )
     return Section(title, [Table(heads, rows), *_others(here, group, main, whole)], lines)
 
 
@@ -124,7 +169,9 @@ def _fidelity(results: Sequence[Result]) -> str:
     if len(kinds) == 1:
         return f"fidelity {next(iter(kinds))}"
     most = max(kinds, key=lambda kind: len(kinds[kind]))
-    return f"fidelity {most}, but " + ", ".join(f"{kind} for {' and '.join(labels)}" for kind, labels in kinds.items() if kind != most)
+    return f"fidelity {most}, but " + ", ".join(
+        f"{kind} for {' and '.join(labels)}" for kind, labels in kinds.items() if kind != most
+    )
 
 
 def _percent(results: Sequence[Result]) -> str:
@@ -141,25 +188,41 @@ def _title(metric: str) -> str:
     return METRICS[metric].title if metric in METRICS else metric
 
 
-def _others(here: Sequence[Result], group: Group, main: Sequence[Result], whole: bool) -> list[Table]:
-    """The medians of the place's other metrics, one column each; but for ``whole`` only what all labels have in common (a tunnel device,
-    say, has another name in each profile)."""
+def _others(
+    here: Sequence[Result], group: Group, main: Sequence[Result], whole: bool
+) -> list[Table]:
+    """The medians of the place's other metrics, one column each; but for ``whole`` only what all
+    labels have in common (a tunnel device, say, has another name in each profile)."""
     columns: dict[tuple[str, str], list[Result]] = {}
     for result in here:
         if result.metric != group.metric or result.reading:
             reading = " ".join(f"{key}={_value(value)}" for key, value in result.reading.items())
             columns.setdefault((result.metric, reading), []).append(result)
     if not whole:
-        columns = {key: found for key, found in columns.items() if key[0] not in _ASIDE and (not key[1] or len(found) == len(main))}
+        columns = {
+            key: found
+            for key, found in columns.items()
+            if key[0] not in _ASIDE and (not key[1] or len(found) == len(main))
+        }
     if not columns:
         return []
     heads, cells = ["medians"], []
     for (metric, reading), results in columns.items():
         scale = Scale.of([result.median for result in results], results[0].unit)
-        source = " (estimated)" if any(result.cycles_source == "estimated" for result in results) else ""
+        source = (
+            " (estimated)" if any(result.cycles_source == "estimated" for result in results) else ""
+        )
         heads.append(f"{_title(metric)}{source}{f' {reading}' if reading else ''}{scale.heading()}")
         cells.append({result.label: scale(result.median) for result in results})
-    return [Table(heads, [[result.label, *(column.get(result.label, "-") for column in cells)] for result in main])]
+    return [
+        Table(
+            heads,
+            [
+                [result.label, *(column.get(result.label, "-") for column in cells)]
+                for result in main
+            ],
+        )
+    ]
 
 
 def _cycles(analysis: Analysis) -> list[Section]:
@@ -173,37 +236,65 @@ def _cycles(analysis: Analysis) -> list[Section]:
 def _cycles_of(rows: Sequence[Cpp]) -> Section:
     first = rows[0]
     names = dict.fromkeys(name for row in rows for name in row.components)
-    largest = {name: max(row.components.get(name, 0.0) / row.total if row.total else 0.0 for row in rows) for name in names}
-    shown = sorted((name for name in names if largest[name] >= _SMALL), key=lambda name: -largest[name])
+    largest = {
+        name: max(row.components.get(name, 0.0) / row.total if row.total else 0.0 for row in rows)
+        for name in names
+    }
+    shown = sorted(
+        (name for name in names if largest[name] >= _SMALL), key=lambda name: -largest[name]
+    )
     small = [name for name in names if name not in shown]
     heads = ["profile", "total", "unclassified", *shown, *(["others"] if small else [])]
     table = []
     for row in sorted(rows, key=lambda row: row.total):
         numbers = [row.total, row.unclassified, *(row.components.get(name, 0.0) for name in shown)]
         numbers += [sum(row.components.get(name, 0.0) for name in small)] if small else []
-        table.append([row.label, *(f"{number:.0f}" if abs(number) >= 100 else f"{number:.1f}" for number in numbers)])
+        table.append(
+            [
+                row.label,
+                *(f"{number:.0f}" if abs(number) >= 100 else f"{number:.1f}" for number in numbers),
+            ]
+        )
     sources = ", ".join(dict.fromkeys(row.cycles_source for row in rows))
-    where = f"{first.workload}, {first.placement}" + (f", path {first.path}" if first.path != "pod" else "")
-    lines = [f"cycles: {sources}; idle is apart; components, unclassified and others add up to the total"]
+    where = f"{first.workload}, {first.placement}" + (
+        f", path {first.path}" if first.path != "pod" else ""
+    )
+    lines = [
+        f"cycles: {sources}; idle is apart; components, unclassified and others add up to the total"
+    ]
     if small:
         lines.append(f"others: {', '.join(small)}")
     if few := [row for row in rows if 0 < row.counted < _FEW]:
-        told = ", ".join(f"{row.label} {row.counted} (±{100 / row.counted**0.5:.0f} %)" for row in few)
-        lines.append(f"few samples, so that a share is known no better than this, in percent of the total: {told}")
+        told = ", ".join(
+            f"{row.label} {row.counted} (±{100 / row.counted**0.5:.0f} %)" for row in few
+        )
+        lines.append(
+            "few samples, so that a share is known no better than this, in percent of the total:"
+            f" {told}"
+        )
     return Section(f"cycles per packet by component: {where}", [Table(heads, table)], lines)
 
 
 def _turning(analysis: Analysis) -> list[Section]:
-    """Where two profiles change places while a parameter grows; where they do not, up to which value that was seen."""
+    """Where two profiles change places while a parameter grows; where they do not, up to which
+    value that was seen.
+    """
     if not analysis.turning:
         return []
     rows = []
     for item in analysis.turning:
         params = " ".join(f"{key}={_value(value)}" for key, value in item.params.items())
-        where = f"{item.workload} {item.placement}" + (f" IPv{item.ip}" if item.ip != 4 else "") + (f" {params}" if params else "")
+        where = (
+            f"{item.workload} {item.placement}"
+            + (f" IPv{item.ip}" if item.ip != 4 else "")
+            + (f" {params}" if params else "")
+        )
         rows.append([item.first, item.then, where, item.swept, turning_words(item), str(item.n)])
     heads = ["better at first", "against", "where", "swept", "turning point", "n"]
-    lines = ["the value of the swept parameter at which the second becomes the better one, with its interval (exact test, inverted)"]
+    lines = [
+        "the value of the swept parameter at which the second becomes the better one, with its"
+        " interval (exact test, inverted)"
+    ]
     return [Section("Turning points", [Table(heads, rows, numbers=False)], lines)]
 
 
@@ -218,12 +309,23 @@ def turning_words(item: Turning) -> str:
 
 def _attested(analysis: Analysis, whole: bool) -> list[Section]:
     if not analysis.attestations:
-        return [Section("Attestations", lines=["none: nothing proves that the datapaths are what the profiles claim"])]
+        return [
+            Section(
+                "Attestations",
+                lines=["none: nothing proves that the datapaths are what the profiles claim"],
+            )
+        ]
     table = []
     if whole:
         heads = ["profile", "check", "expected", "observed", "passed"]
         table += [
-            [item.label, _check(item.check, item.ip), item.expected, item.observed, "yes" if item.passed else "NO"]
+            [
+                item.label,
+                _check(item.check, item.ip),
+                item.expected,
+                item.observed,
+                "yes" if item.passed else "NO",
+            ]
             for item in analysis.attestations
         ]
         return [Section("Attestations", [Table(heads, table, numbers=False)])]
@@ -232,9 +334,23 @@ def _attested(analysis: Analysis, whole: bool) -> list[Section]:
     for label in labels:
         mine = [item for item in analysis.attestations if item.label == label]
         passed = sum(item.passed for item in mine)
-        table.append([label, f"{passed} of {len(mine)}", ", ".join(dict.fromkeys(item.check for item in mine if item.passed))])
-        lines += [f"{label}: {item.check}: expected {item.expected}, observed {item.observed}" for item in mine if not item.passed]
-    return [Section("Attestations", [Table(["profile", "passed", "checks"], table, numbers=False)], lines)]
+        table.append(
+            [
+                label,
+                f"{passed} of {len(mine)}",
+                ", ".join(dict.fromkeys(item.check for item in mine if item.passed)),
+            ]
+        )
+        lines += [
+            f"{label}: {item.check}: expected {item.expected}, observed {item.observed}"
+            for item in mine
+            if not item.passed
+        ]
+    return [
+        Section(
+            "Attestations", [Table(["profile", "passed", "checks"], table, numbers=False)], lines
+        )
+    ]
 
 
 def _check(check: str, ip: int) -> str:
@@ -246,29 +362,56 @@ def _failed(analysis: Analysis) -> list[Section]:
         return []
     found: dict[tuple[str, str, str, str, str], list[Failure]] = {}
     for item in analysis.failures:
-        found.setdefault((item.label, item.placement, item.workload, item.status, item.reason), []).append(item)
+        found.setdefault(
+            (item.label, item.placement, item.workload, item.status, item.reason), []
+        ).append(item)
     rows = []
     for (label, placement, workload, status, reason), items in found.items():
         where = f"{workload} {placement}".strip() or "everything"
         rows.append([label, where, "-" if items[0].block < 0 else str(len(items)), status, reason])
-    return [Section("Failed and unsupported", [Table(["profile", "where", "samples", "status", "reason"], rows, numbers=False)])]
+    return [
+        Section(
+            "Failed and unsupported",
+            [Table(["profile", "where", "samples", "status", "reason"], rows, numbers=False)],
+        )
+    ]
 
 
 def _disturbed(analysis: Analysis) -> list[Section]:
     if not analysis.disturbed:
         return []
-    lines = ["something stood still while they were measured; they are stored, and no figure, verdict or order above has them"]
-    return [Section("Disturbed samples", [Table(["profile", "where", "block", "reason"], rows(analysis.disturbed), numbers=False)], lines)]
+    lines = [
+        "something stood still while they were measured; they are stored, and no figure, verdict or"
+        " order above has them"
+    ]
+    return [
+        Section(
+            "Disturbed samples",
+            [
+                Table(
+                    ["profile", "where", "block", "reason"], rows(analysis.disturbed), numbers=False
+                )
+            ],
+            lines,
+        )
+    ]
 
 
 def _environment(analysis: Analysis, whole: bool) -> list[Section]:
     rows = []
     for run in analysis.runs:
-        rows += [["run", run.id], ["started", run.started], ["finished", run.finished or "not finished"], ["command", run.command]]
+        rows += [
+            ["run", run.id],
+            ["started", run.started],
+            ["finished", run.finished or "not finished"],
+            ["command", run.command],
+        ]
         rows += [["seed", str(run.seed)], ["cnibench", run.tool_version]]
     for environment in analysis.environments[: None if whole else 1]:
         rows += [
-            [key, text] for key, text in _flat(environment) if whole or not isinstance(environment.get(key.split(".")[0]), Mapping | list)
+            [key, text]
+            for key, text in _flat(environment)
+            if whole or not isinstance(environment.get(key.split(".")[0]), Mapping | list)
         ]
     return [Section("Run and environment", [Table(["what", "value"], rows, numbers=False)])]
 
@@ -286,12 +429,16 @@ def _flat(facts: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]
 
 
 def nics(facts: Mapping[str, object]) -> list[tuple[str, str]]:
-    """(node and NIC, ``VXLAN over IPv4 offloaded, ...``) of what a run stored of its NICs; strange entries are passed over."""
+    """(node and NIC, ``VXLAN over IPv4 offloaded, ...``) of what a run stored of its NICs; strange
+    entries are passed over.
+    """
     found: dict[str, list[str]] = {}
     rows = facts.get("tunnels")
     for one in rows if isinstance(rows, list) else []:
         if isinstance(one, Mapping):
-            found.setdefault(f"{one.get('nic')} of {one.get('node')}", []).append(f"{one.get('tunnel')} {one.get('outcome')}")
+            found.setdefault(f"{one.get('nic')} of {one.get('node')}", []).append(
+                f"{one.get('tunnel')} {one.get('outcome')}"
+            )
     return [(name, ", ".join(said)) for name, said in found.items()]
 
 

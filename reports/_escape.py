@@ -1,4 +1,6 @@
-"""Text from runs made safe to show: control characters go, what a format takes as its own is escaped."""
+"""Text from runs made safe to show: control characters go, what a format takes as its own is
+escaped.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +12,29 @@ _LONGEST = 400
 
 
 def plain(value: object, longest: int = _LONGEST) -> str:
-    """One line without control characters, terminal escapes, surrogates or marks that turn the direction of writing; cut at ``longest``."""
+    """One line without control characters, terminal escapes, surrogates or marks that turn the
+    direction of writing; cut at ``longest``.
+    """
     text = re.sub(r"\x1b\[[0-9;?]*[ -/]*[@-~]", "", str(value))
     kept = " ".join(HIDDEN.sub(lambda match: " " if match[0] in "\n\r\t" else "", text).split())
     return kept if len(kept) <= longest else kept[: longest - 1] + "…"
 
 
 def markdown(value: object) -> str:
-    """For a paragraph or a table's cell of Markdown: HTML and every mark that Markdown gives a meaning are escaped."""
+    """For a paragraph or a table's cell of Markdown: HTML and every mark that Markdown gives a
+    meaning are escaped.
+    """
     text = plain(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # A name with underscores inside or a hyphen stays readable: they mean something only at the edge of a word or of a line.
+    # A name with underscores inside or a hyphen stays readable: they mean something only at the
+    # edge of a word or of a line.
     text = re.sub(r"([\\`*\[\]|~#])", r"\\\1", text)
     text = re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)
     text = re.sub(r"^([+-]|\d+\.)(?=\s)", r"\\\1", text)
-    return re.sub(r"(?i)\b(https?|ftp):", r"\1&#58;", text).replace("@", "&#64;").replace("www.", "www&#46;")
+    return (
+        re.sub(r"(?i)\b(https?|ftp):", r"\1&#58;", text)
+        .replace("@", "&#64;")
+        .replace("www.", "www&#46;")
+    )
 
 
 def cell(value: object) -> str:

@@ -15,11 +15,22 @@ def table(verdict: Verdict) -> Table:
     """One row a cell, what decided first."""
     rank = {"worse": 0, "missing": 1, "undecided": 2, "within": 3}
     rows = [
-        [one.outcome, one.cell, one.metric or "failures", _change(one), str(one.n), _failed(one.base_failures),
-         _failed(one.candidate_failures)]
+        [
+            one.outcome,
+            one.cell,
+            one.metric or "failures",
+            _change(one),
+            str(one.n),
+            _failed(one.base_failures),
+            _failed(one.candidate_failures),
+        ]
         for one in sorted(verdict.cells, key=lambda one: rank[one.outcome])
-    ]  # fmt: skip
-    return Table(["outcome", "cell", "metric", "candidate / base", "n", "base failed", "candidate failed"], rows, numbers=False)
+    ]
+    return Table(
+        ["outcome", "cell", "metric", "candidate / base", "n", "base failed", "candidate failed"],
+        rows,
+        numbers=False,
+    )
 
 
 def _failed(one: Failures) -> str:
@@ -36,17 +47,38 @@ def _change(one: Judged) -> str:
 def text(verdict: Verdict) -> str:
     """The one-line reason, then each cell's."""
     lines = [verdict.line, *(f"  {one.outcome}: {one.cell}: {one.reason}" for one in verdict.cells)]
-    return "\n".join(plain(line, 2000) if number == 0 else f"  {plain(line, 2000)}" for number, line in enumerate(lines)) + "\n"
+    return (
+        "\n".join(
+            plain(line, 2000) if number == 0 else f"  {plain(line, 2000)}"
+            for number, line in enumerate(lines)
+        )
+        + "\n"
+    )
 
 
 def as_markdown(verdict: Verdict) -> str:
     """A comment for a pull request."""
     shown = table(verdict)
-    lines = [f"**cnibench: {_WORDS[verdict.exit_code]}**: {markdown(plain(verdict.line, 2000))}", ""]
+    lines = [
+        f"**cnibench: {_WORDS[verdict.exit_code]}**: {markdown(plain(verdict.line, 2000))}",
+        "",
+    ]
     lines += [f"| {' | '.join(shown.heads)} |", "|---|---|---|---|--:|--:|--:|"]
     lines += [f"| {' | '.join(markdown(cell) for cell in row)} |" for row in shown.rows]
-    lines += ["", *(f"- {markdown(plain(f'{one.cell}: {one.reason}', 2000))}" for one in verdict.cells if _any(one))]
-    return "\n".join([*lines, "", f"Threshold {100 * verdict.threshold:.3g} %, compared {verdict.how}."]) + "\n"
+    lines += [
+        "",
+        *(
+            f"- {markdown(plain(f'{one.cell}: {one.reason}', 2000))}"
+            for one in verdict.cells
+            if _any(one)
+        ),
+    ]
+    return (
+        "\n".join(
+            [*lines, "", f"Threshold {100 * verdict.threshold:.3g} %, compared {verdict.how}."]
+        )
+        + "\n"
+    )
 
 
 def _any(one: Judged) -> bool:
@@ -55,13 +87,16 @@ def _any(one: Judged) -> bool:
 
 
 def junit(verdict: Verdict, *, inconclusive: str = "fail") -> str:
-    """JUnit XML: a cell is a test case, ``worse`` a failure; what could not be decided is an error, or skipped when that passes.
+    """JUnit XML: a cell is a test case, ``worse`` a failure; what could not be decided is an error,
+    or skipped when that passes.
 
     The output of a case (system-out) says what failed on either side."""
     suite = ElementTree.Element("testsuite", name="cnibench compare", tests=str(len(verdict.cells)))
     counts = {"failures": 0, "errors": 0, "skipped": 0}
     for one in verdict.cells:
-        case = ElementTree.SubElement(suite, "testcase", classname=plain(one.metric or "failures"), name=plain(one.cell))
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=plain(one.metric or "failures"), name=plain(one.cell)
+        )
         if one.outcome == "within":
             _output(case, one)
             continue
@@ -74,7 +109,11 @@ def junit(verdict: Verdict, *, inconclusive: str = "fail") -> str:
     for name, number in counts.items():
         suite.set(name, str(number))
     ElementTree.indent(suite)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        + ElementTree.tostring(suite, encoding="unicode")
+        + "\n"
+    )
 
 
 def _output(case: ElementTree.Element, one: Judged) -> None:

@@ -11,7 +11,9 @@ from cnibench.reports._flat import COLUMNS, rows
 
 
 class CsvReport:
-    """What cannot be computed is an empty field; a name that a spreadsheet would take for a formula gets an apostrophe before it."""
+    """What cannot be computed is an empty field; a name that a spreadsheet would take for a formula
+    gets an apostrophe before it.
+    """
 
     name = "csv"
     suffix = ".csv"
@@ -21,7 +23,10 @@ class CsvReport:
         writer = csv.writer(out, lineterminator="\r\n")
         writer.writerow(COLUMNS)
         for row in rows(analysis):
-            writer.writerow("" if value is None else cell(value) if isinstance(value, str) else value for value in row.values())
+            writer.writerow(
+                "" if value is None else cell(value) if isinstance(value, str) else value
+                for value in row.values()
+            )
         return out.getvalue()
 
 

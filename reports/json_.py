@@ -1,4 +1,6 @@
-"""The report as one JSON document: every figure, pair, group, component, attestation and failure (INTERFACE, report --format json)."""
+"""The report as one JSON document: every figure, pair, group, component, attestation and failure
+(INTERFACE, report --format json).
+"""
 
 from __future__ import annotations
 

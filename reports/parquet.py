@@ -21,7 +21,10 @@ class ParquetReport:
         import duckdb
 
         types = ", ".join(f"'{name}': '{kind}'" for name, kind in COLUMNS.items())
-        with tempfile.TemporaryDirectory(prefix="cnibench-") as folder, duckdb.connect() as database:
+        with (
+            tempfile.TemporaryDirectory(prefix="cnibench-") as folder,
+            duckdb.connect() as database,
+        ):
             source, target = Path(folder) / "rows.json", Path(folder) / "rows.parquet"
             source.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows(analysis)))
             reading = f"read_json(?, format = 'newline_delimited', columns = {{{types}}})"

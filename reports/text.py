@@ -23,14 +23,26 @@ class TextReport:
     suffix = ".txt"
 
     def render(self, analysis: Analysis, width: int | None = None) -> str:
-        """The report in lines of at most ``width`` characters where its names allow it; None: as wide as the terminal, else 100."""
+        """The report in lines of at most ``width`` characters where its names allow it; None: as
+        wide as the terminal, else 100.
+        """
         from rich.console import Console
 
         if width is None:
-            width = shutil.get_terminal_size((_WIDTH, 24)).columns if sys.stdout.isatty() else _WIDTH
+            width = (
+                shutil.get_terminal_size((_WIDTH, 24)).columns if sys.stdout.isatty() else _WIDTH
+            )
         width = max(60, width)
         out = io.StringIO()
-        console = Console(file=out, width=width, no_color=True, highlight=False, markup=False, emoji=False, force_terminal=False)
+        console = Console(
+            file=out,
+            width=width,
+            no_color=True,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            force_terminal=False,
+        )
         whole = document(analysis, whole=False)
         console.print(plain(whole.title))
         for line in whole.conditions:
@@ -73,14 +85,18 @@ def _rich(table: Table) -> object:
     for number, head in enumerate(table.heads):
         right = table.numbers and number > 0
         width = _wide(table, number) if table.numbers else None
-        shown.add_column(Text(plain(head)), justify="right" if right else "left", overflow="fold", width=width)
+        shown.add_column(
+            Text(plain(head)), justify="right" if right else "left", overflow="fold", width=width
+        )
     for row in table.rows:
         shown.add_row(*(Text(plain(cell)) for cell in row))
     return shown
 
 
 def _parts(table: Table, width: int) -> Sequence[Table]:
-    """A table of numbers that is wider than the terminal in several, each with the names; other tables wrap in their cells."""
+    """A table of numbers that is wider than the terminal in several, each with the names; other
+    tables wrap in their cells.
+    """
     if not table.numbers or not table.rows:
         return [table]
     room = width - _wide(table, 0)
@@ -94,7 +110,11 @@ def _parts(table: Table, width: int) -> Sequence[Table]:
         lots[-1].append(column)
         used += wide
     return [
-        Table([table.heads[0], *(table.heads[i] for i in lot)], [[row[0], *(row[i] for i in lot)] for row in table.rows], True)
+        Table(
+            [table.heads[0], *(table.heads[i] for i in lot)],
+            [[row[0], *(row[i] for i in lot)] for row in table.rows],
+            True,
+        )
         for lot in lots
     ]
 

@@ -1,4 +1,6 @@
-"""What each workload that measures a pair has to give, in the lab and on clusters, and parameters that make it small."""
+"""What each workload that measures a pair has to give, in the lab and on clusters, and parameters
+that make it small.
+"""
 
 from __future__ import annotations
 

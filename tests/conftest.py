@@ -1,4 +1,5 @@
-"""What all suites share: property tests that do the same in every run and ask nothing of the machine's speed.
+"""What all suites share: property tests that do the same in every run and ask nothing of the
+machine's speed.
 
 ``pytest --hypothesis-profile=explore tests/unit`` tries new examples each time.
 """
@@ -10,17 +11,23 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
-# The examples are made anew in a folder of their own where a test needs files: a fixture of the whole test is no hazard then.
+# The examples are made anew in a folder of their own where a test needs files: a fixture of the
+# whole test is no hazard then.
 _UNHURRIED = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
 
 settings.register_profile("explore", deadline=None, suppress_health_check=_UNHURRIED)
-settings.register_profile("same", parent=settings.get_profile("explore"), derandomize=True, database=None)
+settings.register_profile(
+    "same", parent=settings.get_profile("explore"), derandomize=True, database=None
+)
 settings.load_profile("same")
 
 # As cnibench itself does.
-os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
+os.environ["PATH"] = os.pathsep.join(
+    (os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin")
+)
 
-# A job that a script starts in the background ignores SIGINT, and so would every program that it starts (POSIX, asynchronous lists).
+# A job that a script starts in the background ignores SIGINT, and so would every program that it
+# starts (POSIX, asynchronous lists).
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for _number in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(_number, signal.SIG_DFL)

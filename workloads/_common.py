@@ -1,4 +1,6 @@
-"""What all workloads share: sizes as parameters, figures out of text, servers that are waited for, raw files."""
+"""What all workloads share: sizes as parameters, figures out of text, servers that are waited for,
+raw files.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from cnibench.testbed.place import Place, Pod
 
 LISTEN_LIMIT = 10.0  # s: a server that does not listen by then will not
 _FREE_LIMIT = 3.0  # s
-_LARGEST = 1e24  # beyond any figure of a network in any unit; sums and products of such are still numbers
+_LARGEST = (
+    1e24  # beyond any figure of a network in any unit; sums and products of such are still numbers
+)
 _LISTENING, _ESTABLISHED = "0A", "01"  # include/net/tcp_states.h
 
 
@@ -43,16 +47,22 @@ def _read(convert: Any, value: object) -> object:
 
 
 Size = Annotated[int, BeforeValidator(_bytes), Field(ge=1, le=1 << 30)]  # bytes; '4M' is read too
-Rate = Annotated[float, BeforeValidator(_rate), Field(ge=0, le=1e12, allow_inf_nan=False)]  # bit/s; '50M' is read too
+Rate = Annotated[
+    float, BeforeValidator(_rate), Field(ge=0, le=1e12, allow_inf_nan=False)
+]  # bit/s; '50M' is read too
 
 
 def whole_seconds(duration: float) -> int:
-    """netperf, iperf3 and ab take whole seconds (netperf reads 0.5 as 0, which is for ever), so a part of one counts as one."""
+    """netperf, iperf3 and ab take whole seconds (netperf reads 0.5 as 0, which is for ever), so a
+    part of one counts as one.
+    """
     return max(1, math.ceil(duration))
 
 
 def figure(value: object, what: str, *, negative: bool = False) -> float:
-    """A finite number, from text or JSON. Raises MeasureError for anything else, and for negative ones unless allowed."""
+    """A finite number, from text or JSON. Raises MeasureError for anything else, and for negative
+    ones unless allowed.
+    """
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -63,8 +73,14 @@ def figure(value: object, what: str, *, negative: bool = False) -> float:
 
 
 def sockets(table: str, port: int, state: str) -> int:
-    """How many sockets of /proc/net/tcp or tcp6 (proc_net_tcp(5)) are on a local port in a state (two hex digits)."""
-    return len(re.findall(rf"^\s*\d+: [0-9A-F]+:{port:04X} [0-9A-F]+:[0-9A-F]{{4}} {state} ", table, re.MULTILINE))
+    """How many sockets of /proc/net/tcp or tcp6 (proc_net_tcp(5)) are on a local port in a state
+    (two hex digits).
+    """
+    return len(
+        re.findall(
+            rf"^\s*\d+: [0-9A-F]+:{port:04X} [0-9A-F]+:[0-9A-F]{{4}} {state} ", table, re.MULTILINE
+        )
+    )
 
 
 def sockets_file(ip: int) -> str:
@@ -76,22 +92,35 @@ def _listeners(pod: Place, port: int, ip: int) -> int:
 
 
 def wait_free(pod: Pod, port: int, ip: int, limit: float = _FREE_LIMIT) -> None:
-    """Until nobody listens on that port in the Pod: the server before may be dying still. Raises MeasureError after ``limit`` seconds."""
+    """Until nobody listens on that port in the Pod: the server before may be dying still. Raises
+    MeasureError after ``limit`` seconds.
+    """
     end = time.monotonic() + limit
     while _listeners(pod, port, ip):
         if time.monotonic() > end:
-            raise MeasureError(f"the TCP port {port} is in use in {pod.name}", "end the program that listens there")
+            raise MeasureError(
+                f"the TCP port {port} is in use in {pod.name}", "end the program that listens there"
+            )
         time.sleep(0.005)
 
 
-def wait_listening(pod: Pod, port: int, ip: int, server: Process, errors: Path, limit: float = LISTEN_LIMIT) -> None:
-    """Until ``server`` listens on that TCP port in its Pod. Raises MeasureError when it ended, LimitError after ``limit`` seconds."""
+def wait_listening(
+    pod: Pod, port: int, ip: int, server: Process, errors: Path, limit: float = LISTEN_LIMIT
+) -> None:
+    """Until ``server`` listens on that TCP port in its Pod. Raises MeasureError when it ended,
+    LimitError after ``limit`` seconds.
+    """
     end = time.monotonic() + limit
     while not _listeners(pod, port, ip):
         if server.poll() is not None:
-            raise MeasureError(f"the server {tool(server.argv)} ended with {server.poll()} before it listened: {tail(read(errors))}")
+            raise MeasureError(
+                f"the server {tool(server.argv)} ended with {server.poll()} before it listened:"
+                f" {tail(read(errors))}"
+            )
         if time.monotonic() > end:
-            raise LimitError(f"the server {tool(server.argv)} did not listen on port {port} within {limit:.0f} s")
+            raise LimitError(
+                f"the server {tool(server.argv)} did not listen on port {port} within {limit:.0f} s"
+            )
         time.sleep(0.005)
 
 
@@ -101,8 +130,11 @@ def established(table: str, port: int) -> int:
 
 
 @contextmanager
-def serving(s: SampleContext, argv: Sequence[str], port: int, name: str = "server") -> Iterator[Process]:
-    """A server in the server's Pod, pinned as the cell says; it listens when the block is entered and is gone when it is left.
+def serving(
+    s: SampleContext, argv: Sequence[str], port: int, name: str = "server"
+) -> Iterator[Process]:
+    """A server in the server's Pod, pinned as the cell says; it listens when the block is entered
+    and is gone when it is left.
 
     Raises MeasureError, at the block's end too, when the server has failed by itself.
     """
@@ -115,19 +147,23 @@ def serving(s: SampleContext, argv: Sequence[str], port: int, name: str = "serve
         yield server
         if server.poll() not in (None, 0):
             raise MeasureError(
-                f"the server {tool(command)} ended with {server.poll()} during the measurement: {tail(read(err)) or 'no word'}"
+                f"the server {tool(command)} ended with {server.poll()} during the measurement:"
+                f" {tail(read(err)) or 'no word'}"
             )
 
 
 def start(s: SampleContext, argv: Sequence[str]) -> Process:
-    """The measured client, pinned as the cell says; its output goes to client.stdout and client.stderr of the raw folder."""
+    """The measured client, pinned as the cell says; its output goes to client.stdout and
+    client.stderr of the raw folder.
+    """
     command = s.on_client(argv)
     note(s.raw, "client", command)
     return s.client.spawn(command, stdout=s.raw / "client.stdout", stderr=s.raw / "client.stderr")
 
 
 def warm(s: SampleContext, argv: Sequence[str], limit: float = 30.0) -> str:
-    """Runs a client whose result does not count; its output. Raises MeasureError when it fails, for then the measured one would too.
+    """Runs a client whose result does not count; its output. Raises MeasureError when it fails, for
+    then the measured one would too.
 
     LimitError when it takes ``limit`` seconds more than the warm-up.
     """
@@ -135,7 +171,10 @@ def warm(s: SampleContext, argv: Sequence[str], limit: float = 30.0) -> str:
     note(s.raw, "warmup", command)
     done = s.client.run(command, timeout=s.warmup + limit, check=False)
     if done.returncode != 0:
-        raise MeasureError(f"the warm-up failed: {tail(done.stderr or done.stdout) or f'exit status {done.returncode}'}")
+        raise MeasureError(
+            "the warm-up failed:"
+            f" {tail(done.stderr or done.stdout) or f'exit status {done.returncode}'}"
+        )
     return done.stdout
 
 
@@ -153,7 +192,9 @@ def read(path: Path) -> str:
 
 
 def note(raw: Path, name: str, argv: Sequence[str]) -> None:
-    """Adds a command line to commands.json of the raw folder, so that anybody can repeat it by hand."""
+    """Adds a command line to commands.json of the raw folder, so that anybody can repeat it by
+    hand.
+    """
     path = raw / "commands.json"
     known = json.loads(read(path) or "{}")
     known[name] = list(argv)
@@ -172,7 +213,9 @@ def tool(argv: Sequence[str]) -> str:
 
 
 def quietly(place: Place, argv: Sequence[str]) -> str | None:
-    """Output of a command that a place may refuse or lack (then None): what depends on it has another way or says so."""
+    """Output of a command that a place may refuse or lack (then None): what depends on it has
+    another way or says so.
+    """
     try:
         done = place.run(argv, timeout=10, check=False)
     except CnibenchError:

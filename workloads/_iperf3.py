@@ -1,4 +1,6 @@
-"""iperf3: the machinery that its workloads share, and the parser of its JSON output (``-J``, iperf3 3.x)."""
+"""iperf3: the machinery that its workloads share, and the parser of its JSON output (``-J``, iperf3
+3.x).
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,19 @@ from cnibench.run.workload import Workload
 from cnibench.system.process import Process
 from cnibench.workloads import _common
 
-PORT = 5201  # iperf3's own; the warm-up's server takes the next one, further pairs the ports after it
+PORT = (
+    5201  # iperf3's own; the warm-up's server takes the next one, further pairs the ports after it
+)
 _PER_PAIR = 2
 
 
 @dataclass(frozen=True)
 class Report:
-    """What one iperf3 test found: ``forward`` and ``reverse`` (0 unless bidirectional) in bit/s as received; ``seconds`` it lasted.
+    """What one iperf3 test found: ``forward`` and ``reverse`` (0 unless bidirectional) in bit/s as
+    received; ``seconds`` it lasted.
 
-    ``retransmits`` are segments that the senders sent again. ``lost`` and ``datagrams`` count UDP datagrams, ``jitter`` is in s.
+    ``retransmits`` are segments that the senders sent again. ``lost`` and ``datagrams`` count UDP
+    datagrams, ``jitter`` is in s.
     ``times`` are the middles of the reporting intervals in s, ``rates`` the bit/s sent in each.
     """
 
@@ -39,11 +45,17 @@ class Report:
 
 
 def parse(text: str, errors: str = "") -> Report:
-    """The report in iperf3's JSON. Raises MeasureError with iperf3's own reason, or saying what is missing."""
+    """The report in iperf3's JSON. Raises MeasureError with iperf3's own reason, or saying what is
+    missing.
+    """
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
-        said = _common.tail(errors) or _common.tail(text) or "no output (it was ended before its result)"
+        said = (
+            _common.tail(errors)
+            or _common.tail(text)
+            or "no output (it was ended before its result)"
+        )
         raise MeasureError(f"iperf3 printed no JSON: {said}") from None
     if not isinstance(data, dict):
         raise MeasureError("iperf3 printed JSON that is no report")
@@ -58,7 +70,9 @@ def parse(text: str, errors: str = "") -> Report:
         reverse=_number(back, "bits_per_second") if isinstance(back, dict) else 0.0,
         seconds=_number(received, "seconds"),
         streams=len(end["streams"]) if isinstance(end.get("streams"), list) else 0,
-        retransmits=sum(_whole(end.get(name), "retransmits") for name in ("sum_sent", "sum_sent_bidir_reverse")),
+        retransmits=sum(
+            _whole(end.get(name), "retransmits") for name in ("sum_sent", "sum_sent_bidir_reverse")
+        ),
         lost=_whole(end.get("sum"), "lost_packets"),
         datagrams=_whole(end.get("sum"), "packets"),
         jitter=_optional(end.get("sum"), "jitter_ms") * 1e-3,
@@ -121,7 +135,9 @@ class Iperf3(Workload):
             yield
 
     def warm_up(self, s: SampleContext) -> None:
-        """With a server of its own: one that has just served refuses the next client for a moment."""
+        """With a server of its own: one that has just served refuses the next client for a
+        moment.
+        """
         if s.warmup > 0:
             with _common.serving(s, server(s, port(s) + 1), port(s) + 1, "warmup-server"):
                 _common.warm(s, self.command(s, s.warmup, port(s) + 1))
@@ -132,9 +148,19 @@ class Iperf3(Workload):
     def command(self, s: SampleContext, duration: float, to: int) -> list[str]:
         """The client's command line for so many seconds to the server on that port."""
         return [
-            "iperf3", f"-{s.cell.ip}", "-J", "-c", s.target, "-p", str(to), "-t", str(_common.whole_seconds(duration)),
-            "-i", self.intervals(s.cell.params), *self.arguments(s.cell.params),
-        ]  # fmt: skip
+            "iperf3",
+            f"-{s.cell.ip}",
+            "-J",
+            "-c",
+            s.target,
+            "-p",
+            str(to),
+            "-t",
+            str(_common.whole_seconds(duration)),
+            "-i",
+            self.intervals(s.cell.params),
+            *self.arguments(s.cell.params),
+        ]
 
     def findings(self, s: SampleContext) -> Measurements:
         out, err = _common.outputs(s)
@@ -146,7 +172,14 @@ class Iperf3(Workload):
             raise MeasureError("iperf3's server received nothing")
         found = self.interpret(report, s.cell.params)
         found.records.append(
-            ("tools", {"tool": "iperf3", "test": self.name, "values": {"streams": report.streams, "retransmits": report.retransmits}})
+            (
+                "tools",
+                {
+                    "tool": "iperf3",
+                    "test": self.name,
+                    "values": {"streams": report.streams, "retransmits": report.retransmits},
+                },
+            )
         )
         return found
 

@@ -1,8 +1,10 @@
-"""Background load as in qi2021: iperf3 TCP connections, each limited in rate, between Pods beside the monitored pair.
+"""Background load as in qi2021: iperf3 TCP connections, each limited in rate, between Pods beside
+the monitored pair.
 
-N client Pods on the client's node talk to N server Pods (on the same node for intra, on the other for inter); more connections than
-pairs of Pods are parallel streams. A stand's background Pods stay until it is removed and serve all of its cells, as clients or as servers:
-a kubelet takes 110 Pods unless told otherwise, so a node has no more of them than its largest cell needs.
+N client Pods on the client's node talk to N server Pods (on the same node for intra, on the other
+for inter); more connections than pairs of Pods are parallel streams. A stand's background Pods stay
+until it is removed and serve all of its cells, as clients or as servers: a kubelet takes 110 Pods
+unless told otherwise, so a node has no more of them than its largest cell needs.
 """
 
 from __future__ import annotations
@@ -27,9 +29,13 @@ PORT = 5201  # iperf3's own, which the policies of enforcing profiles open
 SHARED_PORT = 5301  # and the ones after it, where the monitored pair has the same ports
 _MOST_STREAMS = 128  # of one iperf3
 _START_LIMIT = 30.0  # s for all connections to be made
-_FEWEST = 2.0  # sends that a Pod must have had time for before it is said to have stalled: a single one may be just before the window
+# sends that a Pod must have had time for before it is said to have stalled: a single one may be
+# just before the window
+_FEWEST = 2.0
 
-_pods: WeakKeyDictionary[Deployment, dict[str, list[Pod]]] = WeakKeyDictionary()  # a node's name to its background Pods
+_pods: WeakKeyDictionary[Deployment, dict[str, list[Pod]]] = (
+    WeakKeyDictionary()
+)  # a node's name to its background Pods
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,9 @@ class Load:
     rate: float
 
     def block(self) -> int:
-        """Bytes of one send: iperf3's 128 KiB, smaller where that would be fewer than 50 sends a second, which is bursts, not a rate."""
+        """Bytes of one send: iperf3's 128 KiB, smaller where that would be fewer than 50 sends a
+        second, which is bursts, not a rate.
+        """
         return max(1024, min(128 << 10, int(self.rate / 8 / 50))) if self.rate else 128 << 10
 
     def streams(self) -> list[int]:
@@ -56,7 +64,9 @@ class Load:
 
 
 def sent(table: str, interface: str) -> int:
-    """Bytes that a device has sent, by /proc/net/dev (proc_pid_net(5)). Raises MeasureError when it is not there."""
+    """Bytes that a device has sent, by /proc/net/dev (proc_pid_net(5)). Raises MeasureError when it
+    is not there.
+    """
     for line in table.splitlines():
         name, colon, figures = line.partition(":")
         fields = figures.split()
@@ -66,14 +76,20 @@ def sent(table: str, interface: str) -> int:
 
 
 def groups(deployment: Deployment, wanted: Sequence[Node], count: int) -> list[list[Pod]]:
-    """So many background Pods on each of these nodes; a node that is there twice gives two groups that have no Pod in common.
+    """So many background Pods on each of these nodes; a node that is there twice gives two groups
+    that have no Pod in common.
 
-    Those made for earlier cells are used again, those that are missing are made together. Raises ClusterError.
+    Those made for earlier cells are used again, those that are missing are made together. Raises
+    ClusterError.
     """
     nodes = {node.name: node for node in wanted}
     needed = {name: count * sum(node.name == name for node in wanted) for name in nodes}
     pool = _pods.setdefault(deployment, {})
-    missing = [(node, more) for name, node in nodes.items() if (more := needed[name] - len(pool.get(name, ()))) > 0]
+    missing = [
+        (node, more)
+        for name, node in nodes.items()
+        if (more := needed[name] - len(pool.get(name, ()))) > 0
+    ]
     if missing:
         for (node, _), made in zip(missing, deployment.add_pods_on(missing), strict=True):
             pool.setdefault(node.name, []).extend(made)
@@ -93,36 +109,71 @@ class Running:
         self.load = load
         self._s = s
         self._folder = folder
-        self.clients, self.servers = groups(s.deployment, [s.client.node, s.server.node], load.pairs)
+        self.clients, self.servers = groups(
+            s.deployment, [s.client.node, s.server.node], load.pairs
+        )
         self._programs: list[tuple[str, Process, Path]] = []
-        self._shared = not self.clients[0].interface  # Pods in their node's namespace share its ports
+        self._shared = not self.clients[
+            0
+        ].interface  # Pods in their node's namespace share its ports
 
     def _port(self, number: int) -> int:
         return SHARED_PORT + number if self._shared else PORT
 
     def start(self, stack: ExitStack) -> None:
-        """Servers, then clients; returns when all connections are made. Raises MeasureError, LimitError."""
+        """Servers, then clients; returns when all connections are made. Raises MeasureError,
+        LimitError.
+        """
         ip = self._s.cell.ip
         listening = []
         for number, pod in enumerate(self.servers):
             _common.wait_free(pod, self._port(number), ip)
-            argv = ["iperf3", f"-{ip}", "-s", "-B", pod.addresses[ip], "-p", str(self._port(number))]
+            argv = [
+                "iperf3",
+                f"-{ip}",
+                "-s",
+                "-B",
+                pod.addresses[ip],
+                "-p",
+                str(self._port(number)),
+            ]
             listening.append((number, pod, *self._spawn(stack, pod, argv, f"server{number}")))
         for number, pod, process, errors in listening:
             _common.wait_listening(pod, self._port(number), ip, process, errors, _START_LIMIT)
-        # They are ended when the cell is; on a machine that the load fills, making all of the connections takes minutes.
+        # They are ended when the cell is; on a machine that the load fills, making all of the
+        # connections takes minutes.
         seconds = _common.whole_seconds((self._s.duration + self._s.warmup) * 2 + 20 * _START_LIMIT)
-        for number, (pod, server, streams) in enumerate(zip(self.clients, self.servers, self.load.streams(), strict=True)):
+        for number, (pod, server, streams) in enumerate(
+            zip(self.clients, self.servers, self.load.streams(), strict=True)
+        ):
             argv = [
-                "iperf3", f"-{ip}", "-c", server.addresses[ip], "-p", str(self._port(number)), "-t", str(seconds), "-i", "0",
-                "-b", f"{self.load.rate:.0f}", "-l", str(self.load.block()), "-P", str(streams),
-            ]  # fmt: skip
+                "iperf3",
+                f"-{ip}",
+                "-c",
+                server.addresses[ip],
+                "-p",
+                str(self._port(number)),
+                "-t",
+                str(seconds),
+                "-i",
+                "0",
+                "-b",
+                f"{self.load.rate:.0f}",
+                "-l",
+                str(self.load.block()),
+                "-P",
+                str(streams),
+            ]
             self._spawn(stack, pod, argv, f"client{number}")
         self._connected()
 
-    def _spawn(self, stack: ExitStack, pod: Pod, argv: Sequence[str], name: str) -> tuple[Process, Path]:
+    def _spawn(
+        self, stack: ExitStack, pod: Pod, argv: Sequence[str], name: str
+    ) -> tuple[Process, Path]:
         out = self._folder / f"{name}.txt"
-        process = stack.enter_context(pod.spawn(argv, stdout=out, stderr=self._folder / f"{name}.err"))
+        process = stack.enter_context(
+            pod.spawn(argv, stdout=out, stderr=self._folder / f"{name}.err")
+        )
         self._programs.append((f"{name} in {pod.name}", process, out))
         return process, self._folder / f"{name}.err"
 
@@ -131,26 +182,44 @@ class Running:
         while (now := self.connections()) < self.load.connections:
             self.check(counted=False)
             if time.monotonic() > end:
-                raise LimitError(f"{now} of {self.load.connections} background connections were made within {_START_LIMIT:.0f} s")
+                raise LimitError(
+                    f"{now} of {self.load.connections} background connections were made within"
+                    f" {_START_LIMIT:.0f} s"
+                )
             time.sleep(0.02)
 
     def connections(self) -> int:
-        """Data connections that the servers have now (iperf3's control connections, one a pair, not counted)."""
+        """Data connections that the servers have now (iperf3's control connections, one a pair, not
+        counted).
+        """
         ip = self._s.cell.ip
         tables = self._s.deployment.read_texts(self.servers, _common.sockets_file(ip))
-        return sum(max(0, _common.established(table, self._port(number)) - 1) for number, table in enumerate(tables))
+        return sum(
+            max(0, _common.established(table, self._port(number)) - 1)
+            for number, table in enumerate(tables)
+        )
 
     def check(self, counted: bool = True) -> None:
-        """Raises MeasureError when a program of the load or a connection has died: such a cell is no measurement under this load."""
+        """Raises MeasureError when a program of the load or a connection has died: such a cell is
+        no measurement under this load.
+        """
         for name, process, out in self._programs:
             if (status := process.poll()) is not None:
-                said = _common.tail(_common.read(out.with_suffix(".err"))) or _common.tail(_common.read(out))
-                raise MeasureError(f"the background load broke: {name} ended with {status}: {said or 'no output'}")
+                said = _common.tail(_common.read(out.with_suffix(".err"))) or _common.tail(
+                    _common.read(out)
+                )
+                raise MeasureError(
+                    f"the background load broke: {name} ended with {status}: {said or 'no output'}"
+                )
         if counted and (now := self.connections()) < self.load.connections:
-            raise MeasureError(f"the background load broke: {now} of {self.load.connections} connections are left")
+            raise MeasureError(
+                f"the background load broke: {now} of {self.load.connections} connections are left"
+            )
 
     def bytes(self) -> list[int] | None:
-        """What each of the client Pods has sent by now; None where they have no device of their own."""
+        """What each of the client Pods has sent by now; None where they have no device of their
+        own.
+        """
         if self._shared:
             return None
         tables = self._s.deployment.read_texts(self.clients, "/proc/net/dev")
@@ -172,13 +241,17 @@ def running(s: SampleContext, load: Load) -> Iterator[Running]:
 def mark(s: SampleContext, background: Running) -> None:
     """Keeps what each Pod has sent so far, and when, for ``achieved``."""
     at, counted = _counted(background)
-    (s.raw / "background" / "start.json").write_text(json.dumps({"at": at, "bytes": counted}) + "\n", encoding="utf-8")
+    (s.raw / "background" / "start.json").write_text(
+        json.dumps({"at": at, "bytes": counted}) + "\n", encoding="utf-8"
+    )
 
 
 def achieved(s: SampleContext, background: Running) -> float | None:
-    """bit/s that the whole load has sent since ``mark`` (headers included); None where the Pods have no device of their own.
+    """bit/s that the whole load has sent since ``mark`` (headers included); None where the Pods
+    have no device of their own.
 
-    Raises MeasureError when a Pod's counter fell, or a Pod has stalled: its connections are still there, but it sent nothing.
+    Raises MeasureError when a Pod's counter fell, or a Pod has stalled: its connections are still
+    there, but it sent nothing.
     """
     before = json.loads(_common.read(s.raw / "background" / "start.json"))
     at, after = _counted(background)
@@ -188,24 +261,40 @@ def achieved(s: SampleContext, background: Running) -> float | None:
     grown = [now - then for now, then in zip(after, before["bytes"], strict=True)]
     for pod, more in zip(background.clients, grown, strict=True):
         if more < 0:
-            raise MeasureError(f"the byte counter of the background Pod {pod.name} fell within the window: it was reset, or has wrapped")
-    # A connection that stalls is probed and retransmitted by the kernel, and there is ARP: less than one send of the program is nothing.
-    for pod, more, sends in zip(background.clients, grown, background.load.sends(window), strict=True):
+            raise MeasureError(
+                f"the byte counter of the background Pod {pod.name} fell within the window: it was"
+                " reset, or has wrapped"
+            )
+    # A connection that stalls is probed and retransmitted by the kernel, and there is ARP: less
+    # than one send of the program is nothing.
+    for pod, more, sends in zip(
+        background.clients, grown, background.load.sends(window), strict=True
+    ):
         if more < background.load.block() and sends >= _FEWEST:
-            told = f"{pod.name} sent {more} bytes in {window:.1f} s, and was to send {background.load.block()} {sends:.0f} times"
-            raise MeasureError(f"the background load stalled: {told}", "ask for fewer connections, or for a lower rate of each")
+            told = (
+                f"{pod.name} sent {more} bytes in {window:.1f} s, and was to send"
+                f" {background.load.block()} {sends:.0f} times"
+            )
+            raise MeasureError(
+                f"the background load stalled: {told}",
+                "ask for fewer connections, or for a lower rate of each",
+            )
     return float(sum(grown) * 8 / window)
 
 
 def _counted(background: Running) -> tuple[float, list[int] | None]:
-    """(when, what was sent): reading many Pods takes its time, half of which is before the counters' middle."""
+    """(when, what was sent): reading many Pods takes its time, half of which is before the
+    counters' middle.
+    """
     start = time.monotonic()
     counted = background.bytes()
     return (start + time.monotonic()) / 2, counted
 
 
 def pairs(connections: int, placement: str, asked: int) -> int:
-    """Pairs of Pods for so many connections: ``asked``, or as qi2021 had (49 intra, 99 inter), never more than connections."""
+    """Pairs of Pods for so many connections: ``asked``, or as qi2021 had (49 intra, 99 inter),
+    never more than connections.
+    """
     return min(connections, asked or (49 if placement == "intra" else 99))
 
 
@@ -214,6 +303,8 @@ def most_pairs(connections: int, placement: str, asked: int) -> int:
     number = pairs(connections, placement, asked)
     if connections > number * _MOST_STREAMS:
         raise MeasureError(
-            f"{connections} connections over {number} pairs of Pods are more than {_MOST_STREAMS} each", "ask for more Pods with pods=N"
+            f"{connections} connections over {number} pairs of Pods are more than {_MOST_STREAMS}"
+            " each",
+            "ask for more Pods with pods=N",
         )
     return number

@@ -1,8 +1,9 @@
 """netperf: the machinery that its tests share, and the parser of its omni output.
 
-netperf runs with the omni output selectors in keyword form (``-k``: one NAME=value a line; netperf manual, "The Omni Tests"),
-its latencies (``-j``) in microseconds, the percentiles from a histogram with buckets of 1 us and more. The data port is
-explicit (``-P 0,PORT``), so that policies can name it.
+netperf runs with the omni output selectors in keyword form (``-k``: one NAME=value a line; netperf
+manual, "The Omni Tests"), its latencies (``-j``) in microseconds, the percentiles from a histogram
+with buckets of 1 us and more. The data port is explicit (``-P 0,PORT``), so that policies can name
+it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from cnibench.run.workload import Workload
 from cnibench.system.process import Process
 from cnibench.workloads import _common
 
-CONTROL_PORT = 12865  # netserver's registered port; the data port is the next one, and further pairs take the ports after it
+# netserver's registered port; the data port is the next one, and further pairs take the ports after
+# it
+CONTROL_PORT = 12865
 _PER_PAIR = 2
 
 LATENCIES = ("MEAN_LATENCY", "P50_LATENCY", "P90_LATENCY", "P99_LATENCY")
 _SOCKETS = ("LSS_SIZE_END", "LSR_SIZE_END", "RSS_SIZE_END", "RSR_SIZE_END", "TRANSPORT_MSS")
 _ALWAYS = ("THROUGHPUT", "THROUGHPUT_UNITS", "ELAPSED_TIME", *_SOCKETS)
-_UNKNOWN_ALLOWED = frozenset({*_SOCKETS, "LOCAL_TRANSPORT_RETRANS", "REMOTE_TRANSPORT_RETRANS"})  # netperf says -1: does not apply
+_UNKNOWN_ALLOWED = frozenset(
+    {*_SOCKETS, "LOCAL_TRANSPORT_RETRANS", "REMOTE_TRANSPORT_RETRANS"}
+)  # netperf says -1: does not apply
 _WORDS = frozenset({"THROUGHPUT_UNITS", "LOCAL_CONG_CONTROL"})
 
 _REASONS = (
@@ -38,9 +43,11 @@ _REASONS = (
 
 
 def parse(text: str, errors: str, wanted: Sequence[str], seconds: float) -> dict[str, float | str]:
-    """netperf's keyword output as values by name; those in ``wanted`` are there, finite, not negative.
+    """netperf's keyword output as values by name; those in ``wanted`` are there, finite, not
+    negative.
 
-    ``errors`` is its standard error, ``seconds`` the time that it was to run for. Raises MeasureError with the reason.
+    ``errors`` is its standard error, ``seconds`` the time that it was to run for. Raises
+    MeasureError with the reason.
     """
     found: dict[str, float | str] = {}
     for line in text.splitlines():
@@ -49,14 +56,21 @@ def parse(text: str, errors: str, wanted: Sequence[str], seconds: float) -> dict
             found[name] = value.strip()
     missing = [name for name in wanted if name not in found]
     if missing:
-        said = _common.tail(errors) or _common.tail("\n".join(line for line in text.splitlines() if not line.startswith("MIGRATED")))
+        said = _common.tail(errors) or _common.tail(
+            "\n".join(line for line in text.splitlines() if not line.startswith("MIGRATED"))
+        )
         reason = next((reason for sign, reason in _REASONS if sign in errors or sign in text), "")
         if reason:
             raise MeasureError(f"netperf: {reason}: {said}")
-        raise MeasureError(f"netperf printed no {missing[0]}: {said or 'no output (it was ended before its result)'}")
+        raise MeasureError(
+            f"netperf printed no {missing[0]}:"
+            f" {said or 'no output (it was ended before its result)'}"
+        )
     for name in wanted:
         if name not in _WORDS:
-            found[name] = _common.figure(found[name], f"netperf's {name}", negative=name in _UNKNOWN_ALLOWED)
+            found[name] = _common.figure(
+                found[name], f"netperf's {name}", negative=name in _UNKNOWN_ALLOWED
+            )
     lasted = found.get("ELAPSED_TIME", seconds)
     if isinstance(lasted, float) and lasted < 0.9 * seconds:
         raise MeasureError(f"netperf ended after {lasted:.2f} s of {seconds:.0f} s")
@@ -64,9 +78,14 @@ def parse(text: str, errors: str, wanted: Sequence[str], seconds: float) -> dict
 
 
 def megabits(values: Mapping[str, float | str], name: str) -> float:
-    """A rate that netperf gives in 10^6 bit/s, in bit/s. Raises MeasureError when its unit is another."""
+    """A rate that netperf gives in 10^6 bit/s, in bit/s. Raises MeasureError when its unit is
+    another.
+    """
     if values.get("THROUGHPUT_UNITS") != "10^6bits/s":
-        raise MeasureError(f"netperf gave its throughput in {values.get('THROUGHPUT_UNITS')!r}, expected 10^6bits/s")
+        raise MeasureError(
+            f"netperf gave its throughput in {values.get('THROUGHPUT_UNITS')!r}, expected"
+            " 10^6bits/s"
+        )
     return float(values[name]) * 1e6
 
 
@@ -100,7 +119,15 @@ class Netperf(Workload):
     @contextmanager
     def serve(self, s: SampleContext) -> Iterator[None]:
         port = control_port(s)
-        argv = ["netserver", "-D", f"-{s.cell.ip}", "-L", f"{s.listen},{s.cell.ip}", "-p", str(port)]
+        argv = [
+            "netserver",
+            "-D",
+            f"-{s.cell.ip}",
+            "-L",
+            f"{s.listen},{s.cell.ip}",
+            "-p",
+            str(port),
+        ]
         with _common.serving(s, argv, port):
             yield
 
@@ -116,10 +143,24 @@ class Netperf(Workload):
         port = control_port(s)
         keys = ",".join((*_ALWAYS, *self.selectors))
         return [
-            "netperf", f"-{s.cell.ip}", "-H", s.target, "-p", str(port), "-t", self.test, "-l", str(_common.whole_seconds(duration)),
+            "netperf",
+            f"-{s.cell.ip}",
+            "-H",
+            s.target,
+            "-p",
+            str(port),
+            "-t",
+            self.test,
+            "-l",
+            str(_common.whole_seconds(duration)),
             *(["-j"] if LATENCIES[0] in self.selectors else []),
-            "--", "-P", f"0,{port + 1}", *self.arguments(s.cell.params), "-k", keys,
-        ]  # fmt: skip
+            "--",
+            "-P",
+            f"0,{port + 1}",
+            *self.arguments(s.cell.params),
+            "-k",
+            keys,
+        ]
 
     def findings(self, s: SampleContext) -> Measurements:
         out, err = _common.outputs(s)

@@ -1,4 +1,6 @@
-"""The trace of iptables-legacy on a node: nf_log's lines of this network namespace, in a file while the block lasts."""
+"""The trace of iptables-legacy on a node: nf_log's lines of this network namespace, in a file while
+the block lasts.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +31,30 @@ def tables(node: Node, ip: int) -> list[str]:
 
 @contextmanager
 def capturing(node: Node, ip: int, capture: Path, errors: Path) -> Iterator[Process]:
-    """nf_log's lines go to ``capture`` until the block is left. Raises ClusterError, MeasureError, LimitError."""
+    """nf_log's lines go to ``capture`` until the block is left. Raises ClusterError, MeasureError,
+    LimitError.
+    """
     switch = f"/proc/sys/net/netfilter/nf_log/{_LOGGER[ip]}"
     before = node.read_text(switch).strip() or "NONE"
     _switch(node, switch, "nfnetlink_log")
     try:
-        with node.spawn(["tcpdump", "-Z", "root", "-i", "nflog:0", "-U", "-w", "-"], stdout=capture, stderr=errors) as process:
+        with node.spawn(
+            ["tcpdump", "-Z", "root", "-i", "nflog:0", "-U", "-w", "-"],
+            stdout=capture,
+            stderr=errors,
+        ) as process:
             end = time.monotonic() + LIMIT
             while "listening on" not in _common.read(errors):
                 if process.poll() is not None:
                     raise MeasureError(
-                        f"node {node.name} has iptables-legacy rules, and their trace cannot be read: {_common.tail(_common.read(errors))}",
+                        f"node {node.name} has iptables-legacy rules, and their trace cannot be"
+                        f" read: {_common.tail(_common.read(errors))}",
                         "install tcpdump there, or load the rules with iptables-nft",
                     )
                 if time.monotonic() > end:
-                    raise LimitError(f"tcpdump on node {node.name} did not listen within {LIMIT:.0f} s")
+                    raise LimitError(
+                        f"tcpdump on node {node.name} did not listen within {LIMIT:.0f} s"
+                    )
                 time.sleep(0.01)
             yield process
     finally:
@@ -51,7 +62,9 @@ def capturing(node: Node, ip: int, capture: Path, errors: Path) -> Iterator[Proc
 
 
 def finish(node: Node, process: Process, capture: Path) -> None:
-    """Waits until the kernel has handed every line over and the file has them, then ends tcpdump. Raises LimitError."""
+    """Waits until the kernel has handed every line over and the file has them, then ends tcpdump.
+    Raises LimitError.
+    """
     end = time.monotonic() + LIMIT
     size, since = -1, time.monotonic()
     while True:
@@ -61,15 +74,21 @@ def finish(node: Node, process: Process, capture: Path) -> None:
         elif now - since >= _QUIET:
             break
         if now > end:
-            raise LimitError(f"the log of node {node.name} did not come to an end within {LIMIT:.0f} s")
+            raise LimitError(
+                f"the log of node {node.name} did not come to an end within {LIMIT:.0f} s"
+            )
         time.sleep(0.02)
     process.interrupt()
     process.wait(LIMIT)
 
 
 def _waiting(node: Node) -> bool:
-    """Is a line still with the kernel? Its queue by /proc/net/netfilter/nfnetlink_log, the listening socket's by /proc/net/netlink."""
-    for group in (line.split() for line in node.read_text("/proc/net/netfilter/nfnetlink_log").splitlines()):
+    """Is a line still with the kernel? Its queue by /proc/net/netfilter/nfnetlink_log, the
+    listening socket's by /proc/net/netlink.
+    """
+    for group in (
+        line.split() for line in node.read_text("/proc/net/netfilter/nfnetlink_log").splitlines()
+    ):
         if group[2] != "0":
             return True
         rows = (line.split() for line in node.read_text("/proc/net/netlink").splitlines()[1:])

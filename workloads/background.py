@@ -1,4 +1,6 @@
-"""netperf beside background load (qi2021, "Scale"): the pair is measured apart from the load, which is checked at the end."""
+"""netperf beside background load (qi2021, "Scale"): the pair is measured apart from the load, which
+is checked at the end.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _QI2021 = {"intra": 50e6, "inter": 10e6}  # bit/s of one connection
 
 
 class LoadParams(tcp_rr.Params):
-    """``connections`` in the background (0: none), over ``pods`` pairs of Pods (0: as qi2021, up to 49 intra and 99 inter).
+    """``connections`` in the background (0: none), over ``pods`` pairs of Pods (0: as qi2021, up to
+    49 intra and 99 inter).
 
     ``rate`` in bit/s of each (0: as qi2021, 50 Mbit/s intra and 10 Mbit/s inter).
     """
@@ -49,7 +52,9 @@ class UnderLoad(Workload):
         self._background: _load.Running | None = None
 
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:
-        beside = float(params["connections"] * (params["rate"] or max(_QI2021.values()))) / 8 * duration
+        beside = (
+            float(params["connections"] * (params["rate"] or max(_QI2021.values()))) / 8 * duration
+        )
         return self.inner.bytes(params, duration) + beside
 
     @contextmanager
@@ -76,17 +81,24 @@ class UnderLoad(Workload):
         return 2 * _load.pairs(cell.params["connections"], cell.placement, cell.params["pods"])
 
     def findings(self, s: SampleContext) -> Measurements:
-        """The pair's figures, and a record of the load: what was asked for and what it truly sent (bit/s, all connections)."""
+        """The pair's figures, and a record of the load: what was asked for and what it truly sent
+        (bit/s, all connections).
+        """
         found = self.inner.findings(s)
         if self._background is not None:
             self._background.check()
             asked = self._background.load
             found.records.append(
-                ("background", {
-                    "connections": asked.connections, "pairs": asked.pairs, "asked": asked.connections * asked.rate,
-                    "achieved": _load.achieved(s, self._background),
-                })
-            )  # fmt: skip
+                (
+                    "background",
+                    {
+                        "connections": asked.connections,
+                        "pairs": asked.pairs,
+                        "asked": asked.connections * asked.rate,
+                        "achieved": _load.achieved(s, self._background),
+                    },
+                )
+            )
         return found
 
 

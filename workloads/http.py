@@ -1,12 +1,14 @@
 """HTTP as in qi2021: ab (ApacheBench) fetches one file from nginx.
 
-nginx runs from a configuration of its own in a scratch folder of the server's Pod (memory, where there is some), one process, no
-access log, its one file of zeros sent by sendfile(2). ab goes on after requests that failed (``-r``); when nothing at all arrives for
+nginx runs from a configuration of its own in a scratch folder of the server's Pod (memory, where
+there is some), one process, no access log, its one file of zeros sent by sendfile(2). ab goes on
+after requests that failed (``-r``); when nothing at all arrives for
 ``timeout`` it ends, and with it the cell.
 
-Request rate and throughput are those of the requests that were answered with the whole file. ab keeps the latencies of all that it
-made: where some failed they are in the mean and the percentiles, too, and ``failed`` of the record ``cdf`` says how many. qi2021 gives
-HTTP throughput in Gibit/s (requests/s x 5 MiB: without headers); here it is the same in bit/s.
+Request rate and throughput are those of the requests that were answered with the whole file. ab
+keeps the latencies of all that it made: where some failed they are in the mean and the percentiles,
+too, and ``failed`` of the record ``cdf`` says how many. qi2021 gives HTTP throughput in Gibit/s
+(requests/s x 5 MiB: without headers); here it is the same in bit/s.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ from cnibench.workloads import _common
 from cnibench.workloads._common import Size
 
 PORT = 8080
-# Requests that a run by time may make. ab, which has one thread, makes fewer a second than that; it keeps 40 bytes for each (struct data of
-# support/ab.c), which take memory only once they are used, but are refused when they are more than the machine has.
+# Requests that a run by time may make. ab, which has one thread, makes fewer a second than that; it
+# keeps 40 bytes for each (struct data of
+# support/ab.c), which take memory only once they are used, but are refused when they are more than
+# the machine has.
 _FASTEST, _LEAST, _MOST = 100_000, 2_000_000, 100_000_000
 _RATE = 10e9  # bit/s: what a plan's time for a fixed number of requests is reckoned with
 _SLOWEST = 1e9  # bit/s: with less, ab is ended
@@ -58,18 +62,27 @@ http {{
 """
 
 # /run/cnibench is the lab's own memory, which nothing outlives; elsewhere the Pod's.
-_SCRATCH = "for d in /run/cnibench /dev/shm /tmp; do [ -d $d ] && [ -w $d ] && exec mktemp -d $d/cnibench-http.XXXXXX; done; exit 1"
+_SCRATCH = (
+    "for d in /run/cnibench /dev/shm /tmp; do [ -d $d ] && [ -w $d ] && exec mktemp -d"
+    " $d/cnibench-http.XXXXXX; done; exit 1"
+)
 
 # ab writes its percentiles only to a file: it follows the report on standard output.
-_AB = 't=$(mktemp) || exit 1; trap "rm -f $t" EXIT; "$@" -e $t http://{target}/payload; r=$?; cat $t; exit $r'
+_AB = (
+    't=$(mktemp) || exit 1; trap "rm -f $t" EXIT; "$@" -e $t http://{target}/payload; r=$?; cat $t;'
+    " exit $r"
+)
 
 
 class Params(Strict):
-    """``payload`` bytes of the response (5 MiB in qi2021), ``concurrency`` requests at once, ``keepalive``: connections are reused.
+    """``payload`` bytes of the response (5 MiB in qi2021), ``concurrency`` requests at once,
+    ``keepalive``: connections are reused.
 
-    ``requests``: so many are made, however long it takes (500000 in qi2021); 0: as many as the cell's duration allows.
-    ``timeout`` in s: ab gives up, and the cell fails, when nothing at all arrives on any of its connections for so long. It is no limit
-    of a single request: one that stalls while others go on is waited for (``-s``, the limit of ab's poll of its sockets).
+    ``requests``: so many are made, however long it takes (500000 in qi2021); 0: as many as the
+    cell's duration allows.
+    ``timeout`` in s: ab gives up, and the cell fails, when nothing at all arrives on any of its
+    connections for so long. It is no limit of a single request: one that stalls while others go on
+    is waited for (``-s``, the limit of ab's poll of its sockets).
     """
 
     requests: int = Field(default=0, ge=0, le=100_000_000)
@@ -82,17 +95,22 @@ class Params(Strict):
     def _enough_requests(self) -> Params:
         """ab refuses more at once than there are in all."""
         if 0 < self.requests < self.concurrency:
-            raise ValueError(f"expected requests to be at least the concurrency {self.concurrency}, or 0 (by time), got {self.requests}")
+            raise ValueError(
+                f"expected requests to be at least the concurrency {self.concurrency}, or 0 (by"
+                f" time), got {self.requests}"
+            )
         return self
 
 
 @dataclass(frozen=True)
 class Report:
-    """ab's report. ``seconds`` of the whole test; ``rate`` of all requests in 1/s, those that failed as well; ``latencies`` in s at 0, 1,
-    ... 100 % of them, ``mean`` in s; ``document``: the bytes that ab took for a whole response, those of its first one.
+    """ab's report. ``seconds`` of the whole test; ``rate`` of all requests in 1/s, those that
+    failed as well; ``latencies`` in s at 0, 1, ... 100 % of them, ``mean`` in s; ``document``: the
+    bytes that ab took for a whole response, those of its first one.
 
-    ``connect``, ``receive``, ``length`` and ``exceptions`` are ab's reasons of failure. Its "Failed requests" is their sum, in which one
-    request may be several times: a connection that is reset within a response is in ``receive`` and in ``length``, and its event may be in
+    ``connect``, ``receive``, ``length`` and ``exceptions`` are ab's reasons of failure. Its "Failed
+    requests" is their sum, in which one request may be several times: a connection that is reset
+    within a response is in ``receive`` and in ``length``, and its event may be in
     ``exceptions`` (read_connection, close_connection and test of support/ab.c, httpd 2.4).
     """
 
@@ -112,9 +130,11 @@ class Report:
     def failed(self) -> int:
         """Requests among ``complete`` that were not answered with the whole document, each once.
 
-        Each of them is in ``length``, whatever cut it, an answer with an error (``not_ok``) too; where no response ever came or the first
-        one was an error, lengths are compared with that and the other counts tell. ``connect`` and ``exceptions`` by themselves complete no
-        request: ab connects anew. What is cut off in the moment in which ab ends may be counted beyond ``complete``.
+        Each of them is in ``length``, whatever cut it, an answer with an error (``not_ok``) too;
+        where no response ever came or the first one was an error, lengths are compared with that
+        and the other counts tell. ``connect`` and ``exceptions`` by themselves complete no request:
+        ab connects anew. What is cut off in the moment in which ab ends may be counted beyond
+        ``complete``.
         """
         return min(self.complete, max(self.length, self.receive, self.not_ok))
 
@@ -130,7 +150,9 @@ class Report:
 
 
 def parse(text: str, errors: str = "") -> Report:
-    """Out of ab's report followed by its percentiles (``-e``). Raises MeasureError with ab's own reason when it ended early."""
+    """Out of ab's report followed by its percentiles (``-e``). Raises MeasureError with ab's own
+    reason when it ended early.
+    """
     if "Complete requests:" not in text:
         raise _ended_early(text, errors)
     complete = int(_field(text, r"Complete requests:"))
@@ -151,14 +173,27 @@ def parse(text: str, errors: str = "") -> Report:
 
 
 def _ended_early(text: str, errors: str) -> MeasureError:
-    """How far ab came, and why it ended: apr_err() of support/ab.c says both, the first only when it is not 0."""
+    """How far ab came, and why it ended: apr_err() of support/ab.c says both, the first only when
+    it is not 0.
+    """
     total = re.search(r"Total of ([0-9]{1,15}) requests completed", text)
     expired = "timeout specified has expired" in errors + text
-    far = f" after {total[1]} requests" if total else " before the first request was complete" if expired else ""
+    far = (
+        f" after {total[1]} requests"
+        if total
+        else " before the first request was complete"
+        if expired
+        else ""
+    )
     why = "timed out, nothing arrived any more: " if expired else ""
     said = _common.tail(errors) or _common.tail(text) or "no output"
     return MeasureError(
-        f"ab ended early{far}: {why}{said}", "the parameter timeout of http is how long it waits while nothing arrives" if expired else ""
+        f"ab ended early{far}: {why}{said}",
+        (
+            "the parameter timeout of http is how long it waits while nothing arrives"
+            if expired
+            else ""
+        ),
     )
 
 
@@ -166,7 +201,12 @@ def _reasons(text: str) -> tuple[int, int, int, int]:
     """Connect, Receive, Length, Exceptions, which ab writes when there are any."""
     if _field(text, r"Failed requests:") == 0:
         return 0, 0, 0, 0
-    match = re.search(r"^\s+\(Connect: (\d{1,15}), Receive: (\d{1,15}), Length: (\d{1,15}), Exceptions: (\d{1,15})\)", text, re.M | re.A)
+    match = re.search(
+        r"^\s+\(Connect: (\d{1,15}), Receive: (\d{1,15}), Length: (\d{1,15}), Exceptions:"
+        r" (\d{1,15})\)",
+        text,
+        re.M | re.A,
+    )
     if match is None:
         raise MeasureError("ab's report does not say why requests failed")
     return int(match[1]), int(match[2]), int(match[3]), int(match[4])
@@ -180,7 +220,9 @@ def _field(text: str, title: str, default: str | None = None) -> float:
 
 
 def _percentiles(text: str, complete: int) -> tuple[float, ...]:
-    """ab takes the request number 0.5 + complete x share, which for few requests is beyond its last one: that is the last one then."""
+    """ab takes the request number 0.5 + complete x share, which for few requests is beyond its last
+    one: that is the last one then.
+    """
     _, head, table = text.partition("Percentage served,Time in ms\n")
     if not head:
         return ()
@@ -188,10 +230,17 @@ def _percentiles(text: str, complete: int) -> tuple[float, ...]:
         rows = [row for row in csv.reader(io.StringIO(table)) if row]
     except csv.Error as error:
         raise MeasureError(f"ab's percentiles cannot be read: {error}") from None
-    if any(len(row) != 2 for row in rows) or [row[0] for row in rows] != [str(share) for share in range(len(rows))] or len(rows) > 101:
+    if (
+        any(len(row) != 2 for row in rows)
+        or [row[0] for row in rows] != [str(share) for share in range(len(rows))]
+        or len(rows) > 101
+    ):
         raise MeasureError("ab's percentiles are not those of 0, 1, ... 100 %")
     values = [_common.figure(row[1], "a percentile of ab") * 1e-3 for row in rows]
-    values = [values[-1] if int(0.5 + complete * share / 100) >= complete else value for share, value in enumerate(values)]
+    values = [
+        values[-1] if int(0.5 + complete * share / 100) >= complete else value
+        for share, value in enumerate(values)
+    ]
     if values != sorted(values):
         raise MeasureError("ab's percentiles do not rise")
     return tuple(values)
@@ -208,7 +257,9 @@ class Http(Workload):
     at_least = {"requests": "concurrency"}
 
     def seconds(self, params: Mapping[str, Any], duration: float, warmup: float) -> float:
-        """A fixed number of requests takes what it takes; this reckons with 10 Gbit/s and 1 ms a request."""
+        """A fixed number of requests takes what it takes; this reckons with 10 Gbit/s and 1 ms a
+        request.
+        """
         return warmup + (_taking(params, _RATE) or duration)
 
     def longest(self, params: Mapping[str, Any], duration: float) -> float:
@@ -223,8 +274,13 @@ class Http(Workload):
             conf = _CONF.format(folder=folder, listen=_host(s, s.listen))
             (s.raw / "nginx.conf").write_text(conf, encoding="utf-8")
             _made(s.server, ["sh", "-c", f"cat > {folder}/nginx.conf"], conf)
-            _made(s.server, ["sh", "-c", f"head -c {s.cell.params['payload']} /dev/zero > {folder}/payload"])
-            with _common.serving(s, ["nginx", "-p", folder, "-c", f"{folder}/nginx.conf", "-e", "stderr"], port(s)):
+            _made(
+                s.server,
+                ["sh", "-c", f"head -c {s.cell.params['payload']} /dev/zero > {folder}/payload"],
+            )
+            with _common.serving(
+                s, ["nginx", "-p", folder, "-c", f"{folder}/nginx.conf", "-e", "stderr"], port(s)
+            ):
                 yield
 
     def warm_up(self, s: SampleContext) -> None:
@@ -237,11 +293,24 @@ class Http(Workload):
     def command(self, s: SampleContext, duration: float, requests: int) -> list[str]:
         """ab for a fixed number of requests, or for so many seconds when that is 0."""
         params, seconds = s.cell.params, _common.whole_seconds(duration)
-        amount = ["-n", str(requests)] if requests else ["-t", str(seconds), "-n", str(_most(seconds))]
+        amount = (
+            ["-n", str(requests)] if requests else ["-t", str(seconds), "-n", str(_most(seconds))]
+        )
         return [
-            "sh", "-c", _AB.format(target=_host(s, s.target)), "sh", "ab", "-q", "-r", "-s", str(params["timeout"]), *amount,
-            "-c", str(params["concurrency"]), *(["-k"] if params["keepalive"] else []),
-        ]  # fmt: skip
+            "sh",
+            "-c",
+            _AB.format(target=_host(s, s.target)),
+            "sh",
+            "ab",
+            "-q",
+            "-r",
+            "-s",
+            str(params["timeout"]),
+            *amount,
+            "-c",
+            str(params["concurrency"]),
+            *(["-k"] if params["keepalive"] else []),
+        ]
 
     def findings(self, s: SampleContext) -> Measurements:
         params = s.cell.params
@@ -255,12 +324,24 @@ class Http(Workload):
         for percent in (50, 90, 99):
             found.add(f"latency_p{percent}", report.latencies[percent])
         shares = [percent / 100 for percent in range(101)]
-        curve = {"metric": "latency", "unit": "s", "shares": shares, "values": list(report.latencies), "failed": report.failed}
+        curve = {
+            "metric": "latency",
+            "unit": "s",
+            "shares": shares,
+            "values": list(report.latencies),
+            "failed": report.failed,
+        }
         found.records.append(("cdf", curve))
         values = {
-            "complete": report.complete, "failed": report.failed, "not_ok": report.not_ok, "seconds": report.seconds,
-            "connect": report.connect, "receive": report.receive, "length": report.length, "exceptions": report.exceptions,
-        }  # fmt: skip
+            "complete": report.complete,
+            "failed": report.failed,
+            "not_ok": report.not_ok,
+            "seconds": report.seconds,
+            "connect": report.connect,
+            "receive": report.receive,
+            "length": report.length,
+            "exceptions": report.exceptions,
+        }
         found.records.append(("tools", {"tool": "ab", "test": "http", "values": values}))
         return found
 
@@ -271,24 +352,38 @@ def _most(seconds: int) -> int:
 
 
 def _taking(params: Mapping[str, Any], rate: float) -> float:
-    """Seconds for a fixed number of requests at ``rate`` bit/s and 1 ms each, 0 for a run by time."""
+    """Seconds for a fixed number of requests at ``rate`` bit/s and 1 ms each, 0 for a run by
+    time.
+    """
     return float(params["requests"] * (params["payload"] * 8 / rate + 1e-3))
 
 
 def _complete(report: Report, requests: int, seconds: int, payload: int) -> None:
-    """Raises MeasureError when ab did less than it was asked for, or when most of its requests failed."""
+    """Raises MeasureError when ab did less than it was asked for, or when most of its requests
+    failed.
+    """
     if 2 * report.failed >= report.complete:
         raise MeasureError(
-            f"of {report.complete} requests {report.failed} failed; ab counted Connect {report.connect}, Receive {report.receive}, "
-            f"Length {report.length}, Exceptions {report.exceptions}, Non-2xx {report.not_ok}"
+            f"of {report.complete} requests {report.failed} failed; ab counted Connect"
+            f" {report.connect}, Receive {report.receive}, Length {report.length}, Exceptions"
+            f" {report.exceptions}, Non-2xx {report.not_ok}"
         )
     if report.document != payload:  # then its count of wrong lengths means nothing
-        raise MeasureError(f"ab's first response had {report.document:.0f} bytes, the file has {payload}")
+        raise MeasureError(
+            f"ab's first response had {report.document:.0f} bytes, the file has {payload}"
+        )
     if requests and report.complete < requests:
         raise MeasureError(f"ab ended early: {report.complete} of {requests} requests")
     if not requests and report.seconds < 0.9 * seconds:
-        full = f", the most that it has room for in {seconds} s" if report.complete >= _most(seconds) else ""
-        raise MeasureError(f"ab ended early: after {report.seconds:.2f} s of {seconds} s and {report.complete} requests{full}")
+        full = (
+            f", the most that it has room for in {seconds} s"
+            if report.complete >= _most(seconds)
+            else ""
+        )
+        raise MeasureError(
+            f"ab ended early: after {report.seconds:.2f} s of {seconds} s and {report.complete}"
+            f" requests{full}"
+        )
     if len(report.latencies) != 101:
         raise MeasureError(f"ab gave {len(report.latencies)} percentiles, expected 101")
 
@@ -316,7 +411,8 @@ def _made(place: Place, argv: list[str], text: str | None = None) -> str:
         return place.run(argv, timeout=60, input=text).stdout
     except ClusterError as error:
         raise MeasureError(
-            f"{place.name}: the HTTP server's files cannot be made: {error.message}", "is its memory or disk full?"
+            f"{place.name}: the HTTP server's files cannot be made: {error.message}",
+            "is its memory or disk full?",
         ) from None
 
 

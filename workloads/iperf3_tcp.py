@@ -17,9 +17,11 @@ _FASTEST = 12.5e9  # bytes/s of a 100 Gbit/s link: a bound for --dry-run
 
 
 class Params(Strict):
-    """``streams`` connections (iperf3 takes 128 at most), ``message`` bytes a send, ``bidirectional``: both ways at once.
+    """``streams`` connections (iperf3 takes 128 at most), ``message`` bytes a send,
+    ``bidirectional``: both ways at once.
 
-    ``window``: socket buffer in bytes; 0 leaves it to the kernel's autotuning, which is what applications have.
+    ``window``: socket buffer in bytes; 0 leaves it to the kernel's autotuning, which is what
+    applications have.
     """
 
     streams: int = Field(default=1, ge=1, le=128)
@@ -39,16 +41,24 @@ class Iperf3Tcp(_iperf3.Iperf3):
 
     def arguments(self, params: Mapping[str, Any]) -> list[str]:
         return [
-            "-P", str(params["streams"]), "-l", str(params["message"]),
+            "-P",
+            str(params["streams"]),
+            "-l",
+            str(params["message"]),
             *(["-w", str(params["window"])] if params["window"] else []),
             *(["--bidir"] if params["bidirectional"] else []),
-        ]  # fmt: skip
+        ]
 
     def interpret(self, report: _iperf3.Report, params: Mapping[str, Any]) -> Measurements:
-        """``throughput`` of all streams and both directions; of each direction, too, when there are two."""
+        """``throughput`` of all streams and both directions; of each direction, too, when there are
+        two.
+        """
         directions = 2 if params["bidirectional"] else 1
         if report.streams != params["streams"] * directions:
-            raise MeasureError(f"iperf3 ended with {report.streams} streams, {params['streams'] * directions} were asked for")
+            raise MeasureError(
+                f"iperf3 ended with {report.streams} streams, {params['streams'] * directions} were"
+                " asked for"
+            )
         found = Measurements()
         found.add("throughput", report.forward + report.reverse)
         if params["bidirectional"]:

@@ -1,8 +1,10 @@
-"""Pod creation as in qi2021: Pods are made on one node, one at a time or all at once, each step of each timed, and removed again.
+"""Pod creation as in qi2021: Pods are made on one node, one at a time or all at once, each step of
+each timed, and removed again.
 
-In the lab a Pod's start is what a datapath's builder does for it: namespace, veth pair, addresses, routes, rules or map entries, until a
-TCP connection reaches it. There is no API server, no kubelet and no container runtime in it, so the totals are not those of a cluster; on a
-cluster all of them are.
+In the lab a Pod's start is what a datapath's builder does for it: namespace, veth pair, addresses,
+routes, rules or map entries, until a TCP connection reaches it. There is no API server, no kubelet
+and no container runtime in it, so the totals are not those of a cluster; on a cluster all of them
+are.
 """
 
 from __future__ import annotations
@@ -60,15 +62,23 @@ class Pods(Workload):
             s.deployment.remove_pods([one.pod for one in self._made])
 
     def warm_up(self, s: SampleContext) -> None:
-        """One Pod, so that what is done for the first one alone (an import, a module) is not measured."""
-        s.deployment.remove_pods([one.pod for one in s.deployment.start_pods(s.server.node, 1, False)])
+        """One Pod, so that what is done for the first one alone (an import, a module) is not
+        measured.
+        """
+        s.deployment.remove_pods(
+            [one.pod for one in s.deployment.start_pods(s.server.node, 1, False)]
+        )
 
     def start(self, s: SampleContext) -> Process:
-        self._made = s.deployment.start_pods(s.server.node, s.cell.params["count"], s.cell.params["at_once"])
+        self._made = s.deployment.start_pods(
+            s.server.node, s.cell.params["count"], s.cell.params["at_once"]
+        )
         return Task("start-pods")
 
     def findings(self, s: SampleContext) -> Measurements:
-        """Means over the Pods: ``pod_ready`` until the first packet is through, ``pod_network`` the CNI's part; the steps as records."""
+        """Means over the Pods: ``pod_ready`` until the first packet is through, ``pod_network`` the
+        CNI's part; the steps as records.
+        """
         if len(self._made) != s.cell.params["count"]:
             raise MeasureError(f"{len(self._made)} of {s.cell.params['count']} Pods were made")
         found = Measurements()
@@ -79,7 +89,16 @@ class Pods(Workload):
         for number, one in enumerate(self._made):
             steps = [{"step": step, "seconds": seconds} for step, seconds in one.steps]
             found.records.append(
-                ("pods", {"number": number, "pod": one.pod.name, "ready": one.ready, "network": one.network, "steps": steps})
+                (
+                    "pods",
+                    {
+                        "number": number,
+                        "pod": one.pod.name,
+                        "ready": one.ready,
+                        "network": one.network,
+                        "steps": steps,
+                    },
+                )
             )
         return found
 

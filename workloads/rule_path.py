@@ -1,9 +1,12 @@
-"""The netfilter hooks, chains and rules that one packet traverses between two Pods, on both nodes (Table III of qi2021).
+"""The netfilter hooks, chains and rules that one packet traverses between two Pods, on both nodes
+(Table III of qi2021).
 
-Two datagrams of one connection are sent, and the kernel traces both (``meta nftrace``, nft(8)): the first is conntrack's NEW, the second
-comes after a reply and is ESTABLISHED. A table of our own, first at every hook of both nodes, counts hooks and marks the datagrams by
-their length, within a tunnel as well: encapsulating drops the mark (skb_scrub_packet in net/core/skbuff.c), so the packet that carries the
-datagram is marked again where it comes to be. Everything else that the nodes do meanwhile is not marked.
+Two datagrams of one connection are sent, and the kernel traces both (``meta nftrace``, nft(8)): the
+first is conntrack's NEW, the second comes after a reply and is ESTABLISHED. A table of our own,
+first at every hook of both nodes, counts hooks and marks the datagrams by their length, within a
+tunnel as well: encapsulating drops the mark (skb_scrub_packet in net/core/skbuff.c), so the packet
+that carries the datagram is marked again where it comes to be. Everything else that the nodes do
+meanwhile is not marked.
 """
 
 from __future__ import annotations
@@ -27,10 +30,13 @@ _PACKETS = ("first", "established")
 _PROBE = ("inet", "cnibench_path")
 _HOOKS = ("prerouting", "input", "forward", "output", "postrouting")
 _BEGINNINGS = ("prerouting", "output")  # where packets come in
-_LENGTH = 450  # bytes of a datagram: longer than what else the tool sends, and short enough for any MTU
+_LENGTH = (
+    450  # bytes of a datagram: longer than what else the tool sends, and short enough for any MTU
+)
 _HEADERS = {4: 28, 6: 48}  # bytes: IP and UDP
 _OVERHEAD = 140  # bytes that a tunnel adds at most
-_CARRIERS = "4, 17, 41, 47, 50"  # IP-in-IP, UDP (the datagram itself, VXLAN, Geneve, WireGuard), IPv6, GRE, ESP
+# IP-in-IP, UDP (the datagram itself, VXLAN, Geneve, WireGuard), IPv6, GRE, ESP
+_CARRIERS = "4, 17, 41, 47, 50"
 _LIMIT = 30.0  # s
 _AGAIN = 0.05  # s
 _TRIES, _LOST = 3, 10.0  # s after which a datagram counts as lost
@@ -58,7 +64,9 @@ class RulePath(Workload):
     several = False
 
     def __init__(self) -> None:
-        self._captures: dict[str, Process] = {}  # of nodes with rules of the older iptables, by the node's name
+        self._captures: dict[
+            str, Process
+        ] = {}  # of nodes with rules of the older iptables, by the node's name
 
     def seconds(self, params: Mapping[str, Any], duration: float, warmup: float) -> float:
         return 1.0  # two datagrams: nothing lasts for the duration
@@ -67,7 +75,15 @@ class RulePath(Workload):
     def serve(self, s: SampleContext) -> Iterator[None]:
         port = _netperf.control_port(s)
         with ExitStack() as stack:
-            argv = ["netserver", "-D", f"-{s.cell.ip}", "-L", f"{s.listen},{s.cell.ip}", "-p", str(port)]
+            argv = [
+                "netserver",
+                "-D",
+                f"-{s.cell.ip}",
+                "-L",
+                f"{s.listen},{s.cell.ip}",
+                "-p",
+                str(port),
+            ]
             stack.enter_context(_common.serving(s, argv, port))
             _try_out(s)
             for node in s.deployment.nodes():
@@ -95,19 +111,35 @@ class RulePath(Workload):
             if node.name in self._captures:
                 _nflog.finish(node, self._captures[node.name], _file(s, node, "legacy.pcap"))
                 listing = legacy.parse_save(_common.read(_file(s, node, "legacy.txt")), s.cell.ip)
-                legacy.add(every, legacy.parse_capture(_file(s, node, "legacy.pcap").read_bytes(), listing), listing)
-            nodes.append((node.name, walk.packet(every, _PACKETS.index(s.cell.params["packet"]), len(_PACKETS))))
+                legacy.add(
+                    every,
+                    legacy.parse_capture(_file(s, node, "legacy.pcap").read_bytes(), listing),
+                    listing,
+                )
+            nodes.append(
+                (
+                    node.name,
+                    walk.packet(every, _PACKETS.index(s.cell.params["packet"]), len(_PACKETS)),
+                )
+            )
         sums = walk.totals([hook for _, passed in nodes for hook in passed])
         found = Measurements()
         for metric in ("hooks", "chains", "rules"):
             found.add(metric, sums[metric])
-        stored = [{"node": name, **walk.totals(passed), "path": walk.document(passed)} for name, passed in nodes]
-        found.records.append(("rulepath", {"packet": s.cell.params["packet"], **sums, "nodes": stored}))
+        stored = [
+            {"node": name, **walk.totals(passed), "path": walk.document(passed)}
+            for name, passed in nodes
+        ]
+        found.records.append(
+            ("rulepath", {"packet": s.cell.params["packet"], **sums, "nodes": stored})
+        )
         return found
 
 
 def _try_out(s: SampleContext) -> None:
-    """The same once before, so that neighbours are resolved and bridges have learnt. Raises LimitError, MeasureError."""
+    """The same once before, so that neighbours are resolved and bridges have learnt. Raises
+    LimitError, MeasureError.
+    """
     for _ in range(_TRIES - 1):  # UDP_RR waits for ever for a datagram that was lost
         try:
             _common.warm(s, _client(s, 1), limit=_LOST)
@@ -120,30 +152,59 @@ def _try_out(s: SampleContext) -> None:
 def _client(s: SampleContext, length: int) -> list[str]:
     port = _netperf.control_port(s)
     return [
-        "netperf", f"-{s.cell.ip}", "-H", s.target, "-p", str(port), "-t", "UDP_RR", "-l", f"-{len(_PACKETS)}",
-        "--", "-P", f"0,{port + 1}", "-r", f"{length},1",
-    ]  # fmt: skip
+        "netperf",
+        f"-{s.cell.ip}",
+        "-H",
+        s.target,
+        "-p",
+        str(port),
+        "-t",
+        "UDP_RR",
+        "-l",
+        f"-{len(_PACKETS)}",
+        "--",
+        "-P",
+        f"0,{port + 1}",
+        "-r",
+        f"{length},1",
+    ]
 
 
 def probe(ip: int) -> str:
     """The table that is first at every hook and marks the datagrams, for nft -f."""
     least = _LENGTH + _HEADERS[ip]
-    marking = f"meta length {least}-{least + _OVERHEAD} meta l4proto {{ {_CARRIERS} }} meta nftrace set 1;"
-    chains = [f"chain {hook} {{ type filter hook {hook} priority -500; {marking if hook in _BEGINNINGS else ''} }}" for hook in _HOOKS]
+    marking = (
+        f"meta length {least}-{least + _OVERHEAD} meta l4proto {{ {_CARRIERS} }} meta nftrace"
+        " set 1;"
+    )
+    chains = [
+        f"chain {hook} {{ type filter hook {hook} priority -500;"
+        f" {marking if hook in _BEGINNINGS else ''} }}"
+        for hook in _HOOKS
+    ]
     head = f"table {' '.join(_PROBE)}"
-    return "\n".join([f"{head}", f"delete {head}", f"{head} {{", *chains, "}"]) + "\n"  # what a killed run left goes first
+    return (
+        "\n".join([f"{head}", f"delete {head}", f"{head} {{", *chains, "}"]) + "\n"
+    )  # what a killed run left goes first
 
 
 @contextmanager
 def _tracing(s: SampleContext, node: Node) -> Iterator[None]:
-    """A node's rules are written to the raw folder, and from then on the trace, until the block is left."""
+    """A node's rules are written to the raw folder, and from then on the trace, until the block is
+    left.
+    """
     node.run(["nft", "-f", "-"], timeout=_LIMIT, input=probe(s.cell.ip))
     try:
         out, err = _file(s, node, "trace.txt"), _file(s, node, "trace.err")
         with node.spawn(["nft", "-a", "monitor"], stdout=out, stderr=err) as monitor:
             _mark(s, node, "begin", monitor)
-            _file(s, node, "ruleset.json").write_text(node.run(["nft", "-a", "-j", "list", "ruleset"], timeout=60).stdout, encoding="utf-8")
-            _file(s, node, "ruleset.txt").write_text(node.run(["nft", "list", "ruleset"], timeout=60).stdout, encoding="utf-8")
+            _file(s, node, "ruleset.json").write_text(
+                node.run(["nft", "-a", "-j", "list", "ruleset"], timeout=60).stdout,
+                encoding="utf-8",
+            )
+            _file(s, node, "ruleset.txt").write_text(
+                node.run(["nft", "list", "ruleset"], timeout=60).stdout, encoding="utf-8"
+            )
             yield
     finally:
         _common.quietly(node, ["nft", "delete", "table", *_PROBE])
@@ -151,26 +212,39 @@ def _tracing(s: SampleContext, node: Node) -> Iterator[None]:
 
 @contextmanager
 def _legacy(s: SampleContext, node: Node) -> Iterator[Process]:
-    """The same for rules of the older iptables, which nf_tables does not see; our table marks for their trace, too."""
+    """The same for rules of the older iptables, which nf_tables does not see; our table marks for
+    their trace, too.
+    """
     save = {4: "iptables-legacy-save", 6: "ip6tables-legacy-save"}[s.cell.ip]
-    _file(s, node, "legacy.txt").write_text(node.run([save], timeout=_LIMIT).stdout, encoding="utf-8")
-    with _nflog.capturing(node, s.cell.ip, _file(s, node, "legacy.pcap"), _file(s, node, "legacy.err")) as process:
+    _file(s, node, "legacy.txt").write_text(
+        node.run([save], timeout=_LIMIT).stdout, encoding="utf-8"
+    )
+    with _nflog.capturing(
+        node, s.cell.ip, _file(s, node, "legacy.pcap"), _file(s, node, "legacy.err")
+    ) as process:
         yield process
 
 
 def _mark(s: SampleContext, node: Node, word: str, monitor: Process | None = None) -> None:
-    """Changes our table until the monitor tells of it: it reads now, and has read all that came before. Raises LimitError, MeasureError."""
+    """Changes our table until the monitor tells of it: it reads now, and has read all that came
+    before. Raises LimitError, MeasureError.
+    """
     end = time.monotonic() + _LIMIT
     number = 0
     while True:
         name = f"{word}_{number}"
         node.run(["nft", "add", "chain", *_PROBE, name], timeout=_LIMIT)
-        again = time.monotonic() + (_AGAIN if monitor else _LIMIT)  # one that does not listen yet has missed it
+        again = time.monotonic() + (
+            _AGAIN if monitor else _LIMIT
+        )  # one that does not listen yet has missed it
         while time.monotonic() < min(again, end):
             if told(_common.read(_file(s, node, "trace.txt")), name):
                 return
             if monitor is not None and monitor.poll() is not None:
-                raise MeasureError(f"nft monitor ended on node {node.name}: {_common.tail(_common.read(_file(s, node, 'trace.err')))}")
+                raise MeasureError(
+                    f"nft monitor ended on node {node.name}:"
+                    f" {_common.tail(_common.read(_file(s, node, 'trace.err')))}"
+                )
             time.sleep(0.005)
         if time.monotonic() >= end:
             raise LimitError(f"nft monitor on node {node.name} told nothing within {_LIMIT:.0f} s")
@@ -179,7 +253,10 @@ def _mark(s: SampleContext, node: Node, word: str, monitor: Process | None = Non
 
 def told(text: str, name: str) -> bool:
     """Has the monitor told of that chain, in a whole line?"""
-    return any(line.endswith("\n") and f"{' '.join(_PROBE)} {name} " in line for line in text.splitlines(keepends=True))
+    return any(
+        line.endswith("\n") and f"{' '.join(_PROBE)} {name} " in line
+        for line in text.splitlines(keepends=True)
+    )
 
 
 def _file(s: SampleContext, node: Node, kind: str) -> Path:

@@ -1,8 +1,10 @@
-"""netperf TCP_CRR: connect, one request, one response, close: the cost of a connection, which conntrack and policies show in.
+"""netperf TCP_CRR: connect, one request, one response, close: the cost of a connection, which
+conntrack and policies show in.
 
-Nothing may carry over from the cell before: netserver closes first, so its Pod holds one TIME_WAIT socket per transaction for
-60 s (``TCP_TIMEWAIT_LEN``, include/net/tcp.h). They are destroyed beforehand (``ss --kill``, CONFIG_INET_DIAG_DESTROY) or, where
-that is refused, waited for; then the client's free local ports are counted.
+Nothing may carry over from the cell before: netserver closes first, so its Pod holds one TIME_WAIT
+socket per transaction for 60 s (``TCP_TIMEWAIT_LEN``, include/net/tcp.h). They are destroyed
+beforehand (``ss --kill``, CONFIG_INET_DIAG_DESTROY) or, where that is refused, waited for; then the
+client's free local ports are counted.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 
 
 class Params(Strict):
-    """``ports``: local ports that must be free in the client's Pod; each transaction uses one, which is free again at its end."""
+    """``ports``: local ports that must be free in the client's Pod; each transaction uses one,
+    which is free again at its end.
+    """
 
     request: Size = 1
     response: Size = 1
@@ -38,7 +42,9 @@ class Params(Strict):
 
 @dataclass(frozen=True)
 class Ports:
-    """Local TCP ports of one network namespace: ``range`` of them exist, ``used`` and ``time_wait`` sockets hold some."""
+    """Local TCP ports of one network namespace: ``range`` of them exist, ``used`` and ``time_wait``
+    sockets hold some.
+    """
 
     range: int
     used: int
@@ -55,8 +61,12 @@ def parse_ports(sockstat: str, sockstat6: str, local_range: str) -> Ports:
     six = re.search(r"^TCP6: inuse (\d+)", sockstat6, re.MULTILINE | re.ASCII)
     ends = re.fullmatch(r"\s*(\d{1,5})\s+(\d{1,5})\s*", local_range, re.ASCII)
     if not four or not ends or int(ends[2]) < int(ends[1]):
-        raise MeasureError(f"cannot count the free ports: sockstat {sockstat[:80]!r}, range {local_range[:40]!r}")
-    figures = [int(_common.figure(text, "sockstat")) for text in (four[1], six[1] if six else "0", four[2])]
+        raise MeasureError(
+            f"cannot count the free ports: sockstat {sockstat[:80]!r}, range {local_range[:40]!r}"
+        )
+    figures = [
+        int(_common.figure(text, "sockstat")) for text in (four[1], six[1] if six else "0", four[2])
+    ]
     return Ports(int(ends[2]) - int(ends[1]) + 1, figures[0] + figures[1], figures[2])
 
 
@@ -88,12 +98,14 @@ class TcpCrr(_netperf.Netperf):
         drain(s.client)
         drain(s.server)
         ports = count(s.client)
-        (s.raw / "ports.json").write_text(json.dumps({**asdict(ports), "free": ports.free}) + "\n", encoding="utf-8")
+        (s.raw / "ports.json").write_text(
+            json.dumps({**asdict(ports), "free": ports.free}) + "\n", encoding="utf-8"
+        )
         needed = s.cell.params["ports"]
         if ports.free < needed:
             raise MeasureError(
-                f"{s.client.name} has {ports.free} free ports of {ports.range} ({ports.used} used, {ports.time_wait} in TIME_WAIT), "
-                f"TCP_CRR wants {needed}",
+                f"{s.client.name} has {ports.free} free ports of {ports.range} ({ports.used} used,"
+                f" {ports.time_wait} in TIME_WAIT), TCP_CRR wants {needed}",
                 "widen net.ipv4.ip_local_port_range, or ask for fewer with ports=N",
             )
         with super().serve(s):
@@ -102,11 +114,16 @@ class TcpCrr(_netperf.Netperf):
 
 
 def drain(pod: Pod, limit: float = DRAIN_LIMIT) -> None:
-    """Removes the Pod's TIME_WAIT sockets, or waits until they are gone, at most ``limit`` seconds (what is left is then counted)."""
+    """Removes the Pod's TIME_WAIT sockets, or waits until they are gone, at most ``limit`` seconds
+    (what is left is then counted).
+    """
     end = time.monotonic() + limit
     while count(pod).time_wait and time.monotonic() < end:
         if (
-            _common.quietly(pod, ["ss", "--kill", "--no-header", "--numeric", "--tcp", "state", "time-wait"]) is None
+            _common.quietly(
+                pod, ["ss", "--kill", "--no-header", "--numeric", "--tcp", "state", "time-wait"]
+            )
+            is None
             or count(pod).time_wait
         ):
             time.sleep(0.5)

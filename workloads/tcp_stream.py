@@ -25,7 +25,12 @@ class TcpStream(_netperf.Netperf):
     Params = Params
     primary = "throughput"
     test = "TCP_STREAM"
-    selectors = ("LOCAL_SEND_SIZE", "REMOTE_RECV_THROUGHPUT", "LOCAL_TRANSPORT_RETRANS", "LOCAL_CONG_CONTROL")
+    selectors = (
+        "LOCAL_SEND_SIZE",
+        "REMOTE_RECV_THROUGHPUT",
+        "LOCAL_TRANSPORT_RETRANS",
+        "LOCAL_CONG_CONTROL",
+    )
 
     def arguments(self, params: Mapping[str, Any]) -> list[str]:
         return ["-m", str(params["message"])]

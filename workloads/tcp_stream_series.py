@@ -32,13 +32,23 @@ class TcpStreamSeries(_iperf3.Iperf3):
         return f"{params['interval']:g}"
 
     def interpret(self, report: _iperf3.Report, params: Mapping[str, Any]) -> Measurements:
-        """``throughput`` over the whole time; the points as one record of series.jsonl (times in s after the start, values in bit/s)."""
+        """``throughput`` over the whole time; the points as one record of series.jsonl (times in s
+        after the start, values in bit/s).
+        """
         if not report.times:
             raise MeasureError("iperf3 reported no intervals")
         found = Measurements()
         found.add("throughput", report.forward)
         found.records.append(
-            ("series", {"metric": "throughput", "unit": "bit/s", "times": list(report.times), "values": list(report.rates)})
+            (
+                "series",
+                {
+                    "metric": "throughput",
+                    "unit": "bit/s",
+                    "times": list(report.times),
+                    "values": list(report.rates),
+                },
+            )
         )
         return found
 

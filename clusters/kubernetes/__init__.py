@@ -1,1 +1,3 @@
-"""What the kinds of Kubernetes cluster share: access, nodes, Pods, the CNI's installation, proof and removal."""
+"""What the kinds of Kubernetes cluster share: access, nodes, Pods, the CNI's installation, proof
+and removal.
+"""

@@ -32,13 +32,23 @@ _TUNNELS = ("vxlan", "geneve", "ipip", "wireguard", "gre", "tun", "ip6tnl", "sit
 
 
 class KubernetesDeployment(Deployment):
-    """``chosen`` are the measured nodes, the client's first, ``variables`` what the installation was given."""
+    """``chosen`` are the measured nodes, the client's first, ``variables`` what the installation
+    was given.
+    """
 
     def __init__(
-        self, label: str, profile: Profile, options: Options, access: Access, making: Making, nodes: Sequence[KubernetesNode],
+        self,
+        label: str,
+        profile: Profile,
+        options: Options,
+        access: Access,
+        making: Making,
+        nodes: Sequence[KubernetesNode],
         variables: Mapping[str, str],
-    ) -> None:  # fmt: skip
-        """Of a CNI that is ready. The Pods of the first pair are made. Raises ClusterError; nothing of ours stays then but the agents."""
+    ) -> None:
+        """Of a CNI that is ready. The Pods of the first pair are made. Raises ClusterError; nothing
+        of ours stays then but the agents.
+        """
         self.label = label
         self.profile = profile
         self.options = options
@@ -47,27 +57,39 @@ class KubernetesDeployment(Deployment):
         self.namespace = making.namespace
         self.variables = variables
         self.settings = {**options.settings.get("", {}), **options.settings.get(label, {})}
-        self.families = tuple(family for family in options.ip if family in profile.features.ip) or (4,)
+        self.families = tuple(family for family in options.ip if family in profile.features.ip) or (
+            4,
+        )
         self.fidelity: Fidelity = "baseline" if profile.features.network_model == "host" else "cni"
         self._nodes = list(nodes)
-        self.restrict: dict[str, tuple[Kind, Callable[[bool], list[dict[str, Any]]]]] = {}  # server to the policies that stand for it
+        self.restrict: dict[
+            str, tuple[Kind, Callable[[bool], list[dict[str, Any]]]]
+        ] = {}  # server to the policies that stand for it
         self.denying: Denying | None = None  # what denies UDP to one port
         self.started = 0  # calls of start_pods
         self._pods: dict[str, KubernetesPod] = {}
-        self.each_pod: Callable[[KubernetesPod], None] = lambda pod: None  # done to every Pod that is made
+        self.each_pod: Callable[[KubernetesPod], None] = lambda pod: (
+            None
+        )  # done to every Pod that is made
         self._processes: Processes | None = None
         self._services: dict[str, Mapping[int, str]] = {}  # Service name to its addresses
         self._firsts: dict[str, int] = {}  # Service name to its first node port, 0 for none
         self._reached: set[str] = set()  # what a connection through a Service has been seen on
         self._tunnels: dict[tuple[str, int], str] = {}
-        self._bench([("a0", 0, False, "client"), ("a1", 0, False, "server"), ("b0", 1, False, "server")])
+        self._bench(
+            [("a0", 0, False, "client"), ("a1", 0, False, "server"), ("b0", 1, False, "server")]
+        )
 
     # Pods
 
-    def _bench(self, wanted: Sequence[tuple[str, int, bool, Role]], many: bool = False) -> list[KubernetesPod]:
-        """The Pods of those (name, node's number, in the node's namespace?, role); those that are missing are made together, or none.
+    def _bench(
+        self, wanted: Sequence[tuple[str, int, bool, Role]], many: bool = False
+    ) -> list[KubernetesPod]:
+        """The Pods of those (name, node's number, in the node's namespace?, role); those that are
+        missing are made together, or none.
 
-        ``many``: their connections would cost more than the load, so they are entered from their nodes where agents may.
+        ``many``: their connections would cost more than the load, so they are entered from their
+        nodes where agents may.
         """
         new = [item for item in wanted if item[0] not in self._pods]
         if new:
@@ -76,7 +98,8 @@ class KubernetesDeployment(Deployment):
             except Interrupted:  # the whole standing goes then
                 raise
             except BaseException:
-                # One that stays and is not ready would be taken for a standing that is broken, and fail the cells that do without it.
+                # One that stays and is not ready would be taken for a standing that is broken, and
+                # fail the cells that do without it.
                 with contextlib.suppress(CnibenchError):
                     self._unmake([item[0] for item in new])
                 raise
@@ -85,20 +108,29 @@ class KubernetesDeployment(Deployment):
     def _make(self, new: Sequence[tuple[str, int, bool, Role]], many: bool) -> None:
         host_only = self.profile.features.network_model == "host"
         made = [
-            objects.pod(self.making, name, self._nodes[number].facts.name, host=host or host_only, role=role)
+            objects.pod(
+                self.making, name, self._nodes[number].facts.name, host=host or host_only, role=role
+            )
             for name, number, host, role in new
         ]
         self.access.apply(*made)
         names = ",".join(item[0] for item in new)
-        ready = pods.wait_ready(self.access, self.namespace, f"{objects.POD} in ({names})", len(new))
+        ready = pods.wait_ready(
+            self.access, self.namespace, f"{objects.POD} in ({names})", len(new)
+        )
         known = {pod["metadata"]["name"]: pods.addresses(pod) for pod in ready}
         for name, number, host, _ in new:
             node = self._nodes[number]
-            gateway = Gateway(self.access, self.namespace, name, f"the Pod {name} on node {node.name}")
+            gateway = Gateway(
+                self.access, self.namespace, name, f"the Pod {name} on node {node.name}"
+            )
             addresses = node.addresses if host or host_only else known[name]
             self._pods[name] = KubernetesPod(name, node, gateway, addresses, host or host_only)
         if many:
-            self._pods |= {pod.name: pod for pod in background.enter(self, [self._pods[item[0]] for item in new])}
+            self._pods |= {
+                pod.name: pod
+                for pod in background.enter(self, [self._pods[item[0]] for item in new])
+            }
         for name, *_ in new:
             self.each_pod(self._pods[name])
 
@@ -116,42 +148,68 @@ class KubernetesDeployment(Deployment):
         client, server = self._bench(self._pair("pod", placement, number))
         return client, server
 
-    def _pair(self, path: str, placement: Placement, number: int) -> list[tuple[str, int, bool, Role]]:
+    def _pair(
+        self, path: str, placement: Placement, number: int
+    ) -> list[tuple[str, int, bool, Role]]:
         """Pair ``number``'s two Pods."""
         one, other = (self._nodes.index(node) for node in self.between(placement, number))
         client, server = paths.on_host(path)
-        first, second = (f"{agents.letter(node)}{'h' if host else ''}" for node, host in ((one, client), (other, server)))
+        first, second = (
+            f"{agents.letter(node)}{'h' if host else ''}"
+            for node, host in ((one, client), (other, server))
+        )
         index = 1 if placement == "intra" else 0
-        return [(f"{first}{2 * number}", one, client, "client"), (f"{second}{2 * number + index}", other, server, "server")]
+        return [
+            (f"{first}{2 * number}", one, client, "client"),
+            (f"{second}{2 * number + index}", other, server, "server"),
+        ]
 
     def pairs_for(self, cells: Sequence[Cell]) -> list[tuple[Pod, Pod]]:
         """Those that are missing are made together."""
-        self._bench([pod for cell in cells for pod in self._pair(cell.path, cell.placement, cell.pair)])
+        self._bench(
+            [pod for cell in cells for pod in self._pair(cell.path, cell.placement, cell.pair)]
+        )
         return super().pairs_for(cells)
 
     def between(self, placement: Placement, number: int) -> tuple[KubernetesNode, KubernetesNode]:
-        """The nodes of pair ``number``'s client and server: (a, b), then (c, a) where there are three, (c, d) where there are four."""
+        """The nodes of pair ``number``'s client and server: (a, b), then (c, a) where there are
+        three, (c, d) where there are four.
+        """
         one = 2 * number % len(self._nodes)
-        return self._nodes[one], self._nodes[one if placement == "intra" else (one + 1) % len(self._nodes)]
+        return (
+            self._nodes[one],
+            self._nodes[one if placement == "intra" else (one + 1) % len(self._nodes)],
+        )
 
     def told(self) -> dict[str, Any]:
-        """Between which nodes the pairs are, for env.json; nothing where all are between the same."""
-        names = [f"{one.name} to {other.name}" for one, other in (self.between("inter", pair) for pair in range(self.options.pairs))]
+        """Between which nodes the pairs are, for env.json; nothing where all are between the
+        same.
+        """
+        names = [
+            f"{one.name} to {other.name}"
+            for one, other in (self.between("inter", pair) for pair in range(self.options.pairs))
+        ]
         return {"pairs": names} if len(set(names)) > 1 else {}
 
     def pair_for(self, cell: Cell) -> tuple[KubernetesPod, KubernetesPod]:
-        """With the Service before the server where the cell's path goes through one. Raises UnsupportedError, ClusterError."""
+        """With the Service before the server where the cell's path goes through one. Raises
+        UnsupportedError, ClusterError.
+        """
         client, server = self._bench(self._pair(cell.path, cell.placement, cell.pair))
         if paths.through_service(cell.path):
             known = f"{client.name} {server.name} {cell.path} {cell.ip}"
             address = self.address(cell, server)
             if known not in self._reached:
-                paths.wait_reached(client, server, cell.path, address, cell.ip, self._first(cell, server))
+                paths.wait_reached(
+                    client, server, cell.path, address, cell.ip, self._first(cell, server)
+                )
                 self._reached.add(known)
         return client, server
 
     def address(self, cell: Cell, server: Pod) -> str:
-        """Where the client connects to on the cell's path; a Service is made when it is first asked for. Raises UnsupportedError."""
+        """Where the client connects to on the cell's path; a Service is made when it is first asked
+        for. Raises UnsupportedError.
+        """
         if not paths.through_service(cell.path):
             return server.addresses[cell.ip]
         name = f"{server.name}-{cell.path}"
@@ -161,7 +219,9 @@ class KubernetesDeployment(Deployment):
             assert isinstance(server.node, KubernetesNode)
             return server.node.addresses[cell.ip]
         if cell.ip not in self._services[name]:
-            raise UnsupportedError(f"{self.label}: Services have no IPv{cell.ip} address on this cluster")
+            raise UnsupportedError(
+                f"{self.label}: Services have no IPv{cell.ip} address on this cluster"
+            )
         return self._services[name][cell.ip]
 
     def _serve(self, name: str, server: str, path: str) -> None:
@@ -176,13 +236,19 @@ class KubernetesDeployment(Deployment):
                 if "already allocated" not in error.message or first == starts[-1]:
                     raise
         self._firsts[name] = first
-        self._services[name] = paths.cluster_ips(self.access.get("service", name, "-n", self.namespace))
+        self._services[name] = paths.cluster_ips(
+            self.access.get("service", name, "-n", self.namespace)
+        )
 
     def _first(self, cell: Cell, server: Pod) -> int:
         return self._firsts.get(f"{server.name}-{cell.path}", 0)
 
     def port(self, cell: Cell, number: int) -> int:
-        return paths.port(number, self._first(cell, self.pair_for(cell)[1])) if cell.path == "nodeport" else number
+        return (
+            paths.port(number, self._first(cell, self.pair_for(cell)[1]))
+            if cell.path == "nodeport"
+            else number
+        )
 
     def add_pods(self, node: Node, count: int) -> list[Pod]:
         return self.add_pods_on([(node, count)])[0]
@@ -194,7 +260,9 @@ class KubernetesDeployment(Deployment):
             index = next(number for number, one in enumerate(self._nodes) if one.name == node.name)
             known = [*self._pods, *(item[0] for group in groups for item in group)]
             first = sum(1 for name in known if name.startswith(f"{node.name}x"))
-            groups.append([(f"{node.name}x{first + more}", index, False, "client") for more in range(count)])
+            groups.append(
+                [(f"{node.name}x{first + more}", index, False, "client") for more in range(count)]
+            )
         self._bench([item for group in groups for item in group], many=True)
         return [[self._pods[item[0]] for item in group] for group in groups]
 
@@ -217,22 +285,39 @@ class KubernetesDeployment(Deployment):
         return self.tunnel_on(self._nodes[0], self.families[0])
 
     def tunnel_on(self, node: Node, family: int) -> str:
-        """The profile's; else the device of a tunnel's kind that the node routes Pods through, or (no route tells) the only one."""
+        """The profile's; else the device of a tunnel's kind that the node routes Pods through, or
+        (no route tells) the only one.
+        """
         if (node.name, family) not in self._tunnels:
             self._tunnels[(node.name, family)] = self._find_tunnel(node, family)
         return self._tunnels[(node.name, family)]
 
     def _find_tunnel(self, node: Node, family: int) -> str:
-        pattern = _of_family(self.profile.kubernetes.tunnel, family) if self.profile.kubernetes else ""
-        other = next((pod for pod in self._pods.values() if pod.node.name != node.name and pod.interface), None)
+        pattern = (
+            _of_family(self.profile.kubernetes.tunnel, family) if self.profile.kubernetes else ""
+        )
+        other = next(
+            (pod for pod in self._pods.values() if pod.node.name != node.name and pod.interface),
+            None,
+        )
         try:
-            links = json.loads(node.run(["ip", "-j", "-d", "link", "show", "up"], timeout=20).stdout)
-            kinds = {str(link["ifname"]): str(link.get("linkinfo", {}).get("info_kind", "")) for link in links}
+            links = json.loads(
+                node.run(["ip", "-j", "-d", "link", "show", "up"], timeout=20).stdout
+            )
+            kinds = {
+                str(link["ifname"]): str(link.get("linkinfo", {}).get("info_kind", ""))
+                for link in links
+            }
             if pattern:
                 return next(iter(fnmatch.filter(sorted(kinds), pattern)), "")
             if other is None or family not in other.addresses:
                 return ""
-            route = json.loads(node.run(["ip", "-j", "route", "get", other.addresses[family]], timeout=20, check=False).stdout or "[]")
+            route = json.loads(
+                node.run(
+                    ["ip", "-j", "route", "get", other.addresses[family]], timeout=20, check=False
+                ).stdout
+                or "[]"
+            )
         except (CnibenchError, ValueError):
             return ""
         way = str(route[0].get("dev", "")) if route else ""
@@ -249,24 +334,46 @@ class KubernetesDeployment(Deployment):
         return attest(self) if all(node.host for node in self._nodes) else self.reached()
 
     def reached(self) -> list[Attestation]:
-        """What can be said of a datapath that may not be looked into, or that no profile describes: that it carries a connection."""
+        """What can be said of a datapath that may not be looked into, or that no profile describes:
+        that it carries a connection.
+        """
         found = []
         both: tuple[Placement, ...] = ("intra", "inter")
         for placement in both:
             client, server = self.pair(placement)
             for family in self.families:
                 try:
-                    paths.wait_reached(client, server, "address", server.addresses[family], family, 0)
+                    paths.wait_reached(
+                        client, server, "address", server.addresses[family], family, 0
+                    )
                     failure = ""
                 except CnibenchError as error:
                     failure = error.message
-                found.append(self.attestation(f"reach-{placement}", "a connection is made", failure or "made", not failure, family))
+                found.append(
+                    self.attestation(
+                        f"reach-{placement}",
+                        "a connection is made",
+                        failure or "made",
+                        not failure,
+                        family,
+                    )
+                )
         return found
 
-    def attestation(self, check: str, expected: str, observed: str, passed: bool, ip: int = 4) -> Attestation:
+    def attestation(
+        self, check: str, expected: str, observed: str, passed: bool, ip: int = 4
+    ) -> Attestation:
         """One check of this standing."""
         name = self.profile.name
-        return Attestation(label=self.label, profile=name, check=check, expected=expected, observed=observed, passed=passed, ip=ip)
+        return Attestation(
+            label=self.label,
+            profile=name,
+            check=check,
+            expected=expected,
+            observed=observed,
+            passed=passed,
+            ip=ip,
+        )
 
     # While it is measured
 
@@ -285,11 +392,15 @@ class KubernetesDeployment(Deployment):
                 pod.run(["ip", "tcp_metrics", "flush"], timeout=20, check=False)
 
     def alive(self) -> str:
-        """Which node is not Ready, which Pod does not run, or that the API server does not answer."""
+        """Which node is not Ready, which Pod does not run, or that the API server does not
+        answer.
+        """
         if self.broken:
             return self.broken
         try:
-            for item in self.access.get("nodes", *[node.facts.name for node in self._nodes], timeout=20)["items"]:
+            for item in self.access.get(
+                "nodes", *[node.facts.name for node in self._nodes], timeout=20
+            )["items"]:
                 if not (now := facts(item)).ready:
                     return f"node {self._name(now)} is not Ready: {now.reason}"
             there = self.access.get("pods", "-n", self.namespace, timeout=20)["items"]
@@ -298,12 +409,17 @@ class KubernetesDeployment(Deployment):
             for item in there:
                 if not pods.is_ready(item) and not item["metadata"].get("deletionTimestamp"):
                     reason, said = pods.trouble(item)
-                    return f"the Pod {item['metadata']['name']} runs no more: {reason or 'not Ready'} {said}".strip()
+                    return (
+                        f"the Pod {item['metadata']['name']} runs no more: {reason or 'not Ready'}"
+                        f" {said}".strip()
+                    )
         except CnibenchError as error:
             return error.message
         return ""
 
-    def under(self, asked: Conditions, client: Pod, server: Pod, cell: Cell | None = None) -> AbstractContextManager[list[dict[str, Any]]]:
+    def under(
+        self, asked: Conditions, client: Pod, server: Pod, cell: Cell | None = None
+    ) -> AbstractContextManager[list[dict[str, Any]]]:
         from cnibench.clusters.kubernetes.pods.conditions import under
 
         assert isinstance(client, KubernetesPod)
@@ -335,7 +451,9 @@ class KubernetesDeployment(Deployment):
         remove(self, [pod.name for pod in pods])
 
     def processes(self) -> Mapping[str, int | tuple[Node, int]] | None:
-        """Those that ``settle`` knew; None where the nodes cannot be looked into, or the profile is not known."""
+        """Those that ``settle`` knew; None where the nodes cannot be looked into, or the profile is
+        not known.
+        """
         if not all(node.host for node in self._nodes) or self.profile.kubernetes is None:
             return None
         if self._processes is None:
@@ -362,10 +480,13 @@ class KubernetesDeployment(Deployment):
         try:
             pods.remove(self.access, self.namespace, names)
             if self._services:
-                self.access.kubectl("delete", "service", "-n", self.namespace, "--ignore-not-found", *self._services)
+                self.access.kubectl(
+                    "delete", "service", "-n", self.namespace, "--ignore-not-found", *self._services
+                )
         except CnibenchError as error:
             raise ClusterError(
-                f"{self.label}: not all of its Pods could be removed: {error.message}", f"kubectl delete ns {self.namespace}"
+                f"{self.label}: not all of its Pods could be removed: {error.message}",
+                f"kubectl delete ns {self.namespace}",
             ) from None
 
 

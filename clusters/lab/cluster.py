@@ -1,4 +1,6 @@
-"""The embedded lab: two nodes that are network namespaces, Pods that are namespaces, each profile on a stand of its own."""
+"""The embedded lab: two nodes that are network namespaces, Pods that are namespaces, each profile
+on a stand of its own.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _SMALLEST = {4: 576, 6: 1280}  # bytes: RFC 791, RFC 8200
 
 
 class LabCluster(Cluster):
-    """Profiles as models of the CNIs' datapaths, on this kernel, with real traffic. Works within ``carry``."""
+    """Profiles as models of the CNIs' datapaths, on this kernel, with real traffic. Works within
+    ``carry``.
+    """
 
     kind: ClassVar[str] = "lab"
     simultaneous: ClassVar[bool] = True
@@ -65,14 +69,20 @@ class LabCluster(Cluster):
             problems.append(Problem("", refused, remedy))
         packages = {package for tool, package in _TOOLS.items() if shutil.which(tool) is None}
         for package in sorted(packages):
-            tools = ", ".join(tool for tool, of in _TOOLS.items() if of == package and shutil.which(tool) is None)
+            tools = ", ".join(
+                tool for tool, of in _TOOLS.items() if of == package and shutil.which(tool) is None
+            )
             problems.append(Problem("", f"the program {tools}", f"sudo apt-get install {package}"))
         return problems
 
     def check(self, profile: Profile) -> list[Problem]:
         """Raises InputError when its datapath's options are wrong."""
         if profile.datapath is None:
-            remedy = "use --cluster kind or --cluster existing for it" if profile.kubernetes else "choose another profile"
+            remedy = (
+                "use --cluster kind or --cluster existing for it"
+                if profile.kubernetes
+                else "choose another profile"
+            )
             return [Problem(profile.name, profile.reason or "a datapath model for the lab", remedy)]
         settings = self.options.settings
         builder, _ = builder_of(profile, {**settings.get("", {}), **settings.get(profile.name, {})})
@@ -80,17 +90,38 @@ class LabCluster(Cluster):
         needs = dict.fromkeys((*builder.needs, *profile.datapath.needs))
         for need in needs:
             if need not in kernel.FEATURES:
-                raise ClusterError(f"{profile.name}: datapath.needs: '{need}' is not known", f"there are: {', '.join(kernel.FEATURES)}")
+                raise ClusterError(
+                    f"{profile.name}: datapath.needs: '{need}' is not known",
+                    f"there are: {', '.join(kernel.FEATURES)}",
+                )
             if not kernel.found(needs).get(need, False):
                 problems.append(self._lacks(profile.name, kernel.FEATURES[need]))
         for program, package in builder.programs.items():
             if shutil.which(program) is None:
-                problems.append(Problem(profile.name, f"the program {Path(program).name}", f"sudo apt-get install {package}"))
+                problems.append(
+                    Problem(
+                        profile.name,
+                        f"the program {Path(program).name}",
+                        f"sudo apt-get install {package}",
+                    )
+                )
         for family in self.options.ip:
             if family not in profile.features.ip:
-                problems.append(Problem(profile.name, f"IPv{family} in this mode", f"leave it out, or --ip {profile.features.ip[0]}"))
-            elif self.options.mtu < (smallest := _SMALLEST[family] + _overhead(profile.datapath, family)):
-                problems.append(Problem(profile.name, f"an MTU that IPv{family} allows", f"--mtu {smallest} or more"))
+                problems.append(
+                    Problem(
+                        profile.name,
+                        f"IPv{family} in this mode",
+                        f"leave it out, or --ip {profile.features.ip[0]}",
+                    )
+                )
+            elif self.options.mtu < (
+                smallest := _SMALLEST[family] + _overhead(profile.datapath, family)
+            ):
+                problems.append(
+                    Problem(
+                        profile.name, f"an MTU that IPv{family} allows", f"--mtu {smallest} or more"
+                    )
+                )
         return problems
 
     def _lacks(self, name: str, feature: kernel.Feature) -> Problem:
@@ -104,7 +135,8 @@ class LabCluster(Cluster):
     def install(self, label: str, profile: Profile) -> LabDeployment:
         if not tree.kind():
             raise ClusterError(
-                "the lab works within a tree of namespaces of its own only", "this is a defect: the command has to use carry()"
+                "the lab works within a tree of namespaces of its own only",
+                "this is a defect: the command has to use carry()",
             )
         self._made += 1
         deployment = LabDeployment(label, profile, self.options, self._made)
@@ -127,7 +159,8 @@ class LabCluster(Cluster):
             deployment = self._stands[-1]
             facts["sysctls"] = deployment.settings
             facts["wire_features"] = {
-                node.name: sorted(k for k, on in features.read(node.ns, node.wire).items() if on) for node in deployment.nodes()
+                node.name: sorted(k for k, on in features.read(node.ns, node.wire).items() if on)
+                for node in deployment.nodes()
             }
         return facts
 

@@ -1,4 +1,6 @@
-"""Conditions of a cell on a stand: policies through the profile's own datapath, features of the pair's veths and of the wire."""
+"""Conditions of a cell on a stand: policies through the profile's own datapath, features of the
+pair's veths and of the wire.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def under(deployment: LabDeployment, asked: Conditions, client: LabPod, server: LabPod) -> Iterator[list[dict[str, Any]]]:
+def under(
+    deployment: LabDeployment, asked: Conditions, client: LabPod, server: LabPod
+) -> Iterator[list[dict[str, Any]]]:
     """As Standing.under."""
     records: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
@@ -33,7 +37,8 @@ def under(deployment: LabDeployment, asked: Conditions, client: LabPod, server: 
 def _policies(deployment: LabDeployment, asked: Policies) -> Iterator[list[dict[str, Any]]]:
     if asked.layer == "L7":
         raise UnsupportedError(
-            f"{deployment.label}: an HTTP rule is enforced by a proxy in user space, which the lab's model of a datapath does not have",
+            f"{deployment.label}: an HTTP rule is enforced by a proxy in user space, which the"
+            " lab's model of a datapath does not have",
             "measure it with a real CNI: --cluster kind or --cluster existing",
         )
     if asked.api != "kubernetes" or asked.objects != "one":
@@ -44,22 +49,37 @@ def _policies(deployment: LabDeployment, asked: Policies) -> Iterator[list[dict[
     with deployment.undone("policies", lambda: _set(deployment, None)):
         seconds = _set(deployment, asked)
         found = deployment.datapath.policies_found()
-        yield [{"condition": "policy", **asked.model_dump(mode="json"), "found": found, "seconds": seconds}]
+        yield [
+            {
+                "condition": "policy",
+                **asked.model_dump(mode="json"),
+                "found": found,
+                "seconds": seconds,
+            }
+        ]
 
 
 def _set(deployment: LabDeployment, asked: Policies | None) -> float:
     """Loads the entries and counts them on both nodes; the seconds that loading took."""
     seconds = deployment.datapath.policies(asked)
     expected = deployment.datapath.policies_expected(asked)
-    wrong = {place: count for place, count in deployment.datapath.policies_found().items() if count != expected}
+    wrong = {
+        place: count
+        for place, count in deployment.datapath.policies_found().items()
+        if count != expected
+    }
     if wrong:
         seen = ", ".join(f"{count} on {place}" for place, count in wrong.items())
-        raise ClusterError(f"{deployment.label}: {expected} policy rules were asked for, there are {seen}")
+        raise ClusterError(
+            f"{deployment.label}: {expected} policy rules were asked for, there are {seen}"
+        )
     return seconds
 
 
 @contextlib.contextmanager
-def _offload(deployment: LabDeployment, asked: Offload, client: LabPod, server: LabPod) -> Iterator[list[dict[str, Any]]]:
+def _offload(
+    deployment: LabDeployment, asked: Offload, client: LabPod, server: LabPod
+) -> Iterator[list[dict[str, Any]]]:
     wanted: list[tuple[Namespace, str, dict[str, bool]]] = []
     if asked.pods != "default":
         if not client.interface:
@@ -67,12 +87,19 @@ def _offload(deployment: LabDeployment, asked: Offload, client: LabPod, server: 
         tso = dict.fromkeys(TSO, asked.pods == "tso-on")
         for pod in (client, server):
             wanted.append((pod.ns, pod.interface, tso))
-            with contextlib.suppress(ClusterError):  # not every datapath has a device on the node for each Pod
+            with contextlib.suppress(
+                ClusterError
+            ):  # not every datapath has a device on the node for each Pod
                 links.index(pod.node.ns, pod.host_end)
                 wanted.append((pod.node.ns, pod.host_end, tso))
     if asked.wire != "default":
         wanted += [
-            (node.ns, node.wire, {**wire.bits(asked.wire), **deployment.datapath.underlay_features(node)}) for node in deployment.nodes()
+            (
+                node.ns,
+                node.wire,
+                {**wire.bits(asked.wire), **deployment.datapath.underlay_features(node)},
+            )
+            for node in deployment.nodes()
         ]
     before: list[tuple[Namespace, str, dict[str, bool]]] = []
 
@@ -87,5 +114,13 @@ def _offload(deployment: LabDeployment, asked: Offload, client: LabPod, server: 
             before.append((ns, device, {name: now[name] for name in on if name in now}))
             features.write(ns, device, on)  # reads back, too
             told = {name: now.get(name, False) for name in on}
-            records.append({"condition": "offload", "place": ns.name.partition("-")[2], "device": device, "now": on, "before": told})
+            records.append(
+                {
+                    "condition": "offload",
+                    "place": ns.name.partition("-")[2],
+                    "device": device,
+                    "now": on,
+                    "before": told,
+                }
+            )
         yield records

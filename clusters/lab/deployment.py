@@ -1,4 +1,6 @@
-"""A stand: one profile with its own pair of nodes, wire and Pods, so that several profiles stand side by side."""
+"""A stand: one profile with its own pair of nodes, wire and Pods, so that several profiles stand
+side by side.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,15 @@ MOST_PODS = 250  # of one node: its subnet is a /24
 
 
 class LabDeployment(Deployment):
-    """One profile, standing. ``a`` and ``b`` are the nodes, ``mtu`` is the Pods' MTU, ``settings`` the sysctls that hold, per namespace."""
+    """One profile, standing. ``a`` and ``b`` are the nodes, ``mtu`` is the Pods' MTU, ``settings``
+    the sysctls that hold, per namespace.
+    """
 
     def __init__(self, label: str, profile: Profile, options: Options, number: int) -> None:
         """Builds all of it. Raises ClusterError; nothing stays then."""
-        builder, given = builder_of(profile, {**options.settings.get("", {}), **options.settings.get(label, {})})
+        builder, given = builder_of(
+            profile, {**options.settings.get("", {}), **options.settings.get(label, {})}
+        )
         assert profile.datapath is not None
         self.label = label
         self.profile = profile
@@ -39,14 +45,25 @@ class LabDeployment(Deployment):
         self.number = number
         self.fidelity: Fidelity = "baseline" if profile.cni == "none" else "datapath-model"
         self.claim = profile.datapath
-        self.families = tuple(family for family in options.ip if family in profile.features.ip) or (4,)
+        self.families = tuple(family for family in options.ip if family in profile.features.ip) or (
+            4,
+        )
         self.wire_mtu = options.mtu
-        self.mtu = options.mtu - self.claim.overhead - (self.claim.overhead_ipv6 if 6 in self.families else 0)
+        self.mtu = (
+            options.mtu
+            - self.claim.overhead
+            - (self.claim.overhead_ipv6 if 6 in self.families else 0)
+        )
         self.settings: dict[str, dict[str, str]] = {}
-        self.steps: dict[str, list[tuple[str, float]]] = {}  # Pod name -> (step, seconds) of its making
+        self.steps: dict[
+            str, list[tuple[str, float]]
+        ] = {}  # Pod name -> (step, seconds) of its making
         self._namespaces: list[Namespace] = []
         self._pods: dict[int, list[LabPod]] = {0: [], 1: []}
-        self._monitored: dict[int, list[LabPod]] = {0: [], 1: []}  # those of _pods that pairs are made of
+        self._monitored: dict[int, list[LabPod]] = {
+            0: [],
+            1: [],
+        }  # those of _pods that pairs are made of
         try:
             self.a, self.b = (self._node(name, index) for index, name in enumerate("ab"))
             wire.join(self.a, self.b, options)
@@ -58,7 +75,9 @@ class LabDeployment(Deployment):
                         features.write(node.ns, node.wire, changed)
                 self._ensure(self.a, 2)
                 self._ensure(self.b, 1)
-                if self.claim.policy == "enforced":  # it is asked for by the proof: in this batch its rules cost nothing
+                if (
+                    self.claim.policy == "enforced"
+                ):  # it is asked for by the proof: in this batch its rules cost nothing
                     self.stranger(self.a)
         except BaseException:
             with contextlib.suppress(CnibenchError):
@@ -76,7 +95,9 @@ class LabDeployment(Deployment):
         return LabNode(name, ns, number)
 
     def _ensure(self, node: LabNode, count: int) -> list[LabPod]:
-        """The node's Pods that pairs are made of, ``count`` at least; none of the background load or of ``start_pods`` is among them."""
+        """The node's Pods that pairs are made of, ``count`` at least; none of the background load
+        or of ``start_pods`` is among them.
+        """
         monitored = self._monitored[node.number]
         while len(monitored) < count:
             monitored.append(self._pod(node, "bench"))
@@ -86,7 +107,10 @@ class LabDeployment(Deployment):
         """One Pod, as a kubelet has it made: sandbox, then the CNI's own steps; each timed."""
         pods = self._pods[node.number]
         if len(pods) >= MOST_PODS:
-            raise ClusterError(f"node {node.name} has no address left for another Pod", f"at most {MOST_PODS} Pods stand on one node")
+            raise ClusterError(
+                f"node {node.name} has no address left for another Pod",
+                f"at most {MOST_PODS} Pods stand on one node",
+            )
         taken = {pod.number for pod in pods}
         number = next(number for number in count() if number not in taken)
         name = f"{node.name}{number}"
@@ -116,7 +140,9 @@ class LabDeployment(Deployment):
         yield from self._pods[1]
 
     def stranger(self, node: LabNode) -> LabPod:
-        """A Pod there that the policies of an enforcing profile do not let in; made when first asked for (on a with the others)."""
+        """A Pod there that the policies of an enforcing profile do not let in; made when first
+        asked for (on a with the others).
+        """
         for pod in self._pods[node.number]:
             if pod.role == "stranger":
                 return pod
@@ -144,13 +170,17 @@ class LabDeployment(Deployment):
         return self.datapath.tunnel_on(node, family)
 
     def reset_state(self) -> None:
-        """Removes what the last cell left in the kernel; refuses a stand that is other than it was. Raises ClusterError."""
+        """Removes what the last cell left in the kernel; refuses a stand that is other than it was.
+        Raises ClusterError.
+        """
         if self.broken:
             raise ClusterError(self.broken)
         leftovers.drain(self._namespaces)
         self.datapath.reset_state()
 
-    def under(self, asked: Conditions, client: Pod, server: Pod, cell: Cell | None = None) -> AbstractContextManager[list[dict[str, Any]]]:
+    def under(
+        self, asked: Conditions, client: Pod, server: Pod, cell: Cell | None = None
+    ) -> AbstractContextManager[list[dict[str, Any]]]:
         from cnibench.clusters.lab.conditions import under
 
         assert isinstance(client, LabPod)
@@ -161,13 +191,21 @@ class LabDeployment(Deployment):
         self.datapath.deny(port)
 
     def start_pods(self, node: Node, count: int, at_once: bool) -> list[Started]:
-        """Pods through the same steps as all; ``first-packet`` is a TCP connection from the node's first Pod, its last step."""
+        """Pods through the same steps as all; ``first-packet`` is a TCP connection from the node's
+        first Pod, its last step.
+        """
         assert isinstance(node, LabNode)
         if not self.datapath.sandbox:
-            raise UnsupportedError(f"{self.label}: its Pods are the node itself, nothing is made for one")
+            raise UnsupportedError(
+                f"{self.label}: its Pods are the node itself, nothing is made for one"
+            )
         before = set(self._pods[node.number])
         try:
-            return self._start_at_once(node, count) if at_once else [self._start_one(node) for _ in range(count)]
+            return (
+                self._start_at_once(node, count)
+                if at_once
+                else [self._start_one(node) for _ in range(count)]
+            )
         except BaseException:
             with contextlib.suppress(CnibenchError):
                 self.remove_pods([pod for pod in self._pods[node.number] if pod not in before])
@@ -178,7 +216,9 @@ class LabDeployment(Deployment):
         return self._started(self._pod(node, "bench"), asked)
 
     def _start_at_once(self, node: LabNode, count: int) -> list[Started]:
-        """What a daemon writes for all of them together, at the end of the batch, each of them has waited for."""
+        """What a daemon writes for all of them together, at the end of the batch, each of them has
+        waited for.
+        """
         asked = time.monotonic()
         with self.datapath.batch():
             made = [self._pod(node, "bench") for _ in range(count)]
@@ -192,13 +232,21 @@ class LabDeployment(Deployment):
         self._first_packet(self._monitored[pod.node.number][0], pod)
         ready = time.monotonic() - asked
         steps = tuple(self.steps[pod.name])
-        return Started(pod, steps, ready, sum(seconds for step, seconds in steps if step not in ("sandbox", "first-packet")))
+        return Started(
+            pod,
+            steps,
+            ready,
+            sum(seconds for step, seconds in steps if step not in ("sandbox", "first-packet")),
+        )
 
     def _first_packet(self, known: LabPod, pod: LabPod) -> None:
         start = time.monotonic()
         for family, address in pod.addresses.items():
             if failure := probe.stream(known.ns, pod.ns, address, family, 1):
-                raise ClusterError(f"{self.label}: the new Pod {pod.name} is not reached over IPv{family}: {failure}")
+                raise ClusterError(
+                    f"{self.label}: the new Pod {pod.name} is not reached over IPv{family}:"
+                    f" {failure}"
+                )
         self.steps[pod.name].append(("first-packet", time.monotonic() - start))
 
     def remove_pods(self, pods: Sequence[Pod]) -> None:
@@ -208,7 +256,9 @@ class LabDeployment(Deployment):
                 self.datapath.disconnect(pod)
                 self._pods[pod.node.number].remove(pod)
                 self.steps.pop(pod.name, None)
-                links.delete(pod.node.ns, pod.host_end)  # at once: what goes with a namespace goes some time later
+                links.delete(
+                    pod.node.ns, pod.host_end
+                )  # at once: what goes with a namespace goes some time later
                 self._namespaces.remove(pod.ns)
                 pod.ns.remove()
 
@@ -217,10 +267,20 @@ class LabDeployment(Deployment):
         daemons = getattr(self.datapath, "daemons", None)
         return daemons.pids() if daemons is not None else {}
 
-    def attestation(self, check: str, expected: str, observed: str, passed: bool, ip: int = 4) -> Attestation:
+    def attestation(
+        self, check: str, expected: str, observed: str, passed: bool, ip: int = 4
+    ) -> Attestation:
         """One check of this stand."""
         name = self.profile.name
-        return Attestation(label=self.label, profile=name, check=check, expected=expected, observed=observed, passed=passed, ip=ip)
+        return Attestation(
+            label=self.label,
+            profile=name,
+            check=check,
+            expected=expected,
+            observed=observed,
+            passed=passed,
+            ip=ip,
+        )
 
     def attest(self) -> list[Attestation]:
         from cnibench.clusters.lab.attestation.checks import attest
@@ -240,4 +300,7 @@ class LabDeployment(Deployment):
             except CnibenchError as error:
                 errors.append(error.message)
         if errors:
-            raise ClusterError(f"{self.label}: not all of it could be removed: " + "; ".join(errors), "it goes when this program ends")
+            raise ClusterError(
+                f"{self.label}: not all of it could be removed: " + "; ".join(errors),
+                "it goes when this program ends",
+            )

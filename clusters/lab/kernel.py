@@ -1,7 +1,8 @@
-"""What this kernel can do, found by trying it in a scratch network namespace that goes at once; nothing of the host is touched.
+"""What this kernel can do, found by trying it in a scratch network namespace that goes at once;
+nothing of the host is touched.
 
-A module that the kernel loads by itself when such a device is asked for counts as there. br_netfilter is never loaded by us: doing so
-would change how the host's own bridges filter.
+A module that the kernel loads by itself when such a device is asked for counts as there.
+br_netfilter is never loaded by us: doing so would change how the host's own bridges filter.
 """
 
 from __future__ import annotations
@@ -25,14 +26,17 @@ from cnibench.errors import CnibenchError
 from cnibench.system.guest import inside, patience
 
 _ROOT, _CLSACT = 0xFFFFFFFF, 0xFFFFFFF1  # parents of queueing disciplines
-# struct tc_tbf_qopt: 10^6 bytes/s, no peak rate, a queue of 10^6 bytes, a bucket of 10^6 ticks of 64 ns (linux/pkt_sched.h)
+# struct tc_tbf_qopt: 10^6 bytes/s, no peak rate, a queue of 10^6 bytes, a bucket of 10^6 ticks of
+# 64 ns (linux/pkt_sched.h)
 _TBF = struct.pack("=BBHhHI12xIII", 0, 1, 0, 0, 0, 10**6, 10**6, 10**6, 0)
 _NR_BPF = {"x86_64": 321, "aarch64": 280}
 
 
 @dataclass(frozen=True)
 class Feature:
-    """``option`` of the configuration, ``words`` for what it is, ``module`` that brings it, ``link``: a device kind that proves it."""
+    """``option`` of the configuration, ``words`` for what it is, ``module`` that brings it,
+    ``link``: a device kind that proves it.
+    """
 
     option: str
     words: str
@@ -44,9 +48,23 @@ class Feature:
 FEATURES: Mapping[str, Feature] = {
     "veth": Feature("CONFIG_VETH", "virtual Ethernet pairs", "veth", "veth"),
     "bridge": Feature("CONFIG_BRIDGE", "Linux bridge", "bridge", "bridge"),
-    "vxlan": Feature("CONFIG_VXLAN", "VXLAN", "vxlan", "vxlan", {"vxlan_id": 1, "vxlan_port": 8472}),
-    "ipip": Feature("CONFIG_NET_IPIP", "IP-in-IP", "ipip", "ipip", {"ipip_local": "192.0.2.1", "ipip_remote": "192.0.2.2"}),
-    "geneve": Feature("CONFIG_GENEVE", "Geneve", "geneve", "geneve", {"geneve_id": 1, "geneve_remote": "192.0.2.2"}),
+    "vxlan": Feature(
+        "CONFIG_VXLAN", "VXLAN", "vxlan", "vxlan", {"vxlan_id": 1, "vxlan_port": 8472}
+    ),
+    "ipip": Feature(
+        "CONFIG_NET_IPIP",
+        "IP-in-IP",
+        "ipip",
+        "ipip",
+        {"ipip_local": "192.0.2.1", "ipip_remote": "192.0.2.2"},
+    ),
+    "geneve": Feature(
+        "CONFIG_GENEVE",
+        "Geneve",
+        "geneve",
+        "geneve",
+        {"geneve_id": 1, "geneve_remote": "192.0.2.2"},
+    ),
     "wireguard": Feature("CONFIG_WIREGUARD", "WireGuard", "wireguard", "wireguard"),
     "dummy": Feature("CONFIG_DUMMY", "dummy devices", "dummy", "dummy"),
     "netkit": Feature("CONFIG_NETKIT", "netkit devices", "", "netkit"),
@@ -58,18 +76,27 @@ FEATURES: Mapping[str, Feature] = {
     "esp": Feature("CONFIG_INET_ESP and CONFIG_CRYPTO_GCM", "IPsec ESP with AES-GCM", "esp4"),
     "tun": Feature("CONFIG_TUN", "TUN devices", "tun"),
     "ipv6": Feature("CONFIG_IPV6", "IPv6"),
-    "br_netfilter": Feature("CONFIG_BRIDGE_NETFILTER", "iptables for bridged packets", "br_netfilter"),
+    "br_netfilter": Feature(
+        "CONFIG_BRIDGE_NETFILTER", "iptables for bridged packets", "br_netfilter"
+    ),
     "iptables": Feature("CONFIG_IP_NF_IPTABLES or CONFIG_NFT_COMPAT", "iptables", "ip_tables"),
     "ip6tables": Feature("CONFIG_IP6_NF_IPTABLES or CONFIG_NFT_COMPAT", "ip6tables", "ip6_tables"),
     "ipset": Feature("CONFIG_IP_SET", "IP sets", "ip_set"),
     "nftables": Feature("CONFIG_NF_TABLES", "nftables", "nf_tables"),
     "tbf": Feature("CONFIG_NET_SCH_TBF", "the token bucket queueing discipline", "sch_tbf"),
-    "tc-bpf": Feature("CONFIG_NET_CLS_BPF, CONFIG_NET_SCH_INGRESS and CONFIG_BPF_SYSCALL", "eBPF programs at tc", "cls_bpf"),
+    "tc-bpf": Feature(
+        "CONFIG_NET_CLS_BPF, CONFIG_NET_SCH_INGRESS and CONFIG_BPF_SYSCALL",
+        "eBPF programs at tc",
+        "cls_bpf",
+    ),
 }
 _LIMIT = 10.0  # s: for a program that tries one
 _GENERIC = {"openvswitch": "ovs_datapath", "ila": "ila"}  # found by their generic netlink families
 _COMMANDS = {
-    "iptables": (["iptables-restore", "--test"], "*filter\n:INPUT ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\nCOMMIT\n"),
+    "iptables": (
+        ["iptables-restore", "--test"],
+        "*filter\n:INPUT ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\nCOMMIT\n",
+    ),
     "ip6tables": (["ip6tables-restore", "--test"], "*filter\n:INPUT ACCEPT\nCOMMIT\n"),
     "ipset": (["ipset", "create", "probe", "hash:ip"], None),
     "esp": (
@@ -104,9 +131,11 @@ _found: dict[str, bool] = {}
 
 
 def found(needs: Iterable[str] = ()) -> Mapping[str, bool]:
-    """Feature to whether this kernel, for this user, has it: all of them, each tried once per process. Empty when no namespace can be made.
+    """Feature to whether this kernel, for this user, has it: all of them, each tried once per
+    process. Empty when no namespace can be made.
 
-    Under emulation only ``needs`` where some are given: what it takes to try one, a module or a program, are tenths of a second there.
+    Under emulation only ``needs`` where some are given: what it takes to try one, a module or a
+    program, are tenths of a second there.
     """
     wanted = set(needs) & FEATURES.keys() if inside() == "tcg" else set()
     missing = (wanted or FEATURES.keys()) - _asked
@@ -163,10 +192,14 @@ def tree_problem() -> str:
 
 def _try_each(features: Collection[str]) -> dict[str, bool]:
     mine, other = (netlink.link_attributes(name=name) for name in ("under", "under-peer"))
-    netlink.ask_here(netlink.NEWLINK, netlink.ADD, netlink.veth(netlink.link(), mine, netlink.link(), other))
+    netlink.ask_here(
+        netlink.NEWLINK, netlink.ADD, netlink.veth(netlink.link(), mine, netlink.link(), other)
+    )
     under = socket.if_nametoindex("under")
     tries: dict[str, Callable[[], object]] = {
-        **{key: partial(_link, feature, under) for key, feature in FEATURES.items() if feature.link},
+        **{
+            key: partial(_link, feature, under) for key, feature in FEATURES.items() if feature.link
+        },
         **{key: partial(_generic, family) for key, family in _GENERIC.items()},
         **{key: partial(_command, argv, text) for key, (argv, text) in _COMMANDS.items()},
         "tun": _tun,
@@ -191,7 +224,12 @@ def _link(feature: Feature, under: int) -> None:
     if "link" in attributes:
         attributes["link"] = under
     if feature.link == "veth":
-        body = netlink.veth(netlink.link(), netlink.link_attributes(name="probe"), netlink.link(), netlink.link_attributes(name="peer"))
+        body = netlink.veth(
+            netlink.link(),
+            netlink.link_attributes(name="probe"),
+            netlink.link(),
+            netlink.link_attributes(name="peer"),
+        )
     else:
         made = netlink.device(netlink.link(), feature.link, attributes)
         assert made is not None
@@ -201,7 +239,11 @@ def _link(feature: Feature, under: int) -> None:
 
 
 def _qdisc(index: int, kind: str, parent: int, handle: int, options: bytes = b"") -> None:
-    netlink.ask_here(netlink.NEWQDISC, netlink.ADD, netlink.qdisc(index, kind, parent=parent, handle=handle, options=options))
+    netlink.ask_here(
+        netlink.NEWQDISC,
+        netlink.ADD,
+        netlink.qdisc(index, kind, parent=parent, handle=handle, options=options),
+    )
 
 
 def _generic(family: str) -> None:
@@ -219,7 +261,9 @@ def _tun() -> None:
 
     fd = os.open("/dev/net/tun", os.O_RDWR)
     try:
-        fcntl.ioctl(fd, 0x400454CA, struct.pack("16sH22x", b"probe-tun", 0x0001 | 0x1000))  # TUNSETIFF, IFF_TUN | IFF_NO_PI
+        fcntl.ioctl(
+            fd, 0x400454CA, struct.pack("16sH22x", b"probe-tun", 0x0001 | 0x1000)
+        )  # TUNSETIFF, IFF_TUN | IFF_NO_PI
     finally:
         os.close(fd)
 
@@ -229,7 +273,10 @@ def _load_program() -> None:
     code = ctypes.create_string_buffer(struct.pack("<BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0))
     terms = ctypes.create_string_buffer(b"GPL")
     request = ctypes.create_string_buffer(
-        struct.pack("<IIQQIIQII", 3, 2, ctypes.addressof(code), ctypes.addressof(terms), 0, 0, 0, 0, 0), 120
+        struct.pack(
+            "<IIQQIIQII", 3, 2, ctypes.addressof(code), ctypes.addressof(terms), 0, 0, 0, 0, 0
+        ),
+        120,
     )
     libc = ctypes.CDLL(None, use_errno=True)
     fd = libc.syscall(_NR_BPF[platform.machine()], 5, request, 120)
@@ -239,4 +286,6 @@ def _load_program() -> None:
 
 
 def _command(argv: list[str], text: str | None) -> None:
-    subprocess.run(argv, input=text, text=True, check=True, capture_output=True, timeout=_LIMIT * patience())
+    subprocess.run(
+        argv, input=text, text=True, check=True, capture_output=True, timeout=_LIMIT * patience()
+    )

@@ -1,1 +1,3 @@
-"""The comparison as static pages: read from a folder, offline, by anyone. ``build.build`` writes them."""
+"""The comparison as static pages: read from a folder, offline, by anyone. ``build.build`` writes
+them.
+"""

@@ -9,7 +9,8 @@ from collections.abc import Callable
 Pseudonym = Callable[[str, str], str]  # (kind, address in one spelling) to what stands for it
 
 _H = "[0-9A-Fa-f]"
-# Pairs with colons or dashes (also the longer ones of InfiniBand), Cisco's dotted form, and twelve digits: after the en
+# Pairs with colons or dashes (also the longer ones of InfiniBand), Cisco's dotted form, and twelve
+# digits: after the en
 # of a predictable device name, or with letters and digits, so that a number is none.
 _MAC = re.compile(
     rf"(?<!{_H})(?<!{_H}[:-])(?:{_H}{{2}}[:-]){{5,19}}{_H}{{2}}(?!{_H})(?![:-]{_H})"
@@ -18,14 +19,18 @@ _MAC = re.compile(
     rf"|(?<![0-9A-Za-z])(?:0x)?(?=\d*[A-Fa-f])(?=[A-Fa-f]*\d){_H}{{12}}(?![0-9A-Za-z])"
 )
 _IPV4 = re.compile(r"(?<![\d.])(?<![vV])(?:\d{1,3}\.){3}\d{1,3}(?!\d|\.\d)")
-_IN_A_NAME = re.compile(r"\bip-((?:\d{1,3}-){3}\d{1,3})(?!\d)", re.IGNORECASE)  # as clouds name machines
+_IN_A_NAME = re.compile(
+    r"\bip-((?:\d{1,3}-){3}\d{1,3})(?!\d)", re.IGNORECASE
+)  # as clouds name machines
 _COLONS = re.compile(r"[\w.]*:[\w:.]*")
 _NOT_HEX = re.compile(r"[^0-9A-Fa-f.:]")
 
 
 def replaced(text: str, pseudonym: Pseudonym) -> str:
     """``text`` with a pseudonym for each address; loopback and the unspecified address stay."""
-    text = _MAC.sub(lambda match: pseudonym("mac", re.sub(r"^0x|[:.-]", "", match[0].lower())), text)
+    text = _MAC.sub(
+        lambda match: pseudonym("mac", re.sub(r"^0x|[:.-]", "", match[0].lower())), text
+    )
     text = _IN_A_NAME.sub(lambda match: f"ip-{_four(match[1].replace('-', '.'), pseudonym)}", text)
     text = _COLONS.sub(lambda match: _six(match[0], pseudonym), text)
     return _IPV4.sub(lambda match: _four(match[0], pseudonym), text)
@@ -48,7 +53,9 @@ def _four(text: str, pseudonym: Pseudonym) -> str:
 
 
 def _six(text: str, pseudonym: Pseudonym) -> str:
-    """An address among words with colons around it: ``node:fd00::17``, ``fd00::17:``. What is none stays."""
+    """An address among words with colons around it: ``node:fd00::17``, ``fd00::17:``. What is none
+    stays.
+    """
     if text.count(":") < 2:
         return text
     try:
@@ -64,5 +71,7 @@ def _six(text: str, pseudonym: Pseudonym) -> str:
     return _six(text[:-1], pseudonym) + text[-1] if text[-1] in ":." else text
 
 
-def _named(found: ipaddress.IPv4Address | ipaddress.IPv6Address, text: str, pseudonym: Pseudonym) -> str:
+def _named(
+    found: ipaddress.IPv4Address | ipaddress.IPv6Address, text: str, pseudonym: Pseudonym
+) -> str:
     return text if found.is_unspecified or found.is_loopback else pseudonym("address", str(found))

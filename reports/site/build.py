@@ -1,4 +1,6 @@
-"""Writes the site: into a draft beside the wanted folder, from where its files are put in place when all of them are there."""
+"""Writes the site: into a draft beside the wanted folder, from where its files are put in place
+when all of them are there.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +27,34 @@ _ASSETS = ("site.css", "site.js")
 
 
 def build(
-    readers: Sequence[RunReader], out: Path, *, raw: bool = False, allow_different: bool = False, baseline: str = "", force: bool = False
+    readers: Sequence[RunReader],
+    out: Path,
+    *,
+    raw: bool = False,
+    allow_different: bool = False,
+    baseline: str = "",
+    force: bool = False,
 ) -> dict[str, Any]:
-    """The site of these runs in the folder ``out``, in place of an older one there; whatever else is in the folder stays.
+    """The site of these runs in the folder ``out``, in place of an older one there; whatever else
+    is in the folder stays.
 
-    Without ``raw`` names and addresses are replaced by pseudonyms and raw data left out. ``force`` replaces edited and
-    foreign files, too. Returns {schema, out, pages, charts, flames, kept, removed, bytes}. Raises UsageError, InputError.
+    Without ``raw`` names and addresses are replaced by pseudonyms and raw data left out. ``force``
+    replaces edited and foreign files, too. Returns {schema, out, pages, charts, flames, kept,
+    removed, bytes}. Raises UsageError, InputError.
     """
     folder.check(out)
     found = material(readers, raw=raw, allow_different=allow_different, baseline=baseline)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", suffix=".new", dir=out.parent) as draft:
+        with tempfile.TemporaryDirectory(
+            prefix=f".{out.name}.", suffix=".new", dir=out.parent
+        ) as draft:
             written = _write(found, Path(draft))
             placed = folder.place(Path(draft), out, [run.id for run in found.runs], force=force)
     except OSError as error:
         raise InputError(
-            f"{error.filename or out}: {error.strerror}", "give --out a folder that can be written, on a disk with room"
+            f"{error.filename or out}: {error.strerror}",
+            "give --out a folder that can be written, on a disk with room",
         ) from None
     told = {"kept": placed.kept, "removed": placed.removed, "bytes": placed.bytes}
     return {"schema": SCHEMA, "out": str(out), **written, **told}
@@ -61,18 +74,31 @@ def _write(found: Material, out: Path) -> dict[str, Any]:
 def _data(found: Material, out: Path) -> None:
     (out / "data").mkdir()
     for name, form in (("numbers.csv", "csv"), ("report.json", "json")):
-        (out / "data" / name).write_text(provider("reports", form).render(found.analysis), encoding="utf-8", newline="")
+        (out / "data" / name).write_text(
+            provider("reports", form).render(found.analysis), encoding="utf-8", newline=""
+        )
     if found.raw:
         for reader in found.readers:
-            shutil.copytree(reader.path, out / "raw" / reader.path.resolve().name, ignore=_no_plain_files, copy_function=shutil.copyfile)
+            shutil.copytree(
+                reader.path,
+                out / "raw" / reader.path.resolve().name,
+                ignore=_no_plain_files,
+                copy_function=shutil.copyfile,
+            )
         for folder, _, _ in os.walk(out / "raw"):
-            os.chmod(folder, 0o755)  # those of a run are for its owner only; these were asked to be published
+            os.chmod(
+                folder, 0o755
+            )  # those of a run are for its owner only; these were asked to be published
 
 
 def _no_plain_files(folder: str, names: list[str]) -> set[str]:
-    """A link in a run directory that somebody sent must not publish what it points to, and a FIFO cannot be copied."""
+    """A link in a run directory that somebody sent must not publish what it points to, and a FIFO
+    cannot be copied.
+    """
     modes = {name: (Path(folder) / name).lstat().st_mode for name in names}
-    return {name for name, mode in modes.items() if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)}
+    return {
+        name for name, mode in modes.items() if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+    }
 
 
 def _pictures(gallery: Gallery, out: Path) -> None:
@@ -91,18 +117,42 @@ def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Pa
     from markupsafe import Markup
 
     def visible(value: Any) -> Any:
-        """The last gate before a page: whatever a template prints is text without control characters."""
-        return shown.material.names.text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        """The last gate before a page: whatever a template prints is text without control
+        characters.
+        """
+        return (
+            shown.material.names.text(value)
+            if isinstance(value, str) and not isinstance(value, Markup)
+            else value
+        )
 
     jinja = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, finalize=visible, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     claims = verdicts(shown.material)
-    nav = [Link("index.html", "Overview"), Link("features.html", "Features"), Link("method.html", "Method and data")]
+    nav = [
+        Link("index.html", "Overview"),
+        Link("features.html", "Features"),
+        Link("method.html", "Method and data"),
+    ]
     offloads = offload.views(shown.material)
     nav += [Link("offload.html", "Offloads")] * bool(offloads)
-    nav += [Link("claims.html", "Published claims")] * bool(claims) + [Link("trend.html", "Over time")] * bool(shown.trends)
-    common = {"site": shown, "material": shown.material, "nav": nav, "flames": drawn, "problems": problems, "claims": claims}
+    nav += [Link("claims.html", "Published claims")] * bool(claims) + [
+        Link("trend.html", "Over time")
+    ] * bool(shown.trends)
+    common = {
+        "site": shown,
+        "material": shown.material,
+        "nav": nav,
+        "flames": drawn,
+        "problems": problems,
+        "claims": claims,
+    }
     links = {one.label: one.link for one in shown.profiles}
     written = []
 
@@ -113,12 +163,28 @@ def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Pa
 
     page("index.html", "index.html")
     for workload in shown.workloads:
-        page(workload.link.file, "workload.html", page=workload, drawn=[one for one in drawn if one.workload == workload.name])
+        page(
+            workload.link.file,
+            "workload.html",
+            page=workload,
+            drawn=[one for one in drawn if one.workload == workload.name],
+        )
     for profile in shown.profiles:
         against = [(link, one) for link, one in shown.versus if profile.label in (one.a, one.b)]
-        page(profile.link.file, "profile.html", page=profile, drawn=[one for one in drawn if one.label == profile.label], versus=against)
+        page(
+            profile.link.file,
+            "profile.html",
+            page=profile,
+            drawn=[one for one in drawn if one.label == profile.label],
+            versus=against,
+        )
     for link, pair in shown.versus:
-        both = [one for one in drawn if one.label in (pair.a, pair.b) and (not one.difference or one.difference in (pair.a, pair.b))]
+        both = [
+            one
+            for one in drawn
+            if one.label in (pair.a, pair.b)
+            and (not one.difference or one.difference in (pair.a, pair.b))
+        ]
         page(link.file, "versus.html", page=pair, links=links, drawn=both)
     page("features.html", "features.html", heads=FEATURES, rows=_features(shown))
     page("method.html", "method.html", runs=_runs(shown), downloads=_downloads(shown.material, out))
@@ -132,13 +198,27 @@ def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Pa
 
 
 def _features(shown: Pages) -> list[tuple[Link, list[str]]]:
-    return [(page.link, [value for _, value in features(shown.material.profiles.get(page.label) or {})]) for page in shown.profiles]
+    return [
+        (page.link, [value for _, value in features(shown.material.profiles.get(page.label) or {})])
+        for page in shown.profiles
+    ]
 
 
 def _runs(shown: Pages) -> list[dict[str, Any]]:
-    titles = ("Attestations", "Failed and unsupported", "Disturbed samples", "Notes", "Run and environment")
+    titles = (
+        "Attestations",
+        "Failed and unsupported",
+        "Disturbed samples",
+        "Notes",
+        "Run and environment",
+    )
     return [
-        {"run": run, "sections": [section for title in titles if (section := shown.section(title, number)) is not None]}
+        {
+            "run": run,
+            "sections": [
+                section for title in titles if (section := shown.section(title, number)) is not None
+            ],
+        }
         for number, run in enumerate(shown.material.runs)
     ]
 
@@ -151,5 +231,9 @@ def _downloads(found: Material, out: Path) -> list[tuple[str, str]]:
     ]
     if found.raw:
         for folder in sorted((out / "raw").iterdir()):
-            rows += [(file.relative_to(out).as_posix(), f"of run {folder.name}") for file in sorted(folder.iterdir()) if file.is_file()]
+            rows += [
+                (file.relative_to(out).as_posix(), f"of run {folder.name}")
+                for file in sorted(folder.iterdir())
+                if file.is_file()
+            ]
     return rows

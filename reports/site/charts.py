@@ -1,4 +1,6 @@
-"""A chart of a page: its specification, the same numbers as a table, and the picture as a file of its own."""
+"""A chart of a page: its specification, the same numbers as a table, and the picture as a file of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,30 @@ from cnibench.reports._document import Table
 from cnibench.reports.site.specs import Spec
 
 LIGHT: Mapping[str, Any] = {
-    "background": "#ffffff", "font": "sans-serif",
-    "axis": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelLimit": 190},
+    "background": "#ffffff",
+    "font": "sans-serif",
+    "axis": {
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelLimit": 190,
+    },
     "legend": {"labelFontSize": 12, "labelLimit": 240, "symbolLimit": 60},
-    "style": {"interval": {"stroke": "#1a1a1a", "strokeWidth": 2.5}, "part": {"stroke": "#ffffff", "strokeWidth": 0.7}},
+    "style": {
+        "interval": {"stroke": "#1a1a1a", "strokeWidth": 2.5},
+        "part": {"stroke": "#ffffff", "strokeWidth": 0.7},
+    },
     "view": {"stroke": None},
-}  # fmt: skip
+}
 _WIDTH = 720  # pixels of a picture
 _SCALE = 2.0  # pixels of a bitmap for each of them
 
 
 @dataclass(frozen=True)
 class Chart:
-    """``about`` says in a sentence what it shows: a screen reader reads it out. ``file`` is the picture's path below the site."""
+    """``about`` says in a sentence what it shows: a screen reader reads it out. ``file`` is the
+    picture's path below the site.
+    """
 
     title: str
     about: str
@@ -50,7 +63,9 @@ class Chart:
 
 
 class Gallery:
-    """All charts of a site; each gets a name of its own, from which its picture's file has its name."""
+    """All charts of a site; each gets a name of its own, from which its picture's file has its
+    name.
+    """
 
     def __init__(self) -> None:
         self.charts: dict[str, Chart] = {}
@@ -66,7 +81,12 @@ def picture(chart: Chart) -> tuple[str, bytes]:
     """The chart on white as SVG, and that as PNG of twice its size in pixels."""
     import vl_convert
 
-    spec = {**chart.spec, "width": _WIDTH, "title": {"text": chart.title, "anchor": "start"}, "description": chart.about}
+    spec = {
+        **chart.spec,
+        "width": _WIDTH,
+        "title": {"text": chart.title, "anchor": "start"},
+        "description": chart.about,
+    }
     text: str = vl_convert.vegalite_to_svg(spec, config=dict(LIGHT))
     bitmap: bytes = vl_convert.svg_to_png(text, scale=_SCALE)
     return text, bitmap
@@ -74,7 +94,9 @@ def picture(chart: Chart) -> tuple[str, bytes]:
 
 @cache
 def library() -> str:
-    """Vega, Vega-Lite and vega-embed as one script that needs nothing else, wrapped so that it adds only ``vegaEmbed`` and its kin."""
+    """Vega, Vega-Lite and vega-embed as one script that needs nothing else, wrapped so that it adds
+    only ``vegaEmbed`` and its kin.
+    """
     import vl_convert
 
     bundle: str = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # its stub lacks the default
@@ -82,7 +104,9 @@ def library() -> str:
 
 
 def script_json(value: Any) -> str:
-    """JSON that may stand in a script element: nothing in it ends the element or a line of script; no NaN."""
+    """JSON that may stand in a script element: nothing in it ends the element or a line of script;
+    no NaN.
+    """
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -1,4 +1,6 @@
-"""Flame graphs out of the kept stacks: each profile's own, and its difference to the baseline, as pictures beside the pages."""
+"""Flame graphs out of the kept stacks: each profile's own, and its difference to the baseline, as
+pictures beside the pages.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _FOLDER = "flames"
 
 @dataclass(frozen=True)
 class Flame:
-    """``difference`` is '' or the label that it is drawn against; ``file`` is the path below the site."""
+    """``difference`` is '' or the label that it is drawn against; ``file`` is the path below the
+    site.
+    """
 
     label: str
     where: str
@@ -26,7 +30,9 @@ class Flame:
     workload: str
 
 
-def draw(readers: Sequence[RunReader], baseline: str, names: Pseudonyms, out: Path) -> tuple[list[Flame], list[str]]:
+def draw(
+    readers: Sequence[RunReader], baseline: str, names: Pseudonyms, out: Path
+) -> tuple[list[Flame], list[str]]:
     """Writes the flame graphs below ``out``; (what was drawn, what could not be, in words)."""
     found: list[Flame] = []
     problems: list[str] = []
@@ -43,13 +49,27 @@ def draw(readers: Sequence[RunReader], baseline: str, names: Pseudonyms, out: Pa
             try:
                 trees[group.label, group.title] = group, summary.trees(reader, group, known)
             except (CnibenchError, ValueError):
-                problems.append(names.text(f"no flame graph of {group.label}, {group.title}: its stacks were not kept with the run"))
+                problems.append(
+                    names.text(
+                        f"no flame graph of {group.label}, {group.title}: its stacks were not kept"
+                        " with the run"
+                    )
+                )
         for (label, title), (group, tree) in trees.items():
             if not any(value > 0 for value in tree.values()):
                 continue
             base = trees.get((baseline, title))
             against = baseline if base is not None and label != baseline else ""
-            found += _pair(names, out, taken, group, tree, base[1] if base is not None and against else None, against, known)
+            found += _pair(
+                names,
+                out,
+                taken,
+                group,
+                tree,
+                base[1] if base is not None and against else None,
+                against,
+                known,
+            )
     return found, list(dict.fromkeys(problems))
 
 
@@ -63,20 +83,45 @@ def _pair(
     against: str,
     known: taxonomy.Taxonomy,
 ) -> list[Flame]:
-    label, title, workload = names.text(group.label), names.text(group.title), names.text(str(group.where["workload"]))
+    label, title, workload = (
+        names.text(group.label),
+        names.text(group.title),
+        names.text(str(group.where["workload"])),
+    )
     order = list(known.components)
 
     def color(function: str) -> str:
         component = known.component(function)
-        return "#eeeeee" if component is None else flamegraph.PALETTE[order.index(component) % len(flamegraph.PALETTE)]
+        return (
+            "#eeeeee"
+            if component is None
+            else flamegraph.PALETTE[order.index(component) % len(flamegraph.PALETTE)]
+        )
 
-    pictures = [("", flamegraph.draw(_clean(tree, names), f"{label}, {title}: cycles per packet ({group.source})", color))]
+    pictures = [
+        (
+            "",
+            flamegraph.draw(
+                _clean(tree, names), f"{label}, {title}: cycles per packet ({group.source})", color
+            ),
+        )
+    ]
     if base is not None:
-        words = f"{label} against {names.text(against)}, {title}: cycles per packet ({group.source})"
-        pictures.append((names.text(against), flamegraph.draw_difference(_clean(base, names), _clean(tree, names), words)))
+        words = (
+            f"{label} against {names.text(against)}, {title}: cycles per packet ({group.source})"
+        )
+        pictures.append(
+            (
+                names.text(against),
+                flamegraph.draw_difference(_clean(base, names), _clean(tree, names), words),
+            )
+        )
     found = []
     for difference, picture in pictures:
-        name = unique(f"{label}-{group.where['placement']}-{workload}{'-difference' if difference else ''}", taken)
+        name = unique(
+            f"{label}-{group.where['placement']}-{workload}{'-difference' if difference else ''}",
+            taken,
+        )
         taken.add(name)
         file = f"{_FOLDER}/{name}.svg"
         (out / _FOLDER).mkdir(exist_ok=True)

@@ -1,7 +1,9 @@
-"""Puts a finished site into a folder that may hold other things: only files that cnibench wrote are replaced or removed.
+"""Puts a finished site into a folder that may hold other things: only files that cnibench wrote are
+replaced or removed.
 
-The list ``.cnibench-site.json`` in the folder has the SHA-256 of every file that cnibench put there. While files are put in
-place it has both the old and the new hash of each, so that after a crash the next build still knows which files are its own.
+The list ``.cnibench-site.json`` in the folder has the SHA-256 of every file that cnibench put
+there. While files are put in place it has both the old and the new hash of each, so that after a
+crash the next build still knows which files are its own.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from cnibench.system.files import open_beneath, read_beneath
 LIST = ".cnibench-site.json"
 _SCHEMA = 1  # of the list
 _OLD_LIST = "cnibench-site.json"  # of versions that kept no hashes
-_PART = ".cnibench-site.part"  # a file being written; a crash may leave it, the next build replaces it
+_PART = (  # a file being written; a crash may leave it, the next build replaces it
+    ".cnibench-site.part"
+)
 _LARGEST_LIST = 64 * 1024 * 1024  # bytes
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAMED = 5  # files named in one message
@@ -39,7 +43,9 @@ class _List(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True)
 class Placed:
-    """Paths below the folder: ``kept`` were edited since cnibench wrote them, ``removed`` belonged to the site before."""
+    """Paths below the folder: ``kept`` were edited since cnibench wrote them, ``removed`` belonged
+    to the site before.
+    """
 
     kept: list[str]
     removed: list[str]
@@ -47,7 +53,9 @@ class Placed:
 
 
 def check(out: Path) -> None:
-    """Raises UsageError when ``out`` can hold no site whatever is written, before the work of making it."""
+    """Raises UsageError when ``out`` can hold no site whatever is written, before the work of
+    making it.
+    """
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise UsageError(f"{out}: is there and is no folder", "give --out another folder")
     if out.is_dir():
@@ -55,24 +63,47 @@ def check(out: Path) -> None:
 
 
 def place(draft: Path, out: Path, runs: Sequence[str], *, force: bool = False) -> Placed:
-    """Puts all files below ``draft`` into ``out`` and removes what an earlier site of cnibench had beyond them.
+    """Puts all files below ``draft`` into ``out`` and removes what an earlier site of cnibench had
+    beyond them.
 
-    Files that cnibench did not write stay. Its own files that were edited stay, too, unless ``force``. Raises UsageError,
-    before anything is changed, when a link or a folder stands where a file belongs, or (unless ``force``) somebody else's
-    file; OSError when something cannot be written.
+    Files that cnibench did not write stay. Its own files that were edited stay, too, unless
+    ``force``. Raises UsageError, before anything is changed, when a link or a folder stands where a
+    file belongs, or (unless ``force``) somebody else's file; OSError when something cannot be
+    written.
     """
     known = _known(out)
-    wanted = {_utf8(path.relative_to(draft)): _sha256(os.open(path, os.O_RDONLY)) for path in sorted(draft.rglob("*")) if path.is_file()}
+    wanted = {
+        _utf8(path.relative_to(draft)): _sha256(os.open(path, os.O_RDONLY))
+        for path in sorted(draft.rglob("*"))
+        if path.is_file()
+    }
     there = {name: _content(out, name) for name in {*wanted, *known}}
-    kept = [] if force else [name for name in known if there[name] and there[name] not in {*known[name], wanted.get(name)}]
+    kept = (
+        []
+        if force
+        else [
+            name
+            for name in known
+            if there[name] and there[name] not in {*known[name], wanted.get(name)}
+        ]
+    )
     if not force:
-        _refuse_foreign(out, [name for name in wanted if there[name] not in ("", wanted[name]) and name not in known])
+        _refuse_foreign(
+            out,
+            [
+                name
+                for name in wanted
+                if there[name] not in ("", wanted[name]) and name not in known
+            ],
+        )
     change = [name for name in wanted if name not in kept and there[name] != wanted[name]]
     stale = sorted(name for name in known if name not in wanted and name not in kept)
     final = {name: known[name] if name in kept else [wanted[name]] for name in {*wanted, *kept}}
     out.mkdir(parents=True, exist_ok=True)
     with _open_folder(out) as root:
-        both = {name: sorted({*known.get(name, ()), *final.get(name, ())}) for name in {*known, *final}}
+        both = {
+            name: sorted({*known.get(name, ()), *final.get(name, ())}) for name in {*known, *final}
+        }
         _write_list(root, runs, both)
         for name in change:
             _replace(root, name, draft / name)
@@ -84,23 +115,34 @@ def place(draft: Path, out: Path, runs: Sequence[str], *, force: bool = False) -
 
 
 def _known(out: Path) -> Mapping[str, list[str]]:
-    """The files of the site that is there. Raises InputError for a list that cannot be trusted, UsageError for a site without one."""
+    """The files of the site that is there. Raises InputError for a list that cannot be trusted,
+    UsageError for a site without one.
+    """
     try:
         found = msgspec.json.decode(read_beneath(out, LIST, _LARGEST_LIST), type=_List)
     except FileNotFoundError:
         if os.path.lexists(out / _OLD_LIST):
             raise UsageError(
-                f"{out}: this site was written by an older cnibench, which kept no list of its files",
-                f"give --out a new folder and move what is yours (.git, CNAME) there, or remove the old pages and {_OLD_LIST} yourself",
+                f"{out}: this site was written by an older cnibench, which kept no list of its"
+                " files",
+                "give --out a new folder and move what is yours (.git, CNAME) there, or remove the"
+                f" old pages and {_OLD_LIST} yourself",
             ) from None
         return {}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{out / LIST}: is not a list of a site: {error}", "give --out a new folder") from None
+        raise InputError(
+            f"{out / LIST}: is not a list of a site: {error}", "give --out a new folder"
+        ) from None
     if found.schema != _SCHEMA:
-        raise InputError(f"{out / LIST}: schema {found.schema} is unknown", "use the version of cnibench that wrote it")
+        raise InputError(
+            f"{out / LIST}: schema {found.schema} is unknown",
+            "use the version of cnibench that wrote it",
+        )
     for name in found.files:
         if not _inside(name):
-            raise InputError(f"{out / LIST}: '{name}' is not a path inside the site", "give --out a new folder")
+            raise InputError(
+                f"{out / LIST}: '{name}' is not a path inside the site", "give --out a new folder"
+            )
     return found.files
 
 
@@ -108,23 +150,36 @@ def _utf8(path: Path) -> str:
     try:
         path.as_posix().encode()
     except UnicodeEncodeError:
-        raise InputError(f"{path!r}: the name of this file is not UTF-8", "leave --raw out, or rename the file") from None
+        raise InputError(
+            f"{path!r}: the name of this file is not UTF-8", "leave --raw out, or rename the file"
+        ) from None
     return path.as_posix()
 
 
 def _inside(name: str) -> bool:
     path = PurePosixPath(name)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\x00" not in name and path.as_posix() == name
+    return (
+        bool(path.parts)
+        and not path.is_absolute()
+        and ".." not in path.parts
+        and "\x00" not in name
+        and path.as_posix() == name
+    )
 
 
 def _content(out: Path, name: str) -> str:
-    """The SHA-256 of a file that is there, '' when none is. Raises UsageError for what is no file, or lies behind a link."""
+    """The SHA-256 of a file that is there, '' when none is. Raises UsageError for what is no file,
+    or lies behind a link.
+    """
     try:
         return _sha256(open_beneath(out, name))
     except FileNotFoundError:
         return ""
     except InputError as error:
-        raise UsageError(error.message, "move it away, or give --out another folder; cnibench follows no links there") from None
+        raise UsageError(
+            error.message,
+            "move it away, or give --out another folder; cnibench follows no links there",
+        ) from None
 
 
 def _sha256(descriptor: int) -> str:
@@ -136,7 +191,8 @@ def _refuse_foreign(out: Path, names: Sequence[str]) -> None:
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         raise UsageError(
-            f"{out}: the site needs {', '.join(names[:_NAMED])}{more}, where a file stands that cnibench did not write",
+            f"{out}: the site needs {', '.join(names[:_NAMED])}{more}, where a file stands that"
+            " cnibench did not write",
             "move it away, give --out another folder, or replace it with --force",
         )
 
@@ -186,7 +242,12 @@ def _part(root: int) -> Iterator[int]:
         os.unlink(_PART, dir_fd=root)
     except FileNotFoundError:
         pass
-    yield os.open(_PART, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=root)
+    yield os.open(
+        _PART,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+        0o644,
+        dir_fd=root,
+    )
 
 
 def _remove(root: int, name: str) -> None:
@@ -210,7 +271,9 @@ def _remove(root: int, name: str) -> None:
 
 
 def _write_list(root: int, runs: Sequence[str], files: Mapping[str, Sequence[str]]) -> None:
-    content = _List(schema=_SCHEMA, runs=list(runs), files={name: list(files[name]) for name in sorted(files)})
+    content = _List(
+        schema=_SCHEMA, runs=list(runs), files={name: list(files[name]) for name in sorted(files)}
+    )
     with _part(root) as part, open(part, "wb") as into:
         into.write(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
         into.flush()

@@ -1,4 +1,6 @@
-"""What the pages are made of: the analysis of all runs, each run by itself, and their records, cleaned for publishing."""
+"""What the pages are made of: the analysis of all runs, each run by itself, and their records,
+cleaned for publishing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _RECORDS = ("cdf", "series", "pods", "rulepath")  # those that have a chart or a
 
 @dataclass(frozen=True)
 class OneRun:
-    """One run: its own analysis, the number of its environment, and what its plan says (``profiles``: label to the whole profile)."""
+    """One run: its own analysis, the number of its environment, and what its plan says
+    (``profiles``: label to the whole profile).
+    """
 
     id: str
     alone: Analysis
@@ -36,7 +40,9 @@ class OneRun:
 
 @dataclass(frozen=True)
 class Material:
-    """``names`` cleans further text (of verdicts on claims, say). Records carry ``environment`` beside their coordinates."""
+    """``names`` cleans further text (of verdicts on claims, say). Records carry ``environment``
+    beside their coordinates.
+    """
 
     analysis: Analysis
     runs: list[OneRun]
@@ -51,11 +57,16 @@ class Material:
     def baselines(self) -> frozenset[str]:
         """Labels of what is no CNI but a yardstick: bare veths, the node's own network."""
         found = {result.label for result in self.analysis.results if result.fidelity == "baseline"}
-        return frozenset(found | {label for label, profile in self.profiles.items() if profile.get("cni") == "none"})
+        return frozenset(
+            found
+            | {label for label, profile in self.profiles.items() if profile.get("cni") == "none"}
+        )
 
     @property
     def components(self) -> list[str]:
-        """Components of all cycles, the largest share of a packet anywhere first: each has one colour on the whole site."""
+        """Components of all cycles, the largest share of a packet anywhere first: each has one
+        colour on the whole site.
+        """
         largest: dict[str, float] = {}
         for row in self.analysis.cpp:
             for name, value in row.components.items():
@@ -68,11 +79,17 @@ class Material:
         return [record for record in self.records.get(name, []) if record["_place"] == key]
 
 
-def material(readers: Sequence[RunReader], *, raw: bool, allow_different: bool, baseline: str) -> Material:
+def material(
+    readers: Sequence[RunReader], *, raw: bool, allow_different: bool, baseline: str
+) -> Material:
     """Reads and analyses the runs. Raises UsageError and InputError as analyse does."""
     analysis = analyse(readers, allow_different=allow_different, baseline=baseline)
     several = len(readers) > 1
-    numbers = environments(readers, gather(readers), True)[0] if several and allow_different else [0] * len(readers)
+    numbers = (
+        environments(readers, gather(readers), True)[0]
+        if several and allow_different
+        else [0] * len(readers)
+    )
     labels = {label for reader in readers for label in reader.plan.profiles}
     names = Pseudonyms(not raw, labels | {reader.id for reader in readers})
     for reader in readers:
@@ -83,14 +100,31 @@ def material(readers: Sequence[RunReader], *, raw: bool, allow_different: bool, 
         plan = reader.plan
         runs.append(
             OneRun(
-                names.text(reader.id), _clean(alone, names), number, names.walk(plan.profiles), len(plan.cells), names.text(plan.cluster),
+                names.text(reader.id),
+                _clean(alone, names),
+                number,
+                names.walk(plan.profiles),
+                len(plan.cells),
+                names.text(plan.cluster),
                 plan.target_ci,
             )
-        )  # fmt: skip
+        )
     both = list(zip(readers, numbers, strict=True))
-    records = {name: [one for reader, number in both for one in _records(reader, name, number, names)] for name in _RECORDS}
+    records = {
+        name: [one for reader, number in both for one in _records(reader, name, number, names)]
+        for name in _RECORDS
+    }
     profiles = {label: profile for run in reversed(runs) for label, profile in run.profiles.items()}
-    return Material(runs[0].alone if not several else _clean(analysis, names), runs, records, profiles, names, raw, several, list(readers))
+    return Material(
+        runs[0].alone if not several else _clean(analysis, names),
+        runs,
+        records,
+        profiles,
+        names,
+        raw,
+        several,
+        list(readers),
+    )
 
 
 def _clean(analysis: Analysis, names: Pseudonyms) -> Analysis:
@@ -98,17 +132,23 @@ def _clean(analysis: Analysis, names: Pseudonyms) -> Analysis:
 
 
 def _records(reader: RunReader, name: str, number: int, names: Pseudonyms) -> list[Record]:
-    """Those that say where they belong; one that does not was written by something else, and is passed over."""
+    """Those that say where they belong; one that does not was written by something else, and is
+    passed over.
+    """
     found = []
     for record in reader.records(name):
         cleaned = names.walk(record)
         try:
             place = _place(cleaned, number)
         except (KeyError, TypeError):
-            reader.warnings.append(f"{reader.path / name}.jsonl: a record without its coordinates is left out")
+            reader.warnings.append(
+                f"{reader.path / name}.jsonl: a record without its coordinates is left out"
+            )
             continue
         if not fits(name, cleaned):
-            reader.warnings.append(f"{reader.path / name}.jsonl: a record of another shape is left out")
+            reader.warnings.append(
+                f"{reader.path / name}.jsonl: a record of another shape is left out"
+            )
             continue
         found.append({**cleaned, "_place": place, "environment": number})
     return found

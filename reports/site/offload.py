@@ -1,4 +1,6 @@
-"""What the NICs do for tunnels, as the runs stored it, and which of the measured profiles that suits."""
+"""What the NICs do for tunnels, as the runs stored it, and which of the measured profiles that
+suits.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from cnibench.reports.site.material import Material
 
 @dataclass(frozen=True)
 class Offload:
-    """One machine's NICs; ``runs`` are those that stored the same. ``wires`` are the wires that the measured traffic crossed."""
+    """One machine's NICs; ``runs`` are those that stored the same. ``wires`` are the wires that the
+    measured traffic crossed.
+    """
 
     runs: list[str]
     wires: str
@@ -41,8 +45,14 @@ def _whole(stored: Mapping[str, Any]) -> bool:
     try:
         names = {tunnel.name for tunnel in judge.TUNNELS}
         return (
-            all({"node", "name", "driver", "firmware", "underlay", "problem"} <= set(nic) for nic in stored["nics"])
-            and all(judge.Verdict(**one).outcome in judge.ORDER and one["tunnel"] in names for one in stored["tunnels"])
+            all(
+                {"node", "name", "driver", "firmware", "underlay", "problem"} <= set(nic)
+                for nic in stored["nics"]
+            )
+            and all(
+                judge.Verdict(**one).outcome in judge.ORDER and one["tunnel"] in names
+                for one in stored["tunnels"]
+            )
             and len(stored["nics"]) == len(stored["other"])
             and all({"checksum", "scaling"} <= set(one) for one in stored["other"])
         )
@@ -52,22 +62,50 @@ def _whole(stored: Mapping[str, Any]) -> bool:
 
 def _view(material: Material, stored: Mapping[str, Any], numbers: list[int]) -> Offload:
     nics = [
-        [f"{nic['name']} of {nic['node']}", str(nic["driver"] or nic["problem"]), str(nic["firmware"] or "not told"),
-         "yes" if nic["underlay"] else "no", str(other["checksum"]), str(other["scaling"])]
+        [
+            f"{nic['name']} of {nic['node']}",
+            str(nic["driver"] or nic["problem"]),
+            str(nic["firmware"] or "not told"),
+            "yes" if nic["underlay"] else "no",
+            str(other["checksum"]),
+            str(other["scaling"]),
+        ]
         for nic, other in zip(stored["nics"], stored["other"], strict=True)
-    ]  # fmt: skip
+    ]
     tunnels = [
-        [judge.tunnel(one["tunnel"]).title, f"{one['nic']} of {one['node']}", one["outcome"], one["reason"], one["command"] or "-"]
+        [
+            judge.tunnel(one["tunnel"]).title,
+            f"{one['nic']} of {one['node']}",
+            one["outcome"],
+            one["reason"],
+            one["command"] or "-",
+        ]
         for one in stored["tunnels"]
     ]
-    wires = sorted({result.wire for number in numbers for result in material.runs[number].alone.results})
-    notes = [str(note) for note in [*stored.get("asymmetries", ()), *stored.get("notes", ())] if "--all" not in str(note)]
+    wires = sorted(
+        {result.wire for number in numbers for result in material.runs[number].alone.results}
+    )
+    notes = [
+        str(note)
+        for note in [*stored.get("asymmetries", ()), *stored.get("notes", ())]
+        if "--all" not in str(note)
+    ]
     return Offload(
-        [material.runs[number].id for number in numbers], ", ".join(wires),
-        Table(["NIC", "driver", "firmware", "reaches other nodes", "checksums", "receive queues"], nics, numbers=False),
+        [material.runs[number].id for number in numbers],
+        ", ".join(wires),
+        Table(
+            ["NIC", "driver", "firmware", "reaches other nodes", "checksums", "receive queues"],
+            nics,
+            numbers=False,
+        ),
         Table(["tunnel", "NIC", "outcome", "why", "turn it on"], tunnels, numbers=False),
-        Table(["profile", "place", "tunnel", "on these NICs"], _profiles(material, stored, numbers), numbers=False), notes,
-    )  # fmt: skip
+        Table(
+            ["profile", "place", "tunnel", "on these NICs"],
+            _profiles(material, stored, numbers),
+            numbers=False,
+        ),
+        notes,
+    )
 
 
 def _profiles(material: Material, stored: Mapping[str, Any], numbers: list[int]) -> list[list[str]]:
@@ -79,6 +117,11 @@ def _profiles(material: Material, stored: Mapping[str, Any], numbers: list[int])
             except ValidationError:  # of another version, or invented: it cannot be placed
                 continue
     return [
-        [one.profile, str(one.place), judge.tunnel(one.tunnel).title if one.tunnel else "none", one.outcome]
+        [
+            one.profile,
+            str(one.place),
+            judge.tunnel(one.tunnel).title if one.tunnel else "none",
+            one.outcome,
+        ]
         for one in facts.ranked(stored, known)
     ]

@@ -22,7 +22,9 @@ _BULK = 64 * 1024  # bytes: a response from this size on is as much throughput a
 
 @dataclass(frozen=True)
 class Row:
-    """One label in a place's ranking. ``relative`` is 1 for the best median and less for the others, whichever way is better."""
+    """One label in a place's ranking. ``relative`` is 1 for the best median and less for the
+    others, whichever way is better.
+    """
 
     label: str
     result: Result
@@ -38,8 +40,9 @@ class Row:
 class Answer:
     """What a place says to somebody who has to choose.
 
-    ``kind`` is decided, tie, open (no difference found, but a large one could be there), inconclusive (too few blocks),
-    none (no recommendation; ``labels`` is empty when none was told apart either) or alone.
+    ``kind`` is decided, tie, open (no difference found, but a large one could be there),
+    inconclusive (too few blocks), none (no recommendation; ``labels`` is empty when none was told
+    apart either) or alone.
     """
 
     kind: str
@@ -68,26 +71,65 @@ class Place:
 
 
 def place(analysis: Analysis, group: Group, section: Section, baselines: frozenset[str]) -> Place:
-    """Everything about the place of a primary group; ``section`` is the same place in the report, ``baselines`` are labels of no CNI."""
+    """Everything about the place of a primary group; ``section`` is the same place in the report,
+    ``baselines`` are labels of no CNI.
+    """
     key = place_of(group)
-    results = [r for r in analysis.results if r.metric == group.metric and not r.reading and place_of(r) == key]
+    results = [
+        r
+        for r in analysis.results
+        if r.metric == group.metric and not r.reading and place_of(r) == key
+    ]
     results.sort(key=lambda r: r.median, reverse=group.better == "higher")
-    pairs = [p for p in analysis.pairs if p.metric == group.metric and not p.reading and place_of(p) == key]
+    pairs = [
+        p
+        for p in analysis.pairs
+        if p.metric == group.metric and not p.reading and place_of(p) == key
+    ]
     cycles = [row for row in analysis.cpp if _same(row, group)]
-    cost = {row.label: human(row.total, "1") + (" (estimated)" if row.cycles_source == "estimated" else "") for row in cycles}
-    answer = _answer(analysis, group, [result for result in results if result.label not in baselines], pairs)
+    cost = {
+        row.label: (
+            human(row.total, "1") + (" (estimated)" if row.cycles_source == "estimated" else "")
+        )
+        for row in cycles
+    }
+    answer = _answer(
+        analysis, group, [result for result in results if result.label not in baselines], pairs
+    )
     if group.failed:
         answer = replace(answer, text=f"{answer.text} {failures([group])}.")
-    rows = [_row(result, results[0], group, baselines, answer, cost.get(result.label, "")) for result in results]
+    rows = [
+        _row(result, results[0], group, baselines, answer, cost.get(result.label, ""))
+        for result in results
+    ]
     metric = METRICS[group.metric].title if group.metric in METRICS else group.metric
-    return Place(group, section, describe(group), metric, badges(analysis, group, results), rows, answer, cycles)
+    return Place(
+        group,
+        section,
+        describe(group),
+        metric,
+        badges(analysis, group, results),
+        rows,
+        answer,
+        cycles,
+    )
 
 
 def badges(analysis: Analysis, group: Group, results: Sequence[Result]) -> list[str]:
-    """What stands beside every figure: where it was measured, and how near that is to a real CNI on a real network."""
-    found = [f"testbed {group.testbed}", f"wire {group.wire}" + (f", offload {group.wire_offload}" if group.wire_offload else "")]
+    """What stands beside every figure: where it was measured, and how near that is to a real CNI on
+    a real network.
+    """
+    found = [
+        f"testbed {group.testbed}",
+        f"wire {group.wire}" + (f", offload {group.wire_offload}" if group.wire_offload else ""),
+    ]
     kinds = {result.fidelity for result in results} - {"baseline"}
-    found += [{"datapath-model": "model of the datapath, not the CNI itself", "cni": "real CNI"}.get(kind, kind) for kind in sorted(kinds)]
+    found += [
+        {"datapath-model": "model of the datapath, not the CNI itself", "cni": "real CNI"}.get(
+            kind, kind
+        )
+        for kind in sorted(kinds)
+    ]
     if any(row.cycles_source == "estimated" for row in analysis.cpp if _same(row, group)):
         found.append("cycles estimated")
     if emulated(analysis):
@@ -97,7 +139,10 @@ def badges(analysis: Analysis, group: Group, results: Sequence[Result]) -> list[
 
 def emulated(analysis: Analysis) -> bool:
     """Was any of it measured on an emulated processor?"""
-    return any(str(fact(environment, "accelerator") or "") == "tcg" for environment in analysis.environments)
+    return any(
+        str(fact(environment, "accelerator") or "") == "tcg"
+        for environment in analysis.environments
+    )
 
 
 def _same(row: Cpp, group: Group) -> bool:
@@ -105,13 +150,26 @@ def _same(row: Cpp, group: Group) -> bool:
     return all(getattr(row, name) == getattr(group, name) for name in (*OF_RECORD, "environment"))
 
 
-def _row(result: Result, best: Result, group: Group, baselines: frozenset[str], answer: Answer, cycles: str) -> Row:
+def _row(
+    result: Result,
+    best: Result,
+    group: Group,
+    baselines: frozenset[str],
+    answer: Answer,
+    cycles: str,
+) -> Row:
     low, high = result.ci_low, result.ci_high
-    interval = "no interval: too few blocks" if low is None or high is None else f"{human(low, group.unit)} to {human(high, group.unit)}"
+    interval = (
+        "no interval: too few blocks"
+        if low is None or high is None
+        else f"{human(low, group.unit)} to {human(high, group.unit)}"
+    )
     if result.label in group.failed:
         interval += "; failed in {} of {} blocks".format(*group.failed[result.label])
     if result.median and best.median:
-        ratio = result.median / best.median if group.better == "higher" else best.median / result.median
+        ratio = (
+            result.median / best.median if group.better == "higher" else best.median / result.median
+        )
     else:
         ratio = float(result.median == best.median)
     if result.label in baselines:
@@ -121,38 +179,70 @@ def _row(result: Result, best: Result, group: Group, baselines: frozenset[str], 
     else:
         position = "in the leading group" if result.label in answer.labels else "behind it"
     return Row(
-        result.label, result, human(result.median, group.unit), interval, group.letters.get(result.label, ""), min(1.0, max(0.0, ratio)),
-        position, cycles,
-    )  # fmt: skip
+        result.label,
+        result,
+        human(result.median, group.unit),
+        interval,
+        group.letters.get(result.label, ""),
+        min(1.0, max(0.0, ratio)),
+        position,
+        cycles,
+    )
 
 
-def _answer(analysis: Analysis, group: Group, candidates: Sequence[Result], pairs: Sequence[Pair]) -> Answer:
+def _answer(
+    analysis: Analysis, group: Group, candidates: Sequence[Result], pairs: Sequence[Pair]
+) -> Answer:
     """Who leads among the CNIs, by the verdicts of the pairs with the best of them."""
     if not candidates:
         return Answer("alone", [], "Only baselines were measured here, no CNI.")
     best = candidates[0]
-    verdicts = {(p.b if p.a == best.label else p.a): p.verdict for p in pairs if best.label in (p.a, p.b)}
+    verdicts = {
+        (p.b if p.a == best.label else p.a): p.verdict for p in pairs if best.label in (p.a, p.b)
+    }
     others = [result.label for result in candidates[1:]]
-    leading = [best.label, *(label for label in others if verdicts.get(label) not in ("a-better", "b-better"))]
+    leading = [
+        best.label,
+        *(label for label in others if verdicts.get(label) not in ("a-better", "b-better")),
+    ]
     if not others:
-        return Answer("alone", [best.label], f"{best.label} was the only CNI measured here: there was nothing to compare it with.")
+        return Answer(
+            "alone",
+            [best.label],
+            f"{best.label} was the only CNI measured here: there was nothing to compare it with.",
+        )
     if all(verdicts.get(label, "inconclusive") == "inconclusive" for label in others):
         needed = max((p.blocks_needed for p in pairs), default=0)
-        return Answer("inconclusive", leading, f"Inconclusive: {best.n} blocks cannot tell them apart; {needed} could.")
+        return Answer(
+            "inconclusive",
+            leading,
+            f"Inconclusive: {best.n} blocks cannot tell them apart; {needed} could.",
+        )
     if reason := _no_advice(analysis, group):
         return Answer("none", leading if len(leading) < len(candidates) else [], reason)
     if len(leading) == 1:
         return Answer("decided", leading, f"{best.label}, told apart from all others.")
     reach = _reach(leading, pairs)
     if len(leading) < len(candidates):
-        return Answer("decided", leading, f"{', '.join(leading)}: not told apart from each other{reach[1]}; the others are behind.")
+        return Answer(
+            "decided",
+            leading,
+            f"{', '.join(leading)}: not told apart from each other{reach[1]}; the others are"
+            " behind.",
+        )
     if reach[0] <= _FINE:
         return Answer("tie", leading, f"Any of them: no difference was found{reach[1]}.")
-    return Answer("open", leading, f"Open: none was told apart{reach[1]}. More blocks or a quieter machine would tell.")
+    return Answer(
+        "open",
+        leading,
+        f"Open: none was told apart{reach[1]}. More blocks or a quieter machine would tell.",
+    )
 
 
 def _reach(leading: Sequence[str], pairs: Sequence[Pair]) -> tuple[float, str]:
-    """The difference that would have been found in every pair of these (a fraction), and words for it."""
+    """The difference that would have been found in every pair of these (a fraction), and words for
+    it.
+    """
     found = [pair.detectable for pair in pairs if pair.a in leading and pair.b in leading]
     known = [value for value in found if value is not None]
     if not known or len(known) < len(found):
@@ -162,13 +252,19 @@ def _reach(leading: Sequence[str], pairs: Sequence[Pair]) -> tuple[float, str]:
 
 def _no_advice(analysis: Analysis, group: Group) -> str:
     payload = group.params.get("payload")
-    bulk = group.metric == "throughput" or (group.workload == "http" and isinstance(payload, int) and payload >= _BULK)
+    bulk = group.metric == "throughput" or (
+        group.workload == "http" and isinstance(payload, int) and payload >= _BULK
+    )
     if group.placement == "inter" and bulk and group.wire == "not recorded":
-        return "No recommendation: it is not recorded whether the wire between the nodes was a network card."
+        return (
+            "No recommendation: it is not recorded whether the wire between the nodes was a network"
+            " card."
+        )
     if group.placement == "inter" and bulk and group.wire != "nic":
         return (
-            f"No recommendation: the wire between the nodes is {group.wire}, not a network card. It passes packets larger than any NIC "
-            "would, so throughput between nodes says nothing about your network."
+            f"No recommendation: the wire between the nodes is {group.wire}, not a network card. It"
+            " passes packets larger than any NIC would, so throughput between nodes says nothing"
+            " about your network."
         )
     if emulated(analysis):
         return "No recommendation: the processor was emulated, which changes what things cost."

@@ -1,4 +1,6 @@
-"""What would name a machine, a network or somebody's programs is replaced before anything is published."""
+"""What would name a machine, a network or somebody's programs is replaced before anything is
+published.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,13 @@ from cnibench.reports.site import addresses
 _LONGEST = 4000
 _HOST_KEY = re.compile(r"(host|node|machine)_?name|fqdn|^nodename$|^domain$", re.IGNORECASE)
 _USER_KEY = re.compile(r"^(user|user_?name|login|owner|account)$", re.IGNORECASE)
-_PROGRAM_KEY = re.compile(r"foreign|other_programs|other_processes|^(ps|processes|comm|cmdline)$", re.IGNORECASE)
+_PROGRAM_KEY = re.compile(
+    r"foreign|other_programs|other_processes|^(ps|processes|comm|cmdline)$", re.IGNORECASE
+)
 _EMAIL = re.compile(r"[\w.+%-]+@(?!sha\d+:)[\w-]+(?:\.[\w-]+)*", re.IGNORECASE)
-_HOME = re.compile(r"(/|\\|%2f|%5c)(home|users)(?:/|\\{1,2}|%2f|%5c)([^/\\\s'\"%:;,)]+)", re.IGNORECASE)
+_HOME = re.compile(
+    r"(/|\\|%2f|%5c)(home|users)(?:/|\\{1,2}|%2f|%5c)([^/\\\s'\"%:;,)]+)", re.IGNORECASE
+)
 _ROOT = re.compile(r"(?<![\w/.-])/root(?![\w-])", re.IGNORECASE)
 # Names of machines by their form: any depth below a private top-level domain, or a public one.
 _PRIVATE = "internal|local|lan|corp|home|intranet|localdomain|private|arpa"
@@ -31,15 +37,30 @@ _FQDN = re.compile(
     rf"(?<![\w.-])(?:(?:[a-z0-9_-]+\.)+(?:{_PRIVATE}|com|org|net|edu|gov|mil)|(?:[a-z0-9_-]+\.){{2,}}(?:{_PUBLIC}))(?![\w-]|\.\w)",
     re.IGNORECASE,
 )
-_NOBODY = frozenset({"localhost", "localdomain", "root", "user", "users", "nobody", "none", "unknown", "shared", "not recorded"})
+_NOBODY = frozenset(
+    {
+        "localhost",
+        "localdomain",
+        "root",
+        "user",
+        "users",
+        "nobody",
+        "none",
+        "unknown",
+        "shared",
+        "not recorded",
+    }
+)
 
 
 class Pseudonyms:
-    """Cleans text for pages: control and direction marks go always; with ``hide`` also addresses, names of machines, home folders, e-mail
-    addresses, users and the names of foreign programs become pseudonyms, the same one for the same thing everywhere on the site.
+    """Cleans text for pages: control and direction marks go always; with ``hide`` also addresses,
+    names of machines, home folders, e-mail addresses, users and the names of foreign programs
+    become pseudonyms, the same one for the same thing everywhere on the site.
 
-    A name is found in any case, with other separators and within other words. One that is a word of our own (``keep``, the labels;
-    the names of metrics and fields) tells nothing and stays; one that is a part of such a word is replaced only where it stands alone.
+    A name is found in any case, with other separators and within other words. One that is a word of
+    our own (``keep``, the labels; the names of metrics and fields) tells nothing and stays; one
+    that is a part of such a word is replaced only where it stands alone.
     """
 
     def __init__(self, hide: bool, keep: Iterable[str] = ()) -> None:
@@ -51,15 +72,24 @@ class Pseudonyms:
         self._pattern: re.Pattern[str] | None = None
 
     def learn(self, *told: Any) -> None:
-        """Takes the names out of an env.json, a command line or whatever else is published, and those of this machine and its user."""
+        """Takes the names out of an env.json, a command line or whatever else is published, and
+        those of this machine and its user.
+        """
         if not self._hide:
             return
         for kind, name in (*_of_this_machine(), *_named(told)):
             for part in _spellings(kind, name.strip()):
                 key = _bare(part)
-                if len(key) > 2 and part.lower() not in self._keep | _NOBODY | _vocabulary() and key not in self._names:
+                if (
+                    len(key) > 2
+                    and part.lower() not in self._keep | _NOBODY | _vocabulary()
+                    and key not in self._names
+                ):
                     self._names[key] = self._pseudonym(kind, key)
-        words = [_anywhere(name, self._keep | _vocabulary()) for name in sorted(self._names, key=len, reverse=True)]
+        words = [
+            _anywhere(name, self._keep | _vocabulary())
+            for name in sorted(self._names, key=len, reverse=True)
+        ]
         self._pattern = re.compile("|".join(words), re.IGNORECASE) if words else None
         self._cache.clear()
 
@@ -68,7 +98,9 @@ class Pseudonyms:
         known = self._cache.get(value)
         if known is None:
             # cut behind the replacing: half a name is a name, too
-            known = plain(self._hidden(plain(value, 2 * _LONGEST)) if self._hide else value, _LONGEST)
+            known = plain(
+                self._hidden(plain(value, 2 * _LONGEST)) if self._hide else value, _LONGEST
+            )
             self._cache[value] = known
         return known
 
@@ -79,7 +111,10 @@ class Pseudonyms:
         if isinstance(value, Mapping):
             return {self.text(str(key)): self.walk(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self.walk(item) if isinstance(item, str | dict | list | tuple) else item for item in value]
+            return [
+                self.walk(item) if isinstance(item, str | dict | list | tuple) else item
+                for item in value
+            ]
         return value
 
     def _hidden(self, text: str) -> str:
@@ -93,7 +128,9 @@ class Pseudonyms:
 
     def _machine(self, match: re.Match[str]) -> str:
         name = match[0].lower()
-        if name in self._keep or any(name == known or name.endswith(f".{known}") for known in _published()):
+        if name in self._keep or any(
+            name == known or name.endswith(f".{known}") for known in _published()
+        ):
             return match[0]
         return self._pseudonym("host", name)
 
@@ -113,14 +150,18 @@ def _bare(name: str) -> str:
 
 
 def _anywhere(name: str, own: Iterable[str]) -> str:
-    """A pattern for that bare name with any separators, alone or, unless a word of our own holds it, within others."""
+    """A pattern for that bare name with any separators, alone or, unless a word of our own holds
+    it, within others.
+    """
     pattern = "[-_. ]?".join(re.escape(letter) for letter in name)
     part_of_ours = any(name in _bare(word) for word in own)
     return rf"(?<![A-Za-z0-9]){pattern}(?![A-Za-z0-9])" if part_of_ours else pattern
 
 
 def _spellings(kind: str, name: str) -> Iterator[str]:
-    """The name; of a machine's long name the first part and its domain, too; of a program its last part without arguments."""
+    """The name; of a machine's long name the first part and its domain, too; of a program its last
+    part without arguments.
+    """
     if kind == "program":
         words = name.split()
         name = Path(words[0]).name if words else ""
@@ -147,11 +188,15 @@ def _login() -> str:
 
 
 def _named(value: Any, kind: str = "") -> Iterator[tuple[str, str]]:
-    """(kind, name) of all machines, users and foreign programs, found by the names of their keys; users by their home folders, too."""
+    """(kind, name) of all machines, users and foreign programs, found by the names of their keys;
+    users by their home folders, too.
+    """
     if isinstance(value, Mapping):
         for key, item in value.items():
             kinds = (("host", _HOST_KEY), ("user", _USER_KEY), ("program", _PROGRAM_KEY))
-            yield from _named(item, next((name for name, pattern in kinds if pattern.search(str(key))), kind))
+            yield from _named(
+                item, next((name for name, pattern in kinds if pattern.search(str(key))), kind)
+            )
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _named(item, kind)
@@ -164,7 +209,9 @@ def _named(value: Any, kind: str = "") -> Iterator[tuple[str, str]]:
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """Our own words in what is published: the fields of what reports are made of, and the metrics."""
+    """Our own words in what is published: the fields of what reports are made of, and the
+    metrics.
+    """
     import msgspec
 
     from cnibench.analysis import model

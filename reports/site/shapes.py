@@ -15,7 +15,12 @@ def number(value: Any) -> bool:
 
 def curve(x: Any, y: Any) -> bool:
     """Two lists of numbers, equally long and not empty?"""
-    return isinstance(x, list) and isinstance(y, list) and 0 < len(x) == len(y) and all(number(value) for value in (*x, *y))
+    return (
+        isinstance(x, list)
+        and isinstance(y, list)
+        and 0 < len(x) == len(y)
+        and all(number(value) for value in (*x, *y))
+    )
 
 
 def steps(record: Record) -> dict[str, float]:
@@ -23,7 +28,9 @@ def steps(record: Record) -> dict[str, float]:
     found = record.get("steps")
     told: dict[str, float] = {}
     for one in found if isinstance(found, list) else []:
-        step, seconds = (one.get("step"), one.get("seconds")) if isinstance(one, dict) else (None, None)
+        step, seconds = (
+            (one.get("step"), one.get("seconds")) if isinstance(one, dict) else (None, None)
+        )
         if isinstance(step, str) and seconds is not None and number(seconds):
             told[step] = float(seconds)
     return told
@@ -31,13 +38,22 @@ def steps(record: Record) -> dict[str, float]:
 
 def _rule_path(record: Record) -> bool:
     names = ("hooks", "chains", "rules", "matched")
-    chains = [chain for node in record["nodes"] for hook in node["path"] if isinstance(hook["hook"], str) for chain in hook["chains"]]
+    chains = [
+        chain
+        for node in record["nodes"]
+        for hook in node["path"]
+        if isinstance(hook["hook"], str)
+        for chain in hook["chains"]
+    ]
     return (
-        isinstance(record["packet"], str) and all(isinstance(record[name], int) for name in names)
+        isinstance(record["packet"], str)
+        and all(isinstance(record[name], int) for name in names)
         and all(isinstance(node["node"], str) for node in record["nodes"])
         and all(isinstance(chain[key], int) for chain in chains for key in ("evaluated", "matched"))
-        and all(isinstance(chain[key], str) for chain in chains for key in ("family", "table", "chain"))
-    )  # fmt: skip
+        and all(
+            isinstance(chain[key], str) for chain in chains for key in ("family", "table", "chain")
+        )
+    )
 
 
 _SHAPES: Mapping[str, Callable[[Record], bool]] = {

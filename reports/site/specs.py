@@ -1,7 +1,9 @@
-"""Vega-Lite specifications of the charts: pure functions from rows to a specification, the data inside.
+"""Vega-Lite specifications of the charts: pure functions from rows to a specification, the data
+inside.
 
-Colours are those of Okabe and Ito (2008), which people with any common colour blindness tell apart; black, which a dark page swallows, is
-grey here. Beyond seven profiles lines differ by their dashes as well. A field named ``profile`` is what the page's filter works on.
+Colours are those of Okabe and Ito (2008), which people with any common colour blindness tell apart;
+black, which a dark page swallows, is grey here. Beyond seven profiles lines differ by their dashes
+as well. A field named ``profile`` is what the page's filter works on.
 """
 
 from __future__ import annotations
@@ -13,8 +15,15 @@ Spec = dict[str, Any]
 Row = Mapping[str, Any]
 
 BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW, GREY = (
-    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#999999",
-)  # fmt: skip
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#56B4E9",
+    "#CC79A7",
+    "#F0E442",
+    "#999999",
+)
 SHADES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW, GREY)  # of the parts of a stacked bar
 _LINES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, GREY)
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
@@ -25,32 +34,65 @@ POSITIONS = ("in the leading group", "behind it", "baseline, no CNI", "not decid
 
 
 def ranking(rows: Sequence[Row], axis: str) -> Spec:
-    """Bars of ``median`` in the order of the rows, with ``low`` to ``high`` as a line over them; ``position`` is one of POSITIONS."""
+    """Bars of ``median`` in the order of the rows, with ``low`` to ``high`` as a line over them;
+    ``position`` is one of POSITIONS.
+    """
     order = [row["profile"] for row in rows]
     y = {"field": "profile", "type": "nominal", "sort": order, "title": None}
-    tip = [_tip("profile"), _tip("shown", axis), _tip("interval", "interval"), _tip("position", "position"), _tip("group", "group")]
+    tip = [
+        _tip("profile"),
+        _tip("shown", axis),
+        _tip("interval", "interval"),
+        _tip("position", "position"),
+        _tip("group", "group"),
+    ]
     bars = {
         "mark": {"type": "bar", "height": {"band": 0.72}},
         "encoding": {
-            "y": y, "x": {"field": "median", "type": "quantitative", "title": axis, "scale": {"zero": True}, "stack": None, "axis": _TICKS},
-            "color": _color("position", POSITIONS, (BLUE, SKY, GREY, ORANGE), [row["position"] for row in rows]), "tooltip": tip,
+            "y": y,
+            "x": {
+                "field": "median",
+                "type": "quantitative",
+                "title": axis,
+                "scale": {"zero": True},
+                "stack": None,
+                "axis": _TICKS,
+            },
+            "color": _color(
+                "position", POSITIONS, (BLUE, SKY, GREY, ORANGE), [row["position"] for row in rows]
+            ),
+            "tooltip": tip,
         },
-    }  # fmt: skip
+    }
     interval = {
         "transform": [{"filter": _BOTH}],
         "mark": {"type": "rule", "style": "interval"},
-        "encoding": {"y": y, "x": {"field": "low", "type": "quantitative"}, "x2": {"field": "high"}},
+        "encoding": {
+            "y": y,
+            "x": {"field": "low", "type": "quantitative"},
+            "x2": {"field": "high"},
+        },
     }
-    return _chart(rows, {"layer": [bars, *([interval] if _any(rows) else [])], "height": _height(order)})
+    return _chart(
+        rows, {"layer": [bars, *([interval] if _any(rows) else [])], "height": _height(order)}
+    )
 
 
-def stacked(rows: Sequence[Row], parts: Sequence[str], axis: str, colors: Sequence[str] = ()) -> Spec:
+def stacked(
+    rows: Sequence[Row], parts: Sequence[str], axis: str, colors: Sequence[str] = ()
+) -> Spec:
     """One bar a ``profile`` out of ``value`` of each ``part``, in the order of ``parts``."""
     order = list(dict.fromkeys(row["profile"] for row in rows))
     shades = list(colors) or [SHADES[i % len(SHADES)] for i in range(len(parts))]
     encoding = {
         "y": {"field": "profile", "type": "nominal", "sort": order, "title": None},
-        "x": {"field": "value", "type": "quantitative", "title": axis, "stack": "zero", "axis": _TICKS},
+        "x": {
+            "field": "value",
+            "type": "quantitative",
+            "title": axis,
+            "stack": "zero",
+            "axis": _TICKS,
+        },
         "color": _color("part", parts, shades, parts),
         "order": {"field": "rank", "type": "quantitative"},
         "tooltip": [_tip("profile"), _tip("part"), _tip("shown", axis)],
@@ -58,7 +100,12 @@ def stacked(rows: Sequence[Row], parts: Sequence[str], axis: str, colors: Sequen
     rank = {part: i for i, part in enumerate(parts)}
     ranked = [{**row, "rank": rank[row["part"]]} for row in rows]
     return _chart(
-        ranked, {"mark": {"type": "bar", "style": "part", "height": {"band": 0.72}}, "encoding": encoding, "height": _height(order)}
+        ranked,
+        {
+            "mark": {"type": "bar", "style": "part", "height": {"band": 0.72}},
+            "encoding": encoding,
+            "height": _height(order),
+        },
     )
 
 
@@ -73,12 +120,19 @@ def lines(
     points: bool = True,
     zero: bool = True,
 ) -> Spec:
-    """A line a ``profile`` through ``x`` and ``y``, a band from ``low`` to ``high`` where rows have one; ``labels`` fix colours."""
+    """A line a ``profile`` through ``x`` and ``y``, a band from ``low`` to ``high`` where rows have
+    one; ``labels`` fix colours.
+    """
     here = [label for label in labels if any(row["profile"] == label for row in rows)]
     place = {label: i for i, label in enumerate(labels)}
     shades = [_LINES[place[label] % len(_LINES)] for label in here]
     dashes = [_DASHES[place[label] // len(_LINES) % len(_DASHES)] for label in here]
-    across: Spec = {"field": "x", "type": "temporal" if time else "quantitative", "title": x, "axis": _TICKS}
+    across: Spec = {
+        "field": "x",
+        "type": "temporal" if time else "quantitative",
+        "title": x,
+        "axis": _TICKS,
+    }
     if log:
         across["scale"] = {"type": "log", "nice": False}
     up = {"type": "quantitative", "title": y, "scale": {"zero": zero}}
@@ -86,31 +140,56 @@ def lines(
     band = {
         "transform": [{"filter": _BOTH}],
         "mark": {"type": "area", "opacity": 0.2},
-        "encoding": {"x": across, "y": {"field": "low", **up}, "y2": {"field": "high"}, "color": color},
+        "encoding": {
+            "x": across,
+            "y": {"field": "low", **up},
+            "y2": {"field": "high"},
+            "color": color,
+        },
     }
     line = {
         "mark": {"type": "line", "point": points, "strokeWidth": 2},
         "encoding": {
-            "x": across, "y": {"field": "y", **up}, "color": color, "detail": {"field": "line", "type": "nominal"},
+            "x": across,
+            "y": {"field": "y", **up},
+            "color": color,
+            "detail": {"field": "line", "type": "nominal"},
             "strokeDash": {**color, "scale": {"domain": here, "range": dashes}},
             "tooltip": [_tip("profile"), _tip("shown_x", x), _tip("shown", y)],
         },
-    }  # fmt: skip
+    }
     return _chart(rows, {"layer": [*([band] if _any(rows) else []), line], "height": 300})
 
 
 def ratios(rows: Sequence[Row], axis: str, verdicts: Sequence[str]) -> Spec:
-    """A point at ``ratio``, a line from ``low`` to ``high`` for each ``where``, a rule at 1; ``verdict`` is one of four ``verdicts``."""
+    """A point at ``ratio``, a line from ``low`` to ``high`` for each ``where``, a rule at 1;
+    ``verdict`` is one of four ``verdicts``.
+    """
     order = [row["where"] for row in rows]
     y = {"field": "where", "type": "nominal", "sort": order, "title": None}
     scale = {"type": "log", "nice": False, "padding": 12}
-    color = _color("verdict", verdicts, (BLUE, VERMILION, GREY, ORANGE), [row["verdict"] for row in rows])
+    color = _color(
+        "verdict", verdicts, (BLUE, VERMILION, GREY, ORANGE), [row["verdict"] for row in rows]
+    )
     tip = [_tip("where"), _tip("shown", axis), _tip("verdict")]
-    one = {"mark": {"type": "rule", "strokeDash": [4, 3], "color": GREY}, "encoding": {"x": {"datum": 1, "type": "quantitative"}}}
-    across = {"type": "quantitative", "title": axis, "scale": scale, "axis": {**_TICKS, "format": ".3~g"}}
+    one = {
+        "mark": {"type": "rule", "strokeDash": [4, 3], "color": GREY},
+        "encoding": {"x": {"datum": 1, "type": "quantitative"}},
+    }
+    across = {
+        "type": "quantitative",
+        "title": axis,
+        "scale": scale,
+        "axis": {**_TICKS, "format": ".3~g"},
+    }
     span = {
         "mark": {"type": "rule", "strokeWidth": 3},
-        "encoding": {"y": y, "x": {"field": "low", **across}, "x2": {"field": "high"}, "color": color},
+        "encoding": {
+            "y": y,
+            "x": {"field": "low", **across},
+            "x2": {"field": "high"},
+            "color": color,
+        },
     }
     point = {
         "mark": {"type": "point", "filled": True, "size": 80},
@@ -126,7 +205,12 @@ def _any(rows: Sequence[Row]) -> bool:
 
 def _chart(rows: Sequence[Row], rest: Spec) -> Spec:
     values = [{key: value for key, value in row.items() if value is not None} for row in rows]
-    return {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}, "data": {"values": values}, **rest}
+    return {
+        "width": "container",
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "data": {"values": values},
+        **rest,
+    }
 
 
 def _height(names: Sequence[str]) -> int:
@@ -137,7 +221,9 @@ def _tip(field: str, title: str = "") -> Spec:
     return {"field": field, "type": "nominal", "title": title or field}
 
 
-def _color(field: str, domain: Sequence[str], shades: Sequence[str], present: Sequence[str]) -> Spec:
+def _color(
+    field: str, domain: Sequence[str], shades: Sequence[str], present: Sequence[str]
+) -> Spec:
     kept = [(name, shade) for name, shade in zip(domain, shades, strict=True) if name in present]
     scale = {"domain": [name for name, _ in kept], "range": [shade for _, shade in kept]}
     return {

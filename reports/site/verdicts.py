@@ -8,9 +8,13 @@ from cnibench.model.units import human
 from cnibench.reports.site.material import Material
 
 WORDS = {
-    "holds": "holds here", "does-not-hold": "does not hold here", "inconclusive": "inconclusive", "by-construction": "true by construction",
-    "not-testable-here": "not testable here", "not-measured": "not measured",
-}  # fmt: skip
+    "holds": "holds here",
+    "does-not-hold": "does not hold here",
+    "inconclusive": "inconclusive",
+    "by-construction": "true by construction",
+    "not-testable-here": "not testable here",
+    "not-measured": "not measured",
+}
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,9 @@ class Verdict:
 
 
 def verdicts(material: Material) -> dict[str, list[Verdict]]:
-    """Study to its verdicts, those with a verdict first; empty where nothing was measured at all."""
+    """Study to its verdicts, those with a verdict first; empty where nothing was measured at
+    all.
+    """
     from cnibench.claims import evaluate
 
     if not material.analysis.results:
@@ -40,13 +46,34 @@ def verdicts(material: Material) -> dict[str, list[Verdict]]:
         for figure in one.figures:
             ours = "-" if figure.ours is None else human(figure.ours, figure.unit)
             if figure.ci_low is not None and figure.ci_high is not None:
-                ours += f" ({human(figure.ci_low, figure.unit)} to {human(figure.ci_high, figure.unit)}, n={figure.n})"
-            figures.append((figure.what, "-" if figure.published is None else human(figure.published, figure.unit), ours))
+                ours += (
+                    f" ({human(figure.ci_low, figure.unit)} to"
+                    f" {human(figure.ci_high, figure.unit)}, n={figure.n})"
+                )
+            figures.append(
+                (
+                    figure.what,
+                    "-" if figure.published is None else human(figure.published, figure.unit),
+                    ours,
+                )
+            )
         found.setdefault(one.study, []).append(
             Verdict(
-                one.id, one.source, one.sentence, one.verdict, WORDS.get(one.verdict, one.verdict), one.reason, one.published, figures,
+                one.id,
+                one.source,
+                one.sentence,
+                one.verdict,
+                WORDS.get(one.verdict, one.verdict),
+                one.reason,
+                one.published,
+                figures,
                 ", ".join(one.contradicts),
             )
-        )  # fmt: skip
+        )
     order = list(WORDS)
-    return {study: sorted(rows, key=lambda row: order.index(row.verdict) if row.verdict in order else 99) for study, rows in found.items()}
+    return {
+        study: sorted(
+            rows, key=lambda row: order.index(row.verdict) if row.verdict in order else 99
+        )
+        for study, rows in found.items()
+    }

@@ -1,4 +1,6 @@
-"""Two profiles against each other: one page for each pair, with every verdict, the cycles and the features side by side."""
+"""Two profiles against each other: one page for each pair, with every verdict, the cycles and the
+features side by side.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +42,21 @@ class Versus:
 
 def pairs_of(labels: Sequence[str], places: Sequence[Place]) -> list[tuple[str, str]]:
     """The pairs that were measured at one place at least, the first MOST of them."""
-    together = {frozenset((p, q)) for place in places for p, q in combinations(sorted(row.label for row in place.rows), 2)}
+    together = {
+        frozenset((p, q))
+        for place in places
+        for p, q in combinations(sorted(row.label for row in place.rows), 2)
+    }
     return [pair for pair in combinations(labels, 2) if frozenset(pair) in together][:MOST]
 
 
-def versus(material: Material, places: Sequence[Place], a: str, b: str, features: Sequence[tuple[str, str, str]]) -> Versus:
+def versus(
+    material: Material,
+    places: Sequence[Place],
+    a: str,
+    b: str,
+    features: Sequence[tuple[str, str, str]],
+) -> Versus:
     """Everything that was measured of both."""
     rows, bars, count = [], [], dict.fromkeys(_MEANING, 0)
     for place in places:
@@ -52,13 +64,27 @@ def versus(material: Material, places: Sequence[Place], a: str, b: str, features
         pair = _pair(material, place, a, b)
         if a not in results or b not in results or pair is None:
             continue
-        verdict = pair.verdict if pair.a == a else {"a-better": "b-better", "b-better": "a-better"}.get(pair.verdict, pair.verdict)
+        verdict = (
+            pair.verdict
+            if pair.a == a
+            else {"a-better": "b-better", "b-better": "a-better"}.get(pair.verdict, pair.verdict)
+        )
         count[verdict] += 1
-        rows.append(_row(place, results[a], results[b], pair, a, _MEANING[verdict].format(a=a, b=b)))
+        rows.append(
+            _row(place, results[a], results[b], pair, a, _MEANING[verdict].format(a=a, b=b))
+        )
         if pair.ratio is not None and pair.ci_low is not None and pair.ci_high is not None:
             bars.append(_bar(place, pair, a, rows[-1][3], _MEANING[verdict].format(a=a, b=b)))
     heads = ["where", a, b, f"{a} / {b}", "p", "blocks", "verdict"]
-    return Versus(a, b, _lead(a, b, count), Table(heads, rows, False), _chart(a, b, bars, rows), _cycles(material, a, b), list(features))
+    return Versus(
+        a,
+        b,
+        _lead(a, b, count),
+        Table(heads, rows, False),
+        _chart(a, b, bars, rows),
+        _cycles(material, a, b),
+        list(features),
+    )
 
 
 def _pair(material: Material, place: Place, a: str, b: str) -> Pair | None:
@@ -67,7 +93,10 @@ def _pair(material: Material, place: Place, a: str, b: str) -> Pair | None:
         (
             p
             for p in material.analysis.pairs
-            if {p.a, p.b} == {a, b} and p.metric == place.group.metric and not p.reading and place_of(p) == key
+            if {p.a, p.b} == {a, b}
+            and p.metric == place.group.metric
+            and not p.reading
+            and place_of(p) == key
         ),
         None,
     )
@@ -75,8 +104,19 @@ def _pair(material: Material, place: Place, a: str, b: str) -> Pair | None:
 
 def _row(place: Place, one: Result, other: Result, pair: Pair, a: str, verdict: str) -> list[str]:
     unit = place.group.unit
-    name = f"{place.title}: {place.metric}, {'more' if place.group.better == 'higher' else 'less'} is better"
-    return [name, human(one.median, unit), human(other.median, unit), ratio(pair, a), p_value(pair.p_holm), str(pair.n), verdict]
+    name = (
+        f"{place.title}: {place.metric}, {'more' if place.group.better == 'higher' else 'less'} is"
+        " better"
+    )
+    return [
+        name,
+        human(one.median, unit),
+        human(other.median, unit),
+        ratio(pair, a),
+        p_value(pair.p_holm),
+        str(pair.n),
+        verdict,
+    ]
 
 
 def _bar(place: Place, pair: Pair, a: str, shown: str, verdict: str) -> dict[str, object]:
@@ -84,23 +124,44 @@ def _bar(place: Place, pair: Pair, a: str, shown: str, verdict: str) -> dict[str
     ratio, low, high = pair.ratio or 1.0, pair.ci_low or 1.0, pair.ci_high or 1.0
     if (pair.a == a) != (place.group.better == "higher"):
         ratio, low, high = 1 / ratio, 1 / high, 1 / low
-    return {"where": place.title, "ratio": ratio, "low": low, "high": high, "verdict": verdict, "shown": shown}
+    return {
+        "where": place.title,
+        "ratio": ratio,
+        "low": low,
+        "high": high,
+        "verdict": verdict,
+        "shown": shown,
+    }
 
 
-def _chart(a: str, b: str, bars: Sequence[dict[str, object]], rows: Sequence[list[str]]) -> Chart | None:
+def _chart(
+    a: str, b: str, bars: Sequence[dict[str, object]], rows: Sequence[list[str]]
+) -> Chart | None:
     if not bars:
         return None
     title = f"How much better {a} is than {b}"
     about = (
-        f"{title} at each place: the ratio with its interval of 95 %; right of 1 {a} is the better one, an interval that holds 1 is open."
+        f"{title} at each place: the ratio with its interval of 95 %; right of 1 {a} is the better"
+        " one, an interval that holds 1 is open."
     )
     notes = (
-        f"right of 1: {a} is better, left of it {b}, whichever way is better for the figure; point: ratio within the blocks, line: its "
-        "interval, of this pair alone",
+        (
+            f"right of 1: {a} is better, left of it {b}, whichever way is better for the figure;"
+            " point: ratio within the blocks, line: its interval, of this pair alone"
+        ),
     )
-    verdicts = (f"{a} is better", f"{b} is better", _MEANING["no-difference-found"], _MEANING["inconclusive"])
-    table = Table(["where", f"{a} / {b}", "verdict"], [[row[0], row[3], row[6]] for row in rows], False)
-    return Chart(title, about, specs.ratios(bars, "times better (log scale)", verdicts), table, notes)
+    verdicts = (
+        f"{a} is better",
+        f"{b} is better",
+        _MEANING["no-difference-found"],
+        _MEANING["inconclusive"],
+    )
+    table = Table(
+        ["where", f"{a} / {b}", "verdict"], [[row[0], row[3], row[6]] for row in rows], False
+    )
+    return Chart(
+        title, about, specs.ratios(bars, "times better (log scale)", verdicts), table, notes
+    )
 
 
 def _lead(a: str, b: str, count: dict[str, int]) -> str:
@@ -119,22 +180,39 @@ def _lead(a: str, b: str, count: dict[str, int]) -> str:
 
 
 def _cycles(material: Material, a: str, b: str) -> Table | None:
-    """Cycles per packet of both by component, where both have them: means over the blocks, without a test."""
+    """Cycles per packet of both by component, where both have them: means over the blocks, without
+    a test.
+    """
     found: dict[tuple[object, ...], dict[str, Cpp]] = {}
     for row in material.analysis.cpp:
         if row.label in (a, b):
-            key = (row.environment, row.workload, row.placement, row.path, repr(row.params), row.ip, row.mtu, row.cpus)
+            key = (
+                row.environment,
+                row.workload,
+                row.placement,
+                row.path,
+                repr(row.params),
+                row.ip,
+                row.mtu,
+                row.cpus,
+            )
             found.setdefault(key, {})[row.label] = row
     both = [(rows[a], rows[b]) for rows in found.values() if a in rows and b in rows]
     if not both:
         return None
     lines = []
     for one, other in both:
-        where = f"{one.workload} {one.placement}" + (f" ({one.cycles_source})" if one.cycles_source != "pmu" else "")
-        names = sorted(
-            {*one.components, *other.components}, key=lambda name: -max(one.components.get(name, 0.0), other.components.get(name, 0.0))
+        where = f"{one.workload} {one.placement}" + (
+            f" ({one.cycles_source})" if one.cycles_source != "pmu" else ""
         )
-        parts = [("total", one.total, other.total), *((n, one.components.get(n, 0.0), other.components.get(n, 0.0)) for n in names)]
+        names = sorted(
+            {*one.components, *other.components},
+            key=lambda name: -max(one.components.get(name, 0.0), other.components.get(name, 0.0)),
+        )
+        parts = [
+            ("total", one.total, other.total),
+            *((n, one.components.get(n, 0.0), other.components.get(n, 0.0)) for n in names),
+        ]
         lines += [
             [where, name, f"{x:.1f}", f"{y:.1f}", f"{x - y:+.1f}"]
             for name, x, y in [*parts, ("unclassified", one.unclassified, other.unclassified)]

@@ -1,7 +1,7 @@
 """Every error that cnibench raises on purpose: a message, a remedy and the exit code of INTERFACE.
 
-The command line prints ``message`` and ``remedy`` and exits with ``exit_code``; anything that is not a
-CnibenchError is a defect.
+The command line prints ``message`` and ``remedy`` and exits with ``exit_code``; anything that is
+not a CnibenchError is a defect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class UsageError(CnibenchError):
 
 
 class InputError(CnibenchError):
-    """A file given to us is wrong: the message names the file, the key or line, and what was expected."""
+    """A file given to us is wrong: the message names the file, the key or line, and what was
+    expected.
+    """
 
     exit_code = 2
 
@@ -51,7 +53,9 @@ class LimitError(MeasureError):
 
 
 class UnsupportedError(MeasureError):
-    """What this cell asks for does not exist here (an L7 rule in the lab, say); recorded with status ``unsupported``."""
+    """What this cell asks for does not exist here (an L7 rule in the lab, say); recorded with
+    status ``unsupported``.
+    """
 
 
 class ClusterError(CnibenchError):
@@ -59,7 +63,9 @@ class ClusterError(CnibenchError):
 
 
 class EndedError(ClusterError):
-    """The cluster is lost to this run (out of reach for too long, or taken away): the run ends, and can be resumed."""
+    """The cluster is lost to this run (out of reach for too long, or taken away): the run ends, and
+    can be resumed.
+    """
 
 
 class Interrupted(CnibenchError):

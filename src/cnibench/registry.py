@@ -1,5 +1,6 @@
 """Finds the providers of a package: every module in it with a ``PROVIDER``, and those that other
-installed packages offer as entry points of the group ``cnibench.PACKAGE``. Adding one is adding one file.
+installed packages offer as entry points of the group ``cnibench.PACKAGE``. Adding one is adding one
+file.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from cnibench.errors import MissingError, UsageError
 def providers(package: str) -> dict[str, Any]:
     """Name to provider of ``cnibench.PACKAGE``; modules whose name starts with _ are private.
 
-    Raises MissingError when an installed package offers what cannot be imported, UsageError when two providers have one name.
+    Raises MissingError when an installed package offers what cannot be imported, UsageError when
+    two providers have one name.
     """
     own = importlib.import_module(f"cnibench.{package}")
     found: dict[str, Any] = {}
@@ -32,7 +34,10 @@ def providers(package: str) -> dict[str, Any]:
         for one in _offered(_load(point)):
             name = name_of(one)
             if name in found:
-                raise UsageError(f"two providers in {package} are called '{name}'; one is from {_origin(point)}", "uninstall that package")
+                raise UsageError(
+                    f"two providers in {package} are called '{name}'; one is from {_origin(point)}",
+                    "uninstall that package",
+                )
             found[name] = one
     return found
 
@@ -61,13 +66,18 @@ def name_of(provider: Any) -> str:
 
 @cache
 def packages_of(package: str) -> dict[str, str]:
-    """Program to the Debian package that has it, for all programs that the providers of a package declare as their ``tools``."""
-    return {tool: debian for one in providers(package).values() for tool, debian in one.tools.items()}
+    """Program to the Debian package that has it, for all programs that the providers of a package
+    declare as their ``tools``.
+    """
+    return {
+        tool: debian for one in providers(package).values() for tool, debian in one.tools.items()
+    }
 
 
 @cache
 def folders(package: str) -> tuple[Path, ...]:
-    """The folders of data files (profiles) that installed packages offer: each entry point names a module, whose folder it is.
+    """The folders of data files (profiles) that installed packages offer: each entry point names a
+    module, whose folder it is.
 
     Raises MissingError.
     """
@@ -83,7 +93,8 @@ def _load(point: EntryPoint) -> Any:
         return point.load()
     except Exception as error:
         raise MissingError(
-            f"{_origin(point)} offers '{point.name}' ({point.value}), which cannot be imported: {type(error).__name__}: {error}",
+            f"{_origin(point)} offers '{point.name}' ({point.value}), which cannot be imported:"
+            f" {type(error).__name__}: {error}",
             "update or uninstall that package",
         ) from error
 

@@ -1,6 +1,8 @@
-"""What is looked at where a profile stands, in the lab or on kind, so that the two can be compared (docs/fidelity.md).
+"""What is looked at where a profile stands, in the lab or on kind, so that the two can be compared
+(docs/fidelity.md).
 
-As a program it looks at the lab's: ``python _fidelity.py FOLDER REPEATS PROFILE...`` prints a JSON document.
+As a program it looks at the lab's: ``python _fidelity.py FOLDER REPEATS PROFILE...`` prints a JSON
+document.
 """
 
 from __future__ import annotations
@@ -28,7 +30,11 @@ PACKETS = ("first", "established")
 _LIMIT = 20.0  # s: of a command that only looks
 _TRIES = 3
 _PROGRAM = re.compile(r"\bcil_[a-z_]+")
-_SETTINGS = ("net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables", "net/netfilter/nf_conntrack_tcp_be_liberal")
+_SETTINGS = (
+    "net/ipv4/ip_forward",
+    "net/bridge/bridge-nf-call-iptables",
+    "net/netfilter/nf_conntrack_tcp_be_liberal",
+)
 
 
 class Seen:
@@ -36,14 +42,22 @@ class Seen:
 
     def __init__(self, deployment: Deployment, raw: Path) -> None:
         self.deployment = deployment
-        self.found: dict[str, Any] = {"rate": {}, "cpp": {}, "samples": {}, "path": {}, "layout": {}}
+        self.found: dict[str, Any] = {
+            "rate": {},
+            "cpp": {},
+            "samples": {},
+            "path": {},
+            "layout": {},
+        }
         self._raw = raw
         self._number = 0
 
     def measure(self, stream: bool) -> None:
-        """One repeat: TCP_RR with perf, inside a node and between nodes; TCP_STREAM too where asked for.
+        """One repeat: TCP_RR with perf, inside a node and between nodes; TCP_STREAM too where asked
+        for.
 
-        ``samples`` are those that perf took of each component, and of all together; ``rate`` in 1/s, ``cpp`` in cycles per packet.
+        ``samples`` are those that perf took of each component, and of all together; ``rate`` in
+        1/s, ``cpp`` in cycles per packet.
         """
         for placement in PLACEMENTS:
             for workload in ("tcp-rr", *(["tcp-stream"] if stream else [])):
@@ -51,10 +65,16 @@ class Seen:
                 (record,) = (line for name, line in found.records if name == "cpp")
                 samples = self.found["samples"].setdefault(f"{placement} {workload}", {})
                 for component, each in record["components"].items():
-                    samples[component] = samples.get(component, 0.0) + each / record["total"] * record["counted"]
+                    samples[component] = (
+                        samples.get(component, 0.0) + each / record["total"] * record["counted"]
+                    )
                 samples["all"] = samples.get("all", 0) + record["counted"]
                 if workload == "tcp-rr":
-                    rate = next(reading.value for reading in found.readings if reading.metric == "transaction_rate")
+                    rate = next(
+                        reading.value
+                        for reading in found.readings
+                        if reading.metric == "transaction_rate"
+                    )
                     self.found["rate"].setdefault(placement, []).append(rate)
                     self.found["cpp"].setdefault(placement, []).append(record["total"])
 
@@ -64,14 +84,25 @@ class Seen:
             for packet in PACKETS:
                 found = self._sample(placement, "rule-path", {"packet": packet}, "speed")
                 (record,) = (line for name, line in found.records if name == "rulepath")
-                self.found["path"][f"{placement} {packet}"] = [node["path"] for node in record["nodes"]]
+                self.found["path"][f"{placement} {packet}"] = [
+                    node["path"] for node in record["nodes"]
+                ]
         self.found["layout"] = layout(self.deployment)
 
-    def _sample(self, placement: Placement, workload: str, params: Mapping[str, Any], window: Any) -> Measurements:
+    def _sample(
+        self, placement: Placement, workload: str, params: Mapping[str, Any], window: Any
+    ) -> Measurements:
         """A datagram may be lost and rules may change (then nothing is counted): once more then."""
         driver = provider("workloads", workload)
         label = self.deployment.label
-        cell = Cell(label=label, profile=label, placement=placement, workload=workload, params=driver.params(params), window=window)
+        cell = Cell(
+            label=label,
+            profile=label,
+            placement=placement,
+            workload=workload,
+            params=driver.params(params),
+            window=window,
+        )
         for again in range(_TRIES):
             self._number += 1
             raw = self._raw / f"{self._number}"
@@ -81,7 +112,9 @@ class Seen:
             cpus = choose_cpus("shared", sorted(os.sched_getaffinity(0)), cores())
             context = SampleContext(cell, 0, self.deployment, client, server, 1.0, 0.0, raw, *cpus)
             try:
-                return measure(context, driver, [provider("collectors", "perf")] if window == "cpp" else []).findings
+                return measure(
+                    context, driver, [provider("collectors", "perf")] if window == "cpp" else []
+                ).findings
             except (LimitError, MeasureError):
                 if again == _TRIES - 1:
                     raise
@@ -89,7 +122,9 @@ class Seen:
 
 
 def layout(deployment: Deployment) -> dict[str, Any]:
-    """What a Pod of the client's node and the way to the other node are made of, without the names and numbers that differ anywhere."""
+    """What a Pod of the client's node and the way to the other node are made of, without the names
+    and numbers that differ anywhere.
+    """
     client, server = deployment.pair("inter")
     node = client.node
     links = _json(node, "ip", "-j", "-d", "link", "show")
@@ -101,7 +136,10 @@ def layout(deployment: Deployment) -> dict[str, Any]:
         "Pod's device": _device(client, own, wire["mtu"]),
         "node's end of it": _device(node, end, wire["mtu"]),
         "Pod's routes": sorted(_routes(client)),
-        "routing rules": [f"{rule['priority']}: {rule.get('fwmark', '')} {rule['table']}" for rule in _json(node, "ip", "-j", "rule")],
+        "routing rules": [
+            f"{rule['priority']}: {rule.get('fwmark', '')} {rule['table']}"
+            for rule in _json(node, "ip", "-j", "rule")
+        ],
     }
     if master := end.get("master"):
         bridge = next(link for link in links if link["ifname"] == master)
@@ -111,10 +149,23 @@ def layout(deployment: Deployment) -> dict[str, Any]:
         }
     if tunnel := deployment.tunnel_on(node, 4):
         device = next(link for link in links if link["ifname"] == tunnel)
-        wanted = ("id", "external", "port", "learning", "ttl", "tos", "ttl_inherit", "udp_csum", "udp_zero_csum6_tx", "gbp", "link")
+        wanted = (
+            "id",
+            "external",
+            "port",
+            "learning",
+            "ttl",
+            "tos",
+            "ttl_inherit",
+            "udp_csum",
+            "udp_zero_csum6_tx",
+            "gbp",
+            "link",
+        )
         found["tunnel"] = {**_device(node, device, wire["mtu"]), **_chosen(device, *wanted)}
         found["forwarding entries"] = sorted(
-            f"{'dst' if 'dst' in entry else ''} {' '.join(sorted(entry.get('flags', ())))} {entry.get('state', '')}"
+            f"{'dst' if 'dst' in entry else ''} {' '.join(sorted(entry.get('flags', ())))}"
+            f" {entry.get('state', '')}"
             for entry in _json(node, "bridge", "-j", "fdb", "show", "dev", tunnel)
         )
     other = server.addresses[4].rpartition(".")[0] + ".0/24"
@@ -133,7 +184,9 @@ def _setting(node: Node, key: str) -> str:
 
 
 def _device(place: Place, link: Mapping[str, Any], wire: int) -> dict[str, Any]:
-    """MTU against the wire's, queueing discipline, flags, port flags, what it leaves to its driver, programs at tc."""
+    """MTU against the wire's, queueing discipline, flags, port flags, what it leaves to its driver,
+    programs at tc.
+    """
     name = link["ifname"]
     port = link.get("linkinfo", {}).get("info_slave_data", {})
     features = place.run(["ethtool", "-k", name], timeout=_LIMIT).stdout
@@ -147,10 +200,18 @@ def _device(place: Place, link: Mapping[str, Any], wire: int) -> dict[str, Any]:
         "mtu": link["mtu"] - wire,
         "qdisc": link.get("qdisc", ""),
         "flags": sorted(set(link["flags"]) & {"NOARP", "PROMISC", "MULTICAST", "BROADCAST"}),
-        "port": {key: port[key] for key in ("hairpin", "learning", "flood", "mcast_flood", "neigh_suppress") if key in port},
+        "port": {
+            key: port[key]
+            for key in ("hairpin", "learning", "flood", "mcast_flood", "neigh_suppress")
+            if key in port
+        },
         "queues": [link.get("num_tx_queues"), link.get("num_rx_queues")],
         "gso": [link.get("gso_max_size"), link.get("gro_max_size")],
-        "off": sorted(line.partition(":")[0].strip() for line in features.splitlines() if re.search(r": off$", line)),
+        "off": sorted(
+            line.partition(":")[0].strip()
+            for line in features.splitlines()
+            if re.search(r": off$", line)
+        ),
         "programs": programs,
     }
 
@@ -164,10 +225,13 @@ def _routes(place: Place, to: str = "") -> Iterator[str]:
     for route in _json(place, "ip", "-j", "route", "show", *([to] if to else [])):
         words = [
             "default" if route["dst"] == "default" else "subnet" if "/" in route["dst"] else "host",
-            "via" if "gateway" in route else "", re.sub(r"\d+$", "", route["dev"]) if not to else route["dev"],
-            " ".join(sorted(route.get("flags", ()))), f"mtu {route['metrics'][0]['mtu']}" if route.get("metrics") else "",
-            route.get("scope", ""), "src" if "prefsrc" in route else "",
-        ]  # fmt: skip
+            "via" if "gateway" in route else "",
+            re.sub(r"\d+$", "", route["dev"]) if not to else route["dev"],
+            " ".join(sorted(route.get("flags", ()))),
+            f"mtu {route['metrics'][0]['mtu']}" if route.get("metrics") else "",
+            route.get("scope", ""),
+            "src" if "prefsrc" in route else "",
+        ]
         yield " ".join(word for word in words if word)
 
 
@@ -192,8 +256,14 @@ def main(words: Sequence[str]) -> None:
         deployments: list[LabDeployment] = []
         try:
             for number, name in enumerate(names):
-                deployments.append(LabDeployment(name, builtin()[name], Options(wire_offload="all"), number + 1))
-                for node in deployments[-1].nodes():  # kind's wire is a plain veth pair: it passes super-packets, and puts none together
+                deployments.append(
+                    LabDeployment(name, builtin()[name], Options(wire_offload="all"), number + 1)
+                )
+                for node in deployments[
+                    -1
+                    # kind's wire is a plain veth pair: it passes super-packets, and puts none
+                    # together
+                ].nodes():
                     features.write(node.ns, node.wire, {"rx-gro": False})
             json.dump(look(deployments, folder, repeats), sys.stdout)
         finally:

@@ -1,4 +1,6 @@
-"""A kind cluster without a CNI, made by the product's own code, on which profiles are installed and removed one after the other."""
+"""A kind cluster without a CNI, made by the product's own code, on which profiles are installed and
+removed one after the other.
+"""
 
 from __future__ import annotations
 
@@ -41,26 +43,42 @@ class Kept:
     def settings(self, profile: Profile) -> dict[str, str]:
         assert profile.kubernetes is not None
         chart = any(step.chart for step in profile.kubernetes.steps)
-        # Privileged instead of single capabilities, of which a machine may lack some (CAP_SYS_RESOURCE in many containers).
+        # Privileged instead of single capabilities, of which a machine may lack some
+        # (CAP_SYS_RESOURCE in many containers).
         more = {"securityContext.privileged": "true"} if profile.cni == "cilium" else {}
         return {"chart": self.charts[profile.cni], **more} if chart else {}
 
     def install(self, profile: Profile, **more: str) -> None:
-        install.install(self.access, profile, {**self.settings(profile), **more}, self.variables, self.nodes)
+        install.install(
+            self.access, profile, {**self.settings(profile), **more}, self.variables, self.nodes
+        )
 
     def ready(self, profile: Profile, dns: bool = False) -> None:
-        """Waits for the CNI; ``dns``: and for kube-dns. A Service without Pods has rules of its own, and Pods that come up disturb."""
+        """Waits for the CNI; ``dns``: and for kube-dns. A Service without Pods has rules of its
+        own, and Pods that come up disturb.
+        """
         wait.ready(self.access, profile, READY)
         if dns:
             until(self._has_dns)
 
     def _has_dns(self) -> bool:
-        slices = self.access.get("endpointslices", "-n", "kube-system", "-l", "kubernetes.io/service-name=kube-dns")["items"]
-        return sum(one["conditions"].get("ready", False) for item in slices for one in item.get("endpoints") or ()) == 2
+        slices = self.access.get(
+            "endpointslices", "-n", "kube-system", "-l", "kubernetes.io/service-name=kube-dns"
+        )["items"]
+        return (
+            sum(
+                one["conditions"].get("ready", False)
+                for item in slices
+                for one in item.get("endpoints") or ()
+            )
+            == 2
+        )
 
     def deployment(self, profile: Profile) -> KubernetesDeployment:
         """The profile that was installed, as it is measured."""
-        return KubernetesDeployment(profile.name, profile, OPTIONS, self.access, self.making, self.nodes, self.variables)
+        return KubernetesDeployment(
+            profile.name, profile, OPTIONS, self.access, self.making, self.nodes, self.variables
+        )
 
     def remove(self) -> None:
         install.uninstall(self.access, None, {}, {}, self.nodes)
@@ -69,7 +87,11 @@ class Kept:
         return {node.name: removal.snapshot(node) for node in self.nodes}
 
     def left(self, before: Mapping[str, Snapshot]) -> list[str]:
-        return [f"{name}: {item}" for name, after in self.state().items() for item in removal.leftovers(before[name], after)]
+        return [
+            f"{name}: {item}"
+            for name, after in self.state().items()
+            for item in removal.leftovers(before[name], after)
+        ]
 
 
 def kept(parts: Parts) -> Iterator[Kept]:
@@ -82,7 +104,13 @@ def kept(parts: Parts) -> Iterator[Kept]:
             engine.build(name, base=BASE)
     cluster = kind_cluster.OneCluster(OPTIONS, kube_proxy=True)
     try:
-        making = Making(cluster.name, cluster.name, images.name("workload"), images.name("agent"), tolerations=({"operator": "Exists"},))
+        making = Making(
+            cluster.name,
+            cluster.name,
+            images.name("workload"),
+            images.name("agent"),
+            tolerations=({"operator": "Exists"},),
+        )
         cluster.load([images.archive(engine, [making.workload_image, making.agent_image])])
         cluster.load([parts.flannel, parts.cilium])
         ordered = sorted(cluster.facts, key=lambda node: (node.control_plane, node.name))

@@ -17,13 +17,27 @@ SHORT = ("--duration", "1s", "--warmup", "0s", "--blocks", "1")
 
 
 def cnibench(*words: str | Path, cwd: Path, status: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([CNIBENCH, *map(str, words)], capture_output=True, text=True, timeout=LIMIT, cwd=cwd, check=False)
+    done = subprocess.run(
+        [CNIBENCH, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        cwd=cwd,
+        check=False,
+    )
     assert done.returncode == status, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
 
 def output(*argv: str | Path, given: str = "") -> str:
-    done = subprocess.run([str(word) for word in argv], input=given, capture_output=True, text=True, timeout=LIMIT, check=False)
+    done = subprocess.run(
+        [str(word) for word in argv],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
     assert done.returncode == 0, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

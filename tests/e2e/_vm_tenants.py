@@ -1,4 +1,5 @@
-"""Runs in the VM: a second tenant's container with an address that is taken is refused by the kernel's ILA routes, a missing route is seen.
+"""Runs in the VM: a second tenant's container with an address that is taken is refused by the
+kernel's ILA routes, a missing route is seen.
 
     python _vm_tenants.py
 
@@ -37,7 +38,14 @@ def _main() -> int:
     deployment.datapath.disconnect(server)
     missed = sorted({item.check for item in deployment.attest() if not item.passed})
     deployment.remove()
-    said = {"address": server.addresses[6], "refused": refused, "remedy": remedy, "first": first, "more": more, "missed": missed}
+    said = {
+        "address": server.addresses[6],
+        "refused": refused,
+        "remedy": remedy,
+        "first": first,
+        "more": more,
+        "missed": missed,
+    }
     print(json.dumps(said), flush=True)
     return 0
 

@@ -1,4 +1,6 @@
-"""Which suite a file belongs to, and the parts of a real kind cluster for the tests that ask for them."""
+"""Which suite a file belongs to, and the parts of a real kind cluster for the tests that ask for
+them.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +47,11 @@ def _needs_parts(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that need the parts come last: they may still be built in the background. Of them, those that share a cluster.
+    """Those that need the parts come last: they may still be built in the background. Of them,
+    those that share a cluster.
 
-    Of those the comparison with the lab comes first: one of the others uses iptables-legacy, whose table the kernel keeps, empty, as
-    long as the node lives, and packets walk it.
+    Of those the comparison with the lab comes first: one of the others uses iptables-legacy, whose
+    table the kernel keeps, empty, as long as the node lives, and packets walk it.
     """
 
     def place(item: pytest.Item) -> tuple[bool, bool, bool]:
@@ -66,10 +69,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """A cold cache costs minutes, which no test's time limit should have to hold: the parts are made before a clock starts."""
+    """A cold cache costs minutes, which no test's time limit should have to hold: the parts are
+    made before a clock starts.
+    """
     if _needs_parts(item):
         capture = item.config.pluginmanager.getplugin("capturemanager")
-        with capture.global_and_fixture_disabled(), contextlib.suppress(Failed):  # the fixture tries again, and its failure is told
+        with (
+            capture.global_and_fixture_disabled(),
+            contextlib.suppress(Failed),
+        ):  # the fixture tries again, and its failure is told
             _built()
     return (yield)
 

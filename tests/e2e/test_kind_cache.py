@@ -1,4 +1,6 @@
-"""The cache of the cluster's parts: one build for two builders, nothing half built after a kill, no rebuild without a change."""
+"""The cache of the cluster's parts: one build for two builders, nothing half built after a kill, no
+rebuild without a change.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,14 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def builder(signs: Path, name: str) -> subprocess.Popen[str]:
-    words = [sys.executable, "-c", BUILDER, str(Path(cache.__file__).parent.parent), str(signs), name]
+    words = [
+        sys.executable,
+        "-c",
+        BUILDER,
+        str(Path(cache.__file__).parent.parent),
+        str(signs),
+        name,
+    ]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
 
@@ -92,7 +101,9 @@ def test_a_failed_build_is_not_kept_and_is_tried_again() -> None:
     with pytest.raises(OSError, match="full"):
         cache.part("thing", "0123456789ab", fails)
     assert [path.name for path in cache.folder().iterdir()] == ["locks"]
-    assert (cache.part("thing", "0123456789ab", lambda where: (where / "whole").touch()) / "whole").exists()
+    assert (
+        cache.part("thing", "0123456789ab", lambda where: (where / "whole").touch()) / "whole"
+    ).exists()
 
 
 def test_the_key_counts_contents(tmp_path: Path) -> None:
@@ -116,13 +127,27 @@ def test_parts_with_other_keys_go_when_long_unused() -> None:
 def test_what_is_built_ahead_ends_with_its_owner_or_by_itself(tmp_path: Path, course: str) -> None:
     with subprocess.Popen(["sleep", "1000"]) as owner:
         try:
-            words = [sys.executable, "-c", AHEAD, str(Path(cache.__file__).parent.parent), str(tmp_path), str(owner.pid), course]
-            builder = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
+            words = [
+                sys.executable,
+                "-c",
+                AHEAD,
+                str(Path(cache.__file__).parent.parent),
+                str(tmp_path),
+                str(owner.pid),
+                course,
+            ]
+            builder = subprocess.Popen(
+                words, stdout=subprocess.PIPE, text=True, start_new_session=True
+            )
             wait_for(tmp_path, "began")
             if course == "hang":
                 owner.kill()
                 owner.wait(60)
-            said, _ = builder.communicate(timeout=60)  # the end of its output: all that had it are gone
-            assert (said, builder.returncode) == (("", -signal.SIGKILL) if course == "hang" else ("built\n", 0))
+            said, _ = builder.communicate(
+                timeout=60
+            )  # the end of its output: all that had it are gone
+            assert (said, builder.returncode) == (
+                ("", -signal.SIGKILL) if course == "hang" else ("built\n", 0)
+            )
         finally:
             owner.kill()

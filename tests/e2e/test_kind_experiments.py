@@ -1,4 +1,6 @@
-"""Every workload and condition through real CNIs, by the code that measures in the lab; flannel, then Cilium, on a cluster that is kept."""
+"""Every workload and condition through real CNIs, by the code that measures in the lab; flannel,
+then Cilium, on a cluster that is kept.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ on_cilium = pytest.mark.parametrize("standing", ["cilium"], indirect=True, scope
 
 
 @pytest.fixture(scope="module")
-def deployment(request: pytest.FixtureRequest, bare_cluster: Kept) -> Iterator[KubernetesDeployment]:
+def deployment(
+    request: pytest.FixtureRequest, bare_cluster: Kept
+) -> Iterator[KubernetesDeployment]:
     """That profile, installed; nothing of it or of the tests is left on the nodes afterwards."""
     kept, profile = bare_cluster, builtin()[request.param]
     kept.install(profile)
@@ -55,7 +59,16 @@ def deployment(request: pytest.FixtureRequest, bare_cluster: Kept) -> Iterator[K
             for pod in found.pods():
                 pod.gateway.close()
             names = [pod.name for pod in found.pods()]
-            kept.access.kubectl("delete", "pod", "-n", kept.making.namespace, "--ignore-not-found", "--grace-period=1", *names, timeout=90)
+            kept.access.kubectl(
+                "delete",
+                "pod",
+                "-n",
+                kept.making.namespace,
+                "--ignore-not-found",
+                "--grace-period=1",
+                *names,
+                timeout=90,
+            )
     finally:
         kept.remove()
     assert install.recorded(kept.access) == ""
@@ -63,11 +76,22 @@ def deployment(request: pytest.FixtureRequest, bare_cluster: Kept) -> Iterator[K
 
 
 def context(
-    deployment: KubernetesDeployment, workload: str, raw: Path, placement: Placement = "inter", duration: float = 1.0, **params: Any
+    deployment: KubernetesDeployment,
+    workload: str,
+    raw: Path,
+    placement: Placement = "inter",
+    duration: float = 1.0,
+    **params: Any,
 ) -> SampleContext:
     own, around = conditions.split(params)
     given = {**provider("workloads", workload).params(own), **around}
-    cell = Cell(label=deployment.label, profile=deployment.label, placement=placement, workload=workload, params=given)
+    cell = Cell(
+        label=deployment.label,
+        profile=deployment.label,
+        placement=placement,
+        workload=workload,
+        params=given,
+    )
     deployment.reset_state()
     client, server = deployment.pair_for(cell)
     raw.mkdir(parents=True, exist_ok=True)
@@ -83,7 +107,9 @@ def sample(
     **params: Any,
 ) -> Measurements:
     s = context(deployment, workload, raw, placement, **params)
-    return measure(s, provider("workloads", workload), [provider("collectors", name) for name in collectors]).findings
+    return measure(
+        s, provider("workloads", workload), [provider("collectors", name) for name in collectors]
+    ).findings
 
 
 def values(found: Measurements) -> dict[str, float]:
@@ -105,7 +131,9 @@ def test_gives_its_metrics(deployment: KubernetesDeployment, tmp_path: Path, wor
     figures = values(found)
     assert set(figures) == METRICS_OF[workload]
     assert figures.keys() <= METRICS.keys()
-    assert all(value > 0 for name, value in figures.items() if name not in ("loss", "failed_requests"))
+    assert all(
+        value > 0 for name, value in figures.items() if name not in ("loss", "failed_requests")
+    )
     if workload == "http":
         (cdf,) = records(found, "cdf")
         assert len(cdf["values"]) == 101
@@ -115,10 +143,16 @@ def test_gives_its_metrics(deployment: KubernetesDeployment, tmp_path: Path, wor
 
 
 @on_flannel
-def test_load_beside_the_pair_and_the_footprint_of_the_cni(deployment: KubernetesDeployment, tmp_path: Path) -> None:
-    """Six connections over three pairs of Pods, entered from their nodes; the same Pods serve the next cell."""
+def test_load_beside_the_pair_and_the_footprint_of_the_cni(
+    deployment: KubernetesDeployment, tmp_path: Path
+) -> None:
+    """Six connections over three pairs of Pods, entered from their nodes; the same Pods serve the
+    next cell.
+    """
     load = {"connections": 6, "pods": 3, "rate": "1M"}
-    found = sample(deployment, "tcp-rr-under-load", tmp_path / "rr", collectors=("footprint",), **load)
+    found = sample(
+        deployment, "tcp-rr-under-load", tmp_path / "rr", collectors=("footprint",), **load
+    )
     assert values(found)["transaction_rate"] > 0
     (told,) = records(found, "background")
     assert (told["connections"], told["pairs"]) == (6, 3)
@@ -127,24 +161,45 @@ def test_load_beside_the_pair_and_the_footprint_of_the_cni(deployment: Kubernete
     made = [pod for pod in deployment.pods() if isinstance(pod, EnteredPod)]
     assert sorted(pod.name for pod in made) == ["ax0", "ax1", "ax2", "bx0", "bx1", "bx2"]
     assert not any(pod.gateway.python for pod in made), "none has a connection of its own"
-    assert values(sample(deployment, "tcp-stream-under-load", tmp_path / "stream", **load))["throughput"] > 0
+    assert (
+        values(sample(deployment, "tcp-stream-under-load", tmp_path / "stream", **load))[
+            "throughput"
+        ]
+        > 0
+    )
     assert {pod.name for pod in deployment.pods()} == known
     grown = {line["process"]: line for line in records(found, "footprint")}
     assert {"flanneld on a", "flanneld on b"} <= set(grown)
-    assert all(len(line["values"]) >= 2 and min(line["values"]) > 1 << 20 for line in grown.values())
+    assert all(
+        len(line["values"]) >= 2 and min(line["values"]) > 1 << 20 for line in grown.values()
+    )
     memory = [reading for reading in found.readings if reading.metric == "memory"]
     assert {reading.params["process"] for reading in memory} == set(grown)
 
 
 @on_flannel
 def test_rules_of_one_packet(deployment: KubernetesDeployment, tmp_path: Path) -> None:
-    """The hooks are those of the study's Table III, 3 inside a node and 10 between nodes; an established packet meets fewer rules."""
+    """The hooks are those of the study's Table III, 3 inside a node and 10 between nodes; an
+    established packet meets fewer rules.
+    """
     found = {}
     for placement, hooks in (("intra", 3), ("inter", 10)):
         for packet in ("first", "established"):
-            for again in range(3):  # a datagram may be lost, and another packet may have the length of ours: both are told, not counted
+            for again in range(
+                3
+                # a datagram may be lost, and another packet may have the length of ours: both are
+                # told,
+                # not counted
+            ):
                 try:
-                    found[placement, packet] = values(_rules(deployment, tmp_path / f"{placement}-{packet}-{again}", placement, packet))
+                    found[placement, packet] = values(
+                        _rules(
+                            deployment,
+                            tmp_path / f"{placement}-{packet}-{again}",
+                            placement,
+                            packet,
+                        )
+                    )
                     break
                 except (LimitError, MeasureError):
                     if again == 2:
@@ -155,18 +210,27 @@ def test_rules_of_one_packet(deployment: KubernetesDeployment, tmp_path: Path) -
         assert "cnibench_path" not in node.run(["nft", "list", "tables"], timeout=20).stdout
 
 
-def _rules(deployment: KubernetesDeployment, raw: Path, placement: str, packet: str) -> Measurements:
+def _rules(
+    deployment: KubernetesDeployment, raw: Path, placement: str, packet: str
+) -> Measurements:
     return sample(deployment, "rule-path", raw, placement, packet=packet)  # type: ignore[arg-type]
 
 
 @on_flannel
-def test_rules_of_the_older_iptables_count_as_well(deployment: KubernetesDeployment, tmp_path: Path) -> None:
+def test_rules_of_the_older_iptables_count_as_well(
+    deployment: KubernetesDeployment, tmp_path: Path
+) -> None:
     """Where the kernel has none of them (ip_tables), a node cannot either."""
     node = deployment.nodes()[0]
-    rules = "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -p sctp -j DROP\n-A FORWARD -p udp -j ACCEPT\n-A FORWARD -p gre -j DROP\nCOMMIT\n"
+    rules = (
+        "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -p sctp -j DROP\n-A FORWARD -p udp -j"
+        " ACCEPT\n-A FORWARD -p gre -j DROP\nCOMMIT\n"
+    )
     before = values(_rules(deployment, tmp_path / "before", "intra", "first"))
     if node.run(["iptables-legacy-restore"], timeout=20, input=rules, check=False).returncode:
-        assert not node.run(["sh", "-c", "cat /proc/net/ip_tables_names 2>/dev/null; true"], timeout=20).stdout
+        assert not node.run(
+            ["sh", "-c", "cat /proc/net/ip_tables_names 2>/dev/null; true"], timeout=20
+        ).stdout
         return
     try:
         after = values(_rules(deployment, tmp_path / "after", "intra", "first"))
@@ -177,7 +241,9 @@ def test_rules_of_the_older_iptables_count_as_well(deployment: KubernetesDeploym
 
 @on_flannel
 @pytest.mark.parametrize(("count", "at_once"), [(1, False), (3, True)])
-def test_pods_are_timed_step_by_step(deployment: KubernetesDeployment, tmp_path: Path, count: int, at_once: bool) -> None:
+def test_pods_are_timed_step_by_step(
+    deployment: KubernetesDeployment, tmp_path: Path, count: int, at_once: bool
+) -> None:
     found = sample(deployment, "pods", tmp_path, "inter", count=count, at_once=at_once)
     figures = values(found)
     assert 0 < figures["pod_network"] < figures["pod_ready"]
@@ -185,7 +251,15 @@ def test_pods_are_timed_step_by_step(deployment: KubernetesDeployment, tmp_path:
     assert len({line["pod"] for line in told}) == count
     for line in told:
         steps = {step["step"]: step["seconds"] for step in line["steps"]}
-        assert list(steps) == ["scheduled", "sandbox", "ip-allocation", "rest-of-cni-add", "container", "ready", "first-packet"]
+        assert list(steps) == [
+            "scheduled",
+            "sandbox",
+            "ip-allocation",
+            "rest-of-cni-add",
+            "container",
+            "ready",
+            "first-packet",
+        ]
         assert line["network"] == pytest.approx(steps["ip-allocation"] + steps["rest-of-cni-add"])
         assert min(steps.values()) >= 0
         assert sum(steps.values()) >= line["ready"] - 0.001
@@ -194,7 +268,9 @@ def test_pods_are_timed_step_by_step(deployment: KubernetesDeployment, tmp_path:
 
 
 @on_flannel
-def test_policies_that_nobody_enforces_are_refused(deployment: KubernetesDeployment, tmp_path: Path) -> None:
+def test_policies_that_nobody_enforces_are_refused(
+    deployment: KubernetesDeployment, tmp_path: Path
+) -> None:
     with pytest.raises(UnsupportedError, match="enforces no NetworkPolicy"):
         sample(deployment, "tcp-rr", tmp_path, **{"policy.entries": 5})
     with pytest.raises(UnsupportedError, match="enforces no NetworkPolicy"):
@@ -202,7 +278,9 @@ def test_policies_that_nobody_enforces_are_refused(deployment: KubernetesDeploym
 
 
 @on_flannel
-def test_a_background_pod_that_dies_marks_the_cell(deployment: KubernetesDeployment, tmp_path: Path) -> None:
+def test_a_background_pod_that_dies_marks_the_cell(
+    deployment: KubernetesDeployment, tmp_path: Path
+) -> None:
     """Last of flannel's: a standing with a dead Pod is not measured on any more."""
     work = provider("workloads", "tcp-rr-under-load")
     s = context(deployment, "tcp-rr-under-load", tmp_path, connections=2, pods=2, rate="1M")
@@ -228,7 +306,10 @@ def under(deployment: KubernetesDeployment, **asked: Any) -> Any:
 
 def objects(deployment: KubernetesDeployment) -> list[str]:
     kinds = "networkpolicies.networking.k8s.io,ciliumnetworkpolicies.cilium.io"
-    return [item["metadata"]["name"] for item in deployment.access.get(kinds, "-n", deployment.namespace)["items"]]
+    return [
+        item["metadata"]["name"]
+        for item in deployment.access.get(kinds, "-n", deployment.namespace)["items"]
+    ]
 
 
 @on_cilium
@@ -236,14 +317,20 @@ def objects(deployment: KubernetesDeployment) -> list[str]:
     ("asked", "count", "kind"),
     [
         ({"entries": 100}, 1, "networkpolicies.networking.k8s.io"),
-        ({"entries": 4, "objects": "many", "setting": "top-of-chain", "restrictions": 3}, 6, "networkpolicies.networking.k8s.io"),
+        (
+            {"entries": 4, "objects": "many", "setting": "top-of-chain", "restrictions": 3},
+            6,
+            "networkpolicies.networking.k8s.io",
+        ),
         ({"entries": 25, "api": "cni", "restrictions": 45}, 1, "ciliumnetworkpolicies.cilium.io"),
     ],
 )
 def test_policies_come_into_force_and_go(
     deployment: KubernetesDeployment, tmp_path: Path, asked: dict[str, Any], count: int, kind: str
 ) -> None:
-    found = sample(deployment, "tcp-crr", tmp_path, **{f"policy.{key}": value for key, value in asked.items()})
+    found = sample(
+        deployment, "tcp-crr", tmp_path, **{f"policy.{key}": value for key, value in asked.items()}
+    )
     assert values(found)["transaction_rate"] > 0
     (told,) = records(found, "conditions")
     assert (told["kind"], told["found"]["objects"], told["server"]) == (kind, count, "b0")
@@ -262,9 +349,15 @@ def test_no_entries_are_no_policy(deployment: KubernetesDeployment) -> None:
 
 @on_cilium
 def test_what_cannot_be_had_says_why(deployment: KubernetesDeployment) -> None:
-    with pytest.raises(UnsupportedError, match="bypassing conntrack"), under(deployment, entries=1, conntrack="bypassed"):
+    with (
+        pytest.raises(UnsupportedError, match="bypassing conntrack"),
+        under(deployment, entries=1, conntrack="bypassed"),
+    ):
         pass
-    with pytest.raises(UnsupportedError, match="Envoy, which is neither in the image"), under(deployment, entries=1, layer="L7"):
+    with (
+        pytest.raises(UnsupportedError, match="Envoy, which is neither in the image"),
+        under(deployment, entries=1, layer="L7"),
+    ):
         pass
     assert objects(deployment) == []
 
@@ -273,13 +366,22 @@ def test_what_cannot_be_had_says_why(deployment: KubernetesDeployment) -> None:
 def test_an_http_rule_is_accepted_by_the_definition(deployment: KubernetesDeployment) -> None:
     rules = policy_objects.rules(Policies(entries=3, layer="L7"), "cilium", (4,))
     (made,) = rules.objects(deployment.making, "cilium", "b0", many=False)
-    assert made["spec"]["ingress"][0]["toPorts"][0]["rules"]["http"][-1] == {"method": "GET", "path": "/payload"}
-    install.dry_run(deployment.access, [made, policy_objects.denial(deployment.making, "cilium", 5401)])
+    assert made["spec"]["ingress"][0]["toPorts"][0]["rules"]["http"][-1] == {
+        "method": "GET",
+        "path": "/payload",
+    }
+    install.dry_run(
+        deployment.access, [made, policy_objects.denial(deployment.making, "cilium", 5401)]
+    )
 
 
 @on_cilium
-@pytest.mark.parametrize("params", [{}, {"policy.entries": 5}, {"policy.entries": 5, "policy.api": "cni"}])
-def test_time_until_a_policy_takes_effect(deployment: KubernetesDeployment, tmp_path: Path, params: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "params", [{}, {"policy.entries": 5}, {"policy.entries": 5, "policy.api": "cni"}]
+)
+def test_time_until_a_policy_takes_effect(
+    deployment: KubernetesDeployment, tmp_path: Path, params: dict[str, Any]
+) -> None:
     found = sample(deployment, "policy-effect", tmp_path, **params)
     (told,) = records(found, "policy_effect")
     assert values(found)["policy_effect"] == told["effect"] > 0
@@ -287,38 +389,80 @@ def test_time_until_a_policy_takes_effect(deployment: KubernetesDeployment, tmp_
 
 
 @on_cilium
-def test_pods_and_rules_and_footprint_of_another_cni(deployment: KubernetesDeployment, tmp_path: Path) -> None:
+def test_pods_and_rules_and_footprint_of_another_cni(
+    deployment: KubernetesDeployment, tmp_path: Path
+) -> None:
     found = sample(deployment, "pods", tmp_path / "pods", count=1)
     (told,) = records(found, "pods")
-    assert [step["step"] for step in told["steps"]] == ["scheduled", "sandbox", "cni-add", "container", "ready", "first-packet"]
-    grown = records(sample(deployment, "tcp-rr", tmp_path / "rr", collectors=("footprint",)), "footprint")
+    assert [step["step"] for step in told["steps"]] == [
+        "scheduled",
+        "sandbox",
+        "cni-add",
+        "container",
+        "ready",
+        "first-packet",
+    ]
+    grown = records(
+        sample(deployment, "tcp-rr", tmp_path / "rr", collectors=("footprint",)), "footprint"
+    )
     assert {"cilium-agent on a", "cilium-agent on b"} <= {line["process"] for line in grown}
 
 
 def test_calicos_own_policies_are_accepted_by_their_definition(bare_cluster: Kept) -> None:
-    """Its agents cannot be had here: as far as the API server's dry run goes, with the definition that Kubernetes' own add-on has."""
+    """Its agents cannot be had here: as far as the API server's dry run goes, with the definition
+    that Kubernetes' own add-on has.
+    """
     definition = yaml.safe_load(definitions.calico_policies().read_text(encoding="utf-8"))
     access, making = bare_cluster.access, bare_cluster.making
     access.apply(definition)
     try:
         wait.established(access, [definition])
-        for asked in (Policies(entries=60, restrictions=45), Policies(entries=3, setting="top-of-chain", objects="many")):
+        for asked in (
+            Policies(entries=60, restrictions=45),
+            Policies(entries=3, setting="top-of-chain", objects="many"),
+        ):
             rules = policy_objects.rules(asked, "calico-crd", (4, 6))
-            install.dry_run(access, rules.objects(making, "calico-crd", "b0", asked.objects == "many"))
+            install.dry_run(
+                access, rules.objects(making, "calico-crd", "b0", asked.objects == "many")
+            )
         denial = policy_objects.denial(making, "calico-crd", 5401)
         install.dry_run(access, [denial])
         with pytest.raises(CnibenchError, match="actoin"):
             install.dry_run(access, [{**denial, "spec": {"ingress": [{"actoin": "Deny"}]}}])
     finally:
-        access.kubectl("delete", "customresourcedefinition", definition["metadata"]["name"], timeout=60)
+        access.kubectl(
+            "delete", "customresourcedefinition", definition["metadata"]["name"], timeout=60
+        )
 
 
 def test_what_is_known_beforehand_is_refused_beforehand(bare_cluster: Kept, tmp_path: Path) -> None:
-    run = ("run", "--cluster", "kind", "--cni", "flannel", "--set", f"chart={bare_cluster.charts['flannel']}", *SHORT)
-    said = cnibench(*run, "--workload", "policy-effect,tcp-rr:policy.entries=5", cwd=tmp_path, status=2).stderr
+    run = (
+        "run",
+        "--cluster",
+        "kind",
+        "--cni",
+        "flannel",
+        "--set",
+        f"chart={bare_cluster.charts['flannel']}",
+        *SHORT,
+    )
+    said = cnibench(
+        *run, "--workload", "policy-effect,tcp-rr:policy.entries=5", cwd=tmp_path, status=2
+    ).stderr
     assert "nothing is left to measure" in said
     assert "enforces no NetworkPolicy" in said
-    shown = cnibench(*run, "--workload", "tcp-rr,tcp-rr:policy.conntrack=bypassed", "--dry-run", "--json", cwd=tmp_path)
+    shown = cnibench(
+        *run,
+        "--workload",
+        "tcp-rr,tcp-rr:policy.conntrack=bypassed",
+        "--dry-run",
+        "--json",
+        cwd=tmp_path,
+    )
     told = json.loads(shown.stdout)
-    assert {json.dumps(cell["params"].get("policy.conntrack")) for cell in told["cells"]} == {"null"}
-    assert any(re.search(r"tcp-rr is left out: .*bypassing conntrack", note) for note in told["notes"])
+    assert {json.dumps(cell["params"].get("policy.conntrack")) for cell in told["cells"]} == {
+        "null"
+    }
+    assert any(
+        re.search(r"tcp-rr is left out: .*bypassing conntrack", note) for note in told["notes"]
+    )

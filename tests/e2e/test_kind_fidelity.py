@@ -1,6 +1,8 @@
-"""The lab's flannel, flannel-host-gw and cilium against the real ones: what stands there, what a packet meets, which costs less.
+"""The lab's flannel, flannel-host-gw and cilium against the real ones: what stands there, what a
+packet meets, which costs less.
 
-The rules of the comparison, and the reason of each difference that is let pass, are in docs/fidelity.md.
+The rules of the comparison, and the reason of each difference that is let pass, are in
+docs/fidelity.md.
 """
 
 from __future__ import annotations
@@ -39,20 +41,39 @@ ESSENTIAL = {
     ("cilium", "inter"): {"ebpf", "netfilter", "conntrack", "fib", "vxlan"},
 }
 WIRE = {"intra": set[str](), "inter": {"bridge"}}  # kind's nodes are joined by a bridge
-LOAD = {"other", "sched", "irq", "lock", "copy"}  # what the machine's load decides as much as the datapath
+LOAD = {
+    "other",
+    "sched",
+    "irq",
+    "lock",
+    "copy",
+}  # what the machine's load decides as much as the datapath
 EXPLAINED = {  # what stands otherwise on the nodes, and why docs/fidelity.md lets it
     "flannel": set[str](),
     "flannel-host-gw": set[str](),
-    "cilium": {"Pod's device", "node's end of it", "tunnel", "Pod's routes", "route to the other node's Pods"},
+    "cilium": {
+        "Pod's device",
+        "node's end of it",
+        "tunnel",
+        "Pod's routes",
+        "route to the other node's Pods",
+    },
 }
-APART = 1.10  # ratio of two medians that is more than noise, when besides no value of one lies among the other's
+# ratio of two medians that is more than noise, when besides no value of one lies among the other's
+APART = 1.10
 SAME = ("flannel", "flannel-host-gw", "intra")  # one and the same way
 LEAST = 2  # pairs that must be told apart in both places
 NOISE = 1.25  # ratio of the largest to the smallest rate among a cell's repeats
 
 
 def of_lab(folder: Path) -> Found:
-    argv = [sys.executable, str(Path(__file__).with_name("_fidelity.py")), str(folder), str(REPEATS), *PROFILES]
+    argv = [
+        sys.executable,
+        str(Path(__file__).with_name("_fidelity.py")),
+        str(folder),
+        str(REPEATS),
+        *PROFILES,
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert done.returncode == 0, done.stderr
     found: Found = json.loads(done.stdout)
@@ -92,30 +113,48 @@ def test_the_same_components_take_cycles(lab: Found, real: Found, profile: str) 
     wrong = []
     for placement in PLACEMENTS:
         for workload in ("tcp-rr", "tcp-stream"):
-            here, there = (place[profile]["samples"][f"{placement} {workload}"] for place in (lab, real))
+            here, there = (
+                place[profile]["samples"][f"{placement} {workload}"] for place in (lab, real)
+            )
             for component in sorted((set(here) | set(there)) - {"all"} - LOAD - WIRE[placement]):
                 shares = [one.get(component, 0.0) / one["all"] for one in (here, there)]
                 lacking = (here, there)[shares.index(min(shares))]
-                if max(shares) * lacking["all"] >= ENOUGH and lacking.get(component, 0.0) <= NEARLY_NONE:
-                    wrong.append(f"{placement} {workload}: {component}: {shares[0]:.1%} in the lab, {shares[1]:.1%} on kind")
+                if (
+                    max(shares) * lacking["all"] >= ENOUGH
+                    and lacking.get(component, 0.0) <= NEARLY_NONE
+                ):
+                    wrong.append(
+                        f"{placement} {workload}: {component}: {shares[0]:.1%} in the lab,"
+                        f" {shares[1]:.1%} on kind"
+                    )
         for place in (lab, real):
-            seen = {name for key, samples in place[profile]["samples"].items() if key.startswith(placement) for name in samples}
+            seen = {
+                name
+                for key, samples in place[profile]["samples"].items()
+                if key.startswith(placement)
+                for name in samples
+            }
             assert ESSENTIAL[profile, placement] <= seen
     assert not wrong
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_packet_meets_the_same_rules(lab: Found, real: Found, profile: str) -> None:
-    """The same hooks on both nodes, there the same chains in the same order, as many rules looked at in each and as many that match."""
+    """The same hooks on both nodes, there the same chains in the same order, as many rules looked
+    at in each and as many that match.
+    """
     for placement, packet in itertools.product(PLACEMENTS, PACKETS):
-        here, there = (_way(place[profile]["path"][f"{placement} {packet}"]) for place in (lab, real))
+        here, there = (
+            _way(place[profile]["path"][f"{placement} {packet}"]) for place in (lab, real)
+        )
         assert here == there, f"{placement} {packet}"
 
 
 def _way(nodes: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
     """A line for each chain that the packet meets."""
     return [
-        f"{node} {hook['hook']}: {chain['family']} {chain['table']} {chain['chain']}: {chain['evaluated']} rules, {chain['matched']} match"
+        f"{node} {hook['hook']}: {chain['family']} {chain['table']} {chain['chain']}:"
+        f" {chain['evaluated']} rules, {chain['matched']} match"
         for node, hooks in zip(("client's node", "server's node"), nodes, strict=True)
         for hook in hooks
         for chain in hook["chains"]
@@ -125,13 +164,19 @@ def _way(nodes: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_what_stands_on_the_nodes_is_the_same(lab: Found, real: Found, profile: str) -> None:
     here, there = (place[profile]["layout"] for place in (lab, real))
-    differs = {part: (here.get(part), there.get(part)) for part in {*here, *there} if here.get(part) != there.get(part)}
+    differs = {
+        part: (here.get(part), there.get(part))
+        for part in {*here, *there}
+        if here.get(part) != there.get(part)
+    }
     assert set(differs) == EXPLAINED[profile], differs
     for part in EXPLAINED[profile] & {"Pod's device", "node's end of it", "tunnel"}:
         assert {key for key in here[part] if here[part][key] != there[part][key]} == {"mtu"}, part
 
 
-def test_the_order_of_the_profiles_is_the_same(lab: Found, real: Found, bare_cluster: Kept, tmp_path: Path) -> None:
+def test_the_order_of_the_profiles_is_the_same(
+    lab: Found, real: Found, bare_cluster: Kept, tmp_path: Path
+) -> None:
     """Of those pairs that both places tell apart; where the machine is quiet enough of them are.
 
     What disturbed the first time does hardly so twice.
@@ -145,8 +190,15 @@ def test_the_order_of_the_profiles_is_the_same(lab: Found, real: Found, bare_clu
 
 
 def _disturbed(*places: Found) -> bool:
-    """Do the rates of half of the cells differ so much among their repeats that nothing could be told apart by them?"""
-    spreads = [max(rates) / min(rates) for place in places for found in place.values() for rates in found["rate"].values()]
+    """Do the rates of half of the cells differ so much among their repeats that nothing could be
+    told apart by them?
+    """
+    spreads = [
+        max(rates) / min(rates)
+        for place in places
+        for found in place.values()
+        for rates in found["rate"].values()
+    ]
     return statistics.median(spreads) > NOISE
 
 
@@ -154,10 +206,15 @@ def _orders(lab: Found, real: Found) -> tuple[list[str], list[str]]:
     """(what is in the same order, what is not) of the pairs that are told apart in both places."""
     told: list[str] = []
     wrong: list[str] = []
-    for (one, other), placement, figure in itertools.product(itertools.combinations(PROFILES, 2), PLACEMENTS, ("rate", "cpp")):
+    for (one, other), placement, figure in itertools.product(
+        itertools.combinations(PROFILES, 2), PLACEMENTS, ("rate", "cpp")
+    ):
         if (one, other, placement) == SAME:
             continue
-        here, there = (_order(place[one][figure][placement], place[other][figure][placement]) for place in (lab, real))
+        here, there = (
+            _order(place[one][figure][placement], place[other][figure][placement])
+            for place in (lab, real)
+        )
         if here and there:
             words = f"{figure}, {placement}: {one} {'<' if here < 0 else '>'} {other} in the lab"
             (told if here == there else wrong).append(words)

@@ -1,4 +1,6 @@
-"""A kept cluster of three nodes: pairs at the same time, nodes compared, NICs changed for a while, its CNI replaced, one installed."""
+"""A kept cluster of three nodes: pairs at the same time, nodes compared, NICs changed for a while,
+its CNI replaced, one installed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,17 @@ from kind.parts import Parts
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from _kind_runs import CNIBENCH, SHORT, clusters, cnibench, images_built, lines, output, run_of, until
+from _kind_runs import (
+    CNIBENCH,
+    SHORT,
+    clusters,
+    cnibench,
+    images_built,
+    lines,
+    output,
+    run_of,
+    until,
+)
 
 pytestmark = pytest.mark.timeout(900)
 GOLDEN = Path(__file__).parent.parent / "golden" / "kubernetes_errors"
@@ -32,22 +44,56 @@ def charts(kind_parts: Parts) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def kept(kind_parts: Parts, charts: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Any]]:
-    """A run of two pairs with --keep, and the cluster that it left: the folder it ran in, its kubeconfig, its name."""
+def kept(
+    kind_parts: Parts, charts: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, Any]]:
+    """A run of two pairs with --keep, and the cluster that it left: the folder it ran in, its
+    kubeconfig, its name.
+    """
     folder, home = tmp_path_factory.mktemp("kept"), tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(home / "state"))
         patch.setenv("CNIBENCH_KIND_IMAGE", kind_parts.node_image)
         images_built(kind_parts.base)
-        run = ["run", "--cluster", "kind", "--kind-nodes", "3", "--pairs", "2", "--cni", "flannel", *CELL, "--keep"]
+        run = [
+            "run",
+            "--cluster",
+            "kind",
+            "--kind-nodes",
+            "3",
+            "--pairs",
+            "2",
+            "--cni",
+            "flannel",
+            *CELL,
+            "--keep",
+        ]
         archive = ["--image-archive", str(kind_parts.flannel)]
         try:
-            done = cnibench(*run, "--duration", "20s", "--warmup", "1s", "--blocks", "1", *archive, *charts, cwd=folder)
+            done = cnibench(
+                *run,
+                "--duration",
+                "20s",
+                "--warmup",
+                "1s",
+                "--blocks",
+                "1",
+                *archive,
+                *charts,
+                cwd=folder,
+            )
             match = re.search(r"kept: KUBECONFIG=(\S+)", done.stderr)
             assert match, done.stderr
             name = Path(match[1]).parent.name
-            assert f"the namespace {name}" in output(CNIBENCH, "clean", "--cluster", "existing", "--kubeconfig", match[1])
-            yield {"folder": folder, "kubeconfig": match[1], "name": name, "state": home / "state" / "cnibench"}
+            assert f"the namespace {name}" in output(
+                CNIBENCH, "clean", "--cluster", "existing", "--kubeconfig", match[1]
+            )
+            yield {
+                "folder": folder,
+                "kubeconfig": match[1],
+                "name": name,
+                "state": home / "state" / "cnibench",
+            }
         finally:  # by its name: others on this machine may have clusters of their own
             for path in (home / "state" / "cnibench" / "clusters").glob("cnibench-*"):
                 output("kind", "delete", "cluster", "--name", path.name)
@@ -65,7 +111,12 @@ def kubectl(kept: Mapping[str, Any], *words: str, given: str = "") -> str:
 
 def on(node: str, *argv: str) -> str:
     """This machine's programs in a node's network."""
-    return output("nsenter", f"--net=/proc/{output('podman', 'inspect', '-f', '{{.State.Pid}}', node).strip()}/ns/net", "--", *argv)
+    return output(
+        "nsenter",
+        f"--net=/proc/{output('podman', 'inspect', '-f', '{{.State.Pid}}', node).strip()}/ns/net",
+        "--",
+        *argv,
+    )
 
 
 def features(node: str) -> str:
@@ -74,71 +125,132 @@ def features(node: str) -> str:
 
 def ours(kept: Mapping[str, Any]) -> str:
     """Namespaces of runs."""
-    return kubectl(kept, "get", "ns", "-l", "app.kubernetes.io/managed-by=cnibench", "-o", "name").strip()
+    return kubectl(
+        kept, "get", "ns", "-l", "app.kubernetes.io/managed-by=cnibench", "-o", "name"
+    ).strip()
 
 
-def test_the_pairs_are_measured_at_the_same_time_between_nodes_of_their_own(kept: Mapping[str, Any]) -> None:
+def test_the_pairs_are_measured_at_the_same_time_between_nodes_of_their_own(
+    kept: Mapping[str, Any],
+) -> None:
     samples = lines(kept["folder"], "samples")
     assert {line["status"] for line in samples} == {"ok"}
     rates = {line["pair"]: line for line in samples if line["metric"] == "transaction_rate"}
     assert sorted(rates) == [0, 1]
-    assert max(line["start"] for line in rates.values()) < min(line["end"] for line in rates.values())
-    assert json.loads((run_of(kept["folder"]) / "env.json").read_text())["pairs"] == ["a to b", "c to a"]
-    assert {line["pair"] for line in samples if line["metric"].startswith("cpu_")} == {0}, "machines are read once"
+    assert max(line["start"] for line in rates.values()) < min(
+        line["end"] for line in rates.values()
+    )
+    assert json.loads((run_of(kept["folder"]) / "env.json").read_text())["pairs"] == [
+        "a to b",
+        "c to a",
+    ]
+    assert {line["pair"] for line in samples if line["metric"].startswith("cpu_")} == {0}, (
+        "machines are read once"
+    )
     attested = lines(kept["folder"], "attestations")
-    assert {"encapsulation", "encapsulation-c-to-a"} <= {line["check"] for line in attested if line["passed"]}
+    assert {"encapsulation", "encapsulation-c-to-a"} <= {
+        line["check"] for line in attested if line["passed"]
+    }
     raw = [path.name for path in (run_of(kept["folder"]) / "raw").iterdir()]
     assert len(raw) == 2
     assert "pair 1" in output(CNIBENCH, "report", run_of(kept["folder"]))
 
 
-def test_nodes_that_differ_are_named(kept: Mapping[str, Any], existing: list[str], tmp_path: Path) -> None:
+def test_nodes_that_differ_are_named(
+    kept: Mapping[str, Any], existing: list[str], tmp_path: Path
+) -> None:
     """With an MTU that is one byte less nothing stops: a veth takes 4 bytes more than its MTU."""
     node = f"{kept['name']}-worker2"
     on(node, "ip", "link", "set", "eth0", "mtu", "1499")
     on(node, "ethtool", "-K", "eth0", TSO, "off")
     try:
-        doctor = json.loads(cnibench("doctor", *existing, "--json", cwd=tmp_path).stdout)["nodes"]["existing"]
+        doctor = json.loads(cnibench("doctor", *existing, "--json", cwd=tmp_path).stdout)["nodes"][
+            "existing"
+        ]
         nics = json.loads(cnibench("offload", *existing, "--json", cwd=tmp_path).stdout)
     finally:
         on(node, "ethtool", "-K", "eth0", TSO, "on")
         on(node, "ip", "link", "set", "eth0", "mtu", "1500")
-    said = {kind: [one["what"] for one in doctor["remarks"] if one["kind"] == kind] for kind in ("differs", "disturbs", "unseen")}
+    said = {
+        kind: [one["what"] for one in doctor["remarks"] if one["kind"] == kind]
+        for kind in ("differs", "disturbs", "unseen")
+    }
     assert "MTU of the NIC differs between the nodes: a: 1500, b: 1499" in said["differs"]
     assert f"NIC: {TSO} differs between the nodes: a: on, b: off" in said["differs"]
-    assert not [line for line in said["differs"] if "kernel" in line or "CPU model" in line or "clock" in line]
-    assert any(line.startswith("a packet of 1500 B does not pass from b to a") for line in said["disturbs"])
-    assert any("tells no ring sizes" in line or "interrupts are not told" in line for line in said["unseen"])
+    assert not [
+        line
+        for line in said["differs"]
+        if "kernel" in line or "CPU model" in line or "clock" in line
+    ]
+    assert any(
+        line.startswith("a packet of 1500 B does not pass from b to a") for line in said["disturbs"]
+    )
+    assert any(
+        "tells no ring sizes" in line or "interrupts are not told" in line
+        for line in said["unseen"]
+    )
     assert all(one["remedy"] for one in doctor["remarks"] if one["kind"] != "unseen")
     assert doctor["facts"]["a"]["kernel"] == doctor["facts"]["b"]["kernel"]
     assert abs(doctor["facts"]["b"]["clock_ahead"]) < 0.1, "the nodes of kind have one clock"
     assert f"{TSO} differs between the nodes: a: on, b: off" in nics["asymmetries"]
-    assert {(nic["node"], nic["name"], nic["driver"]) for nic in nics["nics"]} == {("a", "eth0", "veth"), ("b", "eth0", "veth")}
+    assert {(nic["node"], nic["name"], nic["driver"]) for nic in nics["nics"]} == {
+        ("a", "eth0", "veth"),
+        ("b", "eth0", "veth"),
+    }
     assert not ours(kept)
 
 
-def test_nics_are_changed_where_it_is_allowed_and_are_as_before(kept: Mapping[str, Any], existing: list[str], tmp_path: Path) -> None:
+def test_nics_are_changed_where_it_is_allowed_and_are_as_before(
+    kept: Mapping[str, Any], existing: list[str], tmp_path: Path
+) -> None:
     nodes = [f"{kept['name']}-worker{number}" for number in ("", "2")]
     before = [features(node) for node in nodes]
-    cell = ["--cni", "current", "--placement", "inter", "--workload", "tcp-rr:offload.wire=none:offload.pods=tso-off", "--no-perf"]
+    cell = [
+        "--cni",
+        "current",
+        "--placement",
+        "inter",
+        "--workload",
+        "tcp-rr:offload.wire=none:offload.pods=tso-off",
+        "--no-perf",
+    ]
     said = cnibench("run", *existing, *cell, *SHORT, cwd=tmp_path, status=2).stderr
     assert "--allow-node-changes" in said
     cnibench("run", *existing, *cell, "--allow-node-changes", *SHORT, cwd=tmp_path)
-    found = {line["place"]: line for line in lines(tmp_path, "conditions") if line["device"] == "eth0"}
-    assert {place: line["now"][TSO] for place, line in found.items()} == dict.fromkeys(("a", "b", "a0", "b0"), False)
+    found = {
+        line["place"]: line for line in lines(tmp_path, "conditions") if line["device"] == "eth0"
+    }
+    assert {place: line["now"][TSO] for place, line in found.items()} == dict.fromkeys(
+        ("a", "b", "a0", "b0"), False
+    )
     assert all(line["before"][TSO] for line in found.values())
     assert len(lines(tmp_path, "conditions")) == 6, "each Pod's veth has two ends"
     assert [features(node) for node in nodes] == before
 
 
 @pytest.mark.parametrize("how", ["by its guardian", "by clean"])
-def test_a_nic_is_as_before_when_its_changer_is_killed(kept: Mapping[str, Any], existing: list[str], tmp_path: Path, how: str) -> None:
+def test_a_nic_is_as_before_when_its_changer_is_killed(
+    kept: Mapping[str, Any], existing: list[str], tmp_path: Path, how: str
+) -> None:
     node = f"{kept['name']}-worker"
     before = features(node)
-    cell = ["--cni", "current", "--placement", "inter", "--workload", "tcp-rr:offload.wire=none", "--no-perf", "--allow-node-changes"]
+    cell = [
+        "--cni",
+        "current",
+        "--placement",
+        "inter",
+        "--workload",
+        "tcp-rr:offload.wire=none",
+        "--no-perf",
+        "--allow-node-changes",
+    ]
     argv = [CNIBENCH, "run", *existing, *cell, "--duration", "300s", "--blocks", "1"]
-    with subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        until(lambda: process.poll() is not None or any(tmp_path.glob("runs/*/raw/*/*/client.stdout")))
+    with subprocess.Popen(
+        argv, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        until(
+            lambda: process.poll() is not None or any(tmp_path.glob("runs/*/raw/*/*/client.stdout"))
+        )
         assert process.poll() is None, process.communicate()
         assert features(node) != before
         process.send_signal(signal.SIGKILL)
@@ -147,16 +259,36 @@ def test_a_nic_is_as_before_when_its_changer_is_killed(kept: Mapping[str, Any], 
     left = output(CNIBENCH, "clean", *existing)
     assert "the namespace" in left
     assert features(node) == before
-    until(lambda: not output("podman", "exec", node, "sh", "-c", "ls -d /var/lib/cnibench 2>/dev/null; true").strip())
+    until(
+        lambda: (
+            not output(
+                "podman", "exec", node, "sh", "-c", "ls -d /var/lib/cnibench 2>/dev/null; true"
+            ).strip()
+        )
+    )
 
 
-def test_a_kubeconfig_that_points_at_production_changes_nothing(kept: Mapping[str, Any], tmp_path: Path) -> None:
+def test_a_kubeconfig_that_points_at_production_changes_nothing(
+    kept: Mapping[str, Any], tmp_path: Path
+) -> None:
     """Its current context is another one than its owner believes."""
     config, context = tmp_path / "config", f"kind-{kept['name']}"
     shutil.copy(kept["kubeconfig"], config)
     output("kubectl", "--kubeconfig", config, "config", "rename-context", context, "production")
-    existing = ["--cluster", "existing", "--kubeconfig", str(config), "--cni", "bridge-static", *CELL, *SHORT]
-    for golden, allowed in (("production-install", ["--allow-install"]), ("production-replace", ["--allow-replace", "staging"])):
+    existing = [
+        "--cluster",
+        "existing",
+        "--kubeconfig",
+        str(config),
+        "--cni",
+        "bridge-static",
+        *CELL,
+        *SHORT,
+    ]
+    for golden, allowed in (
+        ("production-install", ["--allow-install"]),
+        ("production-replace", ["--allow-replace", "staging"]),
+    ):
         said = cnibench("run", *existing, *allowed, cwd=tmp_path, status=2).stderr
         assert said == (GOLDEN / f"{golden}.txt").read_text(), golden
     broken = tmp_path / "broken"
@@ -170,15 +302,30 @@ def test_the_cni_is_replaced_and_its_manifests_are_kept(
     kept: Mapping[str, Any], existing: list[str], charts: list[str], tmp_path: Path
 ) -> None:
     """What replaced it is removed again at the end; what was there is in a file."""
-    run = ["run", *existing, "--allow-replace", f"kind-{kept['name']}", "--cni", "flannel-host-gw", *CELL]
+    run = [
+        "run",
+        *existing,
+        "--allow-replace",
+        f"kind-{kept['name']}",
+        "--cni",
+        "flannel-host-gw",
+        *CELL,
+    ]
     said = cnibench(*run, *charts, *SHORT, cwd=tmp_path).stderr
-    assert "flannel-host-gw installed on all 3 nodes, one after the other; flannel is removed first, its manifests are saved" in said
+    assert (
+        "flannel-host-gw installed on all 3 nodes, one after the other; flannel is removed first,"
+        " its manifests are saved" in said
+    )
     match = re.search(
-        r"flannel is removed from all 3 nodes; its manifests are in (\S+): kubectl apply --server-side -f brings it back", said
+        r"flannel is removed from all 3 nodes; its manifests are in (\S+): kubectl apply"
+        r" --server-side -f brings it back",
+        said,
     )
     assert match, said
     assert "DaemonSet kube-flannel/kube-flannel-ds" in said[: match.start()], "shown before"
-    assert {(line["profile"], line["status"]) for line in lines(tmp_path, "samples")} == {("flannel-host-gw", "ok")}
+    assert {(line["profile"], line["status"]) for line in lines(tmp_path, "samples")} == {
+        ("flannel-host-gw", "ok")
+    }
     assert all(line["passed"] for line in lines(tmp_path, "attestations"))
     assert "flannel" not in kubectl(kept, "get", "namespaces,clusterroles", "-o", "name")
     for node in kubectl(kept, "get", "nodes", "-o", "name").split():
@@ -186,29 +333,47 @@ def test_the_cni_is_replaced_and_its_manifests_are_kept(
     assert not ours(kept)
 
 
-def test_one_is_installed_where_there_is_none(kept: Mapping[str, Any], existing: list[str], tmp_path: Path) -> None:
+def test_one_is_installed_where_there_is_none(
+    kept: Mapping[str, Any], existing: list[str], tmp_path: Path
+) -> None:
     """The kubelets take some seconds to say that there is none any more."""
     run = ["run", *existing, "--cni", "bridge-static", *CELL, *SHORT]
     until(lambda: "has no CNI, and installing one was not allowed" in refused(run, tmp_path))
     done = cnibench(*run, "--blocks", "2", "--allow-install", cwd=tmp_path)
     assert "bridge-static installed on all 3 nodes" in done.stderr
-    assert {(line["profile"], line["block"], line["status"]) for line in lines(tmp_path, "samples")} == {
-        ("bridge-static", block, "ok") for block in (0, 1)
-    }
+    assert {
+        (line["profile"], line["block"], line["status"]) for line in lines(tmp_path, "samples")
+    } == {("bridge-static", block, "ok") for block in (0, 1)}
     assert all(line["passed"] for line in lines(tmp_path, "attestations"))
     assert not ours(kept)
     assert "nothing was left" in output(CNIBENCH, "clean", *existing)
 
 
 def refused(run: list[str], folder: Path) -> str:
-    done = subprocess.run([CNIBENCH, *run], capture_output=True, text=True, timeout=60, cwd=folder, check=False)
+    done = subprocess.run(
+        [CNIBENCH, *run], capture_output=True, text=True, timeout=60, cwd=folder, check=False
+    )
     assert done.returncode == 2, done.stderr
     return done.stderr
 
 
-def test_what_was_replaced_comes_back_from_its_file(kept: Mapping[str, Any], existing: list[str], tmp_path: Path) -> None:
+def test_what_was_replaced_comes_back_from_its_file(
+    kept: Mapping[str, Any], existing: list[str], tmp_path: Path
+) -> None:
     (saved,) = kept["state"].glob("saved/*/flannel.yaml")
     kubectl(kept, "apply", "-f", str(saved))
-    kubectl(kept, "rollout", "status", "-n", "kube-flannel", "daemonset/kube-flannel-ds", "--timeout=120s")
-    (cell,) = json.loads(cnibench("run", *existing, "--cni", "current", "--dry-run", "--json", *CELL, *SHORT, cwd=tmp_path).stdout)["cells"]
+    kubectl(
+        kept,
+        "rollout",
+        "status",
+        "-n",
+        "kube-flannel",
+        "daemonset/kube-flannel-ds",
+        "--timeout=120s",
+    )
+    (cell,) = json.loads(
+        cnibench(
+            "run", *existing, "--cni", "current", "--dry-run", "--json", *CELL, *SHORT, cwd=tmp_path
+        ).stdout
+    )["cells"]
     assert cell["profile"] == "flannel"

@@ -1,4 +1,6 @@
-"""A cluster that several users and machines share: what a live run uses stays, what a dead one left goes, an outage spoils no figure."""
+"""A cluster that several users and machines share: what a live run uses stays, what a dead one left
+goes, an outage spoils no figure.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,17 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(300)
 LIMIT = 200.0
-CELL = ("--placement", "inter", "--workload", "tcp-rr", "--no-perf", "--warmup", "0s", "--blocks", "1")
+CELL = (
+    "--placement",
+    "inter",
+    "--workload",
+    "tcp-rr",
+    "--no-perf",
+    "--warmup",
+    "0s",
+    "--blocks",
+    "1",
+)
 
 
 class User:
@@ -34,22 +46,44 @@ class User:
         self.kubeconfig = str(cluster.access.kubeconfig)
         self.context = cluster.access.context
         self._environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
-        self._before = ["unshare", "--uts", "sh", "-c", f'hostname {host} && exec "$@"', "sh"] if host else []
+        self._before = (
+            ["unshare", "--uts", "sh", "-c", f'hostname {host} && exec "$@"', "sh"] if host else []
+        )
 
     def argv(self, *words: str) -> list[str]:
-        return [*self._before, CNIBENCH, words[0], "--cluster", "existing", "--kubeconfig", self.kubeconfig, *words[1:]]
+        return [
+            *self._before,
+            CNIBENCH,
+            words[0],
+            "--cluster",
+            "existing",
+            "--kubeconfig",
+            self.kubeconfig,
+            *words[1:],
+        ]
 
     def clean(self, *words: str, status: int = 0) -> str:
-        done = subprocess.run(self.argv("clean", *words), env=self._environment, capture_output=True, text=True, timeout=LIMIT, check=False)
+        done = subprocess.run(
+            self.argv("clean", *words),
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
         assert done.returncode == status, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 
     @contextlib.contextmanager
     def running(self, *words: str) -> Iterator[subprocess.Popen[str]]:
         """A run with a CNI of its own, in its first window."""
-        run = self.argv("run", "--toleration", "all", "--allow-install", "--cni", "bridge-static", *CELL, *words)
+        run = self.argv(
+            "run", "--toleration", "all", "--allow-install", "--cni", "bridge-static", *CELL, *words
+        )
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen(run, cwd=self.folder, env=self._environment, text=True, **pipes) as process:
+        with subprocess.Popen(
+            run, cwd=self.folder, env=self._environment, text=True, **pipes
+        ) as process:
             try:
                 until(lambda: self._measures(process))
                 yield process
@@ -71,41 +105,80 @@ def kubectl(user: User, *words: str) -> str:
 
 def space(user: User, cluster: Kept) -> str:
     """The namespace of the one run."""
-    items = kubectl(user, "get", "ns", "-l", "app.kubernetes.io/managed-by=cnibench", "-o", "jsonpath={.items[*].metadata.name}")
+    items = kubectl(
+        user,
+        "get",
+        "ns",
+        "-l",
+        "app.kubernetes.io/managed-by=cnibench",
+        "-o",
+        "jsonpath={.items[*].metadata.name}",
+    )
     (name,) = set(items.split()) - {cluster.making.namespace}
     return name
 
 
-def test_clean_obeys_the_checks_of_run_from_wherever_it_is_called(bare_cluster: Kept, tmp_path: Path) -> None:
-    one, other = User(tmp_path / "one", bare_cluster), User(tmp_path / "other", bare_cluster, host="elsewhere")
+def test_clean_obeys_the_checks_of_run_from_wherever_it_is_called(
+    bare_cluster: Kept, tmp_path: Path
+) -> None:
+    one, other = (
+        User(tmp_path / "one", bare_cluster),
+        User(tmp_path / "other", bare_cluster, host="elsewhere"),
+    )
     try:
         with one.running("--duration", "120s") as process:
             name = space(one, bare_cluster)
             said = other.clean("--allow-install", "--owner", one.owner)
-            assert f"the profile bridge-static on the cluster of the context {one.context}: the run {name} uses it" in said
-            assert f"the namespace {name} on the cluster of the context {one.context}: a run of {one.owner} uses it" in said
+            assert (
+                f"the profile bridge-static on the cluster of the context {one.context}: the run"
+                f" {name} uses it" in said
+            )
+            assert (
+                f"the namespace {name} on the cluster of the context {one.context}: a run of"
+                f" {one.owner} uses it" in said
+            )
             assert process.poll() is None
             assert space(one, bare_cluster) == name
             process.send_signal(signal.SIGKILL)
         image = bare_cluster.making.workload_image
-        kubectl(one, "run", "shop", "--image", image, "--image-pull-policy", "IfNotPresent", "--command", "--", "sleep", "1000")
+        kubectl(
+            one,
+            "run",
+            "shop",
+            "--image",
+            image,
+            "--image-pull-policy",
+            "IfNotPresent",
+            "--command",
+            "--",
+            "sleep",
+            "1000",
+        )
         until(lambda: "Running" in kubectl(one, "get", "pod", "shop"))
         said = one.clean("--allow-install", status=2)
         assert f"removed: the namespace {name}" in said
         assert "1 Pod of others (default/shop)" in said
         assert "Running" in kubectl(one, "get", "pod", "shop")
         kubectl(one, "delete", "pod", "shop", "--force", "--grace-period=0")
-        assert f"cnibench clean --cluster existing --owner {one.owner} removes it" in other.clean("--allow-install")
+        assert f"cnibench clean --cluster existing --owner {one.owner} removes it" in other.clean(
+            "--allow-install"
+        )
         assert "removing it was not allowed" in one.clean(status=2)
-        assert "would remove: the profile bridge-static" in one.clean("--allow-install", "--dry-run")
-        assert "removed: the profile bridge-static" in other.clean("--allow-install", "--owner", one.owner)
+        assert "would remove: the profile bridge-static" in one.clean(
+            "--allow-install", "--dry-run"
+        )
+        assert "removed: the profile bridge-static" in other.clean(
+            "--allow-install", "--owner", one.owner
+        )
         assert "removed" not in one.clean()
     finally:
         bare_cluster.remove()
         kubectl(one, "delete", "pod", "shop", "--force", "--grace-period=0", "--ignore-not-found")
 
 
-def test_what_is_measured_while_the_api_server_is_silent_is_measured_again(bare_cluster: Kept, tmp_path: Path) -> None:
+def test_what_is_measured_while_the_api_server_is_silent_is_measured_again(
+    bare_cluster: Kept, tmp_path: Path
+) -> None:
     user = User(tmp_path / "user", bare_cluster)
     node = f"{bare_cluster.cluster.name}-control-plane"
     server = output("podman", "exec", node, "pidof", "kube-apiserver").strip()
@@ -126,7 +199,9 @@ def test_what_is_measured_while_the_api_server_is_silent_is_measured_again(bare_
     assert list(run_of(user.folder).glob("raw/*/0.interrupted-1"))
 
 
-def test_a_run_whose_namespace_is_deleted_says_so_and_stops(bare_cluster: Kept, tmp_path: Path) -> None:
+def test_a_run_whose_namespace_is_deleted_says_so_and_stops(
+    bare_cluster: Kept, tmp_path: Path
+) -> None:
     user = User(tmp_path / "user", bare_cluster)
     try:
         with user.running("--duration", "5s", "--blocks", "3") as process:

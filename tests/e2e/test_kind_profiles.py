@@ -1,6 +1,8 @@
-"""Real CNIs one after the other on one kept cluster: installed, attested, recognised, removed without a trace; and what is refused.
+"""Real CNIs one after the other on one kept cluster: installed, attested, recognised, removed
+without a trace; and what is refused.
 
-Everything is the product's own: charts out of the projects' modules, images built from their sources (see tests/e2e/kind).
+Everything is the product's own: charts out of the projects' modules, images built from their
+sources (see tests/e2e/kind).
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from cnibench.model.profile import Profile, builtin
 
 pytestmark = pytest.mark.timeout(600)
 REPEATS = 3
-NOISE = 1.6  # ratio of two medians minutes apart: ten installs of one CNI differed by up to 1.4 on a machine that others use, too
+# ratio of two medians minutes apart: ten installs of one CNI differed by up to 1.4 on a machine
+# that others use, too
+NOISE = 1.6
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +58,14 @@ def _attested(kept: Kept, profile: Profile) -> dict[str, str]:
 
 
 def test_a_cluster_without_a_cni_is_known_as_one(kept: Kept) -> None:
-    until(lambda: recognise.current(kept.access) == ("", recognise.NONE))  # of a CNI that has just gone kubelets tell some seconds later
+    until(
+        lambda: recognise.current(kept.access) == ("", recognise.NONE)
+    )  # of a CNI that has just gone kubelets tell some seconds later
 
 
-def test_a_plugin_that_outlives_its_file_is_ended(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_that_outlives_its_file_is_ended(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else it writes its files again after they were removed."""
     monkeypatch.setattr(removal, "_PLUGINS", 1.0)
     node, host = kept.nodes[0], ["nsenter", "-t", "1", "-m", "--"]
@@ -70,20 +78,26 @@ def test_a_plugin_that_outlives_its_file_is_ended(kept: Kept, monkeypatch: pytes
         assert process.wait(10) != 0
 
 
-@pytest.mark.parametrize("name", ["bridge-static", "veth-baseline", "flannel-host-gw", "flannel-udp", "cilium-native"])
+@pytest.mark.parametrize(
+    "name", ["bridge-static", "veth-baseline", "flannel-host-gw", "flannel-udp", "cilium-native"]
+)
 def test_installed_attested_removed(kept: Kept, name: str) -> None:
     profile = builtin()[name]
     kept.install(profile)
     kept.ready(profile)
     assert recognise.current(kept.access)[0] == name
     observed = _attested(kept, profile)
-    assert {"reach-intra", "intra-stays-inside", "reach-inter", "encapsulation", "mtu"} <= set(observed)
+    assert {"reach-intra", "intra-stays-inside", "reach-inter", "encapsulation", "mtu"} <= set(
+        observed
+    )
     kept.remove()
     assert kept.left(kept.bare) == []
 
 
 def test_flannel_then_cilium_then_flannel_again(kept: Kept, tmp_path: Path) -> None:
-    """The second flannel stands on nodes that are as they were before the first, and its figures are the same."""
+    """The second flannel stands on nodes that are as they were before the first, and its figures
+    are the same.
+    """
     flannel, cilium = builtin()["flannel"], builtin()["cilium"]
     seen: list[dict[str, Any]] = []
     rates: list[dict[str, list[float]]] = []
@@ -94,7 +108,9 @@ def test_flannel_then_cilium_then_flannel_again(kept: Kept, tmp_path: Path) -> N
         assert "vxlan" in observed["encapsulation"]
         rules = {name: shot.items["iptables"] for name, shot in kept.state().items()}
         figures = _measured(kept, profile, tmp_path / str(number))
-        if number == 2 and not _alike(rates[0], figures["rate"]):  # what disturbed once does hardly so twice
+        if number == 2 and not _alike(
+            rates[0], figures["rate"]
+        ):  # what disturbed once does hardly so twice
             figures = _measured(kept, profile, tmp_path / "again")
         seen.append({"checks": set(observed), "rules": rules, "path": figures["path"]})
         rates.append(figures["rate"])
@@ -115,7 +131,10 @@ def _measured(kept: Kept, profile: Profile, folder: Path) -> dict[str, Any]:
 
 def _alike(first: dict[str, list[float]], second: dict[str, list[float]]) -> bool:
     """Transaction rates, the medians of each placement."""
-    ratios = [statistics.median(second[placement]) / statistics.median(first[placement]) for placement in first]
+    ratios = [
+        statistics.median(second[placement]) / statistics.median(first[placement])
+        for placement in first
+    ]
     return all(1 / NOISE <= ratio <= NOISE for ratio in ratios)
 
 
@@ -123,7 +142,9 @@ def test_policies_that_apply_are_attested(kept: Kept) -> None:
     """A CNI that enforces policies, with ours: the stranger stays out, the pair is let in."""
     plain = builtin()["cilium"]
     assert plain.kubernetes is not None
-    profile = plain.model_copy(update={"kubernetes": plain.kubernetes.model_copy(update={"policy": "enforced"})})
+    profile = plain.model_copy(
+        update={"kubernetes": plain.kubernetes.model_copy(update={"policy": "enforced"})}
+    )
     kept.install(profile)
     kept.ready(profile)
     observed = _attested(kept, profile)
@@ -132,10 +153,24 @@ def test_policies_that_apply_are_attested(kept: Kept) -> None:
     kept.access.kubectl("delete", "networkpolicies", "--all", "-n", kept.making.namespace)
 
 
-@pytest.mark.parametrize("name", [
-    "flannel", "flannel-wireguard", "flannel-ipip", "cilium-geneve", "cilium-kpr", "cilium-wireguard", "cilium-ipsec",
-    "kube-router", "kube-router-ipip", "weave", "weave-sleeve", "weave-encrypted", "kindnet",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "flannel",
+        "flannel-wireguard",
+        "flannel-ipip",
+        "cilium-geneve",
+        "cilium-kpr",
+        "cilium-wireguard",
+        "cilium-ipsec",
+        "kube-router",
+        "kube-router-ipip",
+        "weave",
+        "weave-sleeve",
+        "weave-encrypted",
+        "kindnet",
+    ],
+)
 def test_the_api_server_accepts_what_would_be_applied(kept: Kept, name: str) -> None:
     """Those among them that cannot run here: no registry has their images."""
     profile = builtin()[name]
@@ -158,7 +193,9 @@ def test_the_api_server_accepts_the_policies(kept: Kept) -> None:
 
 
 def test_what_fails_half_way_is_removed_and_reported(kept: Kept) -> None:
-    with pytest.raises(ClusterError, match="could not be installed, and was removed again") as error:
+    with pytest.raises(
+        ClusterError, match="could not be installed, and was removed again"
+    ) as error:
         kept.install(builtin()["flannel"], **{"flannel.resources.requests.cpu": "many"})
     assert "quantit" in error.value.message
     assert not kept.access.kubectl("get", "namespace", "kube-flannel", "--ignore-not-found").stdout

@@ -1,4 +1,6 @@
-"""What a CNI's removal takes, and what it never takes: objects of others, what nodes had before, anything that is not shown and saved."""
+"""What a CNI's removal takes, and what it never takes: objects of others, what nodes had before,
+anything that is not shown and saved.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +26,45 @@ from cnibench.model.profile import builtin
 
 pytestmark = pytest.mark.timeout(600)
 TETRAGON = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
     "metadata": {"name": "tracingpolicies.cilium.io", "finalizers": ["example.org/somebody-waits"]},
     "spec": {
-        "group": "cilium.io", "scope": "Cluster",
-        "names": {"kind": "TracingPolicy", "plural": "tracingpolicies", "singular": "tracingpolicy", "listKind": "TracingPolicyList"},
-        "versions": [{
-            "name": "v1alpha1", "served": True, "storage": True,
-            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-        }],
+        "group": "cilium.io",
+        "scope": "Cluster",
+        "names": {
+            "kind": "TracingPolicy",
+            "plural": "tracingpolicies",
+            "singular": "tracingpolicy",
+            "listKind": "TracingPolicyList",
+        },
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
     },
-}  # fmt: skip
-TRACING = {"apiVersion": "cilium.io/v1alpha1", "kind": "TracingPolicy", "metadata": {"name": "somebodys"}, "spec": {"any": 1}}
+}
+TRACING = {
+    "apiVersion": "cilium.io/v1alpha1",
+    "kind": "TracingPolicy",
+    "metadata": {"name": "somebodys"},
+    "spec": {"any": 1},
+}
 POLICY = {
-    "apiVersion": "cilium.io/v2", "kind": "CiliumNetworkPolicy", "metadata": {"name": "somebodys", "namespace": "default"},
+    "apiVersion": "cilium.io/v2",
+    "kind": "CiliumNetworkPolicy",
+    "metadata": {"name": "somebodys", "namespace": "default"},
     "spec": {"endpointSelector": {"matchLabels": {"app": "none"}}, "ingress": [{}]},
-}  # fmt: skip
+}
 MINE = "flannel.77"  # by its name it could be flannel's
 OWN = f"""
 set -e
@@ -48,11 +73,11 @@ iptables -t nat -N CNI-DN-SOMEBODYS; iptables -t nat -A OUTPUT -d 192.0.2.1 -j C
 ip route add 10.244.250.0/24 dev {MINE}
 mkdir -p /host/run/flannel /host/var/lib/cni/flannel && echo mine > /host/run/flannel/mine
 mkdir -p /host/root/target && echo keep > /host/root/target/file && ln -sfn /root/target /host/var/lib/cni/flannel/link
-"""
+"""  # noqa: E501
 OWN_GONE = f"""
 ip link del {MINE}; iptables -t nat -D OUTPUT -d 192.0.2.1 -j CNI-DN-SOMEBODYS; iptables -t nat -X CNI-DN-SOMEBODYS
 rm -rf /host/run/flannel /host/root/target /host/var/lib/cni/flannel
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +88,27 @@ def kept(bare_cluster: Kept) -> Iterator[Kept]:
 
 
 def uids(kept: Kept, *what: str) -> dict[str, str]:
-    return {item["metadata"]["name"]: item["metadata"]["uid"] for item in kept.access.get(*what)["items"]}
+    return {
+        item["metadata"]["name"]: item["metadata"]["uid"]
+        for item in kept.access.get(*what)["items"]
+    }
 
 
 def config(name: str, namespace: str, **more: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace, **more}, "data": {"a": "b"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace, **more},
+        "data": {"a": "b"},
+    }
 
 
-def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(kept: Kept, tmp_path: Path) -> None:
-    """Flannel: in its namespace are a ConfigMap and a Secret of somebody else; a node had things with names like flannel's."""
+def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
+    kept: Kept, tmp_path: Path
+) -> None:
+    """Flannel: in its namespace are a ConfigMap and a Secret of somebody else; a node had things
+    with names like flannel's.
+    """
     access, flannel, node = kept.access, builtin()["flannel"], kept.nodes[0]
     node.run(["sh", "-c", OWN], timeout=30)
     before = kept.state()
@@ -79,7 +116,12 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(kept: 
         kept.install(flannel)
         kept.ready(flannel)
         access.apply(config("somebodys", "kube-flannel", finalizers=["example.org/somebody-waits"]))
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hidden", "namespace": "kube-flannel"}, "data": {"a": "Yg=="}}
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "hidden", "namespace": "kube-flannel"},
+            "data": {"a": "Yg=="},
+        }
         access.apply(secret)
         there = uids(kept, "all,configmaps,secrets", "-n", "kube-flannel")
         with pytest.raises(BlockedError) as error:
@@ -87,22 +129,45 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(kept: 
         assert "ConfigMap kube-flannel/somebodys" in error.value.message
         assert "Secret kube-flannel/hidden" in error.value.message
         assert "kubectl delete" in error.value.remedy
-        assert uids(kept, "all,configmaps,secrets", "-n", "kube-flannel") == there, "nothing was deleted"
-        access.kubectl("patch", "configmap", "somebodys", "-n", "kube-flannel", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        assert uids(kept, "all,configmaps,secrets", "-n", "kube-flannel") == there, (
+            "nothing was deleted"
+        )
+        access.kubectl(
+            "patch",
+            "configmap",
+            "somebodys",
+            "-n",
+            "kube-flannel",
+            "--type=merge",
+            "-p",
+            '{"metadata":{"finalizers":null}}',
+        )
         access.kubectl("delete", "configmap/somebodys", "secret/hidden", "-n", "kube-flannel")
 
         plan = install.planned(access)
         assert plan is not None
         shown = install.preview(access, plan)
-        assert {"DaemonSet kube-flannel/kube-flannel-ds", "Namespace kube-flannel", "ClusterRole flannel"} <= set(shown)
+        assert {
+            "DaemonSet kube-flannel/kube-flannel-ds",
+            "Namespace kube-flannel",
+            "ClusterRole flannel",
+        } <= set(shown)
         said: list[str] = []
-        install.uninstall(access, None, {}, {}, kept.nodes, saved=tmp_path / "saved", say=said.append)
+        install.uninstall(
+            access, None, {}, {}, kept.nodes, saved=tmp_path / "saved", say=said.append
+        )
         assert "kube-flannel" not in uids(kept, "namespaces")
         assert kept.left(before) == []
-        had = node.run(["sh", "-c", f"ip link show {MINE}; ip route show 10.244.250.0/24; iptables -t nat -S"], timeout=30).stdout
+        had = node.run(
+            ["sh", "-c", f"ip link show {MINE}; ip route show 10.244.250.0/24; iptables -t nat -S"],
+            timeout=30,
+        ).stdout
         assert "CNI-DN-SOMEBODYS" in had
         assert f"10.244.250.0/24 dev {MINE}" in had
-        files = node.run(["sh", "-c", "cat /host/run/flannel/mine /host/root/target/file; ls /host/run/flannel"], timeout=30).stdout
+        files = node.run(
+            ["sh", "-c", "cat /host/run/flannel/mine /host/root/target/file; ls /host/run/flannel"],
+            timeout=30,
+        ).stdout
         assert files.split() == ["mine", "keep", "mine"]
 
         (saved,) = (tmp_path / "saved").iterdir()
@@ -111,7 +176,9 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(kept: 
         access.kubectl("apply", "--server-side", "-f", str(saved), timeout=60)
         kept.ready(flannel)
 
-        plan = install.planned(access, flannel, kept.settings(flannel), kept.variables)  # nothing is recorded of this one
+        plan = install.planned(
+            access, flannel, kept.settings(flannel), kept.variables
+        )  # nothing is recorded of this one
         assert plan is not None
         assert plan.record is None
         assert install.preview(access, plan) == shown
@@ -122,7 +189,12 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(kept: 
         node.run(["sh", "-c", OWN_GONE], timeout=30)
         install.uninstall(access, None, {}, kept.variables, kept.nodes, plan=plan)
         assert "kube-flannel" not in uids(kept, "namespaces")
-        assert not [key for item in access.get("nodes")["items"] for key in item["metadata"]["annotations"] if "flannel" in key]
+        assert not [
+            key
+            for item in access.get("nodes")["items"]
+            for key in item["metadata"]["annotations"]
+            if "flannel" in key
+        ]
     finally:
         node.run(["sh", "-c", OWN_GONE], timeout=30, check=False)
     assert kept.left(kept.bare) == []
@@ -137,26 +209,51 @@ def test_definitions_of_others_stay_and_their_policies_block(kept: Kept) -> None
         kept.ready(cilium)
         access.apply(TETRAGON)  # after Cilium: by the time alone it could be Cilium's
         access.kubectl(
-            "wait", "--for=condition=Established", "customresourcedefinition/tracingpolicies.cilium.io", "--timeout=30s", timeout=40
+            "wait",
+            "--for=condition=Established",
+            "customresourcedefinition/tracingpolicies.cilium.io",
+            "--timeout=30s",
+            timeout=40,
         )
         access.apply(TRACING)
         access.apply(POLICY)
-        theirs = uids(kept, "customresourcedefinitions")["tracingpolicies.cilium.io"], uids(kept, "tracingpolicies")
+        theirs = (
+            uids(kept, "customresourcedefinitions")["tracingpolicies.cilium.io"],
+            uids(kept, "tracingpolicies"),
+        )
         with pytest.raises(BlockedError, match="CiliumNetworkPolicy default/somebodys"):
             kept.remove()
         assert (
-            json.loads(access.kubectl("get", "daemonset", "cilium", "-n", "kube-system", "-o", "json").stdout)["status"]["numberReady"] == 2
+            json.loads(
+                access.kubectl(
+                    "get", "daemonset", "cilium", "-n", "kube-system", "-o", "json"
+                ).stdout
+            )["status"]["numberReady"]
+            == 2
         )
         access.kubectl("delete", "ciliumnetworkpolicy", "somebodys", "-n", "default")
         kept.remove()
         assert list(uids(kept, "customresourcedefinitions")) == ["tracingpolicies.cilium.io"]
-        assert (uids(kept, "customresourcedefinitions")["tracingpolicies.cilium.io"], uids(kept, "tracingpolicies")) == theirs
-        assert uids(kept, "leases", "-n", "kube-system") == before, "the operator's lease has gone, too"
+        assert (
+            uids(kept, "customresourcedefinitions")["tracingpolicies.cilium.io"],
+            uids(kept, "tracingpolicies"),
+        ) == theirs
+        assert uids(kept, "leases", "-n", "kube-system") == before, (
+            "the operator's lease has gone, too"
+        )
         assert kept.left(kept.bare) == []
     finally:
-        access.kubectl("delete", "customresourcedefinition", "tracingpolicies.cilium.io", "--wait=false", "--ignore-not-found")
+        access.kubectl(
+            "delete",
+            "customresourcedefinition",
+            "tracingpolicies.cilium.io",
+            "--wait=false",
+            "--ignore-not-found",
+        )
         patch = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-        access.kubectl("patch", "customresourcedefinition", "tracingpolicies.cilium.io", *patch, check=False)
+        access.kubectl(
+            "patch", "customresourcedefinition", "tracingpolicies.cilium.io", *patch, check=False
+        )
 
 
 def test_what_others_made_is_not_overwritten(kept: Kept) -> None:
@@ -164,7 +261,9 @@ def test_what_others_made_is_not_overwritten(kept: Kept) -> None:
     access.kubectl("create", "clusterrole", "flannel", "--verb=get", "--resource=pods")
     try:
         theirs = access.get("clusterrole", "flannel")
-        with pytest.raises(ClusterError, match="would overwrite what others made: ClusterRole flannel"):
+        with pytest.raises(
+            ClusterError, match="would overwrite what others made: ClusterRole flannel"
+        ):
             kept.install(builtin()["flannel"])
         assert access.get("clusterrole", "flannel") == theirs
         assert install.recorded(access) == ""
@@ -173,8 +272,12 @@ def test_what_others_made_is_not_overwritten(kept: Kept) -> None:
         access.kubectl("delete", "clusterrole", "flannel")
 
 
-def test_an_installation_that_ended_before_it_noted_anything_is_removed(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process is gone after it applied, and before it wrote down the UIDs; a namespace with the CNI's name was there before."""
+def test_an_installation_that_ended_before_it_noted_anything_is_removed(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is gone after it applied, and before it wrote down the UIDs; a namespace with the
+    CNI's name was there before.
+    """
     access, real = kept.access, Record.note
 
     def ends(self: Record, rest: Any) -> None:
@@ -201,7 +304,9 @@ def test_an_installation_that_ended_before_it_noted_anything_is_removed(kept: Ke
 
 
 def test_what_helm_installed_is_its_release(kept: Kept) -> None:
-    """Although its name and values are not those of the profile: what helm made with them, and its own record of it."""
+    """Although its name and values are not those of the profile: what helm made with them, and its
+    own record of it.
+    """
     access, flannel = kept.access, builtin()["flannel"]
     release = ("--namespace", "kube-flannel", "--set", "podCidr=10.244.0.0/16")
     chart = (kept.charts["flannel"], "--create-namespace")
@@ -219,13 +324,24 @@ def test_what_helm_installed_is_its_release(kept: Kept) -> None:
     assert kept.left(kept.bare) == []
 
 
-def test_what_somebody_adds_while_the_removal_runs_stays_and_the_rest_goes_later(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_somebody_adds_while_the_removal_runs_stays_and_the_rest_goes_later(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
     access = kept.access
-    monkeypatch.setattr(eviction, "_LEAVING", 5.0)  # Pods that no CNI can take off the network any more
+    monkeypatch.setattr(
+        eviction, "_LEAVING", 5.0
+    )  # Pods that no CNI can take off the network any more
     kept.install(builtin()["flannel"])
-    with monkeypatch.context() as patch:  # at this moment everything has been looked at, and nothing is deleted yet
-        patch.setattr(eviction, "await_teardown", lambda *_: access.apply(config("somebodys", "kube-flannel")))
-        with pytest.raises(ClusterError, match="others have meanwhile put objects there: ConfigMap kube-flannel/somebodys"):
+    with (
+        monkeypatch.context() as patch
+    ):  # at this moment everything has been looked at, and nothing is deleted yet
+        patch.setattr(
+            eviction, "await_teardown", lambda *_: access.apply(config("somebodys", "kube-flannel"))
+        )
+        with pytest.raises(
+            ClusterError,
+            match="others have meanwhile put objects there: ConfigMap kube-flannel/somebodys",
+        ):
             kept.remove()
     assert install.recorded(access) == "flannel"
     assert {"somebodys"} <= uids(kept, "configmaps", "-n", "kube-flannel").keys()

@@ -1,4 +1,6 @@
-"""``cnibench run`` as an ordinary user: the lab in a user namespace, and what is missing then is said."""
+"""``cnibench run`` as an ordinary user: the lab in a user namespace, and what is missing then is
+said.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,25 @@ from pathlib import Path
 
 from cnibench.rundir.reader import RunReader
 
-RUN = ["run", "--kernel", "host", "--blocks", "1", "--duration", "1s", "--warmup", "0s", "--workload", "tcp-rr", "--json"]
+RUN = [
+    "run",
+    "--kernel",
+    "host",
+    "--blocks",
+    "1",
+    "--duration",
+    "1s",
+    "--warmup",
+    "0s",
+    "--workload",
+    "tcp-rr",
+    "--json",
+]
 
 
 def as_user(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The program as an ordinary user of a user namespace, who may read what root may: without any capability on the machine.
+    """The program as an ordinary user of a user namespace, who may read what root may: without any
+    capability on the machine.
 
     (The interpreter of the tests may lie where no other user of this machine may read.)
     """
@@ -29,7 +45,12 @@ sys.stdin.readline()
 os.execv(sys.executable, {[sys.executable, "-c", main, *arguments]!r})
 """
     process = subprocess.Popen(
-        [sys.executable, "-c", program], cwd=folder, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", program],
+        cwd=folder,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     assert process.stdout is not None
     process.stdout.readline()
@@ -46,13 +67,17 @@ def test_an_ordinary_user_measures_and_is_told_what_is_missing(tmp_path: Path) -
     report = json.loads(done.stdout)
     assert {item["label"] for item in report["results"]} == {"veth-baseline", "flannel"}
     assert all(item["passed"] for item in report["attestations"])
-    assert report["failures"] == [item for item in report["failures"] if item["status"] == "unsupported"]
+    assert report["failures"] == [
+        item for item in report["failures"] if item["status"] == "unsupported"
+    ]
     facts = report["environment"]
     assert facts["namespaces"] == "user"
     assert facts["privileged"] is False
     assert "without root" in facts["lacks"]
     (path,) = (tmp_path / "runs").iterdir()
     measured = {sample.window for sample in RunReader(path).samples()}
-    if "cpp" not in measured:  # it depends on the machine's kernel.perf_event_paranoid and kernel.kptr_restrict
+    if (
+        "cpp" not in measured
+    ):  # it depends on the machine's kernel.perf_event_paranoid and kernel.kptr_restrict
         assert "without cycles per packet" in (path / "report.md").read_text()
         assert report["cpp"] == []

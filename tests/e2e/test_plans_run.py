@@ -1,4 +1,6 @@
-"""``cnibench run --plan`` as typed: a sweep of policies that is interrupted and resumed, and what a plan says before it starts."""
+"""``cnibench run --plan`` as typed: a sweep of policies that is interrupted and resumed, and what a
+plan says before it starts.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ import pytest
 
 from cnibench.rundir.reader import RunReader
 
-PROGRAM = [sys.executable, "-c", "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"]
+PROGRAM = [
+    sys.executable,
+    "-c",
+    "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()",
+]
 LIMIT = 240.0
 PLAN = """\
 schema: 1
@@ -28,15 +34,21 @@ workload:
 - {name: tcp-rr, only: 'bridge-*', params: {policy.conntrack: bypassed}, sweep: {policy.entries: [0, 10, 500]}}
 - {name: tcp-rr, only: veth-baseline, blocks: 1, sweep: {policy.entries: [7]}}
 - {name: pods, blocks: 1, params: {count: 2}}
-"""
+"""  # noqa: E501
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False)
+    return subprocess.run(
+        [*PROGRAM, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False
+    )
 
 
 def done(folder: Path) -> int:
-    found = [path for path in folder.iterdir() if (path / "plan.json").exists()] if folder.exists() else []
+    found = (
+        [path for path in folder.iterdir() if (path / "plan.json").exists()]
+        if folder.exists()
+        else []
+    )
     return len(RunReader(found[0]).done()) if found else 0
 
 
@@ -49,7 +61,9 @@ def test_a_sweep_is_interrupted_and_resumed(tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_text(PLAN)
     folder = tmp_path / "runs"
     argv = [*PROGRAM, "run", "--plan", "plan.yaml", "--kernel", "host", "--out", str(folder)]
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0) as process:
+    with subprocess.Popen(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0
+    ) as process:
         end = time.monotonic() + LIMIT
         while done(folder) < 2:
             assert process.poll() is None
@@ -69,22 +83,35 @@ def test_a_sweep_is_interrupted_and_resumed(tmp_path: Path) -> None:
     assert reader.finished
     assert len(reader.done()) == 9
     samples = list(reader.samples())
-    assert {(s.label, s.status) for s in samples if s.workload == "tcp-rr"} == {("bridge-static", "ok"), ("veth-baseline", "unsupported")}
+    assert {(s.label, s.status) for s in samples if s.workload == "tcp-rr"} == {
+        ("bridge-static", "ok"),
+        ("veth-baseline", "unsupported"),
+    }
     assert all("no packet filter" in s.reason for s in samples if s.status == "unsupported")
     assert sum(s.metric == "pod_network" for s in samples) == 2
-    seen = {record["params"]["policy.entries"]: set(record["found"].values()) for record in reader.records("conditions")}
+    seen = {
+        record["params"]["policy.entries"]: set(record["found"].values())
+        for record in reader.records("conditions")
+    }
     assert seen == {0: {0}, 10: {10}, 500: {500}}
     assert len({(record["cell"], record["block"]) for record in reader.records("conditions")}) == 6
 
 
 def test_a_plan_says_how_long_it_takes_and_what_scale_gave_up() -> None:
-    whole = json.loads(run("run", "--plan", "bruijn2017", "--kernel", "host", "--dry-run", "--json").stdout)
-    small = run("run", "--plan", "bruijn2017", "--scale", "0.05", "--kernel", "host", "--dry-run", "--json")
+    whole = json.loads(
+        run("run", "--plan", "bruijn2017", "--kernel", "host", "--dry-run", "--json").stdout
+    )
+    small = run(
+        "run", "--plan", "bruijn2017", "--scale", "0.05", "--kernel", "host", "--dry-run", "--json"
+    )
     assert small.returncode == 0, small.stderr
     shown = json.loads(small.stdout)
     assert len(shown["cells"]) == len(whole["cells"])
     assert shown["seconds"] < whole["seconds"] / 10
-    assert any("gave up" in note and "windows of 3.0 s instead of 1 min 00 s" in note for note in shown["notes"])
+    assert any(
+        "gave up" in note and "windows of 3.0 s instead of 1 min 00 s" in note
+        for note in shown["notes"]
+    )
     text = run("run", "--plan", "quick", "--kernel", "host", "--dry-run").stdout
     assert "time: about" in text
     refused = run("run", "--plan", "quick", "--scale", "3", "--dry-run")

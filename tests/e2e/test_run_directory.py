@@ -1,4 +1,6 @@
-"""A real run that is interrupted, killed and resumed verifies, and what is done to it afterwards is named."""
+"""A real run that is interrupted, killed and resumed verifies, and what is done to it afterwards is
+named.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_an_interrupted_run_is_resumed_and_verifies(tmp_path: Path) -> None:
 
     done = run("run", "--resume", str(path))
     assert done.returncode == 0, done.stderr
-    everything = (path / "samples.jsonl").read_bytes() + b"".join(file.read_bytes() for file in path.glob("samples.jsonl.orphan-*"))
+    everything = (path / "samples.jsonl").read_bytes() + b"".join(
+        file.read_bytes() for file in path.glob("samples.jsonl.orphan-*")
+    )
     assert all(line in everything for line in kept.splitlines(keepends=True))
     assert (path / "notes.jsonl").read_text() == "mine\n"
     assert (path / "env.json").read_bytes() == environment
@@ -47,7 +51,9 @@ def test_an_interrupted_run_is_resumed_and_verifies(tmp_path: Path) -> None:
     found = json.loads(told.stdout)
     assert (found["samples"], found["problems"], bool(found["finished"])) == (6, [], True)
 
-    raw = next(file for file in sorted((path / "raw").rglob("*")) if file.is_file() and file.stat().st_size)
+    raw = next(
+        file for file in sorted((path / "raw").rglob("*")) if file.is_file() and file.stat().st_size
+    )
     raw.write_bytes(raw.read_bytes() + b" ")
     told = run("verify", str(path))
     assert told.returncode == 1
@@ -58,14 +64,27 @@ def test_an_interrupted_run_is_resumed_and_verifies(tmp_path: Path) -> None:
 def test_failed_samples_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = os.environ["PATH"]
     runs = tmp_path / "runs"
-    first = start("run", "--cni", "veth-baseline", "--placement", "intra", "--blocks", "2", "--out", str(runs), *SHORT)
+    first = start(
+        "run",
+        "--cni",
+        "veth-baseline",
+        "--placement",
+        "intra",
+        "--blocks",
+        "2",
+        "--out",
+        str(runs),
+        *SHORT,
+    )
     until(lambda: finished(runs) >= 1)
     first.send_signal(signal.SIGINT)
     first.communicate(timeout=LIMIT)
     path = the_run(runs)
     bin_ = tmp_path / "bin"
     bin_.mkdir()
-    (bin_ / "netperf").write_text("#!/bin/sh\nexit 7\n")  # the client fails: a real failure of a real sample
+    (bin_ / "netperf").write_text(
+        "#!/bin/sh\nexit 7\n"
+    )  # the client fails: a real failure of a real sample
     (bin_ / "netperf").chmod(0o755)
     monkeypatch.setenv("PATH", f"{bin_}:{old}")
     failed = run("run", "--resume", str(path))

@@ -1,4 +1,6 @@
-"""``cnibench run`` as typed, and what may happen to it: Ctrl-C, kill -9, a full or read-only disk, no root and no user namespaces."""
+"""``cnibench run`` as typed, and what may happen to it: Ctrl-C, kill -9, a full or read-only disk,
+no root and no user namespaces.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ import pytest
 from cnibench.rundir.reader import RunReader
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "errors"
-PROGRAM = [sys.executable, "-c", "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"]
+PROGRAM = [
+    sys.executable,
+    "-c",
+    "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()",
+]
 SHORT = ["--workload", "tcp-rr", "--no-perf", "--duration", "300ms", "--warmup", "0s"]
 LIMIT = 120.0
 
@@ -37,12 +43,20 @@ def tmpfs(tmp_path: Path) -> Iterator[Path]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False)
+    return subprocess.run(
+        [*PROGRAM, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False
+    )
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     """In a process group of its own, as a shell starts it."""
-    return subprocess.Popen([*PROGRAM, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0)
+    return subprocess.Popen(
+        [*PROGRAM, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
 
 
 def until(what: Callable[[], Any]) -> Any:
@@ -60,18 +74,33 @@ def the_run(folder: Path) -> Path:
 
 def finished(folder: Path) -> int:
     """How many samples the only run below ``folder`` has finished."""
-    if not folder.exists() or not (found := [path for path in folder.iterdir() if (path / "plan.json").exists()]):
+    if not folder.exists() or not (
+        found := [path for path in folder.iterdir() if (path / "plan.json").exists()]
+    ):
         return 0
     return len(RunReader(found[0]).done())
 
 
 def host() -> set[str]:
-    """What a run must not leave anything in: devices, namespaces, mounts, rules and our processes."""
-    parts = [["ip", "-br", "link"], ["ip", "netns"], ["iptables-save"], ["findmnt", "-rn", "-o", "TARGET,FSTYPE"]]
-    said = [subprocess.run(part, capture_output=True, text=True, check=True).stdout for part in parts]
-    rules = "".join(line for line in said[2].splitlines(keepends=True) if not line.startswith(("#", ":")))
+    """What a run must not leave anything in: devices, namespaces, mounts, rules and our
+    processes.
+    """
+    parts = [
+        ["ip", "-br", "link"],
+        ["ip", "netns"],
+        ["iptables-save"],
+        ["findmnt", "-rn", "-o", "TARGET,FSTYPE"],
+    ]
+    said = [
+        subprocess.run(part, capture_output=True, text=True, check=True).stdout for part in parts
+    ]
+    rules = "".join(
+        line for line in said[2].splitlines(keepends=True) if not line.startswith(("#", ":"))
+    )
     here = "/run/cnibench" if Path("/run/cnibench").exists() else ""
-    return {line.strip() for line in "\n".join([said[0], said[1], rules, said[3], here]).splitlines()}
+    return {
+        line.strip() for line in "\n".join([said[0], said[1], rules, said[3], here]).splitlines()
+    }
 
 
 def descendants(pid: int) -> set[int]:
@@ -79,7 +108,9 @@ def descendants(pid: int) -> set[int]:
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            parents.setdefault(int((entry / "stat").read_text().rpartition(")")[2].split()[1]), []).append(int(entry.name))
+            parents.setdefault(
+                int((entry / "stat").read_text().rpartition(")")[2].split()[1]), []
+            ).append(int(entry.name))
         except (OSError, IndexError):
             continue
     found, rest = set[int](), [pid]
@@ -92,7 +123,10 @@ def descendants(pid: int) -> set[int]:
 def running(pids: set[int]) -> bool:
     for pid in pids:
         try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X"):
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in (
+                "Z",
+                "X",
+            ):
                 return True
         except (OSError, IndexError):
             continue
@@ -120,7 +154,9 @@ def test_ctrl_c_then_kill_9_then_resume_loses_nothing_and_leaves_nothing(tmp_pat
     second.kill()
     second.communicate(timeout=LIMIT)
     until(lambda: not running(below))
-    until(lambda: host() <= before)  # nothing new; what others on this machine remove meanwhile is theirs
+    until(
+        lambda: host() <= before
+    )  # nothing new; what others on this machine remove meanwhile is theirs
     assert RunReader(path).done() > kept
     kept = RunReader(path).done()
 
@@ -129,19 +165,35 @@ def test_ctrl_c_then_kill_9_then_resume_loses_nothing_and_leaves_nothing(tmp_pat
     reader = RunReader(path)
     assert reader.finished
     assert kept < reader.done()
-    keys = [(item.cell, item.block) for item in reader.samples() if item.metric == "transaction_rate"]
+    keys = [
+        (item.cell, item.block) for item in reader.samples() if item.metric == "transaction_rate"
+    ]
     assert len(keys) == len(set(keys)) == 2 * 5
     assert [item.status for item in reader.samples() if item.status != "ok"] == []
     assert (path / "report.md").read_text()
-    until(lambda: host() <= before)  # nothing new; what others on this machine remove meanwhile is theirs
+    until(
+        lambda: host() <= before
+    )  # nothing new; what others on this machine remove meanwhile is theirs
 
 
 def test_kill_9_of_a_server_is_a_recorded_failure(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     process = start(
-        "run", "--cni", "veth-baseline", "--blocks", "2", "--placement", "intra", "--out", str(runs), *SHORT[:-4],
-        "--duration", "3s", "--warmup", "0s",
-    )  # fmt: skip
+        "run",
+        "--cni",
+        "veth-baseline",
+        "--blocks",
+        "2",
+        "--placement",
+        "intra",
+        "--out",
+        str(runs),
+        *SHORT[:-4],
+        "--duration",
+        "3s",
+        "--warmup",
+        "0s",
+    )
 
     def servers() -> list[int]:
         """The listening netserver and the one that serves the connection."""
@@ -153,7 +205,9 @@ def test_kill_9_of_a_server_is_a_recorded_failure(tmp_path: Path) -> None:
     _, said = process.communicate(timeout=LIMIT)
     assert process.returncode == 1, said
     status = {item.block: item.status for item in RunReader(the_run(runs)).samples()}
-    assert sorted(status.values())[1] == "ok", [item.reason for item in RunReader(the_run(runs)).samples()]
+    assert sorted(status.values())[1] == "ok", [
+        item.reason for item in RunReader(the_run(runs)).samples()
+    ]
     assert sorted(status.values())[0] in ("failed", "timeout")
 
 
@@ -226,7 +280,9 @@ def test_a_read_only_run_is_shown_and_not_resumed(tmpfs: Path) -> None:
 
 
 def test_no_root_and_no_user_namespaces_is_told_before_anything_starts() -> None:
-    """A user namespace of ours forbids further ones (user.max_user_namespaces is kept per user namespace); in it, we are not root."""
+    """A user namespace of ours forbids further ones (user.max_user_namespaces is kept per user
+    namespace); in it, we are not root.
+    """
     program = f"""
 import ctypes, os, sys
 from cnibench.clusters.lab.namespaces.root import own_root
@@ -237,14 +293,20 @@ print(flush=True)
 sys.stdin.readline()
 open("/proc/sys/user/max_user_namespaces", "w").write("0")
 os.execv({PROGRAM[0]!r}, {[*PROGRAM, "run", "--cni", "veth-baseline", "--out", "/tmp/never-made"]!r})
-"""
+"""  # noqa: E501
     process = subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     process.stdout.readline()
     for name in ("uid_map", "gid_map"):
-        Path(f"/proc/{process.pid}/{name}").write_text("1000 0 1")  # root out there, an ordinary user in here
+        Path(f"/proc/{process.pid}/{name}").write_text(
+            "1000 0 1"
+        )  # root out there, an ordinary user in here
     _, said = process.communicate("\n", timeout=LIMIT)
     status = process.returncode
     assert status == 3, said

@@ -1,4 +1,6 @@
-"""The site in a real headless Chromium: opened from its folder, with no network, in light and dark, on a desk and on a phone."""
+"""The site in a real headless Chromium: opened from its folder, with no network, in light and dark,
+on a desk and on a phone.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,52 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs with everything that has a chart, a profile that failed, and one whose name is hostile."""
+    """Two runs with everything that has a chart, a profile that failed, and one whose name is
+    hostile.
+    """
     folder = tmp_path_factory.mktemp("browser")
     truth = {"veth-baseline": 1.3, **TRUTH, HOSTILE: 0.8}
-    lacking = [Unsupported(label="calico-wp-ipip", profile="calico-wp-ipip", lacks="CONFIG_NET_IPIP", remedy="use --kernel vm")]
+    lacking = [
+        Unsupported(
+            label="calico-wp-ipip",
+            profile="calico-wp-ipip",
+            lacks="CONFIG_NET_IPIP",
+            remedy="use --kernel vm",
+        )
+    ]
     runs = []
     for number in (1, 2):
         run = synthetic(
-            folder, truth, blocks=10, seed=number, name=f"run{number}", unsupported=lacking, fidelity=FIDELITY, fail=[("flannel", 3)],
+            folder,
+            truth,
+            blocks=10,
+            seed=number,
+            name=f"run{number}",
+            unsupported=lacking,
+            fidelity=FIDELITY,
+            fail=[("flannel", 3)],
             environment={"offload": OFFLOAD},
-        )  # fmt: skip
-        add_records(run, "cdf", {"metric": "latency", "unit": "s", "shares": [0.0, 0.5, 0.99, 1.0], "values": [1e-5, 2e-5, 3e-4, 1e-3]})
-        add_records(run, "series", {"metric": "throughput", "unit": "bit/s", "times": [0.1, 0.2, 0.3], "values": [1e9, 2e9, 3e9]})
+        )
+        add_records(
+            run,
+            "cdf",
+            {
+                "metric": "latency",
+                "unit": "s",
+                "shares": [0.0, 0.5, 0.99, 1.0],
+                "values": [1e-5, 2e-5, 3e-4, 1e-3],
+            },
+        )
+        add_records(
+            run,
+            "series",
+            {
+                "metric": "throughput",
+                "unit": "bit/s",
+                "times": [0.1, 0.2, 0.3],
+                "values": [1e9, 2e9, 3e9],
+            },
+        )
         add_records(run, "pods", POD)
         add_records(run, "rulepath", RULES)
         runs.append(run)
@@ -46,10 +82,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    # None: the one that 'playwright install chromium' brings, for systems that have no package of it.
+    # None: the one that 'playwright install chromium' brings, for systems that have no package of
+    # it.
     program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=LIMIT)
+        found = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=LIMIT
+        )
         yield found
         found.close()
 
@@ -57,15 +96,28 @@ def browser() -> Iterator[Browser]:
 class Visit:
     """A page with everything that it complained of or asked for."""
 
-    def __init__(self, browser: Browser, file: Path, *, width: int = DESK, scheme: str = "light") -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)  # type: ignore[arg-type]
+    def __init__(
+        self, browser: Browser, file: Path, *, width: int = DESK, scheme: str = "light"
+    ) -> None:
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
+        )  # type: ignore[arg-type]
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(LIMIT)
         self.complaints: list[str] = []
         self.requests: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text) if message.type in ("error", "warning") else None)
+        self.page.on(
+            "console",
+            lambda message: (
+                self.complaints.append(message.text)
+                if message.type in ("error", "warning")
+                else None
+            ),
+        )
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.complaints.append("a dialog"), dialog.dismiss()))
+        self.page.on(
+            "dialog", lambda dialog: (self.complaints.append("a dialog"), dialog.dismiss())
+        )
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(file.as_uri())
 
@@ -74,7 +126,9 @@ class Visit:
         plots = self.page.locator(".plot:visible")
         for number in range(plots.count()):
             plots.nth(number).scroll_into_view_if_needed()
-        self.page.wait_for_function("[...document.querySelectorAll('.plot')].every(p => !p.offsetParent || p.dataset.ready)")
+        self.page.wait_for_function(
+            "[...document.querySelectorAll('.plot')].every(p => !p.offsetParent || p.dataset.ready)"
+        )
 
     def close(self) -> None:
         self.context.close()
@@ -94,10 +148,18 @@ def visit(browser: Browser, site: Path) -> Iterator[Any]:
 
 
 def pages(site: Path) -> list[str]:
-    """Every kind of page, and of the profiles and of the pairs some that are tame and some with the name that is not."""
+    """Every kind of page, and of the profiles and of the pairs some that are tame and some with the
+    name that is not.
+    """
     found = sorted(file.name for file in site.glob("*.html"))
-    pairs = [name for name in found if name.startswith("versus-") and not re.search("cilium|calico", name)]
-    return [name for name in found if not re.match(r"profile-(flannel|calico|veth)|versus-", name)] + pairs
+    pairs = [
+        name
+        for name in found
+        if name.startswith("versus-") and not re.search("cilium|calico", name)
+    ]
+    return [
+        name for name in found if not re.match(r"profile-(flannel|calico|veth)|versus-", name)
+    ] + pairs
 
 
 def test_no_page_complains_asks_the_network_or_runs_a_run_s_script(site: Path, visit: Any) -> None:
@@ -105,7 +167,10 @@ def test_no_page_complains_asks_the_network_or_runs_a_run_s_script(site: Path, v
         one = visit(name)
         one.draw()
         assert one.complaints == [], name
-        assert all(url.startswith((site.as_uri(), "data:", "blob:")) for url in one.requests), (name, one.requests)
+        assert all(url.startswith((site.as_uri(), "data:", "blob:")) for url in one.requests), (
+            name,
+            one.requests,
+        )
         assert one.page.locator("img[src=x]").count() == 0, name
         one.close()
 
@@ -121,8 +186,14 @@ def test_axe_finds_no_serious_fault(site: Path, visit: Any, scheme: str) -> None
         one.draw()
         one.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
         one.page.evaluate(axe)
-        found = one.page.evaluate("axe.run(document, {resultTypes: ['violations'], preload: false})")
-        faults = [(fault["id"], fault["nodes"][0]["html"]) for fault in found["violations"] if fault["impact"] in ("serious", "critical")]
+        found = one.page.evaluate(
+            "axe.run(document, {resultTypes: ['violations'], preload: false})"
+        )
+        faults = [
+            (fault["id"], fault["nodes"][0]["html"])
+            for fault in found["violations"]
+            if fault["impact"] in ("serious", "critical")
+        ]
         assert faults == [], name
         one.close()
 
@@ -157,7 +228,9 @@ def test_filters_and_scale_work(visit: Any) -> None:
     page.locator("input[name=profile][value=flannel]").uncheck()
     one.draw()
     assert page.locator("#matrix tr[data-profile=flannel]:visible").count() == 0
-    page.wait_for_function("[...document.querySelectorAll('.plot svg')].every(s => !s.textContent.includes('flannel'))")
+    page.wait_for_function(
+        "[...document.querySelectorAll('.plot svg')].every(s => !s.textContent.includes('flannel'))"
+    )
     assert "4 profiles" in page.locator("#shown").inner_text()
     assert one.complaints == []
 

@@ -1,4 +1,6 @@
-"""A run in the VM, as typed: IP-in-IP on a stock kernel, and every way to end one with nothing left."""
+"""A run in the VM, as typed: IP-in-IP on a stock kernel, and every way to end one with nothing
+left.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ from cnibench.vm.kernel import newest
 from cnibench.vm.machine import Size
 
 CNIBENCH = str(Path(sys.executable).parent / "cnibench")
-OPTIONS = ("--cni=calico-wp-ipip", "--kernel=vm", "--placement=inter", "--workload=tcp-rr", "--warmup=0s", "--no-perf")
+OPTIONS = (
+    "--cni=calico-wp-ipip",
+    "--kernel=vm",
+    "--placement=inter",
+    "--workload=tcp-rr",
+    "--warmup=0s",
+    "--no-perf",
+)
 LONG = 1500  # s: the machine of the tests may emulate the guest and be loaded as well
 
 pytestmark = pytest.mark.timeout(LONG + 60)
@@ -59,7 +68,11 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         if "--resume" not in options:
             argv += OPTIONS
         with (tmp_path / "stdout").open("w") as out, (tmp_path / "stderr").open("w") as err:
-            running.append(subprocess.Popen(argv, stdout=out, stderr=err, stdin=subprocess.DEVNULL, text=True, cwd=tmp_path))
+            running.append(
+                subprocess.Popen(
+                    argv, stdout=out, stderr=err, stdin=subprocess.DEVNULL, text=True, cwd=tmp_path
+                )
+            )
         return running[-1]
 
     yield run
@@ -73,7 +86,9 @@ def run_directory(tmp_path: Path) -> Path:
     return found
 
 
-def test_ipip_is_attested_and_measured_on_the_stock_kernel(tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]) -> None:
+def test_ipip_is_attested_and_measured_on_the_stock_kernel(
+    tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]
+) -> None:
     known = (FOLDER / "flannel.yaml").read_text()
     lacking = tmp_path / "on-netkit.yaml"  # a device kind that is newer than Debian 12's kernel
     lacking.write_text(known.replace("needs: [vxlan]", "needs: [vxlan, netkit]"))
@@ -81,7 +96,9 @@ def test_ipip_is_attested_and_measured_on_the_stock_kernel(tmp_path: Path, begin
     status = process.wait(LONG)
     said = (tmp_path / "stderr").read_text()
     assert status == 0, said
-    assert "[1/1] block 1/1 calico-wp-ipip inter tcp-rr" in said  # its progress was seen from outside
+    assert (
+        "[1/1] block 1/1 calico-wp-ipip inter tcp-rr" in said
+    )  # its progress was seen from outside
     assert "calico-wp-ipip" in (tmp_path / "stdout").read_text()  # the report
     assert "on-netkit is not measured: CONFIG_NETKIT" in said
     run = run_directory(tmp_path)
@@ -89,21 +106,33 @@ def test_ipip_is_attested_and_measured_on_the_stock_kernel(tmp_path: Path, begin
     assert (facts["testbed"], facts["kernel"], facts["cpus"]) == ("vm", newest().release, 2)
     assert facts["accelerator"] in ("kvm", "tcg")
     assert facts["accelerator"] == "kvm" or "absolute figures mean nothing" in said
-    checks = {item["check"]: item for item in map(json.loads, (run / "attestations.jsonl").read_text().splitlines())}
+    checks = {
+        item["check"]: item
+        for item in map(json.loads, (run / "attestations.jsonl").read_text().splitlines())
+    }
     assert checks["encapsulation"]["passed"]
     assert "ipip" in checks["encapsulation"]["observed"]
     assert checks["tunnel-device"]["passed"]
     samples = [json.loads(line) for line in (run / "samples.jsonl").read_text().splitlines()]
-    (rate,) = [item["value"] for item in samples if item["metric"] == "transaction_rate" and not item["params"].get("node")]
+    (rate,) = [
+        item["value"]
+        for item in samples
+        if item["metric"] == "transaction_rate" and not item["params"].get("node")
+    ]
     assert rate > 0
     assert {item["testbed"] for item in samples} == {"vm"}
     assert "Linux version" in (run / "vm" / "console.log").read_text(errors="replace")
     assert not virtual_machines(run)
 
 
-def test_ctrl_c_goes_in_and_the_run_can_be_resumed(tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]) -> None:
+def test_ctrl_c_goes_in_and_the_run_can_be_resumed(
+    tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]
+) -> None:
     process = begin("--duration", "1s", "--blocks", "4")
-    wait_for(lambda: process.poll() is not None or "[1/4]" in (tmp_path / "stderr").read_text(), "the guest never measured")
+    wait_for(
+        lambda: process.poll() is not None or "[1/4]" in (tmp_path / "stderr").read_text(),
+        "the guest never measured",
+    )
     run = run_directory(tmp_path)
     assert virtual_machines(run)
     process.send_signal(signal.SIGINT)
@@ -121,10 +150,16 @@ def test_ctrl_c_goes_in_and_the_run_can_be_resumed(tmp_path: Path, begin: Callab
     assert not virtual_machines(run)
 
 
-def test_nothing_outlives_kill_9(tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]) -> None:
+def test_nothing_outlives_kill_9(
+    tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]
+) -> None:
     process = begin("--duration", "900s")
     wait_for(
-        lambda: process.poll() is not None or ((tmp_path / "runs").exists() and virtual_machines(tmp_path / "runs")), "no VM was started"
+        lambda: (
+            process.poll() is not None
+            or ((tmp_path / "runs").exists() and virtual_machines(tmp_path / "runs"))
+        ),
+        "no VM was started",
     )
     process.kill()
     process.wait()
@@ -154,16 +189,30 @@ def test_a_guest_that_hangs_is_given_up(tmp_path: Path) -> None:
     stopper = threading.Thread(target=stop)
     stopper.start()
     with pytest.raises(LimitError, match="no sign of life"):
-        carry(["sh", "-c", f"touch {tmp_path}/running; sleep 900"], tmp_path, newest(), Accelerator("tcg"), limits=Limits(silent=15))
+        carry(
+            ["sh", "-c", f"touch {tmp_path}/running; sleep 900"],
+            tmp_path,
+            newest(),
+            Accelerator("tcg"),
+            limits=Limits(silent=15),
+        )
     (tmp_path / "running").touch()
     stopper.join()
     assert not virtual_machines(tmp_path)
 
 
 def test_a_guest_out_of_memory_is_told_and_how_to_give_it_more(tmp_path: Path) -> None:
-    hungry = f"{sys.executable} -S -c '[bytes([1]) * (1 << 24) for _ in range(64)]'"  # 1 GiB in pieces: at once it would be refused
+    # 1 GiB in pieces: at once it would be refused
+    hungry = f"{sys.executable} -S -c '[bytes([1]) * (1 << 24) for _ in range(64)]'"
     with pytest.raises(ClusterError, match="the VM ran out of memory") as told:
-        carry(["sh", "-c", hungry], tmp_path, newest(), accelerator(newest()), size=Size(memory=640), limits=Limits(up=LONG))
+        carry(
+            ["sh", "-c", hungry],
+            tmp_path,
+            newest(),
+            accelerator(newest()),
+            size=Size(memory=640),
+            limits=Limits(up=LONG),
+        )
     assert "CNIBENCH_VM_MEMORY" in told.value.remedy
     assert "Out of memory" in (tmp_path / "vm" / "console.log").read_text(errors="replace")
     assert not virtual_machines(tmp_path)
@@ -174,14 +223,22 @@ def test_a_full_disk_of_the_run_directory_is_told(tmp_path: Path) -> None:
     try:
         filling = f"dd if=/dev/zero of={tmp_path}/raw bs=64k count=1000"
         with pytest.raises(ClusterError, match="no room is left on the file system of") as told:
-            carry(["sh", "-c", filling], tmp_path, newest(), accelerator(newest()), limits=Limits(up=LONG))
+            carry(
+                ["sh", "-c", filling],
+                tmp_path,
+                newest(),
+                accelerator(newest()),
+                limits=Limits(up=LONG),
+            )
         assert f"cnibench run --resume {tmp_path}" in told.value.remedy
         assert not virtual_machines(tmp_path)
     finally:
         subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
 
 
-def test_the_hosts_files_cannot_be_changed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_hosts_files_cannot_be_changed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "run"
     run.mkdir()
     script = f"""
@@ -189,9 +246,11 @@ def test_the_hosts_files_cannot_be_changed(tmp_path: Path, capfd: pytest.Capture
         ip link add probe type ipip remote 192.0.2.1 &&
             modprobe -a vxlan geneve openvswitch wireguard ila ip_set xt_set macvlan tun && echo loaded
         exit 7
-    """
+    """  # noqa: E501
     (tmp_path / "precious").write_text("still here")
-    assert carry(["sh", "-c", script], run, newest(), Accelerator("tcg"), limits=Limits(up=LONG)) == 7
+    assert (
+        carry(["sh", "-c", script], run, newest(), Accelerator("tcg"), limits=Limits(up=LONG)) == 7
+    )
     out, err = capfd.readouterr()
     assert out.split() == ["changed", "loaded"], err
     assert (run / "inside").read_text() == "kept\n"

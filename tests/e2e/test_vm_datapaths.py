@@ -1,4 +1,6 @@
-"""Datapaths that need a stock kernel's modules: all of them measured in one run, and what ILA refuses, in one VM."""
+"""Datapaths that need a stock kernel's modules: all of them measured in one run, and what ILA
+refuses, in one VM.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +18,74 @@ from cnibench.vm.kernel import newest
 
 LONG = 1500  # s: the machine of the tests may emulate the guest and be loaded as well
 ENCAPSULATIONS = {
-    "flannel-ipip": "ipip", "flannel-wireguard": "wireguard", "cilium-geneve": "geneve", "cilium-wireguard": "wireguard",
-    "kube-router-ipip": "ipip", "weave": "vxlan", "weave-encrypted": "esp", "ila": "none",
-}  # fmt: skip
-TUNNEL = {"flannel-ipip", "flannel-wireguard", "cilium-geneve", "cilium-wireguard", "kube-router-ipip", "weave", "weave-encrypted"}
-OWN = {"weave": {"ovs-forwards"}, "weave-encrypted": {"ovs-forwards"}, "ila": {"locator-on-wire", "ila-route-output", "ila-route-input"}}
+    "flannel-ipip": "ipip",
+    "flannel-wireguard": "wireguard",
+    "cilium-geneve": "geneve",
+    "cilium-wireguard": "wireguard",
+    "kube-router-ipip": "ipip",
+    "weave": "vxlan",
+    "weave-encrypted": "esp",
+    "ila": "none",
+}
+TUNNEL = {
+    "flannel-ipip",
+    "flannel-wireguard",
+    "cilium-geneve",
+    "cilium-wireguard",
+    "kube-router-ipip",
+    "weave",
+    "weave-encrypted",
+}
+OWN = {
+    "weave": {"ovs-forwards"},
+    "weave-encrypted": {"ovs-forwards"},
+    "ila": {"locator-on-wire", "ila-route-output", "ila-route-input"},
+}
 TENANTS = Path(__file__).with_name("_vm_tenants.py")
 ENTRY = "from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; sys.exit(main())"
 
 pytestmark = pytest.mark.timeout(LONG + 60)
 
 
-def test_further_datapaths_are_attested_and_measured_on_one_stock_kernel(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    options = ["--cni", ",".join(ENCAPSULATIONS), "--kernel", "host", "--ip", "both", "--blocks", "1", "--placement", "inter"]
-    options += ["--workload", "tcp-rr", "--duration", "1s", "--warmup", "0s", "--no-perf", "--out", str(tmp_path / "runs")]
+def test_further_datapaths_are_attested_and_measured_on_one_stock_kernel(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = [
+        "--cni",
+        ",".join(ENCAPSULATIONS),
+        "--kernel",
+        "host",
+        "--ip",
+        "both",
+        "--blocks",
+        "1",
+        "--placement",
+        "inter",
+    ]
+    options += [
+        "--workload",
+        "tcp-rr",
+        "--duration",
+        "1s",
+        "--warmup",
+        "0s",
+        "--no-perf",
+        "--out",
+        str(tmp_path / "runs"),
+    ]
     measured = shlex.join(preload.command(ENTRY, "run", *options))
-    tenants = shlex.join(preload.command(f"import runpy; runpy.run_path({str(TENANTS)!r}, run_name='__main__')"))
+    tenants = shlex.join(
+        preload.command(f"import runpy; runpy.run_path({str(TENANTS)!r}, run_name='__main__')")
+    )
     kernel = newest()
     script = f"{measured} && {tenants} > {tmp_path}/tenants"
-    status = carry(["sh", "-c", script], tmp_path, kernel, accelerator(kernel), limits=Limits(up=LONG, total=LONG))
+    status = carry(
+        ["sh", "-c", script],
+        tmp_path,
+        kernel,
+        accelerator(kernel),
+        limits=Limits(up=LONG, total=LONG),
+    )
     said = capfd.readouterr().err
     assert status == 0, said
 
@@ -47,7 +98,11 @@ def test_further_datapaths_are_attested_and_measured_on_one_stock_kernel(tmp_pat
         assert ("tunnel-device" in checks) == (name in TUNNEL), name
         assert OWN.get(name, set()) <= set(checks), name
     samples = [json.loads(line) for line in (run / "samples.jsonl").read_text().splitlines()]
-    rates = {(item["profile"], item["ip"]): item["value"] for item in samples if item["metric"] == "transaction_rate"}
+    rates = {
+        (item["profile"], item["ip"]): item["value"]
+        for item in samples
+        if item["metric"] == "transaction_rate"
+    }
     assert {name for name, _ in rates} == set(ENCAPSULATIONS)
     assert {ip for name, ip in rates if name == "ila"} == {6}
     assert {ip for name, ip in rates if name == "cilium-geneve"} == {4, 6}
@@ -60,4 +115,6 @@ def test_further_datapaths_are_attested_and_measured_on_one_stock_kernel(tmp_pat
     assert "evpn-vxlan" in tenant["remedy"]
     assert tenant["first"] == ""  # the first tenant's is as it was
     assert tenant["more"] == ["", "", ""]
-    assert {"reach-inter", "locator-on-wire", "ila-route-output", "ila-route-input"} <= set(tenant["missed"])
+    assert {"reach-inter", "locator-on-wire", "ila-route-output", "ila-route-input"} <= set(
+        tenant["missed"]
+    )

@@ -1,4 +1,6 @@
-"""System calls on the files of a run directory: which ones a command makes, and how the n-th one fails."""
+"""System calls on the files of a run directory: which ones a command makes, and how the n-th one
+fails.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,17 @@ _RUN = re.compile(rf"{re.escape(str(WORK))}/runs/\d{{8}}-\d{{6}}-{NAME}(/[^\"<>]
 
 
 class Calls:
-    """What a log of ``traced`` shows: how often each call was made on a run directory, and on which files of it."""
+    """What a log of ``traced`` shows: how often each call was made on a run directory, and on which
+    files of it.
+    """
 
     def __init__(self, log: Path) -> None:
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         self.files: set[str] = set()  # relative to the run directory, "" for itself
         for line in log.read_text(errors="replace").splitlines():
-            if (call := _CALL.match(line)) and (names := [name or "" for name in _RUN.findall(call[3])]):
+            if (call := _CALL.match(line)) and (
+                names := [name or "" for name in _RUN.findall(call[3])]
+            ):
                 counts[call[2]][call[1]] += 1
                 self.files.update(name.strip("/") for name in names)
         self.most = {name: max(of_process.values()) for name, of_process in counts.items()}
@@ -45,15 +51,25 @@ class Calls:
 
 def traced(log: str) -> tuple[str, ...]:
     """The words before a command that have its calls written to ``log``."""
-    return (*_strace(log), "-yy", f"--trace={','.join(name for group in GROUPS.values() for name in group)}")
+    return (
+        *_strace(log),
+        "-yy",
+        f"--trace={','.join(name for group in GROUPS.values() for name in group)}",
+    )
 
 
-def failing(log: str, call: str, n: int, error: str, files: Iterable[str], run: Path | None = None) -> tuple[str, ...]:
-    """The words before a command whose n-th ``call`` on one of those files fails, once in each process. ``run``: a run directory that
-    is there; without it, that of a run which begins soon."""
+def failing(
+    log: str, call: str, n: int, error: str, files: Iterable[str], run: Path | None = None
+) -> tuple[str, ...]:
+    """The words before a command whose n-th ``call`` on one of those files fails, once in each
+    process. ``run``: a run directory that is there; without it, that of a run which begins soon."""
     soon = [datetime.now(UTC) + timedelta(seconds=second) for second in range(_SOON)]
     folders = [run.name] if run else [f"{moment:%Y%m%d-%H%M%S}-{NAME}" for moment in soon]
-    paths = [f"--trace-path={WORK}/runs/{folder}{'/' if file else ''}{file}" for folder in folders for file in sorted(files)]
+    paths = [
+        f"--trace-path={WORK}/runs/{folder}{'/' if file else ''}{file}"
+        for folder in folders
+        for file in sorted(files)
+    ]
     return (*_strace(log), f"--trace={call}", *paths, f"--inject={call}:error={error}:when={n}")
 
 
@@ -65,4 +81,11 @@ def injected(log: Path) -> bool:
 def _strace(log: str) -> tuple[str, ...]:
     program = shutil.which("strace")
     assert program, "strace is missing: ./setup --test=all installs it"
-    return (program, "--follow-forks", "--seccomp-bpf", "--quiet=all", "--signal=none", f"--output={log}")
+    return (
+        program,
+        "--follow-forks",
+        "--seccomp-bpf",
+        "--quiet=all",
+        "--signal=none",
+        f"--output={log}",
+    )

@@ -1,4 +1,6 @@
-"""How much is tried. ``CNIBENCH_FAULTS=full``: every call and a hundred moments; otherwise some, drawn with ``CNIBENCH_FAULTS_SEED``."""
+"""How much is tried. ``CNIBENCH_FAULTS=full``: every call and a hundred moments; otherwise some,
+drawn with ``CNIBENCH_FAULTS_SEED``.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A machine of one's own for a test, and the listing of what is on it, to be compared before and after.
+"""A machine of one's own for a test, and the listing of what is on it, to be compared before and
+after.
 
-``Machine`` is a set of namespaces (mount, network, PID, IPC, UTS) with empty folders for temporary files and
-a home: what else happens on the real machine meanwhile is not in its listing, and what a program leaves
-there is. Run as a program, this file prints the listing of where it runs, as JSON.
+``Machine`` is a set of namespaces (mount, network, PID, IPC, UTS) with empty folders for temporary
+files and a home: what else happens on the real machine meanwhile is not in its listing, and what a
+program leaves there is. Run as a program, this file prints the listing of where it runs, as JSON.
 """
 
 from __future__ import annotations
@@ -21,17 +22,33 @@ from types import TracebackType
 REPOSITORY = Path(__file__).resolve().parents[2]
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/root", "/home")
 NAMES_ONLY = ("/etc", "/var/lib")  # of the real machine: two levels, names only
-OTHERS_MOUNTS = ("/run/netns", "/var/lib/containers", "/var/lib/docker", "/var/lib/kubelet")  # they come and go
+OTHERS_MOUNTS = (
+    "/run/netns",
+    "/var/lib/containers",
+    "/var/lib/docker",
+    "/var/lib/kubelet",
+)  # they come and go
 WORK = Path("/mnt/test")  # the test's own folder, as it is seen in there
 
 Listing = dict[str, set[str]]
 
 # What the kernel changes by itself.
 _VOLATILE = (
-    "debug/", "dev/", "fs/aio-nr", "fs/dentry-state", "fs/epoll", "fs/file-nr", "fs/inode-", "fs/quota",
-    "kernel/ns_last_pid", "kernel/perf_event_max_sample_rate", "kernel/pty/nr", "kernel/random/",
-    "kernel/sched_domain", "net/netfilter/nf_conntrack_count",
-)  # fmt: skip
+    "debug/",
+    "dev/",
+    "fs/aio-nr",
+    "fs/dentry-state",
+    "fs/epoll",
+    "fs/file-nr",
+    "fs/inode-",
+    "fs/quota",
+    "kernel/ns_last_pid",
+    "kernel/perf_event_max_sample_rate",
+    "kernel/pty/nr",
+    "kernel/random/",
+    "kernel/sched_domain",
+    "net/netfilter/nf_conntrack_count",
+)
 
 
 class Machine:
@@ -45,13 +62,21 @@ class Machine:
         script = _furnished(self._folder)
         words = ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
         self._first = subprocess.Popen(
-            [*words, "--mount-proc", "bash", "-euc", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*words, "--mount-proc", "bash", "-euc", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self._first.stdout is not None
         assert self._first.stdout.readline() == "ready\n", "no machine of our own could be made"
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         assert self._first is not None
         self._first.kill()  # and so its child, PID 1 in there, and everything
         self._first.communicate(timeout=30)
@@ -63,15 +88,31 @@ class Machine:
         names = ["--mount", "--net", "--pid", "--ipc", "--uts", "--root"]
         return ["nsenter", f"--target={pid}", *names, "env", f"--chdir={WORK}", *words]
 
-    def run(self, words: Sequence[str], limit: float = 120.0, **env: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, words: Sequence[str], limit: float = 120.0, **env: str
+    ) -> subprocess.CompletedProcess[str]:
         """Runs a command to its end; ``limit`` in seconds."""
         argv = self.argv([*(f"{key}={value}" for key, value in env.items()), *words])
-        return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit, check=False)
+        return subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+        )
 
     def start(self, words: Sequence[str]) -> subprocess.Popen[str]:
         """Starts a command; its output is in files ``out`` and ``err`` of the folder."""
         with (self._folder / "out").open("w") as out, (self._folder / "err").open("w") as err:
-            return subprocess.Popen(self.argv(words), stdin=subprocess.DEVNULL, stdout=out, stderr=err, text=True, start_new_session=True)
+            return subprocess.Popen(
+                self.argv(words),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                text=True,
+                start_new_session=True,
+            )
 
     def listing(self) -> Listing:
         """What is on the machine now."""
@@ -80,7 +121,9 @@ class Machine:
         return {name: set(found) for name, found in json.loads(done.stdout).items()}
 
     def left(self, before: Listing, limit: float = 30.0) -> list[str]:
-        """What was not there ``before``, or is gone since, and stays so for ``limit`` seconds; [] as soon as there is nothing."""
+        """What was not there ``before``, or is gone since, and stays so for ``limit`` seconds; []
+        as soon as there is nothing.
+        """
         end = time.monotonic() + limit
         rest: set[str] | None = None
         while True:
@@ -94,17 +137,35 @@ class Machine:
 
 
 def _furnished(folder: Path) -> str:
-    """The shell program of the machine's first process. What the programs need and an empty folder would hide is put back there."""
-    needed = {str(path) for path in (REPOSITORY, Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())}
-    hidden = [path for path in sorted(needed) if any(Path(path).is_relative_to(private) for private in PRIVATE)]
-    lines = ["mount -t tmpfs none /mnt", "mkdir /mnt/test", f"mount --bind {shlex.quote(str(folder))} /mnt/test"]
+    """The shell program of the machine's first process. What the programs need and an empty folder
+    would hide is put back there.
+    """
+    needed = {
+        str(path)
+        for path in (REPOSITORY, Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
+    }
+    hidden = [
+        path
+        for path in sorted(needed)
+        if any(Path(path).is_relative_to(private) for private in PRIVATE)
+    ]
+    lines = [
+        "mount -t tmpfs none /mnt",
+        "mkdir /mnt/test",
+        f"mount --bind {shlex.quote(str(folder))} /mnt/test",
+    ]
     for number, path in enumerate(hidden):
         lines.append(f"mkdir /mnt/{number} && mount --rbind {shlex.quote(path)} /mnt/{number}")
     others = "|".join(OTHERS_MOUNTS)
-    lines.append(f"findmnt -rno TARGET | grep -E '^({others})/' | tac | while read -r at; do umount -l \"$at\"; done")
+    lines.append(
+        f"findmnt -rno TARGET | grep -E '^({others})/' | tac | while read -r at; do umount -l"
+        ' "$at"; done'
+    )
     lines += [f"mount -t tmpfs none {private}" for private in PRIVATE]
     for number, path in enumerate(hidden):
-        lines.append(f"mkdir -p {shlex.quote(path)} && mount --rbind /mnt/{number} {shlex.quote(path)}")
+        lines.append(
+            f"mkdir -p {shlex.quote(path)} && mount --rbind /mnt/{number} {shlex.quote(path)}"
+        )
     lines += ["ip link set lo up", "chmod 1777 /tmp /var/tmp /dev/shm", "echo ready"]
     return "\n".join([*lines, "while read -r _; do :; done"])  # bash reaps what it inherits
 
@@ -121,8 +182,8 @@ def changes(before: Mapping[str, set[str]], after: Mapping[str, set[str]]) -> se
 
 
 def _kubernetes_here() -> bool:
-    """Does a node of Kubernetes run on this machine? Its BPF objects come and go, and cannot be told from those of the lab: both have
-    the names that Cilium gives."""
+    """Does a node of Kubernetes run on this machine? Its BPF objects come and go, and cannot be
+    told from those of the lab: both have the names that Cilium gives."""
     for path in Path("/proc").glob("[0-9]*/comm"):
         try:
             if path.read_text().strip() in ("kubelet", "cilium-agent"):
@@ -153,9 +214,15 @@ def descendants(pid: int) -> list[int]:
 def here() -> dict[str, list[str]]:
     """The listing of where this process runs."""
     parts: dict[str, Callable[[], list[str]]] = {
-        "process": _processes, "mount": _mounts, "file": _files, "name": _names, "network": _network,
-        "sysctl": _sysctls, "bpf": _bpf, "cgroup": _cgroups,
-    }  # fmt: skip
+        "process": _processes,
+        "mount": _mounts,
+        "file": _files,
+        "name": _names,
+        "network": _network,
+        "sysctl": _sysctls,
+        "bpf": _bpf,
+        "cgroup": _cgroups,
+    }
     return {name: part() for name, part in parts.items()}
 
 
@@ -163,7 +230,10 @@ def _processes() -> list[str]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            name, state = (entry / "comm").read_text().strip(), (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            name, state = (
+                (entry / "comm").read_text().strip(),
+                (entry / "stat").read_text().rpartition(")")[2].split()[0],
+            )
         except OSError:
             continue
         if int(entry.name) not in (1, os.getpid(), os.getppid()) and state not in "ZX":
@@ -177,12 +247,18 @@ def _mounts() -> list[str]:
 
 
 def _files() -> list[str]:
-    """Each file with its size and time, each folder by its name; the repository and Python are not ours to list."""
+    """Each file with its size and time, each folder by its name; the repository and Python are not
+    ours to list.
+    """
     found = []
     mounted = {words.split()[0] for words in _mounts()} - set(PRIVATE)
     for private in (*PRIVATE, "/sys/fs/bpf"):
         for folder, folders, files in os.walk(private):
-            folders[:] = [name for name in folders if f"{folder}/{name}" not in mounted and name != "__pycache__"]
+            folders[:] = [
+                name
+                for name in folders
+                if f"{folder}/{name}" not in mounted and name != "__pycache__"
+            ]
             found += [f"{folder}/{name}/" for name in folders]
             for name in files:
                 path = f"{folder}/{name}"
@@ -195,22 +271,40 @@ def _files() -> list[str]:
 
 
 def _names() -> list[str]:
-    return [str(path) for folder in NAMES_ONLY for pattern in ("*", "*/*") for path in Path(folder).glob(pattern)]
+    return [
+        str(path)
+        for folder in NAMES_ONLY
+        for pattern in ("*", "*/*")
+        for path in Path(folder).glob(pattern)
+    ]
 
 
 def _network() -> list[str]:
     commands = [
-        "ip -o link", "ip -o address", "ip route show table all", "ip -6 route show table all", "ip rule", "ip -6 rule",
-        "ip xfrm state", "ip netns", "nft -s list ruleset", "ipset list -name",
-    ]  # fmt: skip
+        "ip -o link",
+        "ip -o address",
+        "ip route show table all",
+        "ip -6 route show table all",
+        "ip rule",
+        "ip -6 rule",
+        "ip xfrm state",
+        "ip netns",
+        "nft -s list ruleset",
+        "ipset list -name",
+    ]
     if any(
-        Path(f"/proc/net/{name}").exists() and Path(f"/proc/net/{name}").read_text() for name in ("ip_tables_names", "ip6_tables_names")
+        Path(f"/proc/net/{name}").exists() and Path(f"/proc/net/{name}").read_text()
+        for name in ("ip_tables_names", "ip6_tables_names")
     ):
         commands += ["iptables-legacy-save", "ip6tables-legacy-save"]
     found = []
     for command in commands:
-        done = subprocess.run(command.split(), capture_output=True, text=True, timeout=20, check=False)
-        found += [f"{command}: {line}" for line in done.stdout.splitlines() if not line.startswith("#")]
+        done = subprocess.run(
+            command.split(), capture_output=True, text=True, timeout=20, check=False
+        )
+        found += [
+            f"{command}: {line}" for line in done.stdout.splitlines() if not line.startswith("#")
+        ]
     return found
 
 
@@ -219,10 +313,16 @@ def _sysctls() -> list[str]:
     for folder, _, files in os.walk("/proc/sys"):
         for name in files:
             key = f"{folder}/{name}".removeprefix("/proc/sys/")
-            of_device = re.match(r"net/ipv[46]/(?:conf|neigh)/([^/]+)/", key)  # a device is listed itself
-            if not key.startswith(_VOLATILE) and (of_device is None or of_device[1] in ("all", "default", "lo")):
+            of_device = re.match(
+                r"net/ipv[46]/(?:conf|neigh)/([^/]+)/", key
+            )  # a device is listed itself
+            if not key.startswith(_VOLATILE) and (
+                of_device is None or of_device[1] in ("all", "default", "lo")
+            ):
                 try:
-                    found.append(f"{key} = {Path('/proc/sys', key).read_text(errors='replace').strip()}")
+                    found.append(
+                        f"{key} = {Path('/proc/sys', key).read_text(errors='replace').strip()}"
+                    )
                 except OSError:
                     continue
     return found
@@ -232,16 +332,26 @@ def _bpf() -> list[str]:
     """Of the whole real machine: they belong to no namespace."""
     found = []
     for kind in ("prog", "map", "link"):
-        done = subprocess.run(["bpftool", "-j", kind, "list"], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            ["bpftool", "-j", kind, "list"], capture_output=True, text=True, timeout=20, check=False
+        )
         if done.returncode == 0:
-            found += [f"{kind} {item['id']} {item.get('name', item.get('type', ''))}" for item in json.loads(done.stdout or "[]")]
+            found += [
+                f"{kind} {item['id']} {item.get('name', item.get('type', ''))}"
+                for item in json.loads(done.stdout or "[]")
+            ]
     return found
 
 
 def _cgroups() -> list[str]:
-    """All below our own one, where a program that knows nothing of others makes them, and what has our name anywhere."""
+    """All below our own one, where a program that knows nothing of others makes them, and what has
+    our name anywhere.
+    """
     top = Path("/sys/fs/cgroup")
-    own = [line.rpartition(":")[2].strip("/") for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    own = [
+        line.rpartition(":")[2].strip("/")
+        for line in Path("/proc/self/cgroup").read_text().splitlines()
+    ]
     trees = [top, *(path for path in top.iterdir() if path.is_dir())]
     roots = {str(tree / name) for name in own if name for tree in trees}
     found = set()

@@ -15,15 +15,34 @@ from host import REPOSITORY, WORK, Machine
 # The random part of a run's name is fixed: strace wants to know the files' names beforehand.
 NAME = "feed"
 PROGRAM = [
-    sys.executable, "-c",
-    f"import secrets, sys; secrets.token_hex = lambda n=None: {NAME!r}\n"
-    "from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()",
-]  # fmt: skip
+    sys.executable,
+    "-c",
+    (
+        f"import secrets, sys; secrets.token_hex = lambda n=None: {NAME!r}\n"
+        "from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"
+    ),
+]
 ENVIRONMENT = f"PYTHONPATH={REPOSITORY / 'src'}"
 SHORTEST = [
-    "run", "--cni", "a=veth-baseline,b=veth-baseline", "--placement", "intra", "--workload", "tcp-rr", "--no-perf",
-    "--duration", "200ms", "--warmup", "0s", "--blocks", "1", "--seed", "1", "--out", str(WORK / "runs"),
-]  # fmt: skip
+    "run",
+    "--cni",
+    "a=veth-baseline,b=veth-baseline",
+    "--placement",
+    "intra",
+    "--workload",
+    "tcp-rr",
+    "--no-perf",
+    "--duration",
+    "200ms",
+    "--warmup",
+    "0s",
+    "--blocks",
+    "1",
+    "--seed",
+    "1",
+    "--out",
+    str(WORK / "runs"),
+]
 CELLS = 2  # cells times blocks of it
 STATES = {0, 1, 2, 3}
 
@@ -37,7 +56,11 @@ class Outcome:
 
     def wrong(self) -> list[str]:
         """What its end must not be: [] when it is one that a user understands."""
-        found = [word for word in ("Traceback", "a defect of cnibench", "Exception ignored", "Errno") if word in self.said]
+        found = [
+            word
+            for word in ("Traceback", "a defect of cnibench", "Exception ignored", "Errno")
+            if word in self.said
+        ]
         if self.status not in STATES:
             found.append(f"exit status {self.status}")
         if self.status in (2, 3) and "remedy:" not in self.said:
@@ -66,8 +89,14 @@ def the_run(folder: Path) -> Path | None:
 
 
 def acknowledged(run: Path) -> dict[tuple[str, int], list[str]]:
-    """Each cell and block that a ``cell-finished`` event on the disk names, with the lines of its samples."""
-    names = [(str(event["cell"]), int(event["block"])) for event in _lines(run / "events.jsonl") if event.get("event") == "cell-finished"]
+    """Each cell and block that a ``cell-finished`` event on the disk names, with the lines of its
+    samples.
+    """
+    names = [
+        (str(event["cell"]), int(event["block"]))
+        for event in _lines(run / "events.jsonl")
+        if event.get("event") == "cell-finished"
+    ]
     samples: dict[tuple[str, int], list[str]] = {name: [] for name in names}
     for sample in _lines(run / "samples.jsonl"):
         key = (str(sample["cell"]), int(sample["block"]))
@@ -92,7 +121,11 @@ def _lines(file: Path) -> list[Mapping[str, Any]]:
 def lost(before: Mapping[tuple[str, int], list[str]], run: Path) -> list[str]:
     """What was acknowledged before and is not there any more, and what is there twice."""
     now = acknowledged(run)
-    found = [f"{cell} block {block} is not acknowledged any more" for cell, block in before if (cell, block) not in now]
+    found = [
+        f"{cell} block {block} is not acknowledged any more"
+        for cell, block in before
+        if (cell, block) not in now
+    ]
     found += [f"{key}: no samples" for key, lines in now.items() if not lines]
     for key, lines in before.items():
         if missing := set(lines) - set(now.get(key, [])):
@@ -104,4 +137,6 @@ def lost(before: Mapping[tuple[str, int], list[str]], run: Path) -> list[str]:
 
 def complete(run: Path) -> bool:
     """Is every sample there?"""
-    return len(acknowledged(run)) == CELLS and any(event.get("event") == "run-finished" for event in _lines(run / "events.jsonl"))
+    return len(acknowledged(run)) == CELLS and any(
+        event.get("event") == "run-finished" for event in _lines(run / "events.jsonl")
+    )

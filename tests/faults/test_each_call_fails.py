@@ -1,7 +1,7 @@
 """Every write, fsync, open, rename and mkdir that a run makes on its run directory fails once.
 
-Whatever fails: no acknowledged sample is lost, the command ends with a message, ``--resume`` completes the run,
-and nothing is left on the machine.
+Whatever fails: no acknowledged sample is lost, the command ends with a message, ``--resume``
+completes the run, and nothing is left on the machine.
 """
 
 from __future__ import annotations
@@ -28,16 +28,28 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def chosen(points: list[tuple[str, int]], what: str) -> list[tuple[str, int]]:
-    return points if FULL or len(points) <= AT_MOST else sorted(random.Random(f"{SEED} {what}").sample(points, AT_MOST))
+    return (
+        points
+        if FULL or len(points) <= AT_MOST
+        else sorted(random.Random(f"{SEED} {what}").sample(points, AT_MOST))
+    )
 
 
-def judged(machine: Machine, folder: Path, outcome: Outcome, before: dict[tuple[str, int], list[str]]) -> list[str]:
-    """What is wrong after a command that met a fault; ``before``: what was acknowledged when it started."""
+def judged(
+    machine: Machine, folder: Path, outcome: Outcome, before: dict[tuple[str, int], list[str]]
+) -> list[str]:
+    """What is wrong after a command that met a fault; ``before``: what was acknowledged when it
+    started.
+    """
     problems = outcome.wrong()
-    problems += [f"defect.txt: {path.read_text()[-800:]}" for path in folder.glob("runs/*/raw/**/defect.txt")]
+    problems += [
+        f"defect.txt: {path.read_text()[-800:]}" for path in folder.glob("runs/*/raw/**/defect.txt")
+    ]
     run = the_run(folder)
     if run is None:
-        return problems + ([f"no run, and exit status 0: {outcome.said[-500:]}"] if outcome.status == 0 else [])
+        return problems + (
+            [f"no run, and exit status 0: {outcome.said[-500:]}"] if outcome.status == 0 else []
+        )
     problems += lost(before, run)
     kept = acknowledged(run)
     if outcome.status == 0 and not complete(run):
@@ -45,7 +57,9 @@ def judged(machine: Machine, folder: Path, outcome: Outcome, before: dict[tuple[
     again = resume(machine, run)
     failures = any('"status": "ok"' not in line for lines in kept.values() for line in lines)
     if again.status != (1 if failures else 0) or not complete(run):
-        problems.append(f"--resume: exit status {again.status}, complete {complete(run)}: {again.said[-800:]}")
+        problems.append(
+            f"--resume: exit status {again.status}, complete {complete(run)}: {again.said[-800:]}"
+        )
     problems += [f"after --resume: {problem}" for problem in lost(kept, run) + again.wrong()]
     return problems
 
@@ -98,11 +112,17 @@ def half_a_run(machine: Machine, folder: Path) -> Path:
     assert carry_out(machine, *SHORTEST, tracer=traced(LOG)).status == 0
     calls = Calls(folder / "calls")
     events = [
-        line for line in (folder / "calls").read_text(errors="replace").splitlines() if " write(" in line and "/events.jsonl>" in line
+        line
+        for line in (folder / "calls").read_text(errors="replace").splitlines()
+        if " write(" in line and "/events.jsonl>" in line
     ]
-    finished = [n for n, line in enumerate(events, start=1)][-3]  # the last three: of the second cell, of the block, of the run
+    finished = [n for n, line in enumerate(events, start=1)][
+        -3
+    ]  # the last three: of the second cell, of the block, of the run
     shutil.rmtree(folder / "runs")
-    outcome = carry_out(machine, *SHORTEST, tracer=failing(LOG, "write", finished, "EIO", {"events.jsonl"}))
+    outcome = carry_out(
+        machine, *SHORTEST, tracer=failing(LOG, "write", finished, "EIO", {"events.jsonl"})
+    )
     assert outcome.status == 1, outcome.said
     assert calls.files
     run = the_run(folder)

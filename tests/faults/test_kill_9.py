@@ -1,4 +1,6 @@
-"""``kill -9`` at random moments, the set-up included, of the command or of any process that it started: nothing stays on the machine."""
+"""``kill -9`` at random moments, the set-up included, of the command or of any process that it
+started: nothing stays on the machine.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +18,50 @@ from host import WORK, Machine, descendants
 from short_run import ENVIRONMENT, PROGRAM, Outcome, acknowledged, lost, resume, the_run
 
 RUN = [
-    "run", "--cni", "cilium,flannel,calico-wp-xsub", "--placement", "inter", "--workload", "tcp-rr", "--duration", "300ms",
-    "--warmup", "0s", "--blocks", "1", "--seed", "1", "--out", f"{WORK}/runs",
-]  # fmt: skip
+    "run",
+    "--cni",
+    "cilium,flannel,calico-wp-xsub",
+    "--placement",
+    "inter",
+    "--workload",
+    "tcp-rr",
+    "--duration",
+    "300ms",
+    "--warmup",
+    "0s",
+    "--blocks",
+    "1",
+    "--seed",
+    "1",
+    "--out",
+    f"{WORK}/runs",
+]
 COMMANDS = {
     "run": RUN,
     "offload": ["offload", "--verify", "--cni", "flannel", "--blocks", "1", "--duration", "1s"],
-    "calibrate": ["calibrate", "--rounds", "1", "--workload", "tcp-rr", "--duration", "200ms", "--warmup", "0s", "--out", f"{WORK}/runs"],
+    "calibrate": [
+        "calibrate",
+        "--rounds",
+        "1",
+        "--workload",
+        "tcp-rr",
+        "--duration",
+        "200ms",
+        "--warmup",
+        "0s",
+        "--out",
+        f"{WORK}/runs",
+    ],
     "doctor": ["doctor"],
     "profiles": ["profiles"],
 }
-MOMENTS = {"run": (100, 6), "offload": (20, 3), "calibrate": (20, 2), "doctor": (10, 2), "profiles": (10, 2)}  # in full, else
+MOMENTS = {
+    "run": (100, 6),
+    "offload": (20, 3),
+    "calibrate": (20, 2),
+    "doctor": (10, 2),
+    "profiles": (10, 2),
+}  # in full, else
 LIMIT = 120.0
 
 
@@ -41,13 +76,18 @@ def begun(machine: Machine, name: str) -> subprocess.Popen[str]:
 
 
 def killed(process: subprocess.Popen[str], chance: random.Random) -> str:
-    """Kills the command itself, in half of the cases, or a process below it; what was killed, '' when it had ended."""
+    """Kills the command itself, in half of the cases, or a process below it; what was killed, ''
+    when it had ended.
+    """
     below = descendants(process.pid)
     if not below:
         return ""
     victim = below[0] if chance.random() < 0.5 else chance.choice(below)
     try:
-        name = f"{Path(f'/proc/{victim}/comm').read_text().strip()}, {'the command' if victim == below[0] else 'below it'}"
+        name = (
+            f"{Path(f'/proc/{victim}/comm').read_text().strip()},"
+            f" {'the command' if victim == below[0] else 'below it'}"
+        )
         os.kill(victim, signal.SIGKILL)
     except OSError:
         return ""
@@ -62,7 +102,9 @@ def judged(machine: Machine, folder: Path, name: str) -> list[str]:
     again = resume(machine, run)
     failed = any('"status": "ok"' not in line for lines in kept.values() for line in lines)
     problems = lost(kept, run) + again.wrong()
-    if again.status != (1 if failed else 0) or len(acknowledged(run)) < len(COMMANDS["run"][2].split(",")):
+    if again.status != (1 if failed else 0) or len(acknowledged(run)) < len(
+        COMMANDS["run"][2].split(",")
+    ):
         problems.append(f"--resume: exit status {again.status}: {again.said[-800:]}")
     return problems
 
@@ -90,15 +132,24 @@ def test_leaves_nothing(machine: Machine, tmp_path: Path, name: str) -> None:
         if status != -signal.SIGKILL and status != 128 + signal.SIGKILL:
             found += Outcome(status, said).wrong()
         found += judged(machine, tmp_path, name)
-        problems += [f"{name}, {moment:.2f} of {whole:.2f} s, {victim or 'it had ended'}: {problem}" for problem in found]
+        problems += [
+            f"{name}, {moment:.2f} of {whole:.2f} s, {victim or 'it had ended'}: {problem}"
+            for problem in found
+        ]
     assert not problems, "\n\n".join(problems)
 
 
 def test_the_listing_names_what_is_left(machine: Machine) -> None:
     """A listing that sees nothing would pass everything."""
     before = machine.listing()
-    words = "sleep 60 >/dev/null 2>&1 & touch /tmp/file; mkdir /run/folder; mount -t tmpfs none /run/folder; ip link add v0 type veth"
-    words += "; nft add table inet ours; sysctl -qw net.ipv4.ip_default_ttl=63; touch ~/note; ipset create ours hash:ip"
+    words = (
+        "sleep 60 >/dev/null 2>&1 & touch /tmp/file; mkdir /run/folder; mount -t tmpfs none"
+        " /run/folder; ip link add v0 type veth"
+    )
+    words += (
+        "; nft add table inet ours; sysctl -qw net.ipv4.ip_default_ttl=63; touch ~/note; ipset"
+        " create ours hash:ip"
+    )
     machine.run(["bash", "-c", words])
     found = " ".join(machine.left(before, limit=0.0))
     for part in (

@@ -1,4 +1,6 @@
-"""Mutations of what tools really printed, reproducible by their seed: of bytes, of lines and numbers, of JSON's structure."""
+"""Mutations of what tools really printed, reproducible by their seed: of bytes, of lines and
+numbers, of JSON's structure.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,118 @@ import struct
 from typing import Any
 
 _NUMBERS = (
-    "0", "-0", "-1", "1e999", "-1e999", "nan", "NaN", "inf", "Infinity", "1e-999", "9" * 30, "1" * 5000, "0x10", "1_000", "٣", "²", "",
-    "18446744073709551615", "4294967296", "2147483648", "1,5", "1.5.2", ".", "-", "+5", " 5", "5 ", "1e", "true", "null", "½",
-)  # fmt: skip
+    "0",
+    "-0",
+    "-1",
+    "1e999",
+    "-1e999",
+    "nan",
+    "NaN",
+    "inf",
+    "Infinity",
+    "1e-999",
+    "9" * 30,
+    "1" * 5000,
+    "0x10",
+    "1_000",
+    "٣",
+    "²",
+    "",
+    "18446744073709551615",
+    "4294967296",
+    "2147483648",
+    "1,5",
+    "1.5.2",
+    ".",
+    "-",
+    "+5",
+    " 5",
+    "5 ",
+    "1e",
+    "true",
+    "null",
+    "½",
+)
 _WORDS = (
-    "\x00", "\x1b]0;x\x07", "\u202e", "\ud800", "\ufffd", "..", "../../etc/passwd", "/", "\n", "\r", "\t", "'", '"', "\\", "{", "}", "[",
-    "]", ":", ",", ";", "#", "=", "%", "*", "&a", "*a", "-", "!!python/object:os.system", "a" * 10000, " ", "\x85", "\u2028",
-)  # fmt: skip
+    "\x00",
+    "\x1b]0;x\x07",
+    "\u202e",
+    "\ud800",
+    "\ufffd",
+    "..",
+    "../../etc/passwd",
+    "/",
+    "\n",
+    "\r",
+    "\t",
+    "'",
+    '"',
+    "\\",
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    ";",
+    "#",
+    "=",
+    "%",
+    "*",
+    "&a",
+    "*a",
+    "-",
+    "!!python/object:os.system",
+    "a" * 10000,
+    " ",
+    "\x85",
+    "\u2028",
+)
 _VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1.5, -0.0, 1e308, 10**400, -(10**30), 2**64, float("nan"), float("inf"), "", "0", "nan", "\ud800", "a" * 5000,
-    [], {}, [[]], {"": {}}, [None] * 50, {"a": 1},
-)  # fmt: skip
-_EDGES = (0, 1, 7, 8, 15, 16, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**63, 2**64 - 1)
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1.5,
+    -0.0,
+    1e308,
+    10**400,
+    -(10**30),
+    2**64,
+    float("nan"),
+    float("inf"),
+    "",
+    "0",
+    "nan",
+    "\ud800",
+    "a" * 5000,
+    [],
+    {},
+    [[]],
+    {"": {}},
+    [None] * 50,
+    {"a": 1},
+)
+_EDGES = (
+    0,
+    1,
+    7,
+    8,
+    15,
+    16,
+    0x7F,
+    0x80,
+    0xFF,
+    0x7FFF,
+    0x8000,
+    0xFFFF,
+    0x7FFFFFFF,
+    0x80000000,
+    0xFFFFFFFF,
+    2**63,
+    2**64 - 1,
+)
 
 
 def of_bytes(data: bytes, at: random.Random) -> bytes:
@@ -36,7 +138,10 @@ def of_bytes(data: bytes, at: random.Random) -> bytes:
                 found[where % size] ^= 1 << at.randrange(8)
             case 2:
                 code = at.choice("HIQ")
-                word = struct.pack(at.choice("<>") + code, at.choice(_EDGES) & (2 ** (8 * struct.calcsize(f"<{code}")) - 1))
+                word = struct.pack(
+                    at.choice("<>") + code,
+                    at.choice(_EDGES) & (2 ** (8 * struct.calcsize(f"<{code}")) - 1),
+                )
                 found[where : where + len(word)] = word
             case 3:
                 del found[where : where + at.choice((1, 2, 8, 100))]
@@ -102,7 +207,9 @@ def _lines(text: str, at: random.Random) -> str:
 
 
 def of_json(text: str, at: random.Random) -> str:
-    """A change of JSON's structure: a value becomes another, keys go, come twice or are exchanged; now and then one of its text."""
+    """A change of JSON's structure: a value becomes another, keys go, come twice or are exchanged;
+    now and then one of its text.
+    """
     if at.random() < 0.25:
         return of_text(text, at)
     try:
@@ -126,7 +233,9 @@ def of_json(text: str, at: random.Random) -> str:
                 if isinstance(where, list):
                     where.insert(at.randrange(len(where) + 1), copy.deepcopy(where[key]))
                 else:
-                    where[at.choice(("", "error", "sum", str(key).upper()))] = copy.deepcopy(where[key])
+                    where[at.choice(("", "error", "sum", str(key).upper()))] = copy.deepcopy(
+                        where[key]
+                    )
     return json.dumps(data) if at.random() > 0.01 else "[" * 100_000
 
 
@@ -135,6 +244,8 @@ def _places(data: Any) -> Any:
     left = [data]
     while left:
         one = left.pop()
-        for key in list(one) if isinstance(one, dict) else range(len(one)) if isinstance(one, list) else ():
+        for key in (
+            list(one) if isinstance(one, dict) else range(len(one)) if isinstance(one, list) else ()
+        ):
             yield one, key
             left.append(one[key])

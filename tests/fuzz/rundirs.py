@@ -1,8 +1,10 @@
-"""Mutations of run directories: whatever is done to one, what is read of it is right, or is named as wrong.
+"""Mutations of run directories: whatever is done to one, what is read of it is right, or is named
+as wrong.
 
     python -m tests.fuzz.rundirs [--mutations N] [--seconds S] [--seed N]
 
-Everything happens in this process, in a folder on a tmpfs where there is one. The same seed gives the same mutations.
+Everything happens in this process, in a folder on a tmpfs where there is one. The same seed gives
+the same mutations.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ class State:
 
 
 def build(path: Path, seed: int, *, finished: bool) -> None:
-    """A run with pairs measured together, a sample measured again, a resumed session, records and raw files."""
+    """A run with pairs measured together, a sample measured again, a resumed session, records and
+    raw files.
+    """
     rng = random.Random(seed)
     cells = [
         Cell(label=label, profile=label, placement="inter", workload=workload, pair=pair)
@@ -72,20 +76,49 @@ def build(path: Path, seed: int, *, finished: bool) -> None:
         for pair in (0, 1)
     ]
     manifest = Manifest(
-        id=f"fuzz-{seed}", name="fuzz", created="2026-01-01T00:00:00Z", command=["cnibench"], tool_version="0", seed=seed,
-        blocks=3, duration=1.0, warmup=0.0, cluster="lab", cells=cells, profiles={"a": {}, "b": {}},
-    )  # fmt: skip
+        id=f"fuzz-{seed}",
+        name="fuzz",
+        created="2026-01-01T00:00:00Z",
+        command=["cnibench"],
+        tool_version="0",
+        seed=seed,
+        blocks=3,
+        duration=1.0,
+        warmup=0.0,
+        cluster="lab",
+        cells=cells,
+        profiles={"a": {}, "b": {}},
+    )
 
     def measure(writer: RunWriter, group: list[Cell], block: int, *, fails: bool = False) -> None:
         given = []
         for cell in group:
             (writer.raw(cell, block) / "stdout").write_bytes(rng.randbytes(60))
-            line = failure(cell, block, Provenance("lab", "veth", "all", "cni"), "failed", "gone", manifest.created)[0]
+            line = failure(
+                cell,
+                block,
+                Provenance("lab", "veth", "all", "cni"),
+                "failed",
+                "gone",
+                manifest.created,
+            )[0]
             if not fails:
-                change = {"metric": "throughput", "unit": "bit/s", "better": "higher", "status": "ok", "reason": ""}
+                change = {
+                    "metric": "throughput",
+                    "unit": "bit/s",
+                    "better": "higher",
+                    "status": "ok",
+                    "reason": "",
+                }
                 line = msgspec.structs.replace(line, value=rng.random() * 1e9, **change)
             second = msgspec.structs.replace(line, metric="packets", value=rng.random() * 1e6)
-            given.append((cell, [line] if fails else [line, second], [] if fails else [("cpp", {"total": rng.random() * 4000})]))
+            given.append(
+                (
+                    cell,
+                    [line] if fails else [line, second],
+                    [] if fails else [("cpp", {"total": rng.random() * 4000})],
+                )
+            )
         writer.finish_all(given, block)
 
     groups = [cells[number : number + 2] for number in range(0, len(cells), 2)]
@@ -94,7 +127,10 @@ def build(path: Path, seed: int, *, finished: bool) -> None:
         writer.environment({"kernel": f"6.{seed}"})
         for label in ("a", "b"):
             checks = [
-                Attestation(label=label, profile=label, check=name, expected="1", observed="1", passed=True) for name in ("mtu", "wire")
+                Attestation(
+                    label=label, profile=label, check=name, expected="1", observed="1", passed=True
+                )
+                for name in ("mtu", "wire")
             ]
             writer.attestations(checks)
         for block in range(2):
@@ -115,7 +151,10 @@ def state(reader: RunReader) -> State:
     return State(
         plan=msgspec.json.encode(reader.plan),
         samples=tuple(msgspec.json.encode(sample) for sample in reader.samples()),
-        records={name: tuple(msgspec.json.encode(record) for record in reader.records(name)) for name in reader.record_names()},
+        records={
+            name: tuple(msgspec.json.encode(record) for record in reader.records(name))
+            for name in reader.record_names()
+        },
         attestations=tuple(msgspec.json.encode(item) for item in reader.attestations()),
         environments=msgspec.json.encode(reader.environments),
         finished=reader.finished,
@@ -136,11 +175,15 @@ class Fuzzer:
             raise AssertionError(f"the run is wrong before anything is done to it: {problems}")
         self.before, self.other = state(reader), state(RunReader(folder / "other"))
         self.interrupted = set(self._interrupted())
-        self.measured = {name: _lines(self.files, name) for name in ("samples.jsonl", "cpp.jsonl")}  # earlier attempts, too
+        self.measured = {
+            name: _lines(self.files, name) for name in ("samples.jsonl", "cpp.jsonl")
+        }  # earlier attempts, too
         self.foreign = {name: _lines(self.others, name) for name in ("samples.jsonl", "cpp.jsonl")}
 
     def _interrupted(self) -> Iterator[bytes]:
-        """All that a reader may find in this run when it was interrupted anywhere: nobody can tell that from a lost end."""
+        """All that a reader may find in this run when it was interrupted anywhere: nobody can tell
+        that from a lost end.
+        """
         events = self.files["events.jsonl"].splitlines(keepends=True)
         for kept in range(len(events) + 1):
             files = dict(self.files)
@@ -169,15 +212,26 @@ class Fuzzer:
         steps = [self.random.choice(_MUTATIONS) for _ in range(self.random.choice((1, 1, 1, 2, 3)))]
         for step in steps:
             step(self, files, special)
-        changed = {name for name in self.files.keys() | files.keys() if self.files.get(name) != files.get(name)}
+        changed = {
+            name
+            for name in self.files.keys() | files.keys()
+            if self.files.get(name) != files.get(name)
+        }
         names = ", ".join(f"{step.__name__.strip('_')}" for step in steps)
         self._write(files, changed, special)
         began = time.monotonic()
         try:
-            raw = bool(special) or any(name.startswith("raw/") for name in changed) or self.random.random() < 0.1
+            raw = (
+                bool(special)
+                or any(name.startswith("raw/") for name in changed)
+                or self.random.random() < 0.1
+            )
             outcome, fault = self._judge(raw=raw)
         except CnibenchError as error:
-            outcome, fault = "refused", "" if isinstance(error, InputError) and error.remedy else f"wrong error: {error!r}"
+            outcome, fault = (
+                "refused",
+                "" if isinstance(error, InputError) and error.remedy else f"wrong error: {error!r}",
+            )
         except Exception:
             outcome, fault = "traceback", traceback.format_exc()
         if time.monotonic() - began > SLOW:
@@ -186,27 +240,43 @@ class Fuzzer:
         tally.outcomes[outcome] += 1
         if fault:
             kept = {name: files.get(name, b"(gone)")[-600:] for name in sorted(changed)}
-            tally.faults.append(f"mutation {tally.done} ({names}; {sorted(changed)}, {special}): {fault}\n{kept}")
+            tally.faults.append(
+                f"mutation {tally.done} ({names}; {sorted(changed)}, {special}): {fault}\n{kept}"
+            )
         self._restore(changed, special)
 
     def _judge(self, *, raw: bool) -> tuple[str, str]:
-        """What a reader finds; ``raw``: it verifies the raw files, too, which takes longer than all the rest."""
+        """What a reader finds; ``raw``: it verifies the raw files, too, which takes longer than all
+        the rest.
+        """
         reader = RunReader(self.folder)
         problems = list(verify(reader, raw=raw))
         found = state(reader)
         problems += [problem for problem in reader.problems if problem not in problems]
-        for name, lines in (("samples.jsonl", found.samples), *((f"{name}.jsonl", lines) for name, lines in found.records.items())):
+        for name, lines in (
+            ("samples.jsonl", found.samples),
+            *((f"{name}.jsonl", lines) for name, lines in found.records.items()),
+        ):
             strange = Counter(lines) - Counter(self.measured.get(name, ()))
-            if problems or found == self.other:  # the events of another run vouch for its lines; what is mixed is named
+            if (
+                problems or found == self.other
+            ):  # the events of another run vouch for its lines; what is mixed is named
                 strange -= Counter(self.foreign.get(name, ()))
             if strange:
-                return "wrong", f"lines of {name} that were never measured: {strange}; problems: {problems}"
+                return (
+                    "wrong",
+                    f"lines of {name} that were never measured: {strange}; problems: {problems}",
+                )
         if problems:
             return "named", ""
         if found in (self.before, self.other):
             return "equal", ""
-        theirs = found.plan == self.other.plan and not Counter(found.samples) - Counter(self.foreign["samples.jsonl"])
-        if not found.finished and (theirs or _content(found) in self.interrupted):  # theirs: all of it is of the other run
+        theirs = found.plan == self.other.plan and not Counter(found.samples) - Counter(
+            self.foreign["samples.jsonl"]
+        )
+        if not found.finished and (
+            theirs or _content(found) in self.interrupted
+        ):  # theirs: all of it is of the other run
             return "not finished", ""
         return "silent", f"it reads as something else, and nothing is named: {found}"
 
@@ -228,7 +298,9 @@ class Fuzzer:
             elif kind == "folder":
                 path.mkdir()
             else:
-                path.symlink_to("/dev/zero" if kind == "device" else self.folder.parent / "other" / name)
+                path.symlink_to(
+                    "/dev/zero" if kind == "device" else self.folder.parent / "other" / name
+                )
 
     def _restore(self, changed: set[str], special: list[tuple[str, str]]) -> None:
         for name, _ in special:
@@ -278,7 +350,11 @@ def _lines(files: Files, name: str) -> list[bytes]:
 
 
 def _files(folder: Path) -> Files:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 Mutation = Callable[[Fuzzer, Files, list[tuple[str, str]]], None]
@@ -368,7 +444,15 @@ def _of_other(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> N
 
 
 def _several_of_other(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
-    for name in ("samples.jsonl", "events.jsonl", "cpp.jsonl", "plan.json", "env.json", "seal.json", "attestations.jsonl"):
+    for name in (
+        "samples.jsonl",
+        "events.jsonl",
+        "cpp.jsonl",
+        "plan.json",
+        "env.json",
+        "seal.json",
+        "attestations.jsonl",
+    ):
         if fuzzer.random.random() < 0.5:
             files[name] = fuzzer.others.get(name, b"")
 
@@ -393,7 +477,9 @@ def _edit_field(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) ->
         key = fuzzer.random.choice(sorted(record))
     except (ValueError, IndexError, TypeError, KeyError, RecursionError):
         return
-    record[key] = fuzzer.random.choice(_VALUES) if fuzzer.random.random() < 0.6 else _nudged(record[key])
+    record[key] = (
+        fuzzer.random.choice(_VALUES) if fuzzer.random.random() < 0.6 else _nudged(record[key])
+    )
     if fuzzer.random.random() < 0.1:
         del record[key]
     data = json.dumps(record, separators=(",", ":")).encode() + b"\n"
@@ -406,7 +492,9 @@ def _edit_field(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) ->
 
 def _deep(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
     name, lines = fuzzer.lines(files)
-    lines.insert(fuzzer.random.randrange(len(lines) + 1), b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n")
+    lines.insert(
+        fuzzer.random.randrange(len(lines) + 1), b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
+    )
     files[name] = b"".join(lines)
 
 
@@ -424,7 +512,9 @@ def _special(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> No
 
 def _foreign(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) -> None:
     """A file that is not the run's: nobody may care."""
-    name = fuzzer.random.choice(("notes.jsonl", "series.jsonl", "samples.jsonl.orphan-1", "report.md", "raw/x/1/stdout"))
+    name = fuzzer.random.choice(
+        ("notes.jsonl", "series.jsonl", "samples.jsonl.orphan-1", "report.md", "raw/x/1/stdout")
+    )
     files[name] = fuzzer.others["cpp.jsonl"]
 
 
@@ -437,15 +527,60 @@ def _nudged(value: Any) -> Any:
 
 
 _VALUES: list[Any] = [
-    None, 0, -1, 10**30, 1e308, True, "", "x", "../../etc/passwd", "\x1b[31m", [], {}, [[]], "9" * 5000, {"a": {"b": 1}},
-]  # fmt: skip
-_JUNK = [b"\n", b"{}\n", b"null\n", b"\xff\xfe\n", b"[1]\n", b'{"schema":2}\n', b'{"schema":1e999}\n', b'{"schema":"2"}\n', b"\x00" * 50]
+    None,
+    0,
+    -1,
+    10**30,
+    1e308,
+    True,
+    "",
+    "x",
+    "../../etc/passwd",
+    "\x1b[31m",
+    [],
+    {},
+    [[]],
+    "9" * 5000,
+    {"a": {"b": 1}},
+]
+_JUNK = [
+    b"\n",
+    b"{}\n",
+    b"null\n",
+    b"\xff\xfe\n",
+    b"[1]\n",
+    b'{"schema":2}\n',
+    b'{"schema":1e999}\n',
+    b'{"schema":"2"}\n',
+    b"\x00" * 50,
+]
 _MUTATIONS: list[Mutation] = [
-    *[_drop_line, _double_line, _swap_lines, _flip_byte, _cut_bytes, _edit_field, _truncate, _truncate_lines] * 3,
-    *[_double_bytes, _zeros, _truncate_all, _remove, _of_other, _several_of_other, _line_of_other, _junk] * 2,
-    _special, _foreign,
+    *[
+        _drop_line,
+        _double_line,
+        _swap_lines,
+        _flip_byte,
+        _cut_bytes,
+        _edit_field,
+        _truncate,
+        _truncate_lines,
+    ]
+    * 3,
+    *[
+        _double_bytes,
+        _zeros,
+        _truncate_all,
+        _remove,
+        _of_other,
+        _several_of_other,
+        _line_of_other,
+        _junk,
+    ]
+    * 2,
+    _special,
+    _foreign,
     _deep,
-]  # fmt: skip
+]
 
 
 def fuzz(mutations: int, seconds: float, seed: int) -> Iterator[tuple[str, Tally]]:

@@ -1,4 +1,6 @@
-"""What is fuzzed: each parser and importer with what the tool really printed, and how its input is mutated."""
+"""What is fuzzed: each parser and importer with what the tool really printed, and how its input is
+mutated.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ _FILES: tuple[type[CnibenchError], ...] = (InputError, UsageError)
 
 @dataclass(frozen=True)
 class Target:
-    """``seeds`` are what is mutated by ``change``; ``parse`` may raise ``allowed`` and gives what must hold finite numbers only."""
+    """``seeds`` are what is mutated by ``change``; ``parse`` may raise ``allowed`` and gives what
+    must hold finite numbers only.
+    """
 
     seeds: Callable[[], Sequence[Any]]
     change: Callable[[Any, random.Random], Any]
@@ -44,10 +48,16 @@ class Target:
 
 
 def _texts(*patterns: str) -> Callable[[], list[str]]:
-    return lambda: [file.read_text(errors="replace") for pattern in patterns for file in sorted(GOLDEN.glob(pattern))]
+    return lambda: [
+        file.read_text(errors="replace")
+        for pattern in patterns
+        for file in sorted(GOLDEN.glob(pattern))
+    ]
 
 
-def _either(one: Callable[[Any, random.Random], Any], number: int = 2) -> Callable[[tuple[Any, ...], random.Random], tuple[Any, ...]]:
+def _either(
+    one: Callable[[Any, random.Random], Any], number: int = 2
+) -> Callable[[tuple[Any, ...], random.Random], tuple[Any, ...]]:
     """Changes one part of a tuple, now and then another one, too."""
 
     def change(parts: tuple[Any, ...], at: random.Random) -> tuple[Any, ...]:
@@ -78,7 +88,9 @@ def _iperf3_all(text: str) -> list[Any]:
     for name, module in providers("workloads").items():
         if name in ("iperf3-tcp", "iperf3-udp", "tcp-stream-series"):
             try:
-                found.append(module.findings(_situation({"client.stdout": text}, module.params({}))))
+                found.append(
+                    module.findings(_situation({"client.stdout": text}, module.params({})))
+                )
             except MeasureError as error:
                 found.append(error.message)
     return found
@@ -91,7 +103,9 @@ class _Raw:
         self._files = files
 
     def __truediv__(self, name: str) -> Any:
-        return SimpleNamespace(read_text=lambda **_: self._files.get(name, ""), stat=lambda: SimpleNamespace(st_size=0))
+        return SimpleNamespace(
+            read_text=lambda **_: self._files.get(name, ""), stat=lambda: SimpleNamespace(st_size=0)
+        )
 
 
 def _situation(files: Mapping[str, str], params: Mapping[str, Any]) -> Any:
@@ -150,7 +164,10 @@ def _rulesets() -> list[str]:
 
 @cache
 def _recordings() -> list[bytes]:
-    return [lzma.decompress((GOLDEN / "perf" / f"{kind}.data.xz").read_bytes()) for kind in ("pipe", "file")]
+    return [
+        lzma.decompress((GOLDEN / "perf" / f"{kind}.data.xz").read_bytes())
+        for kind in ("pipe", "file")
+    ]
 
 
 @cache
@@ -172,12 +189,19 @@ def _perf(data: bytes) -> Any:
 
 def _symbols() -> list[bytes]:
     text = _kallsyms()
-    return [text[:6000], text[len(text) // 2 :][:6000].partition(b"\n")[2], text[-5000:].partition(b"\n")[2]]
+    return [
+        text[:6000],
+        text[len(text) // 2 :][:6000].partition(b"\n")[2],
+        text[-5000:].partition(b"\n")[2],
+    ]
 
 
 def _look_up(data: bytes) -> Any:
     table = symbols.Kallsyms(data, [(2**63 + 4096, 64, "bpf_prog_x")])
-    return [table.find(address) for address in (0, 2**63 + 4100, 0xFFFFFFFF81000000, 0xFFFFFFFFC0000000, 2**64 - 1)]
+    return [
+        table.find(address)
+        for address in (0, 2**63 + 4100, 0xFFFFFFFF81000000, 0xFFFFFFFFC0000000, 2**64 - 1)
+    ]
 
 
 def _network(parts: tuple[str, str]) -> Any:
@@ -190,33 +214,47 @@ def _devices(text: str) -> Any:
     return _counters.devices(text), _load.sent(text, "eth0")
 
 
-_STAT = "812 (a b) c) S 1 812 812 0 -1 4194560 1187 99 0 0 12 34 5 6 20 0 7 0 5123 12345678 900 18446744073709551615 1 1 0\n"
+_STAT = (
+    "812 (a b) c) S 1 812 812 0 -1 4194560 1187 99 0 0 12 34 5 6 20 0 7 0 5123 12345678 900"
+    " 18446744073709551615 1 1 0\n"
+)
 _STATUS = "Name:\ta b\nVmRSS:\t  1234 kB\nRssAnon:\t 1000 kB\nRssShmem:\t 12 kB\nThreads:\t3\n"
 _TCP = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100007F:3241 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12 1 0 100 0 0 10 0
    1: 0100007F:3241 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 13 1 0 100 0 0 10 0
-"""
-_SOCKSTAT = ("sockets: used 9\nTCP: inuse 5 orphan 0 tw 3 alloc 6 mem 1\n", "TCP6: inuse 2\n", "32768\t60999\n")
-_TUNNELS = (
-    "Tunnel information for eth0:\n  UDP port table 0:\n    Size: 4\n    Types: vxlan\n    Entries (2):\n"
-    "      port 4789, vxlan\n      port 8472, vxlan\n"
+"""  # noqa: E501
+_SOCKSTAT = (
+    "sockets: used 9\nTCP: inuse 5 orphan 0 tw 3 alloc 6 mem 1\n",
+    "TCP6: inuse 2\n",
+    "32768\t60999\n",
 )
-_HASH = "UDP over IPV4 flows use these fields for computing Hash flow key:\nIP SA\nIP DA\nL4 bytes 0 & 1 [TCP/UDP src port]\n"
+_TUNNELS = (
+    "Tunnel information for eth0:\n  UDP port table 0:\n    Size: 4\n    Types: vxlan\n    Entries"
+    " (2):\n      port 4789, vxlan\n      port 8472, vxlan\n"
+)
+_HASH = (
+    "UDP over IPV4 flows use these fields for computing Hash flow key:\nIP SA\nIP DA\nL4 bytes 0 &"
+    " 1 [TCP/UDP src port]\n"
+)
 _STACK = "eth0/device\nbond0/lower_eth0\nbond0/lower_eth1\nbr0/lower_bond0\neth1/device\n"
 _CPUINFO = "processor\t: 0\ncpu MHz\t\t: 2600.000\nprocessor\t: 1\ncpu MHz\t\t: 2593.906\n"
 _LENGTHS = '{"sent": {"64": 10, "1448": 3}, "received": {"66": 4}}\n'
-_RESULTS = "DTS_BW=9412345678\nDTS_RTS=12\nDTS_CLIENT_SYSTEM=1.5\nDTM_BW=\nDUS_BW=900000000\nDUS_LOST=0.5\nIDLE_CLIENT_MEM=1048576\n"
+_RESULTS = "DTS_BW=9412345678\nDTS_RTS=12\nDTS_CLIENT_SYSTEM=1.5\nDTM_BW=\nDUS_BW=900000000\nDUS_LOST=0.5\nIDLE_CLIENT_MEM=1048576\n"  # noqa: E501
 _DOCUMENT = (
-    '[{"profile": "TCP_STREAM", "duration": 10, "hostNetwork": false, "driver": "netperf", "parallelism": 1, "local": false,'
-    ' "throughput": 9876.5, "latency": 12.5, "tputMetric": "Mb/s", "ltcyMetric": "usec", "messageSize": 1024, "tcpRetransmits": 3,'
-    ' "clientNodeInfo": {"nodeName": "a"}, "serverNodeInfo": {"nodeName": "b"}, "timestamp": "2024-01-02T03:04:05Z",'
-    ' "metadata": {"kernel": "6.1.0", "mtu": 1500}}, {"profile": "TCP_RR", "driver": "netperf", "throughput": 1234, "latency": 90,'
-    ' "tputMetric": "OP/s", "ltcyMetric": "usec", "messageSize": 64, "service": true, "local": true, "burst": 1}]\n'
+    '[{"profile": "TCP_STREAM", "duration": 10, "hostNetwork": false, "driver": "netperf",'
+    ' "parallelism": 1, "local": false, "throughput": 9876.5, "latency": 12.5, "tputMetric":'
+    ' "Mb/s", "ltcyMetric": "usec", "messageSize": 1024, "tcpRetransmits": 3, "clientNodeInfo":'
+    ' {"nodeName": "a"}, "serverNodeInfo": {"nodeName": "b"}, "timestamp": "2024-01-02T03:04:05Z",'
+    ' "metadata": {"kernel": "6.1.0", "mtu": 1500}}, {"profile": "TCP_RR", "driver": "netperf",'
+    ' "throughput": 1234, "latency": 90, "tputMetric": "OP/s", "ltcyMetric": "usec", "messageSize":'
+    ' 64, "service": true, "local": true, "burst": 1}]\n'
 )
 _ROWS = (
-    "Driver,Profile,Same node,Host Network,Service,Duration,Parallelism,# of Samples,Message Size,Burst,Avg Throughput,Throughput Metric,"
-    "99%tile Observed Latency,Latency Metric\nnetperf,TCP_STREAM,false,false,false,10,1,3,1024,0,9876.5,Mb/s,12.5,usec\n"
+    "Driver,Profile,Same node,Host Network,Service,Duration,Parallelism,# of Samples,Message"
+    " Size,Burst,Avg Throughput,Throughput Metric,"
+    "99%tile Observed Latency,Latency"
+    " Metric\nnetperf,TCP_STREAM,false,false,false,10,1,3,1024,0,9876.5,Mb/s,12.5,usec\n"
     "netperf,TCP_RR,true,false,true,10,1,3,64,0,1234,OP/s,90,usec\n"
 )
 
@@ -240,19 +278,28 @@ def _imported(form: str, name: str) -> Callable[[str], Any]:
         batch = provider("importers", form).read(_file(content, name), Given(placement="inter"))
         environment = {"testbed": "cluster", "wire": "nic", "wire_offload": ""}
         return [
-            writing._samples(cell, block, one, environment, "2026-01-01T00:00:00Z") for cell, block, one in writing._placed(batch.results)
+            writing._samples(cell, block, one, environment, "2026-01-01T00:00:00Z")
+            for cell, block, one in writing._placed(batch.results)
         ]
 
     return parse
 
 
 def _plan(content: str) -> Any:
-    return cells(read_plan(_file(content, "plan.yaml")), providers("workloads"), {"flannel": builtin()["flannel"]})
+    return cells(
+        read_plan(_file(content, "plan.yaml")),
+        providers("workloads"),
+        {"flannel": builtin()["flannel"]},
+    )
 
 
 def _yaml(folder: str) -> Callable[[], list[str]]:
     root = Path(__file__).parents[2]
-    return lambda: [file.read_text() for file in sorted((root / folder).glob("*.yaml")) if file.stat().st_size < 6000][:12]
+    return lambda: [
+        file.read_text()
+        for file in sorted((root / folder).glob("*.yaml"))
+        if file.stat().st_size < 6000
+    ][:12]
 
 
 def _folded(text: str) -> Any:
@@ -266,33 +313,71 @@ TARGETS: dict[str, Target] = {
     "perf-data": Target(_short_recordings, mutate.of_bytes, _perf),
     "kallsyms": Target(_symbols, mutate.of_bytes, _look_up, (MeasureError, MissingError)),
     "folded-stacks": Target(
-        lambda: ["cell;[user];do_syscall_64;tcp_sendmsg 3 1000\nkernel;do_idle 1 5\n"], mutate.of_text, _folded, _FILES
+        lambda: ["cell;[user];do_syscall_64;tcp_sendmsg 3 1000\nkernel;do_idle 1 5\n"],
+        mutate.of_text,
+        _folded,
+        _FILES,
     ),
     "nft-ruleset": Target(_rulesets, mutate.of_json, trace.parse_ruleset),
-    "nft-trace": Target(_texts("nft/*.trace.txt"), mutate.of_text, lambda text: trace.parse_trace(text.splitlines())),
-    "nft-walk": Target(
-        lambda: list(zip(_texts("nft/*.ruleset.json")(), _texts("nft/*.trace.txt")(), strict=True)), _either(mutate.of_text), _walk
+    "nft-trace": Target(
+        _texts("nft/*.trace.txt"), mutate.of_text, lambda text: trace.parse_trace(text.splitlines())
     ),
-    "iptables-save": Target(lambda: [_SAVE], mutate.of_text, lambda text: legacy.parse_save(text, 6)),
-    "pcap": Target(lambda: [(_SAVE, (GOLDEN / "nft/legacy-output.pcap").read_bytes())], _change_legacy, _legacy),
+    "nft-walk": Target(
+        lambda: list(zip(_texts("nft/*.ruleset.json")(), _texts("nft/*.trace.txt")(), strict=True)),
+        _either(mutate.of_text),
+        _walk,
+    ),
+    "iptables-save": Target(
+        lambda: [_SAVE], mutate.of_text, lambda text: legacy.parse_save(text, 6)
+    ),
+    "pcap": Target(
+        lambda: [(_SAVE, (GOLDEN / "nft/legacy-output.pcap").read_bytes())], _change_legacy, _legacy
+    ),
     "packet-lengths": Target(lambda: [_LENGTHS], mutate.of_json, lengths.parse),
-    "snmp": Target(lambda: list(zip(_texts("proc/snmp")(), _texts("proc/snmp6")(), strict=True)), _either(mutate.of_text), _network),
+    "snmp": Target(
+        lambda: list(zip(_texts("proc/snmp")(), _texts("proc/snmp6")(), strict=True)),
+        _either(mutate.of_text),
+        _network,
+    ),
     "netdev": Target(_texts("proc/netdev"), mutate.of_text, _devices),
     "proc-stat": Target(_texts("proc/stat"), mutate.of_text, _counters.cpu),
-    "process": Target(lambda: [(_STAT, _STATUS)], _either(mutate.of_text), lambda parts: footprint.look(*parts)),
-    "sockets": Target(lambda: [_TCP], mutate.of_text, lambda text: _common.sockets(text, 12865, "0A")),
-    "sockstat": Target(lambda: [_SOCKSTAT], _either(mutate.of_text, 3), lambda parts: tcp_crr.parse_ports(*parts)),
+    "process": Target(
+        lambda: [(_STAT, _STATUS)], _either(mutate.of_text), lambda parts: footprint.look(*parts)
+    ),
+    "sockets": Target(
+        lambda: [_TCP], mutate.of_text, lambda text: _common.sockets(text, 12865, "0A")
+    ),
+    "sockstat": Target(
+        lambda: [_SOCKSTAT], _either(mutate.of_text, 3), lambda parts: tcp_crr.parse_ports(*parts)
+    ),
     "cpuinfo": Target(lambda: [_CPUINFO], mutate.of_text, perf.hertz),
     "ethtool-features": Target(_texts("ethtool/*.k.txt"), mutate.of_text, reading.parse_features),
     "ethtool-driver": Target(_texts("ethtool/*.i.txt"), mutate.of_text, reading.parse_driver),
     "ethtool-tunnels": Target(lambda: [_TUNNELS], mutate.of_text, reading.parse_ports),
     "ethtool-hash": Target(lambda: [_HASH], mutate.of_text, reading.parse_hash),
-    "device-stack": Target(lambda: [_STACK], mutate.of_text, lambda text: stack.parse(text.split()).below("br0")),
-    "import-netperf": Target(_texts("import/netperf*"), mutate.of_text, _imported("netperf", "netperf.txt"), _FILES),
-    "import-iperf3": Target(_texts("iperf3/*.json"), mutate.of_json, _imported("iperf3", "iperf3.json"), _FILES),
-    "import-infrabuilder": Target(lambda: [_RESULTS], mutate.of_text, _imported("infrabuilder", "all.results"), _FILES),
-    "import-k8s-netperf": Target(lambda: [_DOCUMENT], mutate.of_json, _imported("k8s-netperf", "k8s.json"), _FILES),
-    "import-k8s-netperf-csv": Target(lambda: [_ROWS], mutate.of_text, _imported("k8s-netperf", "result-k8s.csv"), _FILES),
-    "profile": Target(_yaml("cni-profiles"), mutate.of_text, lambda text: read_profile(_file(text, "profile.yaml")), _FILES),
-    "plan": Target(_yaml("src/cnibench/plans"), mutate.of_text, _plan, _FILES),
+    "device-stack": Target(
+        lambda: [_STACK], mutate.of_text, lambda text: stack.parse(text.split()).below("br0")
+    ),
+    "import-netperf": Target(
+        _texts("import/netperf*"), mutate.of_text, _imported("netperf", "netperf.txt"), _FILES
+    ),
+    "import-iperf3": Target(
+        _texts("iperf3/*.json"), mutate.of_json, _imported("iperf3", "iperf3.json"), _FILES
+    ),
+    "import-infrabuilder": Target(
+        lambda: [_RESULTS], mutate.of_text, _imported("infrabuilder", "all.results"), _FILES
+    ),
+    "import-k8s-netperf": Target(
+        lambda: [_DOCUMENT], mutate.of_json, _imported("k8s-netperf", "k8s.json"), _FILES
+    ),
+    "import-k8s-netperf-csv": Target(
+        lambda: [_ROWS], mutate.of_text, _imported("k8s-netperf", "result-k8s.csv"), _FILES
+    ),
+    "profile": Target(
+        _yaml("cni-profiles"),
+        mutate.of_text,
+        lambda text: read_profile(_file(text, "profile.yaml")),
+        _FILES,
+    ),
+    "plan": Target(_yaml("src/cnibench/planning/plans"), mutate.of_text, _plan, _FILES),
 }

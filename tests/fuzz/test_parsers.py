@@ -1,7 +1,9 @@
-"""Every parser and importer on mutations of real output: a result with finite numbers or a typed error, and in time.
+"""Every parser and importer on mutations of real output: a result with finite numbers or a typed
+error, and in time.
 
-All of them share CNIBENCH_FUZZ_SECONDS (default 10); with CNIBENCH_FUZZ_INPUTS each gets so many inputs instead. CNIBENCH_FUZZ_SEED
-(default 1) chooses the mutations: input number n of a parser is the same in every run with that seed.
+All of them share CNIBENCH_FUZZ_SECONDS (default 10); with CNIBENCH_FUZZ_INPUTS each gets so many
+inputs instead. CNIBENCH_FUZZ_SEED (default 1) chooses the mutations: input number n of a parser is
+the same in every run with that seed.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ def strange(value: Any) -> Any:
 
 
 def attempt(name: str, target: Target, number: int, seeds: list[Any]) -> None:
-    """Input ``number`` of that parser. Fails with the input when the parser does anything that it may not."""
+    """Input ``number`` of that parser. Fails with the input when the parser does anything that it
+    may not.
+    """
     at = random.Random(f"{SEED}/{name}/{number}")
     given = target.change(at.choice(seeds), at)
     try:
@@ -80,9 +84,14 @@ def attempt(name: str, target: Target, number: int, seeds: list[Any]) -> None:
         raise AssertionError(f"{name}, input {number} of seed {SEED}: no message") from error
     except (Exception, TooLong) as error:
         shown = repr(given)
-        raise AssertionError(f"{name}, input {number} of seed {SEED}: {type(error).__name__}: {error}\n{shown[:3000]}") from error
+        raise AssertionError(
+            f"{name}, input {number} of seed {SEED}: {type(error).__name__}:"
+            f" {error}\n{shown[:3000]}"
+        ) from error
     wrong = strange(found)
-    assert wrong is None, f"{name}, input {number} of seed {SEED}: {wrong} in {found!r:.2000} from {given!r:.2000}"
+    assert wrong is None, (
+        f"{name}, input {number} of seed {SEED}: {wrong} in {found!r:.2000} from {given!r:.2000}"
+    )
 
 
 @pytest.mark.timeout(0)
@@ -96,7 +105,9 @@ def test_a_result_or_a_typed_error(name: str, record_property: Any) -> None:
         except target.allowed:
             continue
     began, number = time.monotonic(), 0
-    while number < INPUTS or (not INPUTS and (number < _LEAST or time.monotonic() - began < SECONDS / len(TARGETS))):
+    while number < INPUTS or (
+        not INPUTS and (number < _LEAST or time.monotonic() - began < SECONDS / len(TARGETS))
+    ):
         attempt(name, target, number, seeds)
         number += 1
     record_property("inputs", number)

@@ -1,4 +1,6 @@
-"""A short run of the mutations of run directories; ``python -m tests.fuzz.rundirs`` makes a long one."""
+"""A short run of the mutations of run directories; ``python -m tests.fuzz.rundirs`` makes a long
+one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ MUTATIONS = int(os.environ.get("CNIBENCH_FUZZ_MUTATIONS", "2000"))
 
 @pytest.mark.parametrize("finished", [True, False])
 @pytest.mark.timeout(SECONDS * 2 + 300)
-def test_whatever_is_done_to_a_run_directory_is_harmless_or_named(tmp_path: Path, finished: bool) -> None:
+def test_whatever_is_done_to_a_run_directory_is_harmless_or_named(
+    tmp_path: Path, finished: bool
+) -> None:
     tally = Fuzzer(tmp_path, SEED, finished=finished).run(MUTATIONS, SECONDS)
     assert not tally.faults, f"{tally}\n{tally.faults[0][:6000]}"
     assert tally.outcomes["named"] > tally.done / 2
@@ -37,7 +41,10 @@ def test_every_line_that_is_doubled_lost_or_changed_is_named_by_the_report(tmp_p
             assert told.exit_code == 1
             assert "problem: run: samples.jsonl" in told.stdout.replace("\n", " ")[:400]
             if len(change) == 2:  # a doubled line moves no figure
-                assert call(["report", str(tmp_path / "run"), "--format", "csv"]).stdout == right.stdout
+                assert (
+                    call(["report", str(tmp_path / "run"), "--format", "csv"]).stdout
+                    == right.stdout
+                )
 
 
 def test_an_event_carries_its_own_hash() -> None:

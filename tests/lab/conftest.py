@@ -1,4 +1,6 @@
-"""Every test here runs within a tree of namespaces of its own: nothing that it makes touches the machine."""
+"""Every test here runs within a tree of namespaces of its own: nothing that it makes touches the
+machine.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The collectors around real traffic: what is counted, where the cycles go, and that nothing of perf is left."""
+"""The collectors around real traffic: what is counted, where the cycles go, and that nothing of
+perf is left.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,22 @@ def observed(
 ) -> Measurements:
     params = provider("workloads", workload).params({})
     cell = Cell(
-        label=deployment.label, profile=deployment.label, placement=placement, workload=workload, params=params, window=window, ip=ip
+        label=deployment.label,
+        profile=deployment.label,
+        placement=placement,
+        workload=workload,
+        params=params,
+        window=window,
+        ip=ip,
     )
     client, server = deployment.pair(placement)
     raw.mkdir(parents=True, exist_ok=True)
     s = SampleContext(cell, 0, deployment, client, server, seconds, 0.0, raw, 0, 0)
-    collectors = [each for name, each in providers("collectors").items() if name in OURS and window in each.windows]
+    collectors = [
+        each
+        for name, each in providers("collectors").items()
+        if name in OURS and window in each.windows
+    ]
     return measure(s, provider("workloads", workload), collectors).findings
 
 
@@ -55,12 +67,18 @@ def line(found: Measurements, file: str) -> dict[str, Any]:
 
 
 def value(found: Measurements, metric: str, **params: Any) -> float:
-    [only] = [reading.value for reading in found.readings if reading.metric == metric and reading.params == params]
+    [only] = [
+        reading.value
+        for reading in found.readings
+        if reading.metric == metric and reading.params == params
+    ]
     return only
 
 
 def adds_up(cpp: dict[str, Any]) -> None:
-    assert math.isclose(sum(cpp["components"].values()) + cpp["unclassified"], cpp["total"], rel_tol=1e-9)
+    assert math.isclose(
+        sum(cpp["components"].values()) + cpp["unclassified"], cpp["total"], rel_tol=1e-9
+    )
     assert cpp["packets"] > 0
     assert cpp["samples"] >= cpp["counted"] > 0
     per_packet = (cpp["cycles"] - cpp["idle_cycles"] - cpp["foreign_cycles"]) / cpp["packets"]
@@ -72,14 +90,20 @@ def adds_up(cpp: dict[str, Any]) -> None:
     ("profile", "placement", "costs"),
     [
         ("veth-baseline", "inter", {"tcp-ip", "copy", "skb", "veth", "fib"}),
-        ("flannel", "inter", {"tcp-ip", "copy", "skb", "bridge", "vxlan", "netfilter", "conntrack", "driver"}),
+        (
+            "flannel",
+            "inter",
+            {"tcp-ip", "copy", "skb", "bridge", "vxlan", "netfilter", "conntrack", "driver"},
+        ),
         ("flannel", "intra", {"tcp-ip", "copy", "skb", "bridge", "netfilter"}),
     ],
 )
 def test_cycles_go_to_the_components_of_the_datapath(
     make_stand: MakeStand, tmp_path: Path, profile: str, placement: Placement, costs: set[str]
 ) -> None:
-    """In several windows where it takes them: on a machine that others keep busy few samples of one are ours."""
+    """In several windows where it takes them: on a machine that others keep busy few samples of one
+    are ours.
+    """
     deployment, cycles, counted, refused = make_stand(profile), Counter[str](), 0, list[str]()
     for attempt in range(_ATTEMPTS):
         raw = tmp_path / str(attempt)
@@ -101,24 +125,55 @@ def test_cycles_go_to_the_components_of_the_datapath(
     assert costs <= (+cycles).keys(), refused
     assert counted > 0
     error_of_share = math.sqrt(_UNCLASSIFIED * (1 - _UNCLASSIFIED) / counted)
-    assert cycles["unclassified"] < (_UNCLASSIFIED + 3 * error_of_share) * cycles.total(), (counted, refused)
+    assert cycles["unclassified"] < (_UNCLASSIFIED + 3 * error_of_share) * cycles.total(), (
+        counted,
+        refused,
+    )
 
 
 def self_made(raw: Path, cpp: dict[str, Any]) -> None:
-    """The same figures come from the folded stacks, and from perf.data, elsewhere and without perf."""
-    again = attribution.attribute(stacks.unfold((raw / "stacks.folded").read_text()), taxonomy.load())
+    """The same figures come from the folded stacks, and from perf.data, elsewhere and without
+    perf.
+    """
+    again = attribution.attribute(
+        stacks.unfold((raw / "stacks.folded").read_text()), taxonomy.load()
+    )
     assert math.isclose(again.total / cpp["packets"], cpp["total"], rel_tol=1e-4)
     facts = json.loads((raw / "perf.a+b.json").read_text())
-    recording = perfdata.read(gzip.decompress((raw / "perf.a+b.data.gz").read_bytes())).between(facts["start"], facts["end"])
-    kept = [(int(start, 16), int(end, 16), name) for start, end, name in (row.split() for row in (raw / "perf.a+b.symbols").open())]
-    named = stacks.named(recording, symbols.Symbols(kept), facts["hertz"], set(facts["own"]), taxonomy.load().is_network)
-    assert math.isclose(attribution.attribute(named, taxonomy.load()).total / cpp["packets"], cpp["total"], rel_tol=1e-9)
+    recording = perfdata.read(gzip.decompress((raw / "perf.a+b.data.gz").read_bytes())).between(
+        facts["start"], facts["end"]
+    )
+    kept = [
+        (int(start, 16), int(end, 16), name)
+        for start, end, name in (row.split() for row in (raw / "perf.a+b.symbols").open())
+    ]
+    named = stacks.named(
+        recording,
+        symbols.Symbols(kept),
+        facts["hertz"],
+        set(facts["own"]),
+        taxonomy.load().is_network,
+    )
+    assert math.isclose(
+        attribution.attribute(named, taxonomy.load()).total / cpp["packets"],
+        cpp["total"],
+        rel_tol=1e-9,
+    )
     assert not list(raw.glob("*.data"))
 
 
 @pytest.mark.parametrize("ip", [4, 6])
-def test_speed_windows_count_packets_bytes_and_cpu(make_stand: MakeStand, tmp_path: Path, ip: int) -> None:
-    found = observed(make_stand("veth-baseline", ip=(4, 6)), "tcp-stream", tmp_path, placement="inter", window="speed", ip=ip)
+def test_speed_windows_count_packets_bytes_and_cpu(
+    make_stand: MakeStand, tmp_path: Path, ip: int
+) -> None:
+    found = observed(
+        make_stand("veth-baseline", ip=(4, 6)),
+        "tcp-stream",
+        tmp_path,
+        placement="inter",
+        window="speed",
+        ip=ip,
+    )
     segments = value(found, "packets", direction="sent")
     super_packets = value(found, "packets", direction="sent", device="eth0")
     assert segments >= super_packets > 0  # each super-packet is one segment or more
@@ -126,26 +181,49 @@ def test_speed_windows_count_packets_bytes_and_cpu(make_stand: MakeStand, tmp_pa
     assert value(found, "retransmits") >= 0
     assert value(found, "cpu_system", node="a+b") > 0  # both nodes are one kernel here
     assert not [name for name, _ in found.records if name == "cpp"]
-    sent = {record["at"]: record for name, record in found.records if name == "sizes" and record["direction"] == "sent"}
+    sent = {
+        record["at"]: record
+        for name, record in found.records
+        if name == "sizes" and record["direction"] == "sent"
+    }
     assert sent.keys() == {"pod", "wire"}
     assert all(record["mean"] > 1000 for record in sent.values())
 
 
 def test_datagrams_are_counted_for_udp(make_stand: MakeStand, tmp_path: Path) -> None:
     for ip in (4, 6):
-        found = observed(make_stand("veth-baseline", ip=(4, 6)), "udp-stream", tmp_path / str(ip), placement="intra", window="speed", ip=ip)
+        found = observed(
+            make_stand("veth-baseline", ip=(4, 6)),
+            "udp-stream",
+            tmp_path / str(ip),
+            placement="intra",
+            window="speed",
+            ip=ip,
+        )
         assert value(found, "packets", direction="sent") > 100
         assert not [reading for reading in found.readings if reading.metric == "retransmits"]
 
 
-def test_histograms_show_super_packets_on_each_device_of_the_path(make_stand: MakeStand, tmp_path: Path) -> None:
+def test_histograms_show_super_packets_on_each_device_of_the_path(
+    make_stand: MakeStand, tmp_path: Path
+) -> None:
     found = observed(make_stand("flannel"), "tcp-stream", tmp_path, placement="inter", window="cpp")
-    shown = [record for name, record in found.records if name == "sizes" and "histogram" in record and record["direction"] == "sent"]
+    shown = [
+        record
+        for name, record in found.records
+        if name == "sizes" and "histogram" in record and record["direction"] == "sent"
+    ]
     assert {record["at"] for record in shown} == {"pod", "tunnel", "wire"}
     for record in shown:
         assert sum(record["histogram"].values()) == record["packets"] > 0
-        assert any(int(bound) > 2048 for bound in record["histogram"])  # larger than the MTU: segmented later or never
+        assert any(
+            int(bound) > 2048 for bound in record["histogram"]
+        )  # larger than the MTU: segmented later or never
 
 
 def test_the_host_itself_has_cycles_per_packet_too(make_stand: MakeStand, tmp_path: Path) -> None:
-    adds_up(line(observed(make_stand("host"), "tcp-rr", tmp_path, placement="inter", window="cpp"), "cpp"))
+    adds_up(
+        line(
+            observed(make_stand("host"), "tcp-rr", tmp_path, placement="inter", window="cpp"), "cpp"
+        )
+    )

@@ -1,4 +1,6 @@
-"""Policies and features as conditions of a cell, through real datapaths: there during the cell, seen by packets, gone afterwards."""
+"""Policies and features as conditions of a cell, through real datapaths: there during the cell,
+seen by packets, gone afterwards.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +29,41 @@ from cnibench.workloads import policy_effect
 MakeStand = Callable[..., LabDeployment]
 
 
-def under(deployment: LabDeployment, asked: Conditions, placement: Literal["intra", "inter"] = "inter") -> Any:
+def under(
+    deployment: LabDeployment, asked: Conditions, placement: Literal["intra", "inter"] = "inter"
+) -> Any:
     client, server = deployment.pair(placement)
     return deployment.under(asked, client, server)
 
 
-def context(deployment: LabDeployment, workload: str, raw: Path, ip: int = 4, **params: Any) -> SampleContext:
+def context(
+    deployment: LabDeployment, workload: str, raw: Path, ip: int = 4, **params: Any
+) -> SampleContext:
     work = provider("workloads", workload)
     own = {key: value for key, value in params.items() if "." not in key}
     checked = {**work.params(own), **params}
-    cell = Cell(label=deployment.label, profile=deployment.label, placement="inter", workload=workload, params=checked, ip=ip)
+    cell = Cell(
+        label=deployment.label,
+        profile=deployment.label,
+        placement="inter",
+        workload=workload,
+        params=checked,
+        ip=ip,
+    )
     client, server = deployment.pair("inter")
     raw.mkdir(parents=True, exist_ok=True)
     return SampleContext(
-        cell=cell, block=0, deployment=deployment, client=client, server=server, duration=1.0, warmup=0.0, raw=raw,
-        client_cpu=None, server_cpu=None,
-    )  # fmt: skip
+        cell=cell,
+        block=0,
+        deployment=deployment,
+        client=client,
+        server=server,
+        duration=1.0,
+        warmup=0.0,
+        raw=raw,
+        client_cpu=None,
+        server_cpu=None,
+    )
 
 
 def rules_of(node: LabNode, options: str = "") -> list[str]:
@@ -57,15 +78,21 @@ def packets(rule: str) -> int:
 
 @pytest.mark.parametrize("name", ["bridge-static", "flannel", "calico-wp-xsub", "kube-router"])
 @pytest.mark.parametrize("setting", ["no-match", "top-of-chain"])
-def test_entries_are_there_met_and_gone(make_stand: MakeStand, name: str, setting: Literal["no-match", "top-of-chain"]) -> None:
+def test_entries_are_there_met_and_gone(
+    make_stand: MakeStand, name: str, setting: Literal["no-match", "top-of-chain"]
+) -> None:
     deployment = make_stand(name, ip=(4, 6))
     client, server = deployment.pair("inter")
     asked = Policies(entries=40, setting=setting, restrictions=7, conntrack="bypassed")
     with under(deployment, Conditions(policy=asked)) as (record,):
         assert set(record["found"].values()) == {47}
-        assert set(record["found"]) == {f"{node}, IPv{family}" for node in "ab" for family in (4, 6)}
+        assert set(record["found"]) == {
+            f"{node}, IPv{family}" for node in "ab" for family in (4, 6)
+        }
         for family in (4, 6):
-            assert probe.stream(client.ns, server.ns, server.addresses[family], family, 100_000) == ""
+            assert (
+                probe.stream(client.ns, server.ns, server.addresses[family], family, 100_000) == ""
+            )
         rules = rules_of(deployment.b, "-c")
         assert len(rules) == 47
         matched = [packets(rule) for rule in rules]
@@ -90,17 +117,24 @@ def test_five_thousand_entries_and_conntrack_used(make_stand: MakeStand) -> None
 
 
 @pytest.mark.parametrize("setting", ["no-match", "top-of-chain"])
-def test_entries_of_an_ebpf_map(make_stand: MakeStand, setting: Literal["no-match", "top-of-chain"]) -> None:
+def test_entries_of_an_ebpf_map(
+    make_stand: MakeStand, setting: Literal["no-match", "top-of-chain"]
+) -> None:
     deployment = make_stand("cilium-native")
     client, server = deployment.pair("inter")
-    with under(deployment, Conditions(policy=Policies(entries=5000, setting=setting, restrictions=40))) as (record,):
+    with under(
+        deployment, Conditions(policy=Policies(entries=5000, setting=setting, restrictions=40))
+    ) as (record,):
         assert record["found"] == {"a": 5040, "b": 5040}
         assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 100_000) == ""
     assert deployment.datapath.policies_found() == {"a": 0, "b": 0}
 
 
 def test_what_is_not_there_is_unsupported(make_stand: MakeStand) -> None:
-    with pytest.raises(UnsupportedError, match="no packet filter"), under(make_stand("veth-baseline"), Conditions(policy=Policies())):
+    with (
+        pytest.raises(UnsupportedError, match="no packet filter"),
+        under(make_stand("veth-baseline"), Conditions(policy=Policies())),
+    ):
         pass
     with (
         pytest.raises(UnsupportedError, match="proxy") as caught,
@@ -117,22 +151,33 @@ class _Refused(Bridge):
 
     def parts(self, node: LabNode, family: int) -> Part:
         wrong = (end("filter", "FORWARD", "-m set --match-set nosuchset src -j DROP"),)
-        return (*super().parts(node, family), wrong if self._asked is not None and node.number == 1 else ())  # type: ignore[return-value]
+        return (
+            *super().parts(node, family),
+            wrong if self._asked is not None and node.number == 1 else (),
+        )  # type: ignore[return-value]
 
 
 def test_rules_that_fail_to_load_half_way_leave_nothing(make_stand: MakeStand) -> None:
     deployment = make_stand("bridge-static")
     deployment.datapath.__class__ = _Refused
-    with pytest.raises(ClusterError, match="ended with"), under(deployment, Conditions(policy=Policies(entries=10))):
+    with (
+        pytest.raises(ClusterError, match="ended with"),
+        under(deployment, Conditions(policy=Policies(entries=10))),
+    ):
         pytest.fail("must not be measured")
     assert not rules_of(deployment.a) + rules_of(deployment.b)
     assert deployment.alive() == ""
     deployment.reset_state()
 
 
-def test_a_stand_that_cannot_be_cleaned_is_not_measured_on(make_stand: MakeStand, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stand_that_cannot_be_cleaned_is_not_measured_on(
+    make_stand: MakeStand, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deployment = make_stand("bridge-static")
-    with pytest.raises(ClusterError, match="could not be taken back"), under(deployment, Conditions(policy=Policies(entries=3))):
+    with (
+        pytest.raises(ClusterError, match="could not be taken back"),
+        under(deployment, Conditions(policy=Policies(entries=3))),
+    ):
         monkeypatch.setattr(deployment.datapath, "policies_expected", lambda asked: 99)
     with pytest.raises(ClusterError, match="could not be taken back"):
         deployment.reset_state()
@@ -192,8 +237,12 @@ def test_a_workload_under_conditions_says_so(make_stand: MakeStand, tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["bridge-static", "cilium-native"])
 @pytest.mark.parametrize("ip", [4, 6])
-def test_the_time_until_a_policy_takes_effect(make_stand: MakeStand, tmp_path: Path, name: str, ip: int) -> None:
-    deployment = make_stand(name, ip=(4, 6)) if name == "bridge-static" else make_stand(name, ip=(ip,))
+def test_the_time_until_a_policy_takes_effect(
+    make_stand: MakeStand, tmp_path: Path, name: str, ip: int
+) -> None:
+    deployment = (
+        make_stand(name, ip=(4, 6)) if name == "bridge-static" else make_stand(name, ip=(ip,))
+    )
     s = context(deployment, "policy-effect", tmp_path, ip, **{"policy.entries": 100})
     found = measure(s, provider("workloads", "policy-effect"), []).findings
     (reading,) = found.readings
@@ -201,19 +250,33 @@ def test_the_time_until_a_policy_takes_effect(make_stand: MakeStand, tmp_path: P
     assert 0 < reading.value < 30
     (record,) = [record for kind, record in found.records if kind == "policy_effect"]
     assert record["load"] > 0
-    again = measure(context(deployment, "policy-effect", tmp_path / "again", ip), provider("workloads", "policy-effect"), [])
+    again = measure(
+        context(deployment, "policy-effect", tmp_path / "again", ip),
+        provider("workloads", "policy-effect"),
+        [],
+    )
     assert again.findings.readings[0].value > 0
 
 
 class _Remembering(Bridge):
-    """As many CNIs do it: what belongs to a flow that was let in before is let in first, whatever the policies say by now."""
+    """As many CNIs do it: what belongs to a flow that was let in before is let in first, whatever
+    the policies say by now.
+    """
 
     name = "remembering"
 
     def text(self, node: LabNode, family: int) -> str:
         denied = f"-A {CHAIN} -p udp"
-        text = super().text(node, family).replace(denied, f"-A {CHAIN} -m connmark --mark 0x1 -j ACCEPT\n{denied}")
-        return text + "*mangle\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -p udp -j CONNMARK --set-mark 0x1\nCOMMIT\n"
+        text = (
+            super()
+            .text(node, family)
+            .replace(denied, f"-A {CHAIN} -m connmark --mark 0x1 -j ACCEPT\n{denied}")
+        )
+        return (
+            text
+            + "*mangle\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -p udp -j CONNMARK --set-mark"
+            " 0x1\nCOMMIT\n"
+        )
 
 
 def test_a_policy_takes_effect_where_flows_that_stand_are_let_in(
@@ -226,7 +289,9 @@ def test_a_policy_takes_effect_where_flows_that_stand_are_let_in(
     found = measure(context(deployment, "policy-effect", tmp_path), work, []).findings
     assert found.readings[0].value > 0
     deployment.reset_state()
-    monkeypatch.setattr(policy_effect, "_SOURCES", range(40000, 40001))  # so it would be with one flow
+    monkeypatch.setattr(
+        policy_effect, "_SOURCES", range(40000, 40001)
+    )  # so it would be with one flow
     monkeypatch.setattr(policy_effect, "_LIMIT", 5.0)
     with pytest.raises(LimitError, match="did not take effect within 5 s"):
         measure(context(deployment, "policy-effect", tmp_path / "one"), work, [])

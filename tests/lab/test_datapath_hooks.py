@@ -1,6 +1,8 @@
-"""How many netfilter hooks one packet passes from Pod to Pod: the "chains" of Table III of qi2021, counted for one datagram.
+"""How many netfilter hooks one packet passes from Pod to Pod: the "chains" of Table III of qi2021,
+counted for one datagram.
 
-A counter at each of the five hooks of both nodes, before everything else, sees the datagram itself and the one that carries it.
+A counter at each of the five hooks of both nodes, before everything else, sees the datagram itself
+and the one that carries it.
 """
 
 from __future__ import annotations
@@ -22,15 +24,23 @@ PORT = 33999
 UNDERLAY, OVERLAY = 6, 10
 # Table III: hooks inside a node, hooks between nodes (both nodes added up).
 TABLE_III = {
-    "flannel": (3, OVERLAY), "flannel-host-gw": (3, UNDERLAY), "kube-router": (3, UNDERLAY), "calico-wp-xsub": (3, UNDERLAY),
-    "calico-np-xsub": (3, UNDERLAY), "calico-bare-xsub": (3, UNDERLAY), "calico-wp-vxlan": (3, OVERLAY), "calico-np-vxlan": (3, OVERLAY),
+    "flannel": (3, OVERLAY),
+    "flannel-host-gw": (3, UNDERLAY),
+    "kube-router": (3, UNDERLAY),
+    "calico-wp-xsub": (3, UNDERLAY),
+    "calico-np-xsub": (3, UNDERLAY),
+    "calico-bare-xsub": (3, UNDERLAY),
+    "calico-wp-vxlan": (3, OVERLAY),
+    "calico-np-vxlan": (3, OVERLAY),
     "bridge-static": (3, UNDERLAY),
-}  # fmt: skip
+}
 
 
 def watch(deployment: LabDeployment) -> None:
     chains = "\n".join(
-        f"chain {hook} {{ type filter hook {hook} priority -500; udp dport {{ {PORT}, 4789, 8472 }} counter; }}" for hook in HOOKS
+        f"chain {hook} {{ type filter hook {hook} priority -500; udp dport {{ {PORT}, 4789, 8472 }}"
+        " counter; }"
+        for hook in HOOKS
     )
     for node in deployment.nodes():
         node.run(["nft", "-f", "-"], timeout=10, input=f"table inet counted {{\n{chains}\n}}\n")
@@ -39,7 +49,9 @@ def watch(deployment: LabDeployment) -> None:
 def counted(deployment: LabDeployment) -> int:
     total = 0
     for node in deployment.nodes():
-        listing = json.loads(node.run(["nft", "-j", "list", "table", "inet", "counted"], timeout=10).stdout)
+        listing = json.loads(
+            node.run(["nft", "-j", "list", "table", "inet", "counted"], timeout=10).stdout
+        )
         for item in listing["nftables"]:
             for part in item.get("rule", {}).get("expr", ()):
                 total += part.get("counter", {}).get("packets", 0)

@@ -1,4 +1,6 @@
-"""The bridged and routed datapaths: each is built, proven, carries real traffic in both placements, and a lie is caught."""
+"""The bridged and routed datapaths: each is built, proven, carries real traffic in both placements,
+and a lie is caught.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,17 @@ from cnibench.model.profile import Profile, builtin
 Make = Callable[..., LabDeployment]
 
 RUNNABLE = (
-    "bridge-static", "flannel", "flannel-off", "flannel-host-gw", "kube-router",
-    "calico-wp-xsub", "calico-np-xsub", "calico-bare-xsub", "calico-wp-vxlan", "calico-np-vxlan",
-)  # fmt: skip
+    "bridge-static",
+    "flannel",
+    "flannel-off",
+    "flannel-host-gw",
+    "kube-router",
+    "calico-wp-xsub",
+    "calico-np-xsub",
+    "calico-bare-xsub",
+    "calico-wp-vxlan",
+    "calico-np-vxlan",
+)
 IPIP = ("calico-wp-ipip", "calico-np-ipip", "calico-bare-ipip", "kube-router-ipip")
 
 
@@ -33,7 +43,13 @@ def failed(found: list[Attestation]) -> set[str]:
 def with_options(name: str, **options: object) -> Profile:
     plain = builtin()[name]
     assert plain.datapath is not None
-    return plain.model_copy(update={"datapath": plain.datapath.model_copy(update={"options": {**plain.datapath.options, **options}})})
+    return plain.model_copy(
+        update={
+            "datapath": plain.datapath.model_copy(
+                update={"options": {**plain.datapath.options, **options}}
+            )
+        }
+    )
 
 
 def transactions(client: LabPod, server: LabPod, target: str) -> float:
@@ -41,9 +57,23 @@ def transactions(client: LabPod, server: LabPod, target: str) -> float:
     flag = "-6" if ":" in target else "-4"
     with server.spawn(["netserver", "-D", flag, "-L", target]):
         deadline = time.monotonic() + 10
-        while ":3241 " not in server.read_text("/proc/net/tcp") + server.read_text("/proc/net/tcp6"):  # port 12865
+        while ":3241 " not in server.read_text("/proc/net/tcp") + server.read_text(
+            "/proc/net/tcp6"
+        ):  # port 12865
             assert time.monotonic() < deadline
-        argv = ["netperf", flag, "-H", target, "-t", "TCP_RR", "-l", "-100", "--", "-o", "THROUGHPUT"]
+        argv = [
+            "netperf",
+            flag,
+            "-H",
+            target,
+            "-t",
+            "TCP_RR",
+            "-l",
+            "-100",
+            "--",
+            "-o",
+            "THROUGHPUT",
+        ]
         return float(client.run(argv, timeout=30).stdout.splitlines()[-1])
 
 
@@ -61,7 +91,9 @@ def test_profile_is_built_proven_and_carries_traffic(make_stand: Make, name: str
 
 
 @pytest.mark.parametrize("name", IPIP)
-def test_ip_in_ip_is_proven_where_the_kernel_has_it_and_refused_where_not(make_stand: Make, name: str) -> None:
+def test_ip_in_ip_is_proven_where_the_kernel_has_it_and_refused_where_not(
+    make_stand: Make, name: str
+) -> None:
     if kernel.found()["ipip"]:
         assert not failed(make_stand(name).attest())
     else:
@@ -87,8 +119,13 @@ def test_flannel_makes_what_its_source_says(make_stand: Make) -> None:
     assert "10.244.1.0/24 via 10.244.1.0 dev flannel.1" in a.run(["ip", "route"], timeout=10).stdout
     assert "onlink" in a.run(["ip", "route", "show", "10.244.1.0/24"], timeout=10).stdout
     assert "PERMANENT" in a.run(["ip", "neigh", "show", "dev", "flannel.1"], timeout=10).stdout
-    assert "dst 192.168.100.2 self permanent" in a.run(["bridge", "fdb", "show", "dev", "flannel.1"], timeout=10).stdout
-    assert "hairpin on" in a.run(["bridge", "-d", "link", "show", "dev", "veth0"], timeout=10).stdout
+    assert (
+        "dst 192.168.100.2 self permanent"
+        in a.run(["bridge", "fdb", "show", "dev", "flannel.1"], timeout=10).stdout
+    )
+    assert (
+        "hairpin on" in a.run(["bridge", "-d", "link", "show", "dev", "veth0"], timeout=10).stdout
+    )
     assert "promiscuity 0" in a.run(["ip", "-d", "link", "show", "cni0"], timeout=10).stdout
 
 
@@ -99,7 +136,10 @@ def test_calico_makes_what_its_source_says(make_stand: Make) -> None:
     inside = client.run(["ip", "route"], timeout=10).stdout
     assert "default via 169.254.1.1 dev eth0" in inside
     assert "169.254.1.1 dev eth0 proto static scope link" in inside
-    assert f"{client.addresses[4]}/32" in client.run(["ip", "address", "show", "eth0"], timeout=10).stdout
+    assert (
+        f"{client.addresses[4]}/32"
+        in client.run(["ip", "address", "show", "eth0"], timeout=10).stdout
+    )
     host = a.run(["ip", "link", "show", client.host_end], timeout=10).stdout
     assert "ee:ee:ee:ee:ee:ee" in host
     assert a.read_text(f"/proc/sys/net/ipv4/conf/{client.host_end}/proxy_arp").strip() == "1"
@@ -122,7 +162,9 @@ def test_a_route_beside_the_tunnel_is_caught(make_stand: Make) -> None:
 def test_a_tunnel_where_none_is_claimed_is_caught(make_stand: Make) -> None:
     flannel = with_options("flannel")
     assert flannel.datapath is not None
-    lie = flannel.model_copy(update={"datapath": flannel.datapath.model_copy(update={"encapsulation": "none"})})
+    lie = flannel.model_copy(
+        update={"datapath": flannel.datapath.model_copy(update={"encapsulation": "none"})}
+    )
     assert "encapsulation" in failed(make_stand(lie).attest())
 
 
@@ -155,7 +197,11 @@ def test_a_policy_that_denies_what_it_should_allow_is_caught(make_stand: Make) -
 def test_many_pods_at_once_talk_and_go_again(make_stand: Make, name: str) -> None:
     deployment = make_stand(name)
     near, far = deployment.add_pods(deployment.a, 12), deployment.add_pods(deployment.b, 12)
-    for one, other in ((near[0], near[-1]), (near[-1], far[-1]), (far[0], deployment.pair("intra")[0])):
+    for one, other in (
+        (near[0], near[-1]),
+        (near[-1], far[-1]),
+        (far[0], deployment.pair("intra")[0]),
+    ):
         assert probe.stream(one.ns, other.ns, other.addresses[4], 4, 1000) == ""
     before = deployment.a.run(["iptables-nft-save"], timeout=10).stdout
     deployment.datapath.disconnect(near[3])

@@ -1,4 +1,6 @@
-"""Cilium's datapath with real traffic: forwarded, filtered, tracked and counted by the eBPF programs, and nothing of it left behind."""
+"""Cilium's datapath with real traffic: forwarded, filtered, tracked and counted by the eBPF
+programs, and nothing of it left behind.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.model.profile import Profile, builtin
 
-_PROFILES = ("cilium", "cilium-native", "cilium-kpr")  # through the node's stack, and by eBPF host routing
+_PROFILES = (
+    "cilium",
+    "cilium-native",
+    "cilium-kpr",
+)  # through the node's stack, and by eBPF host routing
 _TCP, _PORT = 6, 7777
 _FRAGMENT_NOT_FOUND = 175
 _AF = {4: socket.AF_INET, 6: socket.AF_INET6}
@@ -32,7 +38,11 @@ Make = Callable[..., LabDeployment]
 def _variant(name: str, policy: str = "default-chains", **options: Any) -> Profile:
     profile = builtin()[name]
     assert profile.datapath
-    return profile.model_copy(update={"datapath": profile.datapath.model_copy(update={"policy": policy, "options": options})})
+    return profile.model_copy(
+        update={
+            "datapath": profile.datapath.model_copy(update={"policy": policy, "options": options})
+        }
+    )
 
 
 def _until(condition: Callable[[], bool]) -> bool:
@@ -53,7 +63,9 @@ def _maps(deployment: LabDeployment, node: str = "a") -> NodeMaps:
 def _connected(
     client: LabPod, server: LabPod, family: int, port: int, limit: float = _LIMIT
 ) -> Iterator[tuple[socket.socket, socket.socket] | None]:
-    """An open TCP connection to ``port``: (client's end, server's end), or None when it is not made within ``limit`` seconds."""
+    """An open TCP connection to ``port``: (client's end, server's end), or None when it is not made
+    within ``limit`` seconds.
+    """
     with contextlib.ExitStack() as stack:
         with server.ns.inside():
             listener = stack.enter_context(socket.socket(_AF[family], socket.SOCK_STREAM))
@@ -73,18 +85,28 @@ def _connected(
 
 
 def _checksum_errors(ns: Namespace) -> int:
-    names, values = (line.split() for line in ns.read("/proc/net/snmp").splitlines() if line.startswith("Tcp:"))
+    names, values = (
+        line.split() for line in ns.read("/proc/net/snmp").splitlines() if line.startswith("Tcp:")
+    )
     return int(dict(zip(names, values, strict=True))["InCsumErrors"])
 
 
 @pytest.mark.parametrize("routing", ["ebpf", "legacy"])
 @pytest.mark.parametrize("name", ["cilium", "cilium-native"])
-def test_attests_and_denies_under_both_ways_of_host_routing(make_stand: Make, name: str, routing: str) -> None:
+def test_attests_and_denies_under_both_ways_of_host_routing(
+    make_stand: Make, name: str, routing: str
+) -> None:
     deployment = make_stand(_variant(name, "enforced", host_routing=routing), ip=(4, 6))
     found = deployment.attest()
     assert [item for item in found if not item.passed] == []
     checks = {item.check for item in found}
-    assert {"denied-intra", "denied-inter", "ebpf-forwards-intra", "ebpf-forwards-inter", "no-rules-intra"} <= checks
+    assert {
+        "denied-intra",
+        "denied-inter",
+        "ebpf-forwards-intra",
+        "ebpf-forwards-inter",
+        "no-rules-intra",
+    } <= checks
     assert ("identity-in-vni" in checks) == (name == "cilium")
     for node in "ab":
         assert set(_maps(deployment, node).dropped()) == {DENIED_BY_POLICY}
@@ -97,12 +119,19 @@ def test_attests_and_denies_under_both_ways_of_host_routing(make_stand: Make, na
 
 @pytest.mark.parametrize("model", ["none", "plain", "vxlan"])
 @pytest.mark.parametrize("name", _PROFILES)
-def test_streams_arrive_whole_with_right_checksums_under_each_offload_model(make_stand: Make, name: str, model: str) -> None:
+def test_streams_arrive_whole_with_right_checksums_under_each_offload_model(
+    make_stand: Make, name: str, model: str
+) -> None:
     deployment = make_stand(name, ip=(4, 6), wire_offload=model)
     for placement in ("intra", "inter"):
         client, server = deployment.pair(placement)  # type: ignore[arg-type]
         for family in (4, 6):
-            assert probe.stream(client.ns, server.ns, server.addresses[family], family, 8 << 20, limit=20) == ""
+            assert (
+                probe.stream(
+                    client.ns, server.ns, server.addresses[family], family, 8 << 20, limit=20
+                )
+                == ""
+            )
         assert _checksum_errors(server.ns) == 0
     assert _maps(deployment).dropped() == {}
 
@@ -120,14 +149,19 @@ def test_fragments_find_their_ports(make_stand: Make, name: str) -> None:
             with receiver, sender:
                 receiver.bind((server.addresses[family], _PORT))
 
-                def arrives(sender: socket.socket = sender, receiver: socket.socket = receiver) -> bool:
+                def arrives(
+                    sender: socket.socket = sender, receiver: socket.socket = receiver
+                ) -> bool:
                     sender.sendto(bytes(5000), receiver.getsockname())
                     return bool(select.select([receiver], [], [], 0.5)[0])
 
                 assert _until(arrives)
                 assert len(receiver.recv(8192)) == 5000
-    # a later fragment that overtakes the first on another CPU is dropped, as by Cilium; nothing else is
-    assert set(_maps(deployment).dropped()) | set(_maps(deployment, "b").dropped()) <= {_FRAGMENT_NOT_FOUND}
+    # a later fragment that overtakes the first on another CPU is dropped, as by Cilium; nothing
+    # else is
+    assert set(_maps(deployment).dropped()) | set(_maps(deployment, "b").dropped()) <= {
+        _FRAGMENT_NOT_FOUND
+    }
 
 
 @pytest.mark.parametrize("name", _PROFILES)
@@ -135,13 +169,37 @@ def test_nodes_and_pods_reach_each_other(make_stand: Make, name: str) -> None:
     deployment = make_stand(name, ip=(4, 6))
     near, far = deployment.pair("inter")
     for family in (4, 6):
-        assert probe.stream(deployment.a.ns, near.ns, near.addresses[family], family, 100000, limit=_LIMIT) == ""
-        assert probe.stream(deployment.a.ns, far.ns, far.addresses[family], family, 100000, limit=_LIMIT) == ""
-        assert probe.stream(near.ns, deployment.a.ns, deployment.a.addresses[family], family, 100000, limit=_LIMIT) == ""
+        assert (
+            probe.stream(
+                deployment.a.ns, near.ns, near.addresses[family], family, 100000, limit=_LIMIT
+            )
+            == ""
+        )
+        assert (
+            probe.stream(
+                deployment.a.ns, far.ns, far.addresses[family], family, 100000, limit=_LIMIT
+            )
+            == ""
+        )
+        assert (
+            probe.stream(
+                near.ns,
+                deployment.a.ns,
+                deployment.a.addresses[family],
+                family,
+                100000,
+                limit=_LIMIT,
+            )
+            == ""
+        )
 
 
-def test_replies_pass_by_the_connection_table_until_their_entry_has_expired(make_stand: Make) -> None:
-    """Out only to the server's port: what the server sends back passes by conntrack alone (bpf_lxc.c: replies skip the policy)."""
+def test_replies_pass_by_the_connection_table_until_their_entry_has_expired(
+    make_stand: Make,
+) -> None:
+    """Out only to the server's port: what the server sends back passes by conntrack alone
+    (bpf_lxc.c: replies skip the policy).
+    """
     deployment = make_stand("cilium", ip=(4, 6))
     client, server = deployment.pair("inter")
     for node in "ab":
@@ -159,13 +217,17 @@ def test_replies_pass_by_the_connection_table_until_their_entry_has_expired(make
             def entries(maps: NodeMaps = maps, family: int = family) -> list[str]:
                 key = (client.addresses[family], server.addresses[family], _TCP, _PORT)
                 return [
-                    c.direction for c in maps.connections(family) if (c.source, c.target, c.proto, c.target_port) == key and not c.related
+                    c.direction
+                    for c in maps.connections(family)
+                    if (c.source, c.target, c.proto, c.target_port) == key and not c.related
                 ]
 
             assert entries() == ["in"]
             assert entries(_maps(deployment, "a")) == ["out"]
             assert maps.expire() == 0  # nothing is that old
-            assert maps.expire(time.monotonic() + 10000) >= 2  # the connection and its entry for ICMP errors
+            assert (
+                maps.expire(time.monotonic() + 10000) >= 2
+            )  # the connection and its entry for ICMP errors
             assert entries() == []
             far.send(b"unknown")
             assert _until(lambda before=before: maps.dropped().get(DENIED_BY_POLICY, 0) > before)  # type: ignore[misc]
@@ -174,7 +236,10 @@ def test_replies_pass_by_the_connection_table_until_their_entry_has_expired(make
 def test_a_policy_of_5000_entries_decides_by_the_most_specific_entry(make_stand: Make) -> None:
     deployment = make_stand("cilium", ip=(4,))
     client, server = deployment.pair("intra")
-    others = [Rule(identity=100000 + number, proto=_TCP, port=1 + number % 60000) for number in range(5000)]
+    others = [
+        Rule(identity=100000 + number, proto=_TCP, port=1 + number % 60000)
+        for number in range(5000)
+    ]
     identity = 0x4E01  # of the benchmark's Pods
 
     def through(*rules: Rule, limit: float = _LIMIT) -> bool:

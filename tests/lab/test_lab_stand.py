@@ -1,4 +1,6 @@
-"""Stands of the profiles without a CNI: traffic, proof, and that the proof catches what is not as claimed."""
+"""Stands of the profiles without a CNI: traffic, proof, and that the proof catches what is not as
+claimed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def failed(found: list[Attestation]) -> set[str]:
 
 @pytest.mark.parametrize("model", wire.MODELS)
 @pytest.mark.parametrize("profile", ["host", "veth-baseline"])
-def test_every_offload_model_is_attested_in_both_families(make_stand: Make, profile: str, model: str) -> None:
+def test_every_offload_model_is_attested_in_both_families(
+    make_stand: Make, profile: str, model: str
+) -> None:
     deployment = make_stand(profile, ip=(4, 6), wire_offload=model)
     found = deployment.attest()
     assert not [item for item in found if not item.passed]
@@ -48,9 +52,26 @@ def test_netperf_runs_between_pods(make_stand: Make, placement: str, family: int
     target = server.addresses[family]
     with server.spawn(["netserver", "-D", f"-{family}", "-L", target]):
         deadline = time.monotonic() + 10
-        while ":3241 " not in server.read_text("/proc/net/tcp") + server.read_text("/proc/net/tcp6"):  # port 12865
+        while ":3241 " not in server.read_text("/proc/net/tcp") + server.read_text(
+            "/proc/net/tcp6"
+        ):  # port 12865
             assert time.monotonic() < deadline
-        done = client.run(["netperf", f"-{family}", "-H", target, "-l", "1", "-t", "TCP_STREAM", "--", "-o", "THROUGHPUT"], timeout=30)
+        done = client.run(
+            [
+                "netperf",
+                f"-{family}",
+                "-H",
+                target,
+                "-l",
+                "1",
+                "-t",
+                "TCP_STREAM",
+                "--",
+                "-o",
+                "THROUGHPUT",
+            ],
+            timeout=30,
+        )
     assert float(done.stdout.splitlines()[-1]) > 1  # 10^6 bit/s: it is alive
     assert deployment.alive() == ""
 
@@ -78,7 +99,9 @@ def test_the_proof_catches_a_path_with_a_smaller_mtu(make_stand: Make) -> None:
 def test_the_proof_catches_a_tunnel_that_is_not_there(make_stand: Make) -> None:
     plain = builtin()["veth-baseline"]
     assert plain.datapath is not None
-    lie = plain.model_copy(update={"datapath": plain.datapath.model_copy(update={"encapsulation": "vxlan"})})
+    lie = plain.model_copy(
+        update={"datapath": plain.datapath.model_copy(update={"encapsulation": "vxlan"})}
+    )
     found = failed(make_stand(lie, wire_offload="plain").attest())
     assert {"encapsulation", "offload-inter"} <= found
 
@@ -86,7 +109,9 @@ def test_the_proof_catches_a_tunnel_that_is_not_there(make_stand: Make) -> None:
 def test_the_proof_catches_a_policy_that_denies_nothing(make_stand: Make) -> None:
     plain = builtin()["veth-baseline"]
     assert plain.datapath is not None
-    lie = plain.model_copy(update={"datapath": plain.datapath.model_copy(update={"policy": "enforced"})})
+    lie = plain.model_copy(
+        update={"datapath": plain.datapath.model_copy(update={"policy": "enforced"})}
+    )
     assert failed(make_stand(lie).attest()) == {"denied-intra", "denied-inter"}
 
 
@@ -110,7 +135,12 @@ def test_a_hundred_pods_a_node(make_stand: Make) -> None:
     assert len({pod.addresses[4] for pod in deployment.pods()}) == 99 + 99
     last_a, last_b = pods[98], pods[-1]
     assert probe.stream(last_a.ns, last_b.ns, last_b.addresses[4], 4, 100_000) == ""
-    assert [name for name, _ in deployment.steps[last_b.name]] == ["sandbox", "link", "address", "routes"]
+    assert [name for name, _ in deployment.steps[last_b.name]] == [
+        "sandbox",
+        "link",
+        "address",
+        "routes",
+    ]
     assert all(seconds > 0 for _, seconds in deployment.steps[last_b.name])
     assert not failed(deployment.attest())
 
@@ -124,17 +154,29 @@ def test_more_pairs_and_no_more_addresses(make_stand: Make) -> None:
 
 
 @pytest.mark.parametrize("profile", ["calico-wp-xsub", "veth-baseline"])
-def test_pairs_are_apart_from_the_stranger_and_the_background_load(make_stand: Make, profile: str) -> None:
-    """The stranger of an enforcing profile is the third Pod of its node; the load's Pods may be made before the second pair."""
+def test_pairs_are_apart_from_the_stranger_and_the_background_load(
+    make_stand: Make, profile: str
+) -> None:
+    """The stranger of an enforcing profile is the third Pod of its node; the load's Pods may be
+    made before the second pair.
+    """
     deployment = make_stand(profile)
     load = [*deployment.add_pods(deployment.a, 3), *deployment.add_pods(deployment.b, 2)]
-    pairs = [pod for number in (0, 1) for pod in (*deployment.pair("intra", number), deployment.pair("inter", number)[1])]
+    pairs = [
+        pod
+        for number in (0, 1)
+        for pod in (*deployment.pair("intra", number), deployment.pair("inter", number)[1])
+    ]
     assert len({pod.name for pod in pairs}) == 6
     assert not {pod.name for pod in pairs} & {pod.name for pod in load}
     assert deployment.pair("intra", 1)[0] is deployment.pair("inter", 1)[0]
     if profile != "veth-baseline":
         assert deployment.stranger(deployment.a) not in pairs
-    for client, server in (deployment.pair("intra", 1), deployment.pair("inter", 1), (load[0], load[-1])):
+    for client, server in (
+        deployment.pair("intra", 1),
+        deployment.pair("inter", 1),
+        (load[0], load[-1]),
+    ):
         assert isinstance(client, LabPod)
         assert isinstance(server, LabPod)
         assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 1000) == ""
@@ -143,7 +185,10 @@ def test_pairs_are_apart_from_the_stranger_and_the_background_load(make_stand: M
 
 def test_several_profiles_stand_side_by_side_and_go() -> None:
     with LabCluster(Options(ip=(4,))) as cluster:
-        deployments = [cluster.install(name, builtin()[name]) for name in ("host", "veth-baseline", "veth-baseline")]
+        deployments = [
+            cluster.install(name, builtin()[name])
+            for name in ("host", "veth-baseline", "veth-baseline")
+        ]
         assert all(not failed(deployment.attest()) for deployment in deployments)
         facts = cluster.environment()
         assert facts["sysctls"]["a"]["net/ipv4/ip_forward"] == "1"
@@ -171,17 +216,28 @@ def test_programs_in_a_place(make_stand: Make) -> None:
 def test_the_tap_sees_what_leaves_and_nothing_else(make_stand: Make) -> None:
     deployment = make_stand("host", wire_offload="none")
     with tap.watching(deployment.a) as seen:
-        assert probe.stream(deployment.b.ns, deployment.a.ns, deployment.a.addresses[4], 4, 300_000) == ""
+        assert (
+            probe.stream(deployment.b.ns, deployment.a.ns, deployment.a.addresses[4], 4, 300_000)
+            == ""
+        )
     assert seen.between("192.168.100.1", "192.168.100.2")
     assert not seen.between("192.168.100.2", "192.168.100.1")
     assert {packet.encapsulation for packet in seen.packets} == {"none"}
 
 
-def test_a_tap_that_could_not_see_all_says_so(make_stand: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tap_that_could_not_see_all_says_so(
+    make_stand: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deployment = make_stand("host", wire_offload="none")
     monkeypatch.setattr(tap, "_BLOCKS", 1)
-    with pytest.raises(ClusterError, match="packets on the wire of node a were not seen"), tap.watching(deployment.a):
-        assert probe.stream(deployment.a.ns, deployment.b.ns, deployment.b.addresses[4], 4, 300_000) == ""
+    with (
+        pytest.raises(ClusterError, match="packets on the wire of node a were not seen"),
+        tap.watching(deployment.a),
+    ):
+        assert (
+            probe.stream(deployment.a.ns, deployment.b.ns, deployment.b.addresses[4], 4, 300_000)
+            == ""
+        )
 
 
 def test_devices_are_made_as_asked(make_stand: Make) -> None:
@@ -194,37 +250,84 @@ def test_devices_are_made_as_asked(make_stand: Make) -> None:
     mac, more = links.mac(7, 1), links.mac(7, 2)
     below = links.index(ns, "eth0")
     links.add(
-        ns, "tunnel", "vxlan", vxlan_id=77, vxlan_link=below, vxlan_port=4790, vxlan_learning=0, vxlan_l2miss=1,
-        vxlan_local="192.168.100.1", address=mac, mtu=1400,
-    )  # fmt: skip
+        ns,
+        "tunnel",
+        "vxlan",
+        vxlan_id=77,
+        vxlan_link=below,
+        vxlan_port=4790,
+        vxlan_learning=0,
+        vxlan_l2miss=1,
+        vxlan_local="192.168.100.1",
+        address=mac,
+        mtu=1400,
+    )
     (tunnel,) = told("ip", "-j", "-d", "link", "show", "tunnel")
     data = tunnel["linkinfo"]["info_data"]
     assert (tunnel["address"], tunnel["mtu"], "UP" in tunnel["flags"]) == (mac, 1400, True)
-    assert (data["id"], data["port"], data["link"], data["local"]) == (77, 4790, "eth0", "192.168.100.1")
+    assert (data["id"], data["port"], data["link"], data["local"]) == (
+        77,
+        4790,
+        "eth0",
+        "192.168.100.1",
+    )
     assert (data["learning"], data["l2miss"]) == (False, True)
-    links.add(ns, "six", "vxlan", vxlan_collect_metadata=True, vxlan_port=4791, vxlan_local6="fd00:100::1", up=False)
+    links.add(
+        ns,
+        "six",
+        "vxlan",
+        vxlan_collect_metadata=True,
+        vxlan_port=4791,
+        vxlan_local6="fd00:100::1",
+        up=False,
+    )
     (six,) = told("ip", "-j", "-d", "link", "show", "six")
     assert six["linkinfo"]["info_data"]["external"]
     assert six["linkinfo"]["info_data"]["local6"] == "fd00:100::1"
     links.add(ns, "between", "bridge", address=more)
     assert told("ip", "-j", "-d", "link", "show", "between")[0]["linkinfo"]["info_kind"] == "bridge"
-    links.add(ns, "other", "macvlan", link=below, macvlan_mode="private")  # of an attribute that only pyroute2 knows
-    assert told("ip", "-j", "-d", "link", "show", "other")[0]["linkinfo"]["info_data"]["mode"] == "private"
-    for target in ("192.168.100.2", "192.168.100.3"):  # a second end of one address, as for flooding
+    links.add(
+        ns, "other", "macvlan", link=below, macvlan_mode="private"
+    )  # of an attribute that only pyroute2 knows
+    assert (
+        told("ip", "-j", "-d", "link", "show", "other")[0]["linkinfo"]["info_data"]["mode"]
+        == "private"
+    )
+    for target in (
+        "192.168.100.2",
+        "192.168.100.3",
+    ):  # a second end of one address, as for flooding
         links.fdb(ns, "tunnel", "00:00:00:00:00:00", target)
-    entries = [entry for entry in told("bridge", "-j", "fdb", "show", "dev", "tunnel") if entry["mac"] == "00:00:00:00:00:00"]
-    assert {(entry["dst"], entry["state"]) for entry in entries} == {("192.168.100.2", "permanent"), ("192.168.100.3", "permanent")}
+    entries = [
+        entry
+        for entry in told("bridge", "-j", "fdb", "show", "dev", "tunnel")
+        if entry["mac"] == "00:00:00:00:00:00"
+    ]
+    assert {(entry["dst"], entry["state"]) for entry in entries} == {
+        ("192.168.100.2", "permanent"),
+        ("192.168.100.3", "permanent"),
+    }
     for address in ("192.0.2.1", "2001:db8::1"):
         links.proxy_neighbour(ns, "eth0", address)
-    assert {entry["dst"] for entry in told("ip", "-j", "neigh", "show", "proxy")} == {"192.0.2.1", "2001:db8::1"}
+    assert {entry["dst"] for entry in told("ip", "-j", "neigh", "show", "proxy")} == {
+        "192.0.2.1",
+        "2001:db8::1",
+    }
     with pytest.raises(ClusterError, match="vxlan device tunnel"):
         links.add(ns, "tunnel", "vxlan", vxlan_id=78)
     for name in ("tunnel", "six", "between", "other", "never-there"):
         links.delete(ns, name)
-    assert {link["ifname"] for link in told("ip", "-j", "link")} & {"tunnel", "six", "between", "other"} == set()
+    assert {link["ifname"] for link in told("ip", "-j", "link")} & {
+        "tunnel",
+        "six",
+        "between",
+        "other",
+    } == set()
 
 
-def test_a_program_fails_where_it_is_not_installed_and_where_the_place_is_gone(make_stand: Make) -> None:
+def test_a_program_fails_where_it_is_not_installed_and_where_the_place_is_gone(
+    make_stand: Make,
+) -> None:
     """As a status, where that is asked for: what is removed may be removed once more."""
     deployment = make_stand("veth-baseline")
     assert deployment.a.run(["no-such-program"], timeout=20, check=False).returncode == 127

@@ -1,4 +1,6 @@
-"""The tree: what is in it, what comes out of it, and that nothing of it stays on the machine, whatever kills it."""
+"""The tree: what is in it, what comes out of it, and that nothing of it stays on the machine,
+whatever kills it.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,23 @@ from pathlib import Path
 import pytest
 
 _LIMIT = 60.0
-_PRELUDE = "import os, signal, subprocess, sys, time\nfrom pathlib import Path\nfrom cnibench.clusters.lab import tree\n"
+_PRELUDE = (
+    "import os, signal, subprocess, sys, time\nfrom pathlib import Path\nfrom cnibench.clusters.lab"
+    " import tree\n"
+)
 
 
 def start(code: str) -> subprocess.Popen[str]:
     """A program of its own that calls ``tree.carry``, ``code`` being the body of its main."""
-    text = _PRELUDE + "def main():\n" + textwrap.indent(textwrap.dedent(code), "    ") + "\nsys.exit(tree.carry(main))\n"
-    return subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    text = (
+        _PRELUDE
+        + "def main():\n"
+        + textwrap.indent(textwrap.dedent(code), "    ")
+        + "\nsys.exit(tree.carry(main))\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -43,7 +55,9 @@ def machine() -> dict[str, list[str]]:
     """What of this (outer) machine a run could have changed."""
 
     def said(*argv: str) -> list[str]:
-        return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=20).stdout.splitlines()
+        return subprocess.run(
+            argv, capture_output=True, text=True, check=True, timeout=20
+        ).stdout.splitlines()
 
     return {
         "links": said("ip", "-o", "link"),
@@ -72,14 +86,19 @@ def test_main_is_alone_in_its_tree_and_its_status_comes_out() -> None:
             print(os.getpid(), sorted(os.listdir("/sys/class/net")), sorted(os.listdir("/run/cnibench")), tree.kind())
             print(len([name for name in os.listdir("/proc") if name.isdigit()]), Path("/proc/net/dev").read_text().count(":"))
             return 7
-        """)
+        """)  # noqa: E501
     )
     assert (code, err) == (7, "")
     assert out == "2 ['lo'] ['bpf', 'netns', 'tmp'] root\n2 1\n"
 
 
 @pytest.mark.parametrize(
-    ("code", "status"), [("sys.exit(3)", 3), ("os.kill(os.getpid(), signal.SIGKILL)", 137), ("raise ValueError('x')", 1)]
+    ("code", "status"),
+    [
+        ("sys.exit(3)", 3),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137),
+        ("raise ValueError('x')", 1),
+    ],
 )
 def test_every_way_to_end_has_its_status(code: str, status: int) -> None:
     assert finish(start(code))[0] == status
@@ -94,7 +113,7 @@ def test_orphans_are_reaped() -> None:
                 time.sleep(0.01)
             print(len([name for name in os.listdir("/proc") if name.isdigit()]))
             return 0
-        """)
+        """)  # noqa: E501
     )
     assert (code, out) == (0, "2\n")
 
@@ -136,13 +155,27 @@ def test_kill_9_leaves_nothing(victim: str) -> None:
         print("ready", flush=True)
         time.sleep(600)
         return 0
-    """)
+    """)  # noqa: E501
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    until(lambda: len([pid for pid in with_argument(mark) if pid != process.pid and "sleep(600)" in text(pid)]) >= 2, "the programs run")
+    until(
+        lambda: (
+            len(
+                [
+                    pid
+                    for pid in with_argument(mark)
+                    if pid != process.pid and "sleep(600)" in text(pid)
+                ]
+            )
+            >= 2
+        ),
+        "the programs run",
+    )
     chain = [process.pid]
     for _ in range(3):
-        chain.append(int(Path(f"/proc/{chain[-1]}/task/{chain[-1]}/children").read_text().split()[0]))
+        chain.append(
+            int(Path(f"/proc/{chain[-1]}/task/{chain[-1]}/children").read_text().split()[0])
+        )
     os.kill(chain[("outer", "middle", "init", "main").index(victim)], signal.SIGKILL)
     finish(process)
     assert process.returncode in (137, -9)
@@ -169,14 +202,16 @@ def test_a_normal_end_leaves_nothing() -> None:
                 for name in ("host", "veth-baseline"):
                     assert all(item.passed for item in cluster.install(name, builtin()[name]).attest())
             return 0
-        """)
+        """)  # noqa: E501
     )
     assert (code, err) == (0, "")
     assert machine() == before
 
 
 def test_an_unprivileged_user_has_a_tree_too() -> None:
-    """In a user namespace; what is then missing is said. The rehearsal as root loads all modules: ours may be where others cannot read."""
+    """In a user namespace; what is then missing is said. The rehearsal as root loads all modules:
+    ours may be where others cannot read.
+    """
     code = """
         import ctypes
         from cnibench.testbed.cluster import Options
@@ -202,17 +237,34 @@ def test_an_unprivileged_user_has_a_tree_too() -> None:
         ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, as any program of that user is
         os.chdir("/")
         sys.exit(tree.carry(main))
-    """
+    """  # noqa: E501
     environment = {key: value for key, value in os.environ.items() if key != "CNIBENCH_TREE"}
     text = _PRELUDE + textwrap.dedent(code)
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=_LIMIT, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT,
+        env=environment,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (0, "[] user True\n"), done.stderr
 
 
 def test_the_lab_outside_a_tree_is_refused() -> None:
-    text = "from cnibench.testbed.cluster import Options\nfrom cnibench.clusters.lab.cluster import LabCluster\nfrom cnibench.model.profile import builtin\n"
+    text = (
+        "from cnibench.testbed.cluster import Options\nfrom cnibench.clusters.lab.cluster import"
+        " LabCluster\nfrom cnibench.model.profile import builtin\n"
+    )
     text += "LabCluster(Options()).install('x', builtin()['host'])"
     environment = {key: value for key, value in os.environ.items() if key != "CNIBENCH_TREE"}
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=_LIMIT, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT,
+        env=environment,
+        check=False,
+    )
     assert done.returncode == 1
     assert "namespaces of its own" in done.stderr

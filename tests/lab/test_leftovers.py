@@ -1,4 +1,6 @@
-"""Nothing carries over from cell to cell: connection tracking, connection tables of eBPF programs, TIME_WAIT sockets."""
+"""Nothing carries over from cell to cell: connection tracking, connection tables of eBPF programs,
+TIME_WAIT sockets.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,16 @@ def time_wait(ns: Namespace) -> int:
 
 
 def tracked(ns: Namespace) -> int:
-    """Entries of the namespace's connection tracking table: the Pods' connections, or the flows of the tunnel that they are in."""
+    """Entries of the namespace's connection tracking table: the Pods' connections, or the flows of
+    the tunnel that they are in.
+    """
     return int(ns.run(["conntrack", "-C"]).stdout)
 
 
 def connect(deployment: LabDeployment, ip: int, test: str) -> None:
-    """A hundred transactions of netperf between the nodes, however long they take; tried again until the server listens."""
+    """A hundred transactions of netperf between the nodes, however long they take; tried again
+    until the server listens.
+    """
     client, server = deployment.pair("inter")
     argv = ["netperf", f"-{ip}", "-H", server.addresses[ip], "-t", test, "-l", "-100"]
     end = time.monotonic() + 30
@@ -59,10 +65,23 @@ def test_settling_forgets_the_connections_of_the_last_cell(make_stand: Make, pro
 def settled(deployment: LabDeployment) -> list[str]:
     """What is left of connections after settling."""
     deployment.reset_state()
-    left = [f"{ns.name}: {time_wait(ns)} in TIME_WAIT" for ns in (pod.ns for pod in deployment.pods()) if time_wait(ns)]
-    left += [f"{node.name}: {tracked(node.ns)} tracked" for node in deployment.nodes() if tracked(node.ns)]
+    left = [
+        f"{ns.name}: {time_wait(ns)} in TIME_WAIT"
+        for ns in (pod.ns for pod in deployment.pods())
+        if time_wait(ns)
+    ]
+    left += [
+        f"{node.name}: {tracked(node.ns)} tracked"
+        for node in deployment.nodes()
+        if tracked(node.ns)
+    ]
     if isinstance(deployment.datapath, Ebpf):
-        left += [str(found) for maps in deployment.datapath.maps.values() for family in (4, 6) if (found := maps.connections(family))]
+        left += [
+            str(found)
+            for maps in deployment.datapath.maps.values()
+            for family in (4, 6)
+            if (found := maps.connections(family))
+        ]
     return left
 
 
@@ -75,11 +94,19 @@ def test_settling_leaves_what_listens(make_stand: Make) -> None:
         assert server.poll() is None
 
 
-def test_sizes_are_read_from_the_tunnel_that_the_family_takes(make_stand: Make, tmp_path: Path) -> None:
+def test_sizes_are_read_from_the_tunnel_that_the_family_takes(
+    make_stand: Make, tmp_path: Path
+) -> None:
     deployment = make_stand("flannel", ip=(4, 6))
     client, server = deployment.pair("inter")
     for ip, device in ((4, "flannel.1"), (6, "flannel-v6.1")):
-        cell = Cell(label=deployment.label, profile="flannel", placement="inter", workload="tcp-rr", ip=ip)
+        cell = Cell(
+            label=deployment.label, profile="flannel", placement="inter", workload="tcp-rr", ip=ip
+        )
         s = SampleContext(cell, 0, deployment, client, server, 1.0, 0.0, tmp_path, 0, 0)
-        assert [(at, name) for at, _, name in sizes.path(s)] == [("pod", "eth0"), ("tunnel", device), ("wire", "eth0")]
+        assert [(at, name) for at, _, name in sizes.path(s)] == [
+            ("pod", "eth0"),
+            ("tunnel", device),
+            ("wire", "eth0"),
+        ]
         assert {deployment.tunnel_on(node, ip) for node in deployment.nodes()} == {device}

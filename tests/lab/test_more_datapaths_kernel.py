@@ -1,4 +1,6 @@
-"""Further systems of the studies that this kernel can carry: each is built, proven, carries traffic, goes again, and is watched."""
+"""Further systems of the studies that this kernel can carry: each is built, proven, carries
+traffic, goes again, and is watched.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,15 @@ from cnibench.model.profile import Profile, builtin
 Make = Callable[..., LabDeployment]
 
 FAMILIES: dict[str, tuple[int, ...]] = {
-    "flannel-udp": (4,), "weave-sleeve": (4,), "macvlan": (4, 6), "swarm-vxlan": (4,), "swarm-vxlan-filter": (4,),
-    "calico-ebpf": (4, 6), "ila-ebpf": (6,), "evpn-vxlan": (4, 6),
-}  # fmt: skip
+    "flannel-udp": (4,),
+    "weave-sleeve": (4,),
+    "macvlan": (4, 6),
+    "swarm-vxlan": (4,),
+    "swarm-vxlan-filter": (4,),
+    "calico-ebpf": (4, 6),
+    "ila-ebpf": (6,),
+    "evpn-vxlan": (4, 6),
+}
 WITH_DAEMONS = ("flannel-udp", "weave-sleeve", "evpn-vxlan")
 
 
@@ -38,7 +46,13 @@ def failed(found: list[Attestation]) -> set[str]:
 def with_options(name: str, **options: object) -> Profile:
     plain = builtin()[name]
     assert plain.datapath is not None
-    return plain.model_copy(update={"datapath": plain.datapath.model_copy(update={"options": {**plain.datapath.options, **options}})})
+    return plain.model_copy(
+        update={
+            "datapath": plain.datapath.model_copy(
+                update={"options": {**plain.datapath.options, **options}}
+            )
+        }
+    )
 
 
 def transactions(client: LabPod, server: LabPod, target: str) -> float:
@@ -46,9 +60,23 @@ def transactions(client: LabPod, server: LabPod, target: str) -> float:
     flag = "-6" if ":" in target else "-4"
     with server.spawn(["netserver", "-D", flag, "-L", target]):
         deadline = time.monotonic() + 20
-        while ":3241 " not in server.read_text("/proc/net/tcp") + server.read_text("/proc/net/tcp6"):  # port 12865
+        while ":3241 " not in server.read_text("/proc/net/tcp") + server.read_text(
+            "/proc/net/tcp6"
+        ):  # port 12865
             assert time.monotonic() < deadline
-        argv = ["netperf", flag, "-H", target, "-t", "TCP_RR", "-l", "-100", "--", "-o", "THROUGHPUT"]
+        argv = [
+            "netperf",
+            flag,
+            "-H",
+            target,
+            "-t",
+            "TCP_RR",
+            "-l",
+            "-100",
+            "--",
+            "-o",
+            "THROUGHPUT",
+        ]
         return float(client.run(argv, timeout=30).stdout.splitlines()[-1])
 
 
@@ -115,7 +143,9 @@ def test_packets_between_nodes_cross_the_program_and_no_others(make_stand: Make,
     assert probe.stream(client.ns, server.ns, server.addresses[4], 4, 100_000, limit=10) == ""
     near = deployment.pair("intra")
     os.kill(pid, signal.SIGSTOP)
-    assert probe.stream(near[0].ns, near[1].ns, near[1].addresses[4], 4, 1000) == ""  # inside a node it has no part
+    assert (
+        probe.stream(near[0].ns, near[1].ns, near[1].addresses[4], 4, 1000) == ""
+    )  # inside a node it has no part
     os.kill(pid, signal.SIGCONT)
 
 
@@ -146,7 +176,9 @@ def test_a_missing_translation_of_ila_is_caught(make_stand: Make) -> None:
 
 @pytest.fixture
 def second_pod() -> Iterator[Callable[[LabNode, int], LabPod]]:
-    """Makes Pods apart from a stand's own: (node, number) gives one with the same addresses as the stand's Pod of that number."""
+    """Makes Pods apart from a stand's own: (node, number) gives one with the same addresses as the
+    stand's Pod of that number.
+    """
     made: list[Namespace] = []
 
     def make(node: LabNode, number: int) -> LabPod:
@@ -158,7 +190,9 @@ def second_pod() -> Iterator[Callable[[LabNode, int], LabPod]]:
         ns.remove()
 
 
-def test_two_tenants_with_the_same_addresses_on_evpn(make_stand: Make, second_pod: Callable[[LabNode, int], LabPod]) -> None:
+def test_two_tenants_with_the_same_addresses_on_evpn(
+    make_stand: Make, second_pod: Callable[[LabNode, int], LabPod]
+) -> None:
     deployment = make_stand(with_options("evpn-vxlan", tenants=2))
     evpn = deployment.datapath
     assert isinstance(evpn, Evpn)
@@ -169,7 +203,8 @@ def test_two_tenants_with_the_same_addresses_on_evpn(make_stand: Make, second_po
             list(evpn.attach(pod, 1))
     for one, other in zip(ours, theirs, strict=True):
         assert one.addresses[4] == other.addresses[4]
-    # Both at the same time, to the same address: each connection is accepted by its own tenant's Pod alone.
+    # Both at the same time, to the same address: each connection is accepted by its own tenant's
+    # Pod alone.
     target = ours[1].addresses[4]
     with probe.attempt(ours[0].ns, ours[1].ns, target, 4, 7777) as (_, first):
         assert probe.reached(first, 10)
@@ -182,36 +217,59 @@ def test_two_tenants_with_the_same_addresses_on_evpn(make_stand: Make, second_po
     links.set_link(theirs[1].ns, "eth0", state="down")
     assert probe.stream(theirs[0].ns, theirs[1].ns, target, 4, 1000, limit=0.3)
     assert probe.stream(ours[0].ns, ours[1].ns, target, 4, 1000) == ""
-    assert set(learnt(deployment.a, 0).values()) == set(learnt(deployment.a, 1).values()) == {deployment.b.addresses[4]}
+    assert (
+        set(learnt(deployment.a, 0).values())
+        == set(learnt(deployment.a, 1).values())
+        == {deployment.b.addresses[4]}
+    )
     assert set(learnt(deployment.a, 0)).isdisjoint(learnt(deployment.a, 1))
 
 
-def test_two_tenants_with_the_same_address_are_refused_on_ila(make_stand: Make, second_pod: Callable[[LabNode, int], LabPod]) -> None:
+def test_two_tenants_with_the_same_address_are_refused_on_ila(
+    make_stand: Make, second_pod: Callable[[LabNode, int], LabPod]
+) -> None:
     deployment = make_stand("ila-ebpf", ip=(6,))
     client, server = deployment.pair("inter")
     theirs = second_pod(deployment.b, server.number)
     with pytest.raises(ClusterError, match=f"{server.addresses[6]} is mapped") as told:
         list(deployment.datapath.connect(theirs))
     assert "evpn-vxlan" in told.value.remedy
-    assert probe.stream(client.ns, server.ns, server.addresses[6], 6, 100_000) == ""  # the first tenant's is as it was
+    assert (
+        probe.stream(client.ns, server.ns, server.addresses[6], 6, 100_000) == ""
+    )  # the first tenant's is as it was
     assert not failed(deployment.attest())
 
 
-def test_a_bgp_session_that_never_establishes_is_an_error_and_leaves_nothing(make_stand: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bgp_session_that_never_establishes_is_an_error_and_leaves_nothing(
+    make_stand: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The route server expects other systems than the nodes have: it refuses each session."""
     whole = frr.server_config
-    monkeypatch.setattr(frr, "server_config", lambda name, peers: whole(name, {peer: system + 100 for peer, system in peers.items()}))
+    monkeypatch.setattr(
+        frr,
+        "server_config",
+        lambda name, peers: whole(name, {peer: system + 100 for peer, system in peers.items()}),
+    )
     before = set(os.listdir("/proc"))
-    with pytest.raises(ClusterError, match="BGP sessions with the route server: not within 1 s") as told:
+    with pytest.raises(
+        ClusterError, match="BGP sessions with the route server: not within 1 s"
+    ) as told:
         make_stand(with_options("evpn-vxlan", converge=1))
     assert "converge" in told.value.remedy
-    assert not [name for name in set(os.listdir("/proc")) - before if name.isdigit() and _is_child_frr(int(name))]
+    assert not [
+        name
+        for name in set(os.listdir("/proc")) - before
+        if name.isdigit() and _is_child_frr(int(name))
+    ]
 
 
 def _is_child_frr(pid: int) -> bool:
     """Is it a daemon of FRR that this process started?"""
     try:
         parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
-        return b"/usr/lib/frr/" in Path(f"/proc/{pid}/cmdline").read_bytes() and int(parent) == os.getpid()
+        return (
+            b"/usr/lib/frr/" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            and int(parent) == os.getpid()
+        )
     except OSError:
         return False

@@ -1,4 +1,6 @@
-"""Every MTU that the command line takes gives a profile that proves itself: from IPv4's least to the most that a device can have."""
+"""Every MTU that the command line takes gives a profile that proves itself: from IPv4's least to
+the most that a device can have.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ from cnibench.clusters.lab.deployment import LabDeployment
     ],
 )
 def test_a_profile_stands_with_this_mtu(
-    make_stand: Callable[..., LabDeployment], profile: str, mtu: int, model: str, ip: tuple[int, ...]
+    make_stand: Callable[..., LabDeployment],
+    profile: str,
+    mtu: int,
+    model: str,
+    ip: tuple[int, ...],
 ) -> None:
     found = make_stand(profile, mtu=mtu, wire_offload=model, ip=ip).attest()
     assert [check for check in found if not check.passed] == []

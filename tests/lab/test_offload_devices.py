@@ -1,4 +1,6 @@
-"""Reading real devices by all three ways; features that are changed come back, also after kill -9."""
+"""Reading real devices by all three ways; features that are changed come back, also after kill
+-9.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ lease.take({"tx-udp_tnl-segmentation": True})
 lease.set({"tx-udp_tnl-segmentation": False})
 print("changed", flush=True)
 time.sleep(600)
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture
@@ -85,18 +87,22 @@ def test_the_three_ways_of_reading_agree(place: LabNode) -> None:
         nics = {nic.name: nic for nic in reading.here("node")}
     (by_program,) = reading.there(place, ["v0"], "node")
     assert by_netlink == by_ioctl
-    assert {name: feature.on for name, feature in by_netlink.items() if name in by_program.features} == {
-        name: feature.on for name, feature in by_program.features.items() if name in by_netlink
-    }
+    assert {
+        name: feature.on for name, feature in by_netlink.items() if name in by_program.features
+    } == {name: feature.on for name, feature in by_program.features.items() if name in by_netlink}
     assert len(by_program.features.keys() & by_netlink.keys()) > 50
     assert nics["v0"].driver == by_program.driver == "veth"
     assert nics["v0"].source == "netlink"
     assert by_program.source == "ethtool"
-    assert {judge(nic, kind).outcome for nic in (nics["v0"], by_program) for kind in TUNNELS} == {"software-only"}
+    assert {judge(nic, kind).outcome for nic in (nics["v0"], by_program) for kind in TUNNELS} == {
+        "software-only"
+    }
 
 
 def test_what_lies_on_a_bridge_is_followed_down_to_its_port(place: LabNode) -> None:
-    """A macvlan lies on a bridge as a VLAN would, and the bridge on its port as a bond on its own; not every kernel has those two."""
+    """A macvlan lies on a bridge as a VLAN would, and the bridge on its port as a bond on its own;
+    not every kernel has those two.
+    """
     bridge = links.add(place.ns, "br0", "bridge")
     links.set_link(place.ns, "v0", master=bridge)
     links.add(place.ns, "mac0", "macvlan", link=bridge, macvlan_mode="bridge")
@@ -105,7 +111,14 @@ def test_what_lies_on_a_bridge_is_followed_down_to_its_port(place: LabNode) -> N
         """The same with the namespace's own /sys, as an agent on a node's network has it."""
 
         def run(self, argv, **limits):  # type: ignore[no-untyped-def]
-            mounted = ["unshare", "--mount", "sh", "-c", 'mount -t sysfs none /sys && exec "$@"', "sh"]
+            mounted = [
+                "unshare",
+                "--mount",
+                "sh",
+                "-c",
+                'mount -t sysfs none /sys && exec "$@"',
+                "sh",
+            ]
             return super().run([*mounted, *argv], **limits)
 
     known = stack.there(Inside("node", place.ns, 0))
@@ -132,9 +145,15 @@ def test_the_old_values_are_on_disk_before_anything_changes_and_come_back(place:
         assert bit(place)
         lease.set({BIT: False})
         assert not bit(place)
-        with pytest.raises(ClusterError, match="has no feature tx-none"), change.leased(place, "v0", {"tx-none": True}):
+        with (
+            pytest.raises(ClusterError, match="has no feature tx-none"),
+            change.leased(place, "v0", {"tx-none": True}),
+        ):
             pass
-        with pytest.raises(ClusterError, match="another run is changing"), change.leased(place, "v0", {BIT: True}):
+        with (
+            pytest.raises(ClusterError, match="another run is changing"),
+            change.leased(place, "v0", {BIT: True}),
+        ):
             pass
     assert bit(place)
     assert not left(place)
@@ -180,19 +199,43 @@ def test_verify_changes_both_ends_and_gives_them_back(make_stand: Make) -> None:
         return Stream(2.0, 60_000.0) if name.endswith("on") else Stream(1.0, 1500.0)
 
     found = verify(deployment, BIT, stream, blocks=2, seed=1)
-    assert seen == {f"{block}-{word}": (on, on) for block in (0, 1) for word, on in (("on", True), ("off", False))}
+    assert seen == {
+        f"{block}-{word}": (on, on)
+        for block in (0, 1)
+        for word, on in (("on", True), ("off", False))
+    }
     assert (found.ratio, found.verdict) == (2.0, "inconclusive")
     assert (found.size_on, found.size_off) == (60_000.0, 1500.0)
     assert all(features.read(node.ns, node.wire)[BIT] for node in deployment.nodes())
 
 
 @pytest.mark.parametrize(
-    ("name", "feature"), [("flannel", "tx-udp_tnl-csum-segmentation"), ("cilium", BIT), ("evpn-vxlan", "tx-udp_tnl-csum-segmentation")]
+    ("name", "feature"),
+    [
+        ("flannel", "tx-udp_tnl-csum-segmentation"),
+        ("cilium", BIT),
+        ("evpn-vxlan", "tx-udp_tnl-csum-segmentation"),
+    ],
 )
 def test_the_command(tmp_path: Path, name: str, feature: str) -> None:
-    """Real netperf streams through a real tunnel, in a process of its own; the feature that is changed is the one that cuts."""
+    """Real netperf streams through a real tunnel, in a process of its own; the feature that is
+    changed is the one that cuts.
+    """
     program = "from cnibench.cli.main import main; main()"
-    argv = [sys.executable, "-c", program, "offload", "--verify", "--cni", name, "--blocks", "1", "--duration", "3s", "--json"]
+    argv = [
+        sys.executable,
+        "-c",
+        program,
+        "offload",
+        "--verify",
+        "--cni",
+        name,
+        "--blocks",
+        "1",
+        "--duration",
+        "3s",
+        "--json",
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

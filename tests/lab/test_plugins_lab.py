@@ -12,9 +12,29 @@ FOREIGN = Path(__file__).parents[1] / "foreign"
 
 
 def test_a_workload_a_collector_and_a_profile_of_another_package(tmp_path: Path) -> None:
-    words = ["run", "--cni", "foreign-veth", "--workload", "udp-echo", "--duration", "0.5s", "--warmup", "0s", "--blocks", "1", "--no-perf"]
+    words = [
+        "run",
+        "--cni",
+        "foreign-veth",
+        "--workload",
+        "udp-echo",
+        "--duration",
+        "0.5s",
+        "--warmup",
+        "0s",
+        "--blocks",
+        "1",
+        "--no-perf",
+    ]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(FOREIGN), *sys.path))}
-    argv = [sys.executable, "-c", "from cnibench.cli.main import main; main()", *words, "--out", str(tmp_path)]
+    argv = [
+        sys.executable,
+        "-c",
+        "from cnibench.cli.main import main; main()",
+        *words,
+        "--out",
+        str(tmp_path),
+    ]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = tmp_path.iterdir()
@@ -23,4 +43,6 @@ def test_a_workload_a_collector_and_a_profile_of_another_package(tmp_path: Path)
     assert len(rates) == 2, "intra and inter"
     assert min(rates) > 0
     assert {line["profile"] for line in samples} == {"foreign-veth"}
-    assert all(json.loads(line)["seconds"] > 0 for line in (run / "uptime.jsonl").read_text().splitlines())
+    assert all(
+        json.loads(line)["seconds"] > 0 for line in (run / "uptime.jsonl").read_text().splitlines()
+    )

@@ -1,4 +1,6 @@
-"""Pods made and removed during a cell: their steps, their reachability, and nothing of them afterwards."""
+"""Pods made and removed during a cell: their steps, their reachability, and nothing of them
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ MakeStand = Callable[..., LabDeployment]
 
 def create(deployment: LabDeployment, raw: Path, **params: Any) -> Measurements:
     work = provider("workloads", "pods")
-    cell = Cell(label=deployment.label, profile=deployment.label, placement="intra", workload="pods", params=work.params(params))
+    cell = Cell(
+        label=deployment.label,
+        profile=deployment.label,
+        placement="intra",
+        workload="pods",
+        params=work.params(params),
+    )
     client, server = deployment.pair("intra")
     raw.mkdir(parents=True, exist_ok=True)
     s = SampleContext(
@@ -41,17 +49,24 @@ def create(deployment: LabDeployment, raw: Path, **params: Any) -> Measurements:
 
 
 def devices(deployment: LabDeployment) -> set[str]:
-    return {line.partition(":")[0].strip() for line in deployment.a.read_text("/proc/net/dev").splitlines()[2:]}
+    return {
+        line.partition(":")[0].strip()
+        for line in deployment.a.read_text("/proc/net/dev").splitlines()[2:]
+    }
 
 
-@pytest.mark.parametrize("name", ["flannel", "calico-wp-xsub", "kube-router", "cilium-native", "veth-baseline"])
+@pytest.mark.parametrize(
+    "name", ["flannel", "calico-wp-xsub", "kube-router", "cilium-native", "veth-baseline"]
+)
 def test_steps_of_pods_and_nothing_left(make_stand: MakeStand, tmp_path: Path, name: str) -> None:
     deployment = make_stand(name)
     deployment.pair("intra")
     before, there = devices(deployment), [pod.name for pod in deployment.pods()]
     for number, at_once in enumerate((False, True, True)):
         found = create(deployment, tmp_path / str(number), count=5, at_once=at_once)
-        figures = {reading.metric: reading.value for reading in found.readings if not reading.params}
+        figures = {
+            reading.metric: reading.value for reading in found.readings if not reading.params
+        }
         assert 0 < figures["pod_network"] < figures["pod_ready"]
         records = [record for kind, record in found.records if kind == "pods"]
         assert len(records) == len({record["pod"] for record in records}) == 5

@@ -1,4 +1,6 @@
-"""Programs that are really stopped while they are measured: the sample is marked, and an undisturbed one is not."""
+"""Programs that are really stopped while they are measured: the sample is marked, and an
+undisturbed one is not.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def pids(name: str) -> list[int]:
 
 @contextmanager
 def stopping(*names: str, seconds: float = STOPPED, after: float = 0.4) -> Iterator[list[str]]:
-    """Stops the programs, all of a name, for so long, some time after the first of them was there."""
+    """Stops the programs, all of a name, for so long, some time after the first of them was
+    there.
+    """
     done: list[str] = []
 
     def work() -> None:
@@ -73,10 +77,22 @@ def stopping(*names: str, seconds: float = STOPPED, after: float = 0.4) -> Itera
         thread.join()
 
 
-def sample(make_stand: MakeStand, raw: Path, workload: str, collectors: tuple[str, ...] = (), **more: Any) -> Measured:
+def sample(
+    make_stand: MakeStand, raw: Path, workload: str, collectors: tuple[str, ...] = (), **more: Any
+) -> Measured:
     params = {"payload": 1000} if workload == "http" else {}
-    s = context(make_stand("veth-baseline"), workload, raw, placement="intra", duration=2.0, **params, **more)
-    return measure(s, provider("workloads", workload), [provider("collectors", name) for name in collectors])
+    s = context(
+        make_stand("veth-baseline"),
+        workload,
+        raw,
+        placement="intra",
+        duration=2.0,
+        **params,
+        **more,
+    )
+    return measure(
+        s, provider("workloads", workload), [provider("collectors", name) for name in collectors]
+    )
 
 
 def stalls(measured: Measured) -> dict[str, Any]:
@@ -85,9 +101,18 @@ def stalls(measured: Measured) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("workload", "victim"), [("tcp-rr", "netperf"), ("tcp-rr", "netserver"), ("iperf3-tcp", "iperf3"), ("http", "nginx"), ("http", "ab")]
+    ("workload", "victim"),
+    [
+        ("tcp-rr", "netperf"),
+        ("tcp-rr", "netserver"),
+        ("iperf3-tcp", "iperf3"),
+        ("http", "nginx"),
+        ("http", "ab"),
+    ],
 )
-def test_a_program_that_was_stopped_marks_the_sample(make_stand: MakeStand, tmp_path: Path, workload: str, victim: str) -> None:
+def test_a_program_that_was_stopped_marks_the_sample(
+    make_stand: MakeStand, tmp_path: Path, workload: str, victim: str
+) -> None:
     with stopping(victim) as done:
         measured = sample(make_stand, tmp_path, workload)
     assert done, "nothing was stopped"
@@ -111,9 +136,16 @@ def test_a_short_stop_is_seen_and_measured(make_stand: MakeStand, tmp_path: Path
     assert 0.03 < stalls(measured)["longest_stop"] < 0.5
 
 
-def test_the_harness_that_was_stopped_marks_the_sample(make_stand: MakeStand, tmp_path: Path) -> None:
-    """Somebody outside of what is stopped must do it: a shell, which is no child of ours once its parent has ended."""
-    script = f"(sleep 0.8; kill -STOP {os.getpid()}; sleep {STOPPED}; kill -CONT {os.getpid()}) >/dev/null 2>&1 &"
+def test_the_harness_that_was_stopped_marks_the_sample(
+    make_stand: MakeStand, tmp_path: Path
+) -> None:
+    """Somebody outside of what is stopped must do it: a shell, which is no child of ours once its
+    parent has ended.
+    """
+    script = (
+        f"(sleep 0.8; kill -STOP {os.getpid()}; sleep {STOPPED}; kill -CONT {os.getpid()})"
+        " >/dev/null 2>&1 &"
+    )
     deployment = make_stand("veth-baseline")
     s = context(deployment, "tcp-rr", tmp_path, placement="intra", duration=2.0)
     subprocess.run(["setsid", "sh", "-c", script], check=True)
@@ -122,8 +154,12 @@ def test_the_harness_that_was_stopped_marks_the_sample(make_stand: MakeStand, tm
     assert stalls(measured)["longest_stop"] > 0.5 * STOPPED
 
 
-def test_everything_at_once_that_was_stopped_marks_the_sample(make_stand: MakeStand, tmp_path: Path) -> None:
-    """As a frozen node or a paused virtual machine: the heartbeat is stopped, too, and sees that it was not woken."""
+def test_everything_at_once_that_was_stopped_marks_the_sample(
+    make_stand: MakeStand, tmp_path: Path
+) -> None:
+    """As a frozen node or a paused virtual machine: the heartbeat is stopped, too, and sees that it
+    was not woken.
+    """
     with stopping("netperf", "netserver", heartbeat.NAME) as done:
         measured = sample(make_stand, tmp_path, "tcp-rr")
     assert done
@@ -132,7 +168,9 @@ def test_everything_at_once_that_was_stopped_marks_the_sample(make_stand: MakeSt
 
 
 @pytest.mark.parametrize("load", [0, 12])
-def test_an_ordinary_machine_disturbs_nothing(make_stand: MakeStand, tmp_path: Path, load: int) -> None:
+def test_an_ordinary_machine_disturbs_nothing(
+    make_stand: MakeStand, tmp_path: Path, load: int
+) -> None:
     busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(load)]
     try:
         measured = [sample(make_stand, tmp_path / str(number), "tcp-rr") for number in range(2)]
@@ -144,13 +182,26 @@ def test_an_ordinary_machine_disturbs_nothing(make_stand: MakeStand, tmp_path: P
 
 
 def test_a_frozen_cgroup_marks_the_sample(make_stand: MakeStand, tmp_path: Path) -> None:
-    """What a container engine's ``pause`` does to a program's cgroup, the heartbeat outside of it."""
-    freezer = next((path for path in (Path("/sys/fs/cgroup/freezer"), Path("/sys/fs/cgroup")) if (path / "cgroup.procs").exists()), None)
+    """What a container engine's ``pause`` does to a program's cgroup, the heartbeat outside of
+    it.
+    """
+    freezer = next(
+        (
+            path
+            for path in (Path("/sys/fs/cgroup/freezer"), Path("/sys/fs/cgroup"))
+            if (path / "cgroup.procs").exists()
+        ),
+        None,
+    )
     if freezer is None:
         pytest.skip("no cgroups here")
     group = freezer / "cnibench-test-stalls"
     group.mkdir()
-    control, on, off = ("freezer.state", "FROZEN", "THAWED") if (group / "freezer.state").exists() else ("cgroup.freeze", "1", "0")
+    control, on, off = (
+        ("freezer.state", "FROZEN", "THAWED")
+        if (group / "freezer.state").exists()
+        else ("cgroup.freeze", "1", "0")
+    )
 
     def freeze() -> None:
         while not (found := pids("netserver")):
@@ -178,7 +229,9 @@ def test_a_frozen_cgroup_marks_the_sample(make_stand: MakeStand, tmp_path: Path)
 def test_a_pod_on_another_machine_has_a_heartbeat_of_its_own(
     make_stand: MakeStand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both Pods as if they were elsewhere; all that runs in the server's stands still, ours goes on."""
+    """Both Pods as if they were elsewhere; all that runs in the server's stands still, ours goes
+    on.
+    """
     monkeypatch.setattr(LabPod, "local", False)
     deployment = make_stand("veth-baseline")
     s = context(deployment, "tcp-rr", tmp_path, placement="inter", duration=2.0)

@@ -1,4 +1,6 @@
-"""Every workload through the real veth-baseline profile: its metrics, both families, both placements."""
+"""Every workload through the real veth-baseline profile: its metrics, both families, both
+placements.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ from cnibench.workloads._load import groups, sent
 from cnibench.workloads.tcp_crr import count
 
 MakeStand = Callable[..., LabDeployment]
-METRICS_OF = {**OF_A_PAIR, "tcp-rr-under-load": {"transaction_rate", *LATENCIES}, "tcp-stream-under-load": {"throughput"}}
+METRICS_OF = {
+    **OF_A_PAIR,
+    "tcp-rr-under-load": {"transaction_rate", *LATENCIES},
+    "tcp-stream-under-load": {"throughput"},
+}
 SMALL = {
     **SMALL_PAIR,
     "tcp-rr-under-load": {"connections": 5, "pods": 2, "rate": "1M"},
@@ -52,13 +58,28 @@ def context(
     **params: Any,
 ) -> SampleContext:
     checked = provider("workloads", workload).params(params)
-    cell = Cell(label=deployment.label, profile=deployment.label, placement=placement, workload=workload, params=checked, ip=ip)
+    cell = Cell(
+        label=deployment.label,
+        profile=deployment.label,
+        placement=placement,
+        workload=workload,
+        params=checked,
+        ip=ip,
+    )
     client, server = deployment.pair(placement)
     raw.mkdir(parents=True, exist_ok=True)
     return SampleContext(
-        cell=cell, block=0, deployment=deployment, client=client, server=server, duration=duration, warmup=warmup, raw=raw,
-        client_cpu=cpu, server_cpu=cpu,
-    )  # fmt: skip
+        cell=cell,
+        block=0,
+        deployment=deployment,
+        client=client,
+        server=server,
+        duration=duration,
+        warmup=warmup,
+        raw=raw,
+        client_cpu=cpu,
+        server_cpu=cpu,
+    )
 
 
 def values(found: Measurements) -> dict[str, float]:
@@ -74,13 +95,17 @@ def test_every_workload_is_known_here() -> None:
 def test_gives_its_metrics(make_stand: MakeStand, tmp_path: Path, workload: str, ip: int) -> None:
     deployment = make_stand("veth-baseline", ip=(4, 6))
     placement: Literal["intra", "inter"] = "inter" if ip == 4 else "intra"
-    s = context(deployment, workload, tmp_path, placement=placement, ip=ip, **SMALL.get(workload, {}))
+    s = context(
+        deployment, workload, tmp_path, placement=placement, ip=ip, **SMALL.get(workload, {})
+    )
     found = measure(s, provider("workloads", workload), []).findings
     figures = values(found)
     assert set(figures) == METRICS_OF[workload]
     assert provider("workloads", workload).primary in figures
     assert all(name in METRICS for name in figures)
-    assert all(value > 0 for name, value in figures.items() if name not in ("loss", "failed_requests"))
+    assert all(
+        value > 0 for name, value in figures.items() if name not in ("loss", "failed_requests")
+    )
     assert 0 <= figures.get("loss", 0) <= 1
     if figures.keys() >= LATENCIES:
         assert figures["latency_p50"] <= figures["latency_p90"] <= figures["latency_p99"] < 1
@@ -92,7 +117,14 @@ def test_gives_its_metrics(make_stand: MakeStand, tmp_path: Path, workload: str,
 def test_warm_up_and_pinning_are_on_record(make_stand: MakeStand, tmp_path: Path) -> None:
     deployment = make_stand("veth-baseline")
     for workload in ("tcp-rr", "iperf3-tcp", "http"):
-        s = context(deployment, workload, tmp_path / workload, warmup=1.0, cpu=0, **({"payload": 1000} if workload == "http" else {}))
+        s = context(
+            deployment,
+            workload,
+            tmp_path / workload,
+            warmup=1.0,
+            cpu=0,
+            **({"payload": 1000} if workload == "http" else {}),
+        )
         measure(s, provider("workloads", workload), [])
         commands = json.loads((s.raw / "commands.json").read_text())
         assert {"server", "warmup", "client"} <= commands.keys()
@@ -102,7 +134,9 @@ def test_warm_up_and_pinning_are_on_record(make_stand: MakeStand, tmp_path: Path
 def test_http_counts_requests_and_cleans_up(make_stand: MakeStand, tmp_path: Path) -> None:
     deployment = make_stand("veth-baseline")
     before = set(Path("/run/cnibench").glob("cnibench-http.*"))
-    s = context(deployment, "http", tmp_path, requests=200, payload=5000, concurrency=10, keepalive=True)
+    s = context(
+        deployment, "http", tmp_path, requests=200, payload=5000, concurrency=10, keepalive=True
+    )
     found = measure(s, provider("workloads", "http"), []).findings
     (record,) = [record for name, record in found.records if name == "tools"]
     assert record["values"]["complete"] == 200
@@ -113,7 +147,9 @@ def test_http_counts_requests_and_cleans_up(make_stand: MakeStand, tmp_path: Pat
     assert set(Path("/run/cnibench").glob("cnibench-http.*")) == before
 
 
-def test_tcp_crr_starts_without_time_wait_and_refuses_too_few_ports(make_stand: MakeStand, tmp_path: Path) -> None:
+def test_tcp_crr_starts_without_time_wait_and_refuses_too_few_ports(
+    make_stand: MakeStand, tmp_path: Path
+) -> None:
     deployment = make_stand("veth-baseline")
     s = context(deployment, "tcp-crr", tmp_path / "crr", placement="intra")
     measure(s, provider("workloads", "tcp-crr"), [])
@@ -121,13 +157,25 @@ def test_tcp_crr_starts_without_time_wait_and_refuses_too_few_ports(make_stand: 
     assert count(s.server).time_wait < 10
     s.client.run(["sysctl", "-w", "net.ipv4.ip_local_port_range=50000 50099"], timeout=5)
     with pytest.raises(MeasureError, match="free ports of 100 "):
-        measure(context(deployment, "tcp-crr", tmp_path / "few", placement="intra"), provider("workloads", "tcp-crr"), [])
+        measure(
+            context(deployment, "tcp-crr", tmp_path / "few", placement="intra"),
+            provider("workloads", "tcp-crr"),
+            [],
+        )
 
 
 @pytest.mark.parametrize("workload", ["tcp-stream", "tcp-rr", "iperf3-tcp", "http"])
-def test_a_server_that_dies_is_a_failure_with_its_reason(make_stand: MakeStand, tmp_path: Path, workload: str) -> None:
+def test_a_server_that_dies_is_a_failure_with_its_reason(
+    make_stand: MakeStand, tmp_path: Path, workload: str
+) -> None:
     deployment = make_stand("veth-baseline")
-    s = context(deployment, workload, tmp_path, duration=5.0, **({"payload": 1000} if workload == "http" else {}))
+    s = context(
+        deployment,
+        workload,
+        tmp_path,
+        duration=5.0,
+        **({"payload": 1000} if workload == "http" else {}),
+    )
     tested = provider("workloads", workload)
     pid = s.server.run(["sh", "-c", "readlink /proc/self/ns/net"], timeout=5).stdout.strip()
     with pytest.raises(CnibenchError) as caught, tested.serve(s), tested.start(s) as client:  # noqa: PT012
@@ -139,18 +187,40 @@ def test_a_server_that_dies_is_a_failure_with_its_reason(make_stand: MakeStand, 
     assert "defect" not in caught.value.message
 
 
-def test_background_connections_that_die_fail_the_cell(make_stand: MakeStand, tmp_path: Path) -> None:
+def test_background_connections_that_die_fail_the_cell(
+    make_stand: MakeStand, tmp_path: Path
+) -> None:
     deployment = make_stand("veth-baseline")
     tested = provider("workloads", "tcp-rr-under-load")
-    first = context(deployment, "tcp-rr-under-load", tmp_path / "1", placement="intra", connections=4, pods=2, rate="1M")
+    first = context(
+        deployment,
+        "tcp-rr-under-load",
+        tmp_path / "1",
+        placement="intra",
+        connections=4,
+        pods=2,
+        rate="1M",
+    )
     found = measure(first, tested, []).findings
     (load,) = [record for name, record in found.records if name == "background"]
     assert load["connections"] == 4
     assert load["pairs"] == 2
     assert load["achieved"] > 0
     number = len(list(deployment.pods()))
-    s = context(deployment, "tcp-rr-under-load", tmp_path / "2", placement="intra", connections=4, pods=2, rate="1M")
-    with pytest.raises(MeasureError, match="background load broke"), tested.serve(s), tested.start(s) as client:  # noqa: PT012
+    s = context(
+        deployment,
+        "tcp-rr-under-load",
+        tmp_path / "2",
+        placement="intra",
+        connections=4,
+        pods=2,
+        rate="1M",
+    )
+    with (  # noqa: PT012
+        pytest.raises(MeasureError, match="background load broke"),
+        tested.serve(s),
+        tested.start(s) as client,
+    ):
         _, servers = groups(deployment, [s.client.node, s.server.node], 2)
         victim = servers[-1].run(["readlink", "/proc/self/ns/net"], timeout=5).stdout.strip()
         _kill_in(victim, {"iperf3"})
@@ -159,8 +229,12 @@ def test_background_connections_that_die_fail_the_cell(make_stand: MakeStand, tm
     assert len(list(deployment.pods())) == number  # the same Pods served both
 
 
-def test_a_background_client_that_stalls_fails_the_cell_and_is_named(make_stand: MakeStand, tmp_path: Path) -> None:
-    """Its connections stay, the other Pod goes on sending. The profile's policies let the load through as they do the pair."""
+def test_a_background_client_that_stalls_fails_the_cell_and_is_named(
+    make_stand: MakeStand, tmp_path: Path
+) -> None:
+    """Its connections stay, the other Pod goes on sending. The profile's policies let the load
+    through as they do the pair.
+    """
     deployment = make_stand("calico-wp-xsub")
     tested = provider("workloads", "tcp-rr-under-load")
     s = context(deployment, "tcp-rr-under-load", tmp_path, connections=4, pods=2, rate="1M")
@@ -200,7 +274,9 @@ def _kill_in(namespace: str, names: set[str], number: signal.Signals = signal.SI
     """Signals the programs of those names in one network namespace."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if (process / "comm").read_text().strip() in names and os.readlink(process / "ns/net") == namespace:
+            if (process / "comm").read_text().strip() in names and os.readlink(
+                process / "ns/net"
+            ) == namespace:
                 os.kill(int(process.name), number)
         except OSError:
             continue

@@ -19,7 +19,11 @@ class Outcome(NamedTuple):
 
 def call(arguments: Sequence[str]) -> Outcome:
     """``cnibench ARGUMENTS``."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    out, err = (
+        io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)
+    )
     with redirect_stdout(out), redirect_stderr(err):
-        status = guarded(lambda: group.main(list(arguments), prog_name="cnibench", standalone_mode=False))
+        status = guarded(
+            lambda: group.main(list(arguments), prog_name="cnibench", standalone_mode=False)
+        )
     return Outcome(status, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]

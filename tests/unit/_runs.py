@@ -1,4 +1,6 @@
-"""Synthetic run directories: invented figures for tests of what reads runs. No figure in them was ever measured."""
+"""Synthetic run directories: invented figures for tests of what reads runs. No figure in them was
+ever measured.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,23 @@ import numpy as np
 from cnibench.model.cell import Attestation, Cell, Sample
 from cnibench.model.metrics import METRICS
 from cnibench.rundir.reader import RunReader
-from cnibench.rundir.schema import ATTESTATIONS, ENVIRONMENT, EVENTS, PLAN, RAW, SAMPLES, Manifest, Unsupported, coordinates
+from cnibench.rundir.schema import (
+    ATTESTATIONS,
+    ENVIRONMENT,
+    EVENTS,
+    PLAN,
+    RAW,
+    SAMPLES,
+    Manifest,
+    Unsupported,
+    coordinates,
+)
 
 SCHEMA = 1  # of a version that did not chain its files: a test may edit them
-WORK: Mapping[str, tuple[str, float]] = {"tcp-stream": ("throughput", 1e10), "tcp-rr": ("transaction_rate", 4e4)}
+WORK: Mapping[str, tuple[str, float]] = {
+    "tcp-stream": ("throughput", 1e10),
+    "tcp-rr": ("transaction_rate", 4e4),
+}
 
 
 def synthetic(
@@ -38,32 +53,72 @@ def synthetic(
     finished: bool = True,
     **manifest: Any,
 ) -> RunReader:
-    """A run directory named by ``name`` below ``folder``: ``truth`` maps labels to factors of each workload's level, log-normal noise.
+    """A run directory named by ``name`` below ``folder``: ``truth`` maps labels to factors of each
+    workload's level, log-normal noise.
 
-    ``fail`` are (label, block) that fail in every cell. ``manifest`` overrides fields of the manifest.
+    ``fail`` are (label, block) that fail in every cell. ``manifest`` overrides fields of the
+    manifest.
     """
     rng = np.random.default_rng(seed)
     cells = [
-        Cell(label=label, profile=label, placement=placement, workload=workload, params={"size": 1}, window=window)  # type: ignore[arg-type]
+        Cell(
+            label=label,
+            profile=label,
+            placement=placement,
+            workload=workload,
+            params={"size": 1},
+            window=window,
+        )  # type: ignore[arg-type]
         for label in truth
         for workload in workloads
         for placement in placements
         for window in (("speed", "cpp") if cpp else ("speed",))
     ]
-    plan = Manifest(**{
-        "schema": SCHEMA, "id": f"{name}-{seed}", "name": name, "created": "2026-01-01T00:00:00.000000Z", "command": ["cnibench", "run"],
-        "tool_version": "0.1.0", "seed": seed, "blocks": blocks, "duration": 10.0, "warmup": 2.0, "cluster": "lab", "cells": cells,
-        "profiles": {label: {"title": label} for label in truth}, "unsupported": list(unsupported), **manifest,
-    })  # fmt: skip
+    plan = Manifest(
+        **{
+            "schema": SCHEMA,
+            "id": f"{name}-{seed}",
+            "name": name,
+            "created": "2026-01-01T00:00:00.000000Z",
+            "command": ["cnibench", "run"],
+            "tool_version": "0.1.0",
+            "seed": seed,
+            "blocks": blocks,
+            "duration": 10.0,
+            "warmup": 2.0,
+            "cluster": "lab",
+            "cells": cells,
+            "profiles": {label: {"title": label} for label in truth},
+            "unsupported": list(unsupported),
+            **manifest,
+        }
+    )
     path = folder / name
     (path / RAW).mkdir(parents=True)
     (path / PLAN).write_bytes(msgspec.json.encode(plan))
-    facts = {"kernel": "6.1.0", "cpu_model": "Synthetic CPU", "testbed": "lab", "wire": "veth", **(environment or {})}
+    facts = {
+        "kernel": "6.1.0",
+        "cpu_model": "Synthetic CPU",
+        "testbed": "lab",
+        "wire": "veth",
+        **(environment or {}),
+    }
     (path / ENVIRONMENT).write_bytes(msgspec.json.encode({"schema": SCHEMA, **facts}))
     checks = [
-        Attestation(label=label, profile=label, check="encapsulation", expected="none", observed="none", passed=True) for label in truth
+        Attestation(
+            label=label,
+            profile=label,
+            check="encapsulation",
+            expected="none",
+            observed="none",
+            passed=True,
+        )
+        for label in truth
     ]
-    _write(path / ATTESTATIONS, [{"schema": SCHEMA, **msgspec.structs.asdict(check)} for check in checks])
+    _write(
+        path / ATTESTATIONS,
+        [{"schema": SCHEMA, **msgspec.structs.asdict(check)} for check in checks],
+    )
     clock = datetime(2026, 1, 1, tzinfo=UTC)
     samples: list[Sample] = []
     records: list[dict[str, Any]] = []
@@ -74,14 +129,33 @@ def synthetic(
             clock += timedelta(seconds=12)
             factor = truth[cell.label] * math.exp(common + noise * rng.standard_normal())
             failed = (cell.label, block) in fail
-            lines = [_sample(cell, block, clock, *reading, fidelity or {}) for reading in _readings(cell, factor)]
+            lines = [
+                _sample(cell, block, clock, *reading, fidelity or {})
+                for reading in _readings(cell, factor)
+            ]
             if failed:
-                gone = {"metric": "", "value": None, "unit": "", "status": "failed", "reason": "the server is gone"}
+                gone = {
+                    "metric": "",
+                    "value": None,
+                    "unit": "",
+                    "status": "failed",
+                    "reason": "the server is gone",
+                }
                 lines = [msgspec.structs.replace(lines[0], **gone)]
             if cell.window == "cpp" and not failed:
                 records.append({**coordinates(cell, block), "schema": SCHEMA, **_cpp(factor)})
             samples += lines
-            events.append(_event(clock, "cell-finished", cell=cell.id, block=block, status=lines[0].status, lines=len(lines), sizes={}))
+            events.append(
+                _event(
+                    clock,
+                    "cell-finished",
+                    cell=cell.id,
+                    block=block,
+                    status=lines[0].status,
+                    lines=len(lines),
+                    sizes={},
+                )
+            )
     if finished:
         events.append(_event(clock, "run-finished", failed=0))
     for file, content in ((SAMPLES, samples), ("cpp.jsonl", records), (EVENTS, events)):
@@ -92,18 +166,37 @@ def synthetic(
 def counted(folder: Path, counts: dict[str, list[float]]) -> RunReader:
     """A run whose metric is a count: label to its value in each block."""
     reader = synthetic(
-        folder, dict.fromkeys(counts, 1.0), blocks=len(next(iter(counts.values()))), workloads=("tcp-rr",), placements=("intra",), cpp=False
+        folder,
+        dict.fromkeys(counts, 1.0),
+        blocks=len(next(iter(counts.values()))),
+        workloads=("tcp-rr",),
+        placements=("intra",),
+        cpp=False,
     )
     file = reader.path / "samples.jsonl"
     lines = [msgspec.json.decode(line) for line in file.read_bytes().splitlines()]
     lines = [line for line in lines if line["metric"] == "transaction_rate"]
-    lines = [line | {"metric": "rules", "unit": "1", "better": "lower", "value": counts[line["label"]][line["block"]]} for line in lines]
+    lines = [
+        line
+        | {
+            "metric": "rules",
+            "unit": "1",
+            "better": "lower",
+            "value": counts[line["label"]][line["block"]],
+        }
+        for line in lines
+    ]
     _write(file, lines)
     return RunReader(reader.path)
 
 
 def _event(clock: datetime, kind: str, **what: Any) -> dict[str, Any]:
-    return {"schema": SCHEMA, "time": clock.isoformat().replace("+00:00", "Z"), "event": kind, **what}
+    return {
+        "schema": SCHEMA,
+        "time": clock.isoformat().replace("+00:00", "Z"),
+        "event": kind,
+        **what,
+    }
 
 
 def _write(path: Path, lines: Sequence[Any]) -> None:
@@ -118,22 +211,51 @@ def _readings(cell: Cell, factor: float) -> list[tuple[str, float]]:
     return [(metric, level * factor * inter), ("retransmits", 0.0), ("cpu_softirq", 0.5 / factor)]
 
 
-def _sample(cell: Cell, block: int, clock: datetime, metric: str, value: float, fidelity: Mapping[str, str]) -> Sample:
+def _sample(
+    cell: Cell, block: int, clock: datetime, metric: str, value: float, fidelity: Mapping[str, str]
+) -> Sample:
     kind = METRICS[metric]
     return Sample(
         schema=SCHEMA,
-        cell=cell.id, block=block, profile=cell.profile, label=cell.label, placement=cell.placement, path=cell.path, workload=cell.workload,
-        params=cell.params, ip=cell.ip, mtu=cell.mtu, cpus=cell.cpus, pair=cell.pair, window=cell.window, testbed="lab", wire="veth",
-        wire_offload="plain", metric=metric, value=value, unit=kind.unit, better=kind.better,
-        fidelity=fidelity.get(cell.label, "datapath-model"), status="ok", start=clock.isoformat().replace("+00:00", "Z"),
+        cell=cell.id,
+        block=block,
+        profile=cell.profile,
+        label=cell.label,
+        placement=cell.placement,
+        path=cell.path,
+        workload=cell.workload,
+        params=cell.params,
+        ip=cell.ip,
+        mtu=cell.mtu,
+        cpus=cell.cpus,
+        pair=cell.pair,
+        window=cell.window,
+        testbed="lab",
+        wire="veth",
+        wire_offload="plain",
+        metric=metric,
+        value=value,
+        unit=kind.unit,
+        better=kind.better,
+        fidelity=fidelity.get(cell.label, "datapath-model"),
+        status="ok",
+        start=clock.isoformat().replace("+00:00", "Z"),
         end=(clock + timedelta(seconds=10)).isoformat().replace("+00:00", "Z"),
-    )  # fmt: skip
+    )
 
 
 def _cpp(factor: float) -> dict[str, Any]:
     parts = {"netfilter": 300 / factor, "veth": 100 / factor, "tcp-ip": 1500 / factor}
     rest = 100 / factor
     return {
-        "cycles_source": "estimated", "cycles": 2e9, "idle_cycles": 1e9, "packets": 1e6, "total": sum(parts.values()) + rest,
-        "components": parts, "unclassified": rest, "functions": {"nf_hook_slow": [10.0, 300.0]}, "samples": 5000, "taxonomy": "1",
-    }  # fmt: skip
+        "cycles_source": "estimated",
+        "cycles": 2e9,
+        "idle_cycles": 1e9,
+        "packets": 1e6,
+        "total": sum(parts.values()) + rest,
+        "components": parts,
+        "unclassified": rest,
+        "functions": {"nf_hook_slow": [10.0, 300.0]},
+        "samples": 5000,
+        "taxonomy": "1",
+    }

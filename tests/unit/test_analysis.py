@@ -26,7 +26,11 @@ BASES = {"veth-baseline": "baseline"}
 
 
 def _pair(analysis: Analysis, a: str, b: str, metric: str, placement: str = "intra") -> object:
-    return next(p for p in analysis.pairs if (p.a, p.b, p.metric, p.placement) == (a, b, metric, placement) and not p.reading)
+    return next(
+        p
+        for p in analysis.pairs
+        if (p.a, p.b, p.metric, p.placement) == (a, b, metric, placement) and not p.reading
+    )
 
 
 def test_verdicts_groups_and_words_agree(tmp_path: Path) -> None:
@@ -48,7 +52,9 @@ def test_verdicts_groups_and_words_agree(tmp_path: Path) -> None:
     words = " ".join(analysis.summary)
     assert "last slow" in words
     assert "no NIC was in the path" in words
-    assert analysis.cpp[0].total == pytest.approx(sum(analysis.cpp[0].components.values()) + analysis.cpp[0].unclassified)
+    assert analysis.cpp[0].total == pytest.approx(
+        sum(analysis.cpp[0].components.values()) + analysis.cpp[0].unclassified
+    )
     assert all(item.passed for item in analysis.attestations)
 
 
@@ -56,7 +62,9 @@ def test_cpp_windows_give_cycles_and_never_speed(tmp_path: Path) -> None:
     analysis = analyse([synthetic(tmp_path, TRUTH, blocks=6)])
     speed = [r for r in analysis.results if r.metric == "throughput"]
     assert {r.n for r in speed} == {6}
-    assert {r.cycles_source for r in analysis.results if r.metric == "cycles_per_packet"} == {"estimated"}
+    assert {r.cycles_source for r in analysis.results if r.metric == "cycles_per_packet"} == {
+        "estimated"
+    }
 
 
 def test_few_blocks_are_inconclusive_and_say_how_many_would_do(tmp_path: Path) -> None:
@@ -69,10 +77,34 @@ def test_few_blocks_are_inconclusive_and_say_how_many_would_do(tmp_path: Path) -
 
 
 def test_the_json_has_what_interface_promises(tmp_path: Path) -> None:
-    unsupported = [Unsupported(label="ipip", profile="ipip", lacks="CONFIG_NET_IPIP", remedy="use --kernel vm")]
-    document = json.loads(JSON.render(analyse([synthetic(tmp_path, TRUTH, unsupported=unsupported, fail=[("slow", 2)])])))
-    assert set(document) >= {"schema", "run", "environment", "results", "groups", "pairs", "cpp", "attestations", "failures"}
-    assert set(document["run"]) >= {"id", "name", "started", "finished", "seed", "command", "tool_version"}
+    unsupported = [
+        Unsupported(label="ipip", profile="ipip", lacks="CONFIG_NET_IPIP", remedy="use --kernel vm")
+    ]
+    document = json.loads(
+        JSON.render(
+            analyse([synthetic(tmp_path, TRUTH, unsupported=unsupported, fail=[("slow", 2)])])
+        )
+    )
+    assert set(document) >= {
+        "schema",
+        "run",
+        "environment",
+        "results",
+        "groups",
+        "pairs",
+        "cpp",
+        "attestations",
+        "failures",
+    }
+    assert set(document["run"]) >= {
+        "id",
+        "name",
+        "started",
+        "finished",
+        "seed",
+        "command",
+        "tool_version",
+    }
     where = {"placement", "workload", "params", "metric"}
     result = {
         "profile",
@@ -92,23 +124,51 @@ def test_the_json_has_what_interface_promises(tmp_path: Path) -> None:
         "ci_high",
     }
     assert set(document["results"][0]) >= where | result | {"confidence", "fidelity"}
-    assert set(document["pairs"][0]) >= where | {"a", "b", "ratio", "ci_low", "ci_high", "p", "p_holm", "verdict"}
+    assert set(document["pairs"][0]) >= where | {
+        "a",
+        "b",
+        "ratio",
+        "ci_low",
+        "ci_high",
+        "p",
+        "p_holm",
+        "verdict",
+    }
     assert set(document["groups"][0]) >= where | {"order"}
-    cpp = {"profile", "placement", "workload", "total", "cycles_source", "packets", "components", "unclassified"}
+    cpp = {
+        "profile",
+        "placement",
+        "workload",
+        "total",
+        "cycles_source",
+        "packets",
+        "components",
+        "unclassified",
+    }
     assert set(document["cpp"][0]) >= cpp
-    assert set(document["attestations"][0]) >= {"profile", "check", "expected", "observed", "passed"}
+    assert set(document["attestations"][0]) >= {
+        "profile",
+        "check",
+        "expected",
+        "observed",
+        "passed",
+    }
     failures = document["failures"]
     assert failures[0]["status"] == "unsupported"
     assert "CONFIG_NET_IPIP" in failures[0]["reason"]
     assert {f["reason"] for f in failures[1:]} == {"the server is gone"}
-    slow = next(r for r in document["results"] if r["label"] == "slow" and r["metric"] == "throughput")
+    slow = next(
+        r for r in document["results"] if r["label"] == "slow" and r["metric"] == "throughput"
+    )
     assert (slow["n"], slow["failed"]) == (11, 1)
 
 
 def test_runs_are_pooled_only_when_they_are_comparable(tmp_path: Path) -> None:
     one = synthetic(tmp_path, TRUTH, blocks=6, name="one", seed=1)
     two = synthetic(tmp_path, TRUTH, blocks=6, name="two", seed=2)
-    other = synthetic(tmp_path, TRUTH, blocks=6, name="other", seed=3, environment={"kernel": "5.15.0"})
+    other = synthetic(
+        tmp_path, TRUTH, blocks=6, name="other", seed=3, environment={"kernel": "5.15.0"}
+    )
     pooled = analyse([one, two])
     assert {r.n for r in pooled.results} == {12}
     with pytest.raises(UsageError, match=r"kernel: 6\.1\.0 against 5\.15\.0"):
@@ -125,12 +185,26 @@ def test_runs_are_pooled_only_when_they_are_comparable(tmp_path: Path) -> None:
 
 
 def test_readings_with_their_own_parameters_stay_apart(tmp_path: Path) -> None:
-    reader = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, blocks=6, workloads=["tcp-rr"], placements=["intra"], cpp=False)
+    reader = synthetic(
+        tmp_path,
+        {"a": 1.0, "b": 1.0},
+        blocks=6,
+        workloads=["tcp-rr"],
+        placements=["intra"],
+        cpp=False,
+    )
     lines = [json.loads(line) for line in (reader.path / "samples.jsonl").read_text().splitlines()]
-    more = [{**line, "params": {**line["params"], "node": node}} for line in lines if line["metric"] == "cpu_softirq" for node in "ab"]
+    more = [
+        {**line, "params": {**line["params"], "node": node}}
+        for line in lines
+        if line["metric"] == "cpu_softirq"
+        for node in "ab"
+    ]
     _write(reader, [line for line in lines if line["metric"] != "cpu_softirq"] + more)
     analysis = analyse([reader])
-    assert [r.reading for r in analysis.results if r.metric == "cpu_softirq" and r.label == "a"] == [{"node": "a"}, {"node": "b"}]
+    assert [
+        r.reading for r in analysis.results if r.metric == "cpu_softirq" and r.label == "a"
+    ] == [{"node": "a"}, {"node": "b"}]
     assert len([line for line in analysis.summary if line.startswith("Tcp-rr")]) == 1
     assert "node=a" in TEXT.render(analysis, 200)
 
@@ -140,7 +214,9 @@ def _write(reader: RunReader, lines: list[object]) -> None:
 
 
 def _bent(tmp_path: Path, change: object, **more: object) -> Analysis:
-    """The analysis of a run whose sample lines went through ``change`` (line, number) -> line or text."""
+    """The analysis of a run whose sample lines went through ``change`` (line, number) -> line or
+    text.
+    """
     reader = synthetic(tmp_path, {"a": 1.0, "b": 0.9}, blocks=6, **more)
     lines = [json.loads(line) for line in (reader.path / "samples.jsonl").read_text().splitlines()]
     out = []
@@ -159,18 +235,26 @@ def test_values_that_are_no_numbers_fail_and_are_told(tmp_path: Path) -> None:
     assert any(f.reason == "no value" for f in none.failures)
     nan = _bent(tmp_path / "nan", lambda line, n: {**line, "value": math.nan} if n == 3 else line)
     assert any("line 4" in problem for problem in nan.problems)
-    huge = _bent(tmp_path / "huge", lambda line, n: json.dumps(line).replace(str(line["value"]), "1e999") if n == 0 else line)
+    huge = _bent(
+        tmp_path / "huge",
+        lambda line, n: json.dumps(line).replace(str(line["value"]), "1e999") if n == 0 else line,
+    )
     assert any("line 1" in problem for problem in huge.problems)
 
 
 def test_all_failed_is_said_and_not_a_traceback(tmp_path: Path) -> None:
-    failed = _bent(tmp_path, lambda line, _: {**line, "metric": "", "value": None, "status": "failed", "reason": "gone"})
+    failed = _bent(
+        tmp_path,
+        lambda line, _: {**line, "metric": "", "value": None, "status": "failed", "reason": "gone"},
+    )
     assert failed.results == []
     assert failed.summary[0].startswith("Nothing was measured")
 
 
 def test_one_sample_and_one_profile(tmp_path: Path) -> None:
-    reader = synthetic(tmp_path, {"only": 1.0}, blocks=1, workloads=["tcp-rr"], placements=["intra"], cpp=False)
+    reader = synthetic(
+        tmp_path, {"only": 1.0}, blocks=1, workloads=["tcp-rr"], placements=["intra"], cpp=False
+    )
     analysis = analyse([reader])
     assert analysis.pairs == []
     assert "nothing to compare it with" in analysis.summary[0]
@@ -191,16 +275,25 @@ def test_values_without_any_variance(tmp_path: Path) -> None:
 
 def test_metrics_that_may_be_zero_are_compared_by_differences(tmp_path: Path) -> None:
     def some(line: dict[str, object], _: int) -> dict[str, object]:
-        return {**line, "value": 50.0 if line["label"] == "b" else 0.0} if line["metric"] == "retransmits" else line
+        return (
+            {**line, "value": 50.0 if line["label"] == "b" else 0.0}
+            if line["metric"] == "retransmits"
+            else line
+        )
 
     pair = _pair(_bent(tmp_path, some), "a", "b", "retransmits")
     assert (pair.verdict, pair.ratio) == ("a-better", None)
 
 
 def test_clock_jumps_outliers_and_unfinished_runs_are_told(tmp_path: Path) -> None:
-    back = _bent(tmp_path / "back", lambda line, n: {**line, "start": "2020-01-01T00:00:00Z"} if n > 30 else line)
+    back = _bent(
+        tmp_path / "back",
+        lambda line, n: {**line, "start": "2020-01-01T00:00:00Z"} if n > 30 else line,
+    )
     assert any("clock went back" in note for note in back.notes)
-    out = _bent(tmp_path / "out", lambda line, n: {**line, "value": line["value"] * 50} if n == 0 else line)
+    out = _bent(
+        tmp_path / "out", lambda line, n: {**line, "value": line["value"] * 50} if n == 0 else line
+    )
     assert any("outlying" in note for note in out.notes)
     result = next(r for r in out.results if r.outliers)
     assert result.n == 6
@@ -215,7 +308,9 @@ def test_missing_metrics_and_labels_are_named(tmp_path: Path) -> None:
         tmp_path / "partly",
         lambda line, _: (
             {**line, "metric": "packets"}
-            if line["label"] == "b" and line["workload"] == "tcp-rr" and line["metric"] == "transaction_rate"
+            if line["label"] == "b"
+            and line["workload"] == "tcp-rr"
+            and line["metric"] == "transaction_rate"
             else line
         ),
     )
@@ -223,9 +318,19 @@ def test_missing_metrics_and_labels_are_named(tmp_path: Path) -> None:
 
 
 def test_drift_is_told(tmp_path: Path) -> None:
-    reader = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, blocks=20, noise=0.001, workloads=["tcp-rr"], placements=["intra"], cpp=False)
+    reader = synthetic(
+        tmp_path,
+        {"a": 1.0, "b": 1.0},
+        blocks=20,
+        noise=0.001,
+        workloads=["tcp-rr"],
+        placements=["intra"],
+        cpp=False,
+    )
     lines = [json.loads(line) for line in (reader.path / "samples.jsonl").read_text().splitlines()]
-    _write(reader, [{**line, "value": line["value"] * (1 + 0.05 * line["block"])} for line in lines])
+    _write(
+        reader, [{**line, "value": line["value"] * (1 + 0.05 * line["block"])} for line in lines]
+    )
     assert any("drift" in note for note in analyse([reader]).notes)
 
 
@@ -278,10 +383,30 @@ def test_unusable_cpp_records_are_left_out_and_told(tmp_path: Path) -> None:
 
 
 def test_calibration_finds_the_noise_and_few_false_alarms(tmp_path: Path) -> None:
-    quiet = synthetic(tmp_path, {"x.a": 1.0, "x.b": 1.0}, blocks=240, noise=0.004, name="quiet", seed=1, workloads=["tcp-rr"], cpp=False)
-    loud = synthetic(tmp_path, {"x.a": 1.0, "x.b": 1.0}, blocks=240, noise=0.03, name="loud", seed=2, workloads=["tcp-rr"], cpp=False)
+    quiet = synthetic(
+        tmp_path,
+        {"x.a": 1.0, "x.b": 1.0},
+        blocks=240,
+        noise=0.004,
+        name="quiet",
+        seed=1,
+        workloads=["tcp-rr"],
+        cpp=False,
+    )
+    loud = synthetic(
+        tmp_path,
+        {"x.a": 1.0, "x.b": 1.0},
+        blocks=240,
+        noise=0.03,
+        name="loud",
+        seed=2,
+        workloads=["tcp-rr"],
+        cpp=False,
+    )
     found = calibration([quiet, loud], 0.02)
-    assert [floor.noise for floor in found.floors] == [pytest.approx(noise, rel=0.2) for noise in (0.004, 0.004, 0.03, 0.03)]
+    assert [floor.noise for floor in found.floors] == [
+        pytest.approx(noise, rel=0.2) for noise in (0.004, 0.004, 0.03, 0.03)
+    ]
     assert found.comparisons == 160
     assert found.low <= found.expected <= found.high
     few, many = found.floors[0], found.floors[2]
@@ -292,29 +417,61 @@ def test_calibration_finds_the_noise_and_few_false_alarms(tmp_path: Path) -> Non
     assert len(found.recommended) == 2
     with pytest.raises(UsageError, match="two labels that must tie"):
         calibration([synthetic(tmp_path, {"x": 1.0}, name="one", blocks=6)], 0.02)
-    none = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, name="none", blocks=1, fail=[("a", 0), ("b", 0)])
+    none = synthetic(
+        tmp_path, {"a": 1.0, "b": 1.0}, name="none", blocks=1, fail=[("a", 0), ("b", 0)]
+    )
     assert calibration([none], 0.02).rate is None
 
 
 def test_counts_that_are_alike_in_every_block_are_known_and_need_no_test(tmp_path: Path) -> None:
-    analysis = analyse([counted(tmp_path, {"none": [0, 0], "few": [20, 20], "same": [20, 20], "many": [69, 69], "odd": [70, 71]})])
+    analysis = analyse(
+        [
+            counted(
+                tmp_path,
+                {
+                    "none": [0, 0],
+                    "few": [20, 20],
+                    "same": [20, 20],
+                    "many": [69, 69],
+                    "odd": [70, 71],
+                },
+            )
+        ]
+    )
     pairs = {(pair.a, pair.b): pair for pair in analysis.pairs}
-    assert (pairs["few", "many"].verdict, pairs["few", "many"].ratio, pairs["few", "many"].p) == ("a-better", 20 / 69, None)
+    assert (pairs["few", "many"].verdict, pairs["few", "many"].ratio, pairs["few", "many"].p) == (
+        "a-better",
+        20 / 69,
+        None,
+    )
     assert (pairs["none", "few"].verdict, pairs["none", "few"].ratio) == ("a-better", None)
-    assert (pairs["few", "same"].verdict, pairs["few", "same"].ratio) == ("no-difference-found", 1.0)
-    assert all(pair.verdict == "inconclusive" and not pair.exact for names, pair in pairs.items() if "odd" in names)
+    assert (pairs["few", "same"].verdict, pairs["few", "same"].ratio) == (
+        "no-difference-found",
+        1.0,
+    )
+    assert all(
+        pair.verdict == "inconclusive" and not pair.exact
+        for names, pair in pairs.items()
+        if "odd" in names
+    )
     assert "6 were counted, not measured, and need no test" in " ".join(analysis.summary)
     text = TEXT.render(analysis)
     assert "(counted)" in text
     alone = analyse([counted(tmp_path / "alone", {"few": [20, 20], "many": [69, 69]})])
     assert "all were counted" in " ".join(alone.summary)
-    assert "best few (20), told apart from all others; last many (69), 3.45 times the best" in alone.summary[0]
+    assert (
+        "best few (20), told apart from all others; last many (69), 3.45 times the best"
+        in alone.summary[0]
+    )
 
 
 def test_places_with_the_same_outcome_share_a_sentence(tmp_path: Path) -> None:
     few = analyse([synthetic(tmp_path, TRUTH, blocks=3, name="few")]).summary
     assert sum("inconclusive; 3 blocks cannot tell 3 profiles apart" in line for line in few) == 1
-    assert few[0].startswith("Tcp-rr on one node, tcp-rr between nodes, tcp-stream on one node, tcp-stream between nodes: inconclusive")
+    assert few[0].startswith(
+        "Tcp-rr on one node, tcp-rr between nodes, tcp-stream on one node, tcp-stream between"
+        " nodes: inconclusive"
+    )
     same = analyse([synthetic(tmp_path, {"a": 1.0, "b": 1.0}, blocks=12, name="same")]).summary
     assert sum("no difference was found among the 2 profiles" in line for line in same) == 1
 
@@ -323,11 +480,19 @@ def test_an_unknown_wire_is_not_called_another_than_a_nic(tmp_path: Path) -> Non
     reader = synthetic(tmp_path, TRUTH, blocks=3)
     file = reader.path / "samples.jsonl"
     file.write_text(file.read_text().replace('"wire":"veth"', '"wire":"not recorded"'))
-    assert "whether a NIC was in the path is not recorded" in analyse([RunReader(reader.path)]).summary[-1]
+    assert (
+        "whether a NIC was in the path is not recorded"
+        in analyse([RunReader(reader.path)]).summary[-1]
+    )
     file.write_text(file.read_text().replace('"wire":"not recorded"', '"wire":"nic"'))
     assert "NIC" not in analyse([RunReader(reader.path)]).summary[-1]
 
 
 def test_swept_values_stand_in_the_order_of_numbers() -> None:
-    swept = ['{"concurrency":200}', '{"setting":"no-match"}', '{"concurrency":1}', '{"concurrency":50}']
+    swept = [
+        '{"concurrency":200}',
+        '{"setting":"no-match"}',
+        '{"concurrency":1}',
+        '{"concurrency":50}',
+    ]
     assert sorted(swept, key=build._natural) == [swept[2], swept[3], swept[0], swept[1]]

@@ -1,4 +1,6 @@
-"""The eBPF programs: compiled when they must be, read back, and of one mind with the Python side about every map."""
+"""The eBPF programs: compiled when they must be, read back, and of one mind with the Python side
+about every map.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def sources(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_objects_are_made_once_and_again_when_a_source_changes(hook: ModuleType, sources: Path) -> None:
+def test_objects_are_made_once_and_again_when_a_source_changes(
+    hook: ModuleType, sources: Path
+) -> None:
     made = {path.name: path.stat().st_mtime_ns for path in hook.compile_programs(sources)}
     assert list(made) == ["small.o"]
     assert {path.name: path.stat().st_mtime_ns for path in hook.compile_programs(sources)} == made
@@ -74,8 +78,13 @@ def test_the_object_has_the_maps_that_the_python_side_writes(hook: ModuleType) -
     hook.compile_programs()
     found = ebpf_object.read_object("cilium")
     assert set(found.programs) == {
-        "cil_from_container", "cil_lxc_policy", "cil_to_overlay", "cil_from_overlay", "cil_from_netdev", "cil_from_host",
-    }  # fmt: skip
+        "cil_from_container",
+        "cil_lxc_policy",
+        "cil_to_overlay",
+        "cil_from_overlay",
+        "cil_from_netdev",
+        "cil_from_host",
+    }
     sizes = {name: (item.key_size, item.value_size) for name, item in found.maps.items()}
     assert sizes["cilium_lxc"] == (struct.calcsize("=16sB3x"), struct.calcsize("=IHH6s6sI"))
     assert sizes["cilium_self"] == (4, struct.calcsize("=I4s16sI"))
@@ -85,13 +94,23 @@ def test_the_object_has_the_maps_that_the_python_side_writes(hook: ModuleType) -
     assert sizes["cilium_ct6_global"][0] == 38
     inner = found.maps["cilium_policy"].inner
     assert inner
-    assert (inner.key_size, inner.value_size) == (len(ALLOW_ALL[0].key()), struct.calcsize("=BB6xQQ"))
+    assert (inner.key_size, inner.value_size) == (
+        len(ALLOW_ALL[0].key()),
+        struct.calcsize("=BB6xQQ"),
+    )
     assert found.places["config"] == (0, struct.calcsize("=II"))
     assert found.licence == b"Dual BSD/GPL\0"
 
 
-@given(identity=st.integers(0, 2**32 - 1), egress=st.booleans(), proto=st.integers(0, 255), port=st.integers(0, 65535))
-def test_a_policy_key_wildcards_what_is_left_out(identity: int, egress: bool, proto: int, port: int) -> None:
+@given(
+    identity=st.integers(0, 2**32 - 1),
+    egress=st.booleans(),
+    proto=st.integers(0, 255),
+    port=st.integers(0, 65535),
+)
+def test_a_policy_key_wildcards_what_is_left_out(
+    identity: int, egress: bool, proto: int, port: int
+) -> None:
     rule = Rule(identity, egress, proto, port)
     prefix, packed, direction, protocol = struct.unpack_from("=IIBB", rule.key())
     assert (packed, bool(direction), protocol) == (identity, egress, proto)
@@ -99,7 +118,9 @@ def test_a_policy_key_wildcards_what_is_left_out(identity: int, egress: bool, pr
     assert prefix == 64 if port else prefix == (48 if proto else 40)
 
 
-def test_a_broken_object_is_an_error_of_ours(hook: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_object_is_an_error_of_ours(
+    hook: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hook.compile_programs()
     whole = (_SOURCES / "cilium.o").read_bytes()
     monkeypatch.setattr(ebpf_object, "FOLDER", tmp_path)

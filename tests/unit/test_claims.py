@@ -33,14 +33,22 @@ from cnibench.rundir.writer import RunWriter
 from tests.unit._call import call
 from tests.unit._runs import synthetic
 
-# A system of qi2021 that needs the kernel's Open vSwitch: its claims stand whether or not a profile of it is there.
+# A system of qi2021 that needs the kernel's Open vSwitch: its claims stand whether or not a profile
+# of it is there.
 WITHOUT_PROFILE = {"weave"}
 
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
     """An analysis to hang invented results into."""
-    run = synthetic(tmp_path_factory.mktemp("claims"), {"flannel": 1.0}, blocks=1, cpp=False, placements=("intra",), workloads=("tcp-rr",))
+    run = synthetic(
+        tmp_path_factory.mktemp("claims"),
+        {"flannel": 1.0},
+        blocks=1,
+        cpp=False,
+        placements=("intra",),
+        workloads=("tcp-rr",),
+    )
     return msgspec.structs.replace(analyse([run]), results=[], pairs=[], groups=[], cpp=[])
 
 
@@ -51,37 +59,94 @@ def values(level: float, n: int = 12, noise: float = 0.005, seed: int = 1) -> li
 def result(profile: str, row: list[float], **how: Any) -> Result:
     """One figure; ``how`` overrides where it stands."""
     where: dict[str, Any] = {
-        "placement": "intra", "path": "pod", "workload": "tcp-stream", "params": {}, "ip": 4, "mtu": 1500, "cpus": "shared", "pair": 0,
-        "metric": "throughput", "testbed": "lab", "wire": "veth", "wire_offload": "vxlan", "fidelity": "datapath-model", **how,
-    }  # fmt: skip
+        "placement": "intra",
+        "path": "pod",
+        "workload": "tcp-stream",
+        "params": {},
+        "ip": 4,
+        "mtu": 1500,
+        "cpus": "shared",
+        "pair": 0,
+        "metric": "throughput",
+        "testbed": "lab",
+        "wire": "veth",
+        "wire_offload": "vxlan",
+        "fidelity": "datapath-model",
+        **how,
+    }
     kind = METRICS[where["metric"]]
     return Result(
-        **where, unit=kind.unit, better=kind.better, profile=profile, label=profile, n=len(row), mean=float(np.mean(row)),
-        median=float(np.median(row)), ci_low=None, ci_high=None, confidence=None, spread=None, blocks=list(range(len(row))), values=row,
-    )  # fmt: skip
+        **where,
+        unit=kind.unit,
+        better=kind.better,
+        profile=profile,
+        label=profile,
+        n=len(row),
+        mean=float(np.mean(row)),
+        median=float(np.median(row)),
+        ci_low=None,
+        ci_high=None,
+        confidence=None,
+        spread=None,
+        blocks=list(range(len(row))),
+        values=row,
+    )
 
 
 def cycles(profile: str, parts: Mapping[str, list[float]], source: str = "estimated") -> Cpp:
     n = len(next(iter(parts.values())))
     total = [sum(row[i] for row in parts.values()) + 100 for i in range(n)]
     return Cpp(
-        profile=profile, label=profile, placement="intra", path="pod", workload="tcp-stream", params={}, ip=4, mtu=1500, cpus="shared",
-        total=float(np.mean(total)), cycles_source=source, packets=1e6, components={k: float(np.mean(v)) for k, v in parts.items()},
-        unclassified=100, n=n, fidelity="datapath-model", blocks=list(range(n)), by_block={**parts, "total": total},
-    )  # fmt: skip
+        profile=profile,
+        label=profile,
+        placement="intra",
+        path="pod",
+        workload="tcp-stream",
+        params={},
+        ip=4,
+        mtu=1500,
+        cpus="shared",
+        total=float(np.mean(total)),
+        cycles_source=source,
+        packets=1e6,
+        components={k: float(np.mean(v)) for k, v in parts.items()},
+        unclassified=100,
+        n=n,
+        fidelity="datapath-model",
+        blocks=list(range(n)),
+        by_block={**parts, "total": total},
+    )
 
 
 def claim(**what: Any) -> Claim:
-    usual = {"id": "c", "source": "s", "sentence": "S.", "metric": "throughput", "workload": ["tcp-stream"], "placement": "intra"}
+    usual = {
+        "id": "c",
+        "source": "s",
+        "sentence": "S.",
+        "metric": "throughput",
+        "workload": ["tcp-stream"],
+        "placement": "intra",
+    }
     return Claim.model_validate({**usual, **what})
 
 
 def verdict(one: Claim, analysis: Analysis, *rows: Result | Cpp, **environment: Any) -> Judgement:
-    study = Study.model_validate({"schema": 1, "name": "t", "title": "T", "authors": "A", "published": "2020", "claims": [one]})
+    study = Study.model_validate(
+        {
+            "schema": 1,
+            "name": "t",
+            "title": "T",
+            "authors": "A",
+            "published": "2020",
+            "claims": [one],
+        }
+    )
     results = [row for row in rows if isinstance(row, Result)]
     table = [row for row in rows if isinstance(row, Cpp)]
     facts = {**analysis.environment, **environment}
-    return judgement(study, one, msgspec.structs.replace(analysis, results=results, cpp=table, environment=facts))
+    return judgement(
+        study, one, msgspec.structs.replace(analysis, results=results, cpp=table, environment=facts)
+    )
 
 
 ORDER = {"kind": "order", "higher": ["cilium"], "lower": ["flannel", "kube-router"]}
@@ -98,7 +163,10 @@ ORDER = {"kind": "order", "higher": ["cilium"], "lower": ["flannel", "kube-route
 )
 def test_order(empty: Analysis, levels: tuple[float, float, float], n: int, expected: str) -> None:
     names = ("cilium", "flannel", "kube-router")
-    rows = [result(name, values(level, n, seed=i)) for i, (name, level) in enumerate(zip(names, levels, strict=True))]
+    rows = [
+        result(name, values(level, n, seed=i))
+        for i, (name, level) in enumerate(zip(names, levels, strict=True))
+    ]
     found = verdict(claim(**ORDER), empty, *rows)
     assert found.verdict == expected, found.reason
     assert [figure.what for figure in found.figures] == list(names)
@@ -106,12 +174,17 @@ def test_order(empty: Analysis, levels: tuple[float, float, float], n: int, expe
 
 def test_order_without_power_refutes_nothing(empty: Analysis) -> None:
     """A wide interval around no difference says nothing."""
-    rows = [result(name, values(10, 8, noise=0.2, seed=i)) for i, name in enumerate(("cilium", "flannel", "kube-router"))]
+    rows = [
+        result(name, values(10, 8, noise=0.2, seed=i))
+        for i, name in enumerate(("cilium", "flannel", "kube-router"))
+    ]
     assert verdict(claim(**ORDER), empty, *rows).verdict == "inconclusive"
 
 
 def test_order_with_a_profile_missing_is_never_said_to_hold(empty: Analysis) -> None:
-    found = verdict(claim(**ORDER), empty, result("cilium", values(12)), result("flannel", values(10, seed=2)))
+    found = verdict(
+        claim(**ORDER), empty, result("cilium", values(12)), result("flannel", values(10, seed=2))
+    )
     assert found.verdict == "inconclusive"
     assert "kube-router" in found.reason
     assert verdict(claim(**ORDER), empty, result("flannel", values(10))).verdict == "not-measured"
@@ -128,16 +201,28 @@ def test_no_data_no_verdict(empty: Analysis) -> None:
 @pytest.mark.parametrize(("ratio", "expected"), [(1.2, "holds"), (1.5, "does-not-hold")])
 def test_ratio(empty: Analysis, ratio: float, expected: str) -> None:
     one = claim(kind="ratio", higher=["cilium"], lower=["flannel"], ratio=ratio)
-    assert verdict(one, empty, result("cilium", values(12)), result("flannel", values(10, seed=2))).verdict == expected
+    assert (
+        verdict(
+            one, empty, result("cilium", values(12)), result("flannel", values(10, seed=2))
+        ).verdict
+        == expected
+    )
 
 
 @pytest.mark.parametrize(("other", "expected"), [(10.05, "holds"), (12.0, "does-not-hold")])
 def test_equality(empty: Analysis, other: float, expected: str) -> None:
     one = claim(kind="equality", profiles=["cilium", "flannel"])
-    assert verdict(one, empty, result("cilium", values(10)), result("flannel", values(other, seed=2))).verdict == expected
+    assert (
+        verdict(
+            one, empty, result("cilium", values(10)), result("flannel", values(other, seed=2))
+        ).verdict
+        == expected
+    )
 
 
-@pytest.mark.parametrize(("level", "expected"), [(11.1e9, "holds"), (12.5e9, "does-not-hold"), (11.66e9, "inconclusive")])
+@pytest.mark.parametrize(
+    ("level", "expected"), [(11.1e9, "holds"), (12.5e9, "does-not-hold"), (11.66e9, "inconclusive")]
+)
 def test_value_in_the_units_of_the_study(empty: Analysis, level: float, expected: str) -> None:
     one = claim(kind="value", published={"flannel": 11.1}, unit="Gbit/s")
     found = verdict(one, empty, result("flannel", values(level)))
@@ -146,24 +231,40 @@ def test_value_in_the_units_of_the_study(empty: Analysis, level: float, expected
 
 
 def test_units_are_told_apart() -> None:
-    """Table II of qi2021: 91.50 requests/s of 5 MiB are its 3.57 'Gb/s' only when those are 2^30 bit/s."""
+    """Table II of qi2021: 91.50 requests/s of 5 MiB are its 3.57 'Gb/s' only when those are 2^30
+    bit/s.
+    """
     assert base(3.57, "Gibit/s") == pytest.approx(91.50 * 5 * 2**20 * 8, rel=2e-3)
     assert base(3.57, "Gbit/s") != pytest.approx(91.50 * 5 * 2**20 * 8, rel=0.05)
 
 
 def test_table_2_agrees_with_itself() -> None:
-    """Each throughput of the table is its requests/s times 5 MiB, in the unit that its claim names."""
+    """Each throughput of the table is its requests/s times 5 MiB, in the unit that its claim
+    names.
+    """
     claims = {one.id: one for one in studies()["qi2021"].claims}
     for clients in (1, 400):
         rates, speeds = claims[f"table-2-rps-{clients}"], claims[f"table-2-throughput-{clients}"]
         for name, rate in rates.published.items():
-            assert base(speeds.published[name], speeds.unit) == pytest.approx(rate * 5 * 2**20 * 8, rel=0.005), name
+            assert base(speeds.published[name], speeds.unit) == pytest.approx(
+                rate * 5 * 2**20 * 8, rel=0.005
+            ), name
 
 
 def test_ranking(empty: Analysis) -> None:
-    one = claim(kind="ranking", published={"cilium": 12.0, "flannel": 10.0, "kube-router": 10.1}, unit="Gbit/s")
-    rows = [result("cilium", values(3)), result("flannel", values(2.0, seed=2)), result("kube-router", values(2.4, seed=3))]
-    assert verdict(one, empty, *rows).verdict == "holds"  # flannel and kube-router were too close to rank
+    one = claim(
+        kind="ranking",
+        published={"cilium": 12.0, "flannel": 10.0, "kube-router": 10.1},
+        unit="Gbit/s",
+    )
+    rows = [
+        result("cilium", values(3)),
+        result("flannel", values(2.0, seed=2)),
+        result("kube-router", values(2.4, seed=3)),
+    ]
+    assert (
+        verdict(one, empty, *rows).verdict == "holds"
+    )  # flannel and kube-router were too close to rank
     assert verdict(one, empty, result("cilium", values(1)), *rows[1:]).verdict == "does-not-hold"
 
 
@@ -172,19 +273,33 @@ def test_range_and_share_and_absence(empty: Analysis) -> None:
     assert verdict(between, empty, result("flannel", values(14.7e9))).verdict == "holds"
     assert verdict(between, empty, result("flannel", values(10e9))).verdict == "does-not-hold"
     row = cycles("flannel", {"vxlan": values(100, 8), "tcp-ip": values(1800, 8, seed=2)})
-    share = {"kind": "share", "metric": "cycles_per_packet", "components": ["vxlan"], "profiles": ["flannel"]}
+    share = {
+        "kind": "share",
+        "metric": "cycles_per_packet",
+        "components": ["vxlan"],
+        "profiles": ["flannel"],
+    }
     assert verdict(claim(**share, between=[0.03, 0.11]), empty, row).verdict == "holds"
     assert verdict(claim(**share, between=[0.2, 0.3]), empty, row).verdict == "does-not-hold"
-    absent = {"kind": "absence", "metric": "cycles_per_packet", "profiles": ["flannel"], "at_most": 1}
+    absent = {
+        "kind": "absence",
+        "metric": "cycles_per_packet",
+        "profiles": ["flannel"],
+        "at_most": 1,
+    }
     assert verdict(claim(**absent, components=["bridge"]), empty, row).verdict == "holds"
     assert verdict(claim(**absent, components=["vxlan"]), empty, row).verdict == "does-not-hold"
 
 
 def test_components_are_added_up_and_compared(empty: Analysis) -> None:
     one = claim(
-        kind="ratio", metric="cycles_per_packet", components=["netfilter", "conntrack"], higher=["calico-wp-xsub"], lower=["flannel"],
+        kind="ratio",
+        metric="cycles_per_packet",
+        components=["netfilter", "conntrack"],
+        higher=["calico-wp-xsub"],
+        lower=["flannel"],
         ratio=1.35,
-    )  # fmt: skip
+    )
     rows = [
         cycles("calico-wp-xsub", {"netfilter": values(170), "conntrack": values(100, seed=2)}),
         cycles("flannel", {"netfilter": values(120, seed=3), "conntrack": values(80, seed=4)}),
@@ -205,27 +320,53 @@ def test_components_are_added_up_and_compared(empty: Analysis) -> None:
     ],
 )
 def test_trend(empty: Analysis, end: float, what: dict[str, Any], expected: str) -> None:
-    one = claim(kind="trend", profiles=["bridge-static"], sweep={"param": "policy.entries", "start": 0, "end": 200}, **what)
+    one = claim(
+        kind="trend",
+        profiles=["bridge-static"],
+        sweep={"param": "policy.entries", "start": 0, "end": 200},
+        **what,
+    )
     rows = [
-        result("bridge-static", values(10.0), params={"policy.setting": "no-match", "policy.entries": 0}),
-        result("bridge-static", values(9.0, seed=2), params={"policy.setting": "no-match", "policy.entries": 100}),
-        result("bridge-static", values(end, seed=3), params={"policy.setting": "no-match", "policy.entries": 200}),
+        result(
+            "bridge-static",
+            values(10.0),
+            params={"policy.setting": "no-match", "policy.entries": 0},
+        ),
+        result(
+            "bridge-static",
+            values(9.0, seed=2),
+            params={"policy.setting": "no-match", "policy.entries": 100},
+        ),
+        result(
+            "bridge-static",
+            values(end, seed=3),
+            params={"policy.setting": "no-match", "policy.entries": 200},
+        ),
     ]
     found = verdict(one, empty, *rows)
     assert found.verdict == expected, found.reason
-    assert [figure.what for figure in found.figures] == ["bridge-static at 0", "bridge-static at 200"]
+    assert [figure.what for figure in found.figures] == [
+        "bridge-static at 0",
+        "bridge-static at 200",
+    ]
     assert verdict(one, empty, *rows[:2]).verdict == "not-measured"
 
 
 def test_counts_need_no_test_but_must_agree(empty: Analysis) -> None:
     one = claim(
-        kind="value", metric="rules", workload=["rule-path"], published={"flannel": 5, "cilium": 0}, unit="1", within=0,
+        kind="value",
+        metric="rules",
+        workload=["rule-path"],
+        published={"flannel": 5, "cilium": 0},
+        unit="1",
+        within=0,
         by_construction="the model loads them",
-    )  # fmt: skip
+    )
 
     def counts(flannel: float, **how: Any) -> Judgement:
         rows = [
-            result(name, [value], metric="rules", workload="rule-path", **how) for name, value in (("flannel", flannel), ("cilium", 0.0))
+            result(name, [value], metric="rules", workload="rule-path", **how)
+            for name, value in (("flannel", flannel), ("cilium", 0.0))
         ]
         return verdict(one, empty, *rows)
 
@@ -233,8 +374,13 @@ def test_counts_need_no_test_but_must_agree(empty: Analysis) -> None:
     assert counts(5).reason == "the model loads them"
     assert counts(5, fidelity="cni").verdict == "holds"
     assert counts(6).verdict == "does-not-hold"
-    order = claim(kind="order", metric="rules", workload=["rule-path"], higher=["flannel"], lower=["cilium"])
-    rows = [result(name, [value], metric="rules", workload="rule-path") for name, value in (("flannel", 5.0), ("cilium", 0.0))]
+    order = claim(
+        kind="order", metric="rules", workload=["rule-path"], higher=["flannel"], lower=["cilium"]
+    )
+    rows = [
+        result(name, [value], metric="rules", workload="rule-path")
+        for name, value in (("flannel", 5.0), ("cilium", 0.0))
+    ]
     assert verdict(order, empty, *rows).verdict == "holds"
 
 
@@ -265,20 +411,42 @@ def test_unmet_preconditions_judge_nothing_and_show_ours(
 def test_met_preconditions_judge(empty: Analysis) -> None:
     met = {"wire_offload": ["vxlan"], "testbed": ["lab"], "cpu": "synthetic", "kernel": "6.1"}
     one = claim(kind="order", higher=["cilium"], lower=["flannel"], preconditions=met)
-    assert verdict(one, empty, result("cilium", values(12)), result("flannel", values(10, seed=2))).verdict == "holds"
+    assert (
+        verdict(
+            one, empty, result("cilium", values(12)), result("flannel", values(10, seed=2))
+        ).verdict
+        == "holds"
+    )
 
 
 def test_an_emulated_vm_still_counts_rules(empty: Analysis) -> None:
-    one = claim(kind="value", metric="rules", workload=["rule-path"], published={"flannel": 5}, unit="1", within=0)
-    assert verdict(one, empty, result("flannel", [5.0], metric="rules", workload="rule-path"), accelerator="tcg").verdict == "holds"
+    one = claim(
+        kind="value",
+        metric="rules",
+        workload=["rule-path"],
+        published={"flannel": 5},
+        unit="1",
+        within=0,
+    )
+    assert (
+        verdict(
+            one,
+            empty,
+            result("flannel", [5.0], metric="rules", workload="rule-path"),
+            accelerator="tcg",
+        ).verdict
+        == "holds"
+    )
 
 
 def test_places_that_disagree_decide_nothing(empty: Analysis) -> None:
     one = claim(kind="order", higher=["cilium"], lower=["flannel"])
     rows = [
-        result("cilium", values(12), mtu=1500), result("flannel", values(10, seed=2), mtu=1500),
-        result("cilium", values(10), mtu=9000), result("flannel", values(12, seed=2), mtu=9000),
-    ]  # fmt: skip
+        result("cilium", values(12), mtu=1500),
+        result("flannel", values(10, seed=2), mtu=1500),
+        result("cilium", values(10), mtu=9000),
+        result("flannel", values(12, seed=2), mtu=9000),
+    ]
     found = verdict(one, empty, *rows)
     assert found.verdict == "inconclusive"
     assert "MTU 9000" in found.reason
@@ -289,28 +457,67 @@ def test_parts_of_a_reading_count_only_where_asked_for(empty: Analysis) -> None:
     half = {"params": {"direction": "forward"}, "reading": {"direction": "forward"}}
     rows = [result("cilium", values(12), **half), result("flannel", values(10, seed=2), **half)]
     assert verdict(one, empty, *rows).verdict == "not-measured"
-    asked = claim(kind="order", higher=["cilium"], lower=["flannel"], params={"direction": "forward"})
+    asked = claim(
+        kind="order", higher=["cilium"], lower=["flannel"], params={"direction": "forward"}
+    )
     assert verdict(asked, empty, *rows).verdict == "holds"
 
 
 @pytest.mark.parametrize(
     ("flannel", "expected"),
     [
-        (45, {"memory-small": "holds", "memory-small-range": "holds", "memory-large-range": "holds", "memory-independent": "holds"}),
-        (190, {"memory-small": "does-not-hold", "memory-small-range": "does-not-hold", "memory-independent": "holds"}),
+        (
+            45,
+            {
+                "memory-small": "holds",
+                "memory-small-range": "holds",
+                "memory-large-range": "holds",
+                "memory-independent": "holds",
+            },
+        ),
+        (
+            190,
+            {
+                "memory-small": "does-not-hold",
+                "memory-small-range": "does-not-hold",
+                "memory-independent": "holds",
+            },
+        ),
     ],
 )
-def test_memory_is_judged_by_all_processes_of_a_node(tmp_path: Path, flannel: float, expected: dict[str, str]) -> None:
+def test_memory_is_judged_by_all_processes_of_a_node(
+    tmp_path: Path, flannel: float, expected: dict[str, str]
+) -> None:
     """From a run in the store, whose CNIs have processes of different names."""
-    levels = {"flannel": flannel, "kube-router": 44.0, "weave": 170.0, "cilium": 185.0, "calico-wp-xsub": 165.0}
-    works = [("tcp-rr", {})] + [("tcp-rr-under-load", {"connections": connections}) for connections in (100, 1000)]
+    levels = {
+        "flannel": flannel,
+        "kube-router": 44.0,
+        "weave": 170.0,
+        "cilium": 185.0,
+        "calico-wp-xsub": 165.0,
+    }
+    works = [("tcp-rr", {})] + [
+        ("tcp-rr-under-load", {"connections": connections}) for connections in (100, 1000)
+    ]
     cells = [
-        Cell(label=label, profile=label, placement="inter", workload=work, params=params) for label in levels for work, params in works
+        Cell(label=label, profile=label, placement="inter", workload=work, params=params)
+        for label in levels
+        for work, params in works
     ]
     plan = Manifest(
-        id="r", name="", created=now(), command=["cnibench"], tool_version="0", seed=1, blocks=8, duration=1.0, warmup=0.0, cluster="kind",
-        cells=cells, profiles={},
-    )  # fmt: skip
+        id="r",
+        name="",
+        created=now(),
+        command=["cnibench"],
+        tool_version="0",
+        seed=1,
+        blocks=8,
+        duration=1.0,
+        warmup=0.0,
+        cluster="kind",
+        cells=cells,
+        profiles={},
+    )
     with RunWriter.create(tmp_path / "run", plan) as writer:
         writer.environment({"kernel": "6.1"})
         for number, cell in enumerate(cells):
@@ -320,7 +527,16 @@ def test_memory_is_judged_by_all_processes_of_a_node(tmp_path: Path, flannel: fl
                 found.add("memory", total, process=ALL, node="a")
                 found.add("memory", 9 * total, process=ALL, node="b")
                 found.add("cpu_user", 0.5, node="a")
-                writer.finish(cell, block, lines(cell, block, Provenance("kind", "veth", "", "cni"), Measured(found, now(), now())))
+                writer.finish(
+                    cell,
+                    block,
+                    lines(
+                        cell,
+                        block,
+                        Provenance("kind", "veth", "", "cni"),
+                        Measured(found, now(), now()),
+                    ),
+                )
     judged = {one.id: one for one in evaluate(analyse([RunReader(tmp_path / "run")]), ("qi2021",))}
     assert {name: judged[name].verdict for name in expected} == expected
     assert judged["memory-small"].figures[-1].ours == pytest.approx(44e6, rel=0.05)
@@ -343,7 +559,9 @@ def test_study_files(name: str) -> None:
         assert set(one.workload) <= workloads, one.id
         assert one.sentence.endswith("."), one.id
         for other in one.contradicts:
-            assert one.id in next(item.contradicts for item in study.claims if item.id == other), f"{other} does not point back"
+            assert one.id in next(item.contradicts for item in study.claims if item.id == other), (
+                f"{other} does not point back"
+            )
 
 
 @pytest.mark.parametrize(
@@ -353,13 +571,27 @@ def test_study_files(name: str) -> None:
         ({"kind": "equality", "profiles": ["a"], "metric": "speed"}, "metric of the closed set"),
         ({"kind": "value", "published": {"a": 1}, "unit": "ms"}, "is no unit of throughput"),
         ({"kind": "equality", "profiles": ["a"], "surprise": 1}, "there is no such key"),
-        ({"kind": "absence", "profiles": ["a"], "components": ["veth"]}, "components are of cycles_per_packet"),
+        (
+            {"kind": "absence", "profiles": ["a"], "components": ["veth"]},
+            "components are of cycles_per_packet",
+        ),
     ],
 )
 def test_wrong_files_are_told(tmp_path: Path, change: dict[str, Any], words: str) -> None:
-    one = {"id": "c", "source": "s", "sentence": "S.", "metric": "throughput", "workload": ["tcp-stream"], **change}
+    one = {
+        "id": "c",
+        "source": "s",
+        "sentence": "S.",
+        "metric": "throughput",
+        "workload": ["tcp-stream"],
+        **change,
+    }
     path = tmp_path / "study.yaml"
-    path.write_text(yaml.safe_dump({"schema": 1, "title": "T", "authors": "A", "published": "2020", "claims": [one]}))
+    path.write_text(
+        yaml.safe_dump(
+            {"schema": 1, "title": "T", "authors": "A", "published": "2020", "claims": [one]}
+        )
+    )
     with pytest.raises(InputError) as error:
         read_study(path)
     assert words in error.value.message
@@ -386,9 +618,19 @@ def test_unknown_study(empty: Analysis) -> None:
 
 
 def test_zeros_have_no_ratio_and_still_an_order(empty: Analysis) -> None:
-    """A component that is 0 in some blocks: the sign of the differences decides, and no infinite ratio is shown."""
-    rows = [cycles("flannel", {"netfilter": [300.0] * 8}), cycles("cilium", {"netfilter": [0.0] * 7 + [1.0]})]
-    what: dict[str, Any] = {"metric": "cycles_per_packet", "components": ["netfilter"], "higher": ["flannel"], "lower": ["cilium"]}
+    """A component that is 0 in some blocks: the sign of the differences decides, and no infinite
+    ratio is shown.
+    """
+    rows = [
+        cycles("flannel", {"netfilter": [300.0] * 8}),
+        cycles("cilium", {"netfilter": [0.0] * 7 + [1.0]}),
+    ]
+    what: dict[str, Any] = {
+        "metric": "cycles_per_packet",
+        "components": ["netfilter"],
+        "higher": ["flannel"],
+        "lower": ["cilium"],
+    }
     found = verdict(claim(kind="order", **what), empty, *rows)
     assert found.verdict == "holds"
     assert "inf" not in found.reason

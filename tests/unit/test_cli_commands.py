@@ -1,4 +1,6 @@
-"""The command line without measuring: help, discovery, JSON, dry runs, lists, and what doctor finds."""
+"""The command line without measuring: help, discovery, JSON, dry runs, lists, and what doctor
+finds.
+"""
 
 from __future__ import annotations
 
@@ -42,23 +44,30 @@ def names() -> list[str]:
 
 def test_help_imports_nothing_heavy_and_lists_every_command() -> None:
     program = (
-        "import sys\nfrom cnibench.cli._guard import guarded\nfrom cnibench.cli.main import group\n"
-        "status = guarded(lambda: group.main(['--help'], prog_name='cnibench', standalone_mode=False))\n"
-        "heavy = {'pydantic', 'numpy', 'scipy', 'yaml', 'rich', 'duckdb', 'altair', 'msgspec', 'pyroute2'} & set(sys.modules)\n"
-        "print('HEAVY', sorted(heavy), status)"
+        "import sys\nfrom cnibench.cli._guard import guarded\nfrom cnibench.cli.main import"
+        " group\nstatus = guarded(lambda: group.main(['--help'], prog_name='cnibench',"
+        " standalone_mode=False))\nheavy = {'pydantic', 'numpy', 'scipy', 'yaml', 'rich', 'duckdb',"
+        " 'altair', 'msgspec', 'pyroute2'} & set(sys.modules)\nprint('HEAVY', sorted(heavy),"
+        " status)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "HEAVY [] 0"
     for name in names():
         assert f"  {name} " in done.stdout
 
 
 @pytest.mark.parametrize("name", names())
-def test_each_command_is_found_by_its_file_and_says_the_same_everywhere(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_command_is_found_by_its_file_and_says_the_same_everywhere(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = group.get_command(click.Context(group), name)
     assert command is not None
     assert command.name == name
-    path = next(path for path in _HERE.glob("*.py") if path.stem.rstrip("_").replace("_", "-") == name)
+    path = next(
+        path for path in _HERE.glob("*.py") if path.stem.rstrip("_").replace("_", "-") == name
+    )
     assert (_HERE / path.name).read_text().startswith('"""')
     assert first_line(path)
     assert call(name, "--help") == 0
@@ -77,17 +86,32 @@ def test_dry_run_tells_cells_time_and_bytes_and_makes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    arguments = ["run", "--dry-run", "--cni", "a=veth-baseline,b=veth-baseline", "--workload", "tcp-rr", "--no-perf", "--kernel", "host"]
+    arguments = [
+        "run",
+        "--dry-run",
+        "--cni",
+        "a=veth-baseline,b=veth-baseline",
+        "--workload",
+        "tcp-rr",
+        "--no-perf",
+        "--kernel",
+        "host",
+    ]
     arguments += ["--resolution", "2%", "--noise", "1%"]
     assert call(*arguments, "--seed", "5", "--json") == 0
     found = document(capsys)
     assert (len(found["cells"]), found["blocks"], found["samples"], found["seed"]) == (4, 7, 28, 5)
     assert found["seconds"] == pytest.approx(28 * 12.0)
-    assert [(one["blocks"], one["noise"], one["source"]) for one in found["planned"]] == [(7, 0.01, "given")]
+    assert [(one["blocks"], one["noise"], one["source"]) for one in found["planned"]] == [
+        (7, 0.01, "given")
+    ]
     assert call(*arguments) == 0
     said = capsys.readouterr()
     assert "4 cells x 7 blocks = 28 samples" in said.out
-    assert "tcp-rr: 7 blocks, planned to find 2 % in the pair with a power of 80% at a noise of 1 % (given)" in said.out
+    assert (
+        "tcp-rr: 7 blocks, planned to find 2 % in the pair with a power of 80% at a noise of 1 %"
+        " (given)" in said.out
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -95,7 +119,17 @@ def test_too_few_blocks_are_told_of_what_is_measured_not_of_what_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    arguments = ["run", "--dry-run", "--cni", "a=veth-baseline,b=veth-baseline", "--no-perf", "--kernel", "host", "--blocks", "1"]
+    arguments = [
+        "run",
+        "--dry-run",
+        "--cni",
+        "a=veth-baseline,b=veth-baseline",
+        "--no-perf",
+        "--kernel",
+        "host",
+        "--blocks",
+        "1",
+    ]
     for workload, told in (("tcp-rr", True), ("rule-path", False)):
         assert call(*arguments, "--workload", workload) == 0
         assert ("cannot tell" in "".join(capsys.readouterr())) == told, workload
@@ -103,8 +137,19 @@ def test_too_few_blocks_are_told_of_what_is_measured_not_of_what_is_counted(
 
 def test_options_override_the_keys_of_a_plan_file(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
-    file.write_text("cni: [flannel]\nduration: 3s\nplacement: intra\nsettings: {'': {mtu: '1400'}}\n")
-    plan = plan_of({"plan": str(file), "duration": "4s", "blocks": "7", "ip": "both", "no_perf": True, "settings": ["a:b:c=d=e", "x=1"]})
+    file.write_text(
+        "cni: [flannel]\nduration: 3s\nplacement: intra\nsettings: {'': {mtu: '1400'}}\n"
+    )
+    plan = plan_of(
+        {
+            "plan": str(file),
+            "duration": "4s",
+            "blocks": "7",
+            "ip": "both",
+            "no_perf": True,
+            "settings": ["a:b:c=d=e", "x=1"],
+        }
+    )
     assert (plan.cni, plan.duration, plan.placement, plan.blocks, plan.ip, plan.windows) == (
         ("flannel",),
         4.0,
@@ -114,11 +159,18 @@ def test_options_override_the_keys_of_a_plan_file(tmp_path: Path) -> None:
         ("speed",),
     )
     assert plan.settings == {"": {"mtu": "1400", "x": "1"}, "a:b": {"c": "d=e"}}
-    work = plan_of({"cni": ["a"], "workload": ["tcp-rr:request=64:response=1k,tcp-stream"]}).workload
-    assert [(one.name, one.params) for one in work] == [("tcp-rr", {"request": 64, "response": "1k"}), ("tcp-stream", {})]
+    work = plan_of(
+        {"cni": ["a"], "workload": ["tcp-rr:request=64:response=1k,tcp-stream"]}
+    ).workload
+    assert [(one.name, one.params) for one in work] == [
+        ("tcp-rr", {"request": 64, "response": "1k"}),
+        ("tcp-stream", {}),
+    ]
 
 
-def test_no_runs_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_runs_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert call("runs", "--json") == 0
     assert document(capsys) == {"schema": 1, "problems": [], "runs": []}
@@ -138,25 +190,39 @@ def test_doctor_names_what_is_missing_and_one_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(_packages, "_system", lambda: ("debian",))
-    monkeypatch.setattr(_packages, "path", lambda tool: "" if tool in ("netperf", "netserver") else "/usr/bin/true")
+    monkeypatch.setattr(
+        _packages, "path", lambda tool: "" if tool in ("netperf", "netserver") else "/usr/bin/true"
+    )
     assert call("doctor", "--json") == 3
     found = document(capsys)
-    assert found["install"].startswith("sudo apt-get install --no-install-recommends netperf  (netperf is in the section non-free")
-    assert {item["for"] for item in found["missing"]} == {name for name, work in providers("workloads").items() if "netperf" in work.tools}
+    assert found["install"].startswith(
+        "sudo apt-get install --no-install-recommends netperf  (netperf is in the section non-free"
+    )
+    assert {item["for"] for item in found["missing"]} == {
+        name for name, work in providers("workloads").items() if "netperf" in work.tools
+    }
 
 
 def test_packages_are_those_of_the_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_packages, "_system", lambda: ("ubuntu", "debian"))
-    assert _packages.install_command(["perf", "ab"]) == "sudo apt-get install --no-install-recommends apache2-utils linux-tools-generic"
+    assert (
+        _packages.install_command(["perf", "ab"])
+        == "sudo apt-get install --no-install-recommends apache2-utils linux-tools-generic"
+    )
     monkeypatch.setattr(_packages, "_system", lambda: ("fedora",))
-    assert _packages.install_command(["perf", "perf"]) == "install the packages that Debian calls: linux-perf"
+    assert (
+        _packages.install_command(["perf", "perf"])
+        == "install the packages that Debian calls: linux-perf"
+    )
 
 
 def test_the_machine_says_what_it_is_and_not_who() -> None:
     facts = machine(["ip"])
     assert facts["kernel"] == os.uname().release
     assert facts["memory"] > 0
-    assert os.uname().nodename not in json.dumps({key: value for key, value in facts.items() if key not in ("kernel", "os")})
+    assert os.uname().nodename not in json.dumps(
+        {key: value for key, value in facts.items() if key not in ("kernel", "os")}
+    )
     calm = {
         **facts,
         "governor": "powersave",
@@ -181,28 +247,48 @@ def test_proc_files_are_parsed() -> None:
 
 
 def test_comparisons_are_log_ratios_of_finished_blocks() -> None:
-    cells = {label: Cell(label=label, profile="p", placement="intra", workload="tcp-rr") for label in "ab"}
+    cells = {
+        label: Cell(label=label, profile="p", placement="intra", workload="tcp-rr")
+        for label in "ab"
+    }
     ground = Provenance("lab", "veth", "all", "baseline")
 
     def sample(label: str, block: int, value: float, metric: str = "throughput") -> Sample:
-        return msgspec.structs.replace(failure(cells[label], block, ground, "ok", "", now())[0], metric=metric, value=value)
+        return msgspec.structs.replace(
+            failure(cells[label], block, ground, "ok", "", now())[0], metric=metric, value=value
+        )
 
     workloads: Any = {"tcp-rr": type("Work", (), {"primary": "throughput"})()}
-    lines = [sample(label, block, value) for block in range(3) for label, value in (("a", 2.0), ("b", 1.0))]
+    lines = [
+        sample(label, block, value)
+        for block in range(3)
+        for label, value in (("a", 2.0), ("b", 1.0))
+    ]
     lines.append(sample("a", 0, 7.0, "packets"))
     (series,) = comparisons(lines, workloads, 2).values()
     assert series == pytest.approx([0.6931, 0.6931], abs=1e-3)
 
 
 def test_lines_say_what_is_done_and_left(capsys: pytest.CaptureFixture[str]) -> None:
-    one = Cell(label="flannel", profile="flannel", placement="inter", workload="tcp-rr", params={"request": 1}, window="cpp", ip=6)
+    one = Cell(
+        label="flannel",
+        profile="flannel",
+        placement="inter",
+        workload="tcp-rr",
+        params={"request": 1},
+        window="cpp",
+        ip=6,
+    )
     progress = Lines()
     progress.begin(2, 24.0)
     progress.cell(one, 0, 2)
     progress.finished(one, 12.0, "timeout", "netperf did not end")
     said = capsys.readouterr()
     assert said.out == ""
-    assert "[1/2] block 1/2 flannel inter IPv6 tcp-rr (cycles) [request=1]: timeout: netperf did not end" in said.err
+    assert (
+        "[1/2] block 1/2 flannel inter IPv6 tcp-rr (cycles) [request=1]: timeout: netperf did"
+        " not end" in said.err
+    )
     assert words(one) == "flannel inter IPv6 tcp-rr (cycles) [request=1]"
 
 

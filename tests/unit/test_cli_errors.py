@@ -1,4 +1,6 @@
-"""What the user reads when something is wrong: each message is a golden file, and each exit status that of INTERFACE."""
+"""What the user reads when something is wrong: each message is a golden file, and each exit status
+that of INTERFACE.
+"""
 
 from __future__ import annotations
 
@@ -41,18 +43,41 @@ def plan(content: str) -> list[str]:
 def a_run() -> Path:
     one = Cell(label="flannel", profile="flannel", placement="inter", workload="tcp-rr")
     manifest = Manifest(
-        id="r", name="", created="2026-01-01T00:00:00.000000Z", command=["cnibench", "run"], tool_version="0.1.0", seed=1, blocks=2,
-        duration=1.0, warmup=0.0, cluster="lab", cells=[one], profiles={"flannel": {}},
-    )  # fmt: skip
+        id="r",
+        name="",
+        created="2026-01-01T00:00:00.000000Z",
+        command=["cnibench", "run"],
+        tool_version="0.1.0",
+        seed=1,
+        blocks=2,
+        duration=1.0,
+        warmup=0.0,
+        cluster="lab",
+        cells=[one],
+        profiles={"flannel": {}},
+    )
     with RunWriter.create(Path("r"), manifest) as writer:
         for block in range(2):
-            writer.finish(one, block, failure(one, block, Provenance("lab", "veth", "all", "baseline"), "failed", "gone", manifest.created))
+            writer.finish(
+                one,
+                block,
+                failure(
+                    one,
+                    block,
+                    Provenance("lab", "veth", "all", "baseline"),
+                    "failed",
+                    "gone",
+                    manifest.created,
+                ),
+            )
     return Path("r")
 
 
 def newer_run() -> list[str]:
     file = a_run() / "plan.json"
-    file.write_bytes(msgspec.json.encode({**msgspec.json.decode(file.read_bytes()), "schema": SCHEMA + 1}))
+    file.write_bytes(
+        msgspec.json.encode({**msgspec.json.decode(file.read_bytes()), "schema": SCHEMA + 1})
+    )
     return ["runs", "show", "r"]
 
 
@@ -65,7 +90,15 @@ def cut_off_run() -> list[str]:
 def without_netperf() -> list[str]:
     """A PATH with everything that the lab needs, except netperf."""
     Path("bin").mkdir()
-    for tool in ("nsenter", "taskset", "iptables-restore", "ip6tables-restore", "ipset", "ip", "perf"):
+    for tool in (
+        "nsenter",
+        "taskset",
+        "iptables-restore",
+        "ip6tables-restore",
+        "ipset",
+        "ip",
+        "perf",
+    ):
         found = shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
         if found:
             Path("bin", tool).symlink_to(found)
@@ -84,7 +117,10 @@ CASES: dict[str, tuple[int, Callable[[], list[str]]]] = {
     "unknown-command": (2, lambda: ["rnu"]),
     "unknown-profile": (2, lambda: ["run", "--cni", "flanel"]),
     "unknown-workload": (2, lambda: ["run", "--cni", "veth-baseline", "--workload", "tcp-rrr"]),
-    "unknown-parameter": (2, lambda: ["run", "--cni", "veth-baseline", "--workload", "tcp-rr:size=3"]),
+    "unknown-parameter": (
+        2,
+        lambda: ["run", "--cni", "veth-baseline", "--workload", "tcp-rr:size=3"],
+    ),
     "unknown-run": (2, lambda: ["run", "--resume", "nothing"]),
     "no-profile": (2, lambda: ["run"]),
     "label-twice": (2, lambda: ["run", "--cni", "a=flannel,a=veth-baseline"]),
@@ -99,9 +135,19 @@ CASES: dict[str, tuple[int, Callable[[], list[str]]]] = {
     "extra-key": (2, lambda: plan("durtion: 3s\n")),
     "alias": (2, lambda: plan("a: &a [x, x]\nb: [*a, *a]\n")),
     "key-twice": (2, lambda: plan("seed: 1\nseed: 2\n")),
-    "not-text": (2, lambda: (Path("p.yaml").write_bytes(b"\xff\xfe\x00"), ["run", "--plan", "p.yaml"])[1]),
+    "not-text": (
+        2,
+        lambda: (Path("p.yaml").write_bytes(b"\xff\xfe\x00"), ["run", "--plan", "p.yaml"])[1],
+    ),
     "no-plan": (2, lambda: ["run", "--plan", "nowhere.yaml"]),
-    "profile-extra-key": (2, lambda: ["run", "--cni", text("x.yaml", (Path(__file__).parents[2] / PROFILE).read_text() + "speed: 3\n")]),
+    "profile-extra-key": (
+        2,
+        lambda: [
+            "run",
+            "--cni",
+            text("x.yaml", (Path(__file__).parents[2] / PROFILE).read_text() + "speed: 3\n"),
+        ],
+    ),
     "newer-run": (2, newer_run),
     "cut-off-line": (1, cut_off_run),
     "not-a-run": (2, lambda: (Path("empty").mkdir(), ["runs", "show", "empty"])[1]),
@@ -109,16 +155,39 @@ CASES: dict[str, tuple[int, Callable[[], list[str]]]] = {
     "no-blocks": (2, lambda: ["run", "--cni", "veth-baseline", "--blocks", "0"]),
     "too-many-pairs": (2, lambda: ["run", "--cni", "veth-baseline", "--pairs", "999"]),
     "slow-wire": (2, lambda: ["run", "--cni", "veth-baseline", "--wire-rate", "10k"]),
-    "setting-unknown": (2, lambda: ["run", "--kernel", "host", "--cni", "x=flannel", "--set", "x:colour=red"]),
-    "setting-wrong": (2, lambda: ["run", "--kernel", "host", "--cni", "x=cilium,y=flannel", "--set", "x:host_routing=fast"]),
+    "setting-unknown": (
+        2,
+        lambda: ["run", "--kernel", "host", "--cni", "x=flannel", "--set", "x:colour=red"],
+    ),
+    "setting-wrong": (
+        2,
+        lambda: [
+            "run",
+            "--kernel",
+            "host",
+            "--cni",
+            "x=cilium,y=flannel",
+            "--set",
+            "x:host_routing=fast",
+        ],
+    ),
     "missing-tool": (3, without_netperf),
     "import-pipe": (2, lambda: (os.mkfifo("x.json"), imported("x.json"))[1]),
-    "import-link": (2, lambda: (Path("d").mkdir(), Path("d/x.json").symlink_to("/etc/passwd"), imported("d"))[2]),
+    "import-link": (
+        2,
+        lambda: (Path("d").mkdir(), Path("d/x.json").symlink_to("/etc/passwd"), imported("d"))[2],
+    ),
     "import-deep": (2, lambda: imported(text("x.json", "[" * 100_000))),
-    "import-not-text": (2, lambda: (Path("x.json").write_bytes(b'{"a": "\xff"}'), imported("x.json"))[1]),
+    "import-not-text": (
+        2,
+        lambda: (Path("x.json").write_bytes(b'{"a": "\xff"}'), imported("x.json"))[1],
+    ),
     "import-wrong-type": (2, lambda: imported(text("x.json", '{"start": [1], "end": "x"}'))),
     "deep-yaml": (2, lambda: plan("a: " + "[" * 5000)),
-    "folder-for-a-plan": (2, lambda: (Path("p.yaml").mkdir(), ["run", "--dry-run", "--plan", "p.yaml"])[1]),
+    "folder-for-a-plan": (
+        2,
+        lambda: (Path("p.yaml").mkdir(), ["run", "--dry-run", "--plan", "p.yaml"])[1],
+    ),
     "folder-for-a-report": (2, lambda: ["report", str(a_run()), "--out", "r"]),
     "full-file": (2, lambda: ["report", str(a_run()), "--out", "/dev/full"]),
     "escape-in-a-name": (2, lambda: ["report", "\x1b]0;x\x07\u202e"]),
@@ -126,12 +195,16 @@ CASES: dict[str, tuple[int, Callable[[], list[str]]]] = {
 
 
 def nearest_one(said: str) -> str:
-    """The first of the nearest names only: adding a profile, a workload or a command changes the others."""
+    """The first of the nearest names only: adding a profile, a workload or a command changes the
+    others.
+    """
     return re.sub(r"(nearest(?: keys)?: [^,\n]+).*", r"\1", said)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_message_and_exit_status(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_message_and_exit_status(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.environ["PATH"])
     monkeypatch.setattr(_packages, "_system", lambda: ("debian",))
@@ -152,13 +225,17 @@ def test_every_golden_message_belongs_to_a_test() -> None:
     assert {file.stem for file in GOLDEN.glob("*.txt")} == set(CASES) | elsewhere
 
 
-def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_debug_shows_the_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("CNIBENCH_DEBUG", "1")
     assert call("run", "--cni", "flanel") == 2
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_defect_is_told_as_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_defect_is_told_as_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv("CNIBENCH_DEBUG", raising=False)
 
     def slip() -> None:
@@ -174,14 +251,24 @@ def test_a_defect_is_told_as_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     [
         (MemoryError(), 3, "there is not enough memory for this"),
         (RecursionError("x"), 2, "something in the input is nested too deeply"),
-        (OSError(errno.ENOSPC, "No space left on device", "a/b"), 3, "a/b: No space left on device"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "a/b"),
+            3,
+            "a/b: No space left on device",
+        ),
         (PermissionError(errno.EACCES, "Permission denied", "a/b"), 2, "a/b: Permission denied"),
         (OSError(errno.EROFS, "Read-only file system", "a"), 3, "a: Read-only file system"),
         (OSError(errno.EMFILE, "Too many open files"), 3, "Too many open files"),
-        (FileNotFoundError(errno.ENOENT, "No such file or directory", "/proc/x"), 1, "a defect of cnibench"),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "/proc/x"),
+            1,
+            "a defect of cnibench",
+        ),
     ],
 )
-def test_what_the_machine_lacks_is_no_defect(error: Exception, status: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_machine_lacks_is_no_defect(
+    error: Exception, status: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fail() -> None:
         raise error
 

@@ -22,19 +22,37 @@ def test_the_collectors_are_found_and_only_sampling_ones_stay_out_of_speed_windo
     assert found.keys() >= OURS
     assert all(isinstance(found[name], Collector) and found[name].title for name in OURS)
     assert {name for name in OURS if "speed" not in found[name].windows} == {"perf", "lengths"}
-    # The packet sockets of lengths are closed before perf begins: collectors are entered in this order.
+    # The packet sockets of lengths are closed before perf begins: collectors are entered in this
+    # order.
     order = list(found)
     assert order.index("lengths") < order.index("perf")
 
 
 def test_real_files_of_proc() -> None:
     four = _counters.snmp((GOLDEN / "snmp").read_text())
-    assert four.keys() >= {"Tcp.OutSegs", "Tcp.InSegs", "Tcp.RetransSegs", "Udp.OutDatagrams", "Udp.InDatagrams", "Ip.FragCreates"}
+    assert four.keys() >= {
+        "Tcp.OutSegs",
+        "Tcp.InSegs",
+        "Tcp.RetransSegs",
+        "Udp.OutDatagrams",
+        "Udp.InDatagrams",
+        "Ip.FragCreates",
+    }
     assert four["Tcp.MaxConn"] == -1
-    assert _counters.snmp6((GOLDEN / "snmp6").read_text()).keys() >= {"Udp6OutDatagrams", "Udp6InDatagrams"}
+    assert _counters.snmp6((GOLDEN / "snmp6").read_text()).keys() >= {
+        "Udp6OutDatagrams",
+        "Udp6InDatagrams",
+    }
     assert _counters.devices((GOLDEN / "netdev").read_text())["lo"]["tx_packets"] == 2
     assert _counters.devices((GOLDEN / "netdev").read_text())["lo"]["rx_bytes"] == 168
-    assert _counters.cpu((GOLDEN / "stat").read_text()).keys() >= {"user", "nice", "system", "irq", "softirq", "steal"}
+    assert _counters.cpu((GOLDEN / "stat").read_text()).keys() >= {
+        "user",
+        "nice",
+        "system",
+        "irq",
+        "softirq",
+        "steal",
+    }
 
 
 def test_a_counter_that_falls_or_is_missing_is_a_failed_measurement() -> None:
@@ -58,7 +76,11 @@ def test_histograms_keep_every_packet_in_the_least_power_of_two(counts: dict[str
     assert sum(found.values()) == sum(counts.values())
     for bound, number in found.items():
         low = int(bound) // 2
-        assert number == sum(count for length, count in counts.items() if low < int(length) <= int(bound) or int(length) == int(bound) == 1)
+        assert number == sum(
+            count
+            for length, count in counts.items()
+            if low < int(length) <= int(bound) or int(length) == int(bound) == 1
+        )
 
 
 def test_the_sampler_of_lengths_is_parsed_or_refused() -> None:
@@ -71,7 +93,10 @@ def test_the_sampler_of_lengths_is_parsed_or_refused() -> None:
 
 
 def test_the_frequency_is_the_median_of_the_processors() -> None:
-    assert perf.hertz("cpu MHz\t\t: 2596.134\nmodel name: x\ncpu MHz : 2596.134\ncpu MHz : 1200.0\n") == 2596.134e6
+    assert (
+        perf.hertz("cpu MHz\t\t: 2596.134\nmodel name: x\ncpu MHz : 2596.134\ncpu MHz : 1200.0\n")
+        == 2596.134e6
+    )
     with pytest.raises(MeasureError, match="no PMU"):
         perf.hertz("processor : 0\nBogoMIPS : 100.00\n")
 

@@ -1,4 +1,6 @@
-"""What may be put into one figure, compared or resumed; and that each coordinate of a figure is declared."""
+"""What may be put into one figure, compared or resumed; and that each coordinate of a figure is
+declared.
+"""
 
 from __future__ import annotations
 
@@ -36,23 +38,33 @@ WAYS: dict[str, tuple[dict[str, Any], str]] = {
     "pairs": ({"plan": {"pairs": 2}}, "pairs at the same time: 1 against 2"),
     "duration": ({"duration": 60.0}, "duration: 10 s against 60 s"),
     "warm-up": ({"warmup": 0.0}, "warm-up: 2 s against 0 s"),
-    "settings": ({"plan": {"settings": {"x": {"mode": "b"}}}}, 'settings of x: none against {"mode":"b"}'),
-    "all settings": ({"plan": {"settings": {"": {"mode": "b"}}}}, 'settings of x: none against {"mode":"b"}'),
+    "settings": (
+        {"plan": {"settings": {"x": {"mode": "b"}}}},
+        'settings of x: none against {"mode":"b"}',
+    ),
+    "all settings": (
+        {"plan": {"settings": {"": {"mode": "b"}}}},
+        'settings of x: none against {"mode":"b"}',
+    ),
     "congestion control": (
-        {"environment": {"sysctls": {"net/ipv4/tcp_congestion_control": "bbr"}}}, "congestion control: not recorded against bbr",
+        {"environment": {"sysctls": {"net/ipv4/tcp_congestion_control": "bbr"}}},
+        "congestion control: not recorded against bbr",
     ),
     "kernel": ({"environment": {"kernel": "5.15.0"}}, "kernel: 6.1.0 against 5.15.0"),
     "CPU": ({"environment": {"cpu_model": "Other CPU"}}, "CPU: Synthetic CPU against Other CPU"),
     "number of CPUs": ({"environment": {"cpus": 64}}, "CPUs: not recorded against 64"),
     "version": ({"tool_version": "0.2.0"}, "tool version: 0.1.0 against 0.2.0"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_runs_that_differ_are_neither_pooled_nor_compared(tmp_path: Path, way: str) -> None:
     what, said = WAYS[way]
     more = {"cpp": False, "blocks": 4, "workloads": ("tcp-rr",)}
-    one, other = synthetic(tmp_path, {"x": 1.0}, name="one", **more), synthetic(tmp_path, {"x": 1.0}, name="other", seed=2, **more, **what)
+    one, other = (
+        synthetic(tmp_path, {"x": 1.0}, name="one", **more),
+        synthetic(tmp_path, {"x": 1.0}, name="other", seed=2, **more, **what),
+    )
     for arguments in (["compare"], ["report"]):
         refused = call([*arguments, str(one.path), str(other.path)])
         assert refused.exit_code == 2, refused.stdout
@@ -72,16 +84,23 @@ def _lines(run: RunReader, **change: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"wire_rate": 2e8}, "wire rate: unlimited against 200 Mbit/s"), ({"method": "slices"}, "method: windows against slices"),
-        ({"mtu": 9000}, "MTU: 1500 B against 9000 B"), ({"cpus": "split"}, "CPU pinning: shared against split"),
-        ({"wire_offload": "none"}, "wire offload: plain against none"), ({"wire": "nic"}, "wire: veth against nic"),
-        ({"testbed": "kind"}, "testbed: lab against kind"), ({"congestion_control": "bbr"}, "congestion control"),
+        ({"wire_rate": 2e8}, "wire rate: unlimited against 200 Mbit/s"),
+        ({"method": "slices"}, "method: windows against slices"),
+        ({"mtu": 9000}, "MTU: 1500 B against 9000 B"),
+        ({"cpus": "split"}, "CPU pinning: shared against split"),
+        ({"wire_offload": "none"}, "wire offload: plain against none"),
+        ({"wire": "nic"}, "wire: veth against nic"),
+        ({"testbed": "kind"}, "testbed: lab against kind"),
+        ({"congestion_control": "bbr"}, "congestion control"),
         ({"fidelity": "cni"}, "fidelity of x: datapath-model against cni"),
     ],
-)  # fmt: skip
+)
 def test_what_lines_say_counts(tmp_path: Path, change: dict[str, Any], said: str) -> None:
     more = {"cpp": False, "blocks": 4, "workloads": ("tcp-rr",)}
-    one, other = synthetic(tmp_path, {"x": 1.0}, name="one", **more), synthetic(tmp_path, {"x": 1.0}, name="other", seed=2, **more)
+    one, other = (
+        synthetic(tmp_path, {"x": 1.0}, name="one", **more),
+        synthetic(tmp_path, {"x": 1.0}, name="other", seed=2, **more),
+    )
     _lines(other, **change)
     for name in ("compare", "report"):
         refused = call([name, str(one.path), str(other.path)])
@@ -90,7 +109,13 @@ def test_what_lines_say_counts(tmp_path: Path, change: dict[str, Any], said: str
 
 
 def test_labels_of_one_run_may_differ_in_profile_and_settings_only(tmp_path: Path) -> None:
-    more = {"cpp": False, "blocks": 8, "noise": 0.003, "workloads": ("tcp-rr",), "placements": ("intra",)}
+    more = {
+        "cpp": False,
+        "blocks": 8,
+        "noise": 0.003,
+        "workloads": ("tcp-rr",),
+        "placements": ("intra",),
+    }
     run = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, plan={"settings": {"b": {"mode": "x"}}}, **more)
     assert call(["compare", f"{run.path}:a", f"{run.path}:b"]).exit_code == 0
     file = run.path / "samples.jsonl"
@@ -103,10 +128,16 @@ def test_labels_of_one_run_may_differ_in_profile_and_settings_only(tmp_path: Pat
 
 
 def test_cells_of_one_run_with_two_durations_are_two_figures(tmp_path: Path) -> None:
-    run = synthetic(tmp_path, {"x": 1.0}, cpp=False, blocks=4, workloads=("tcp-rr",), placements=("intra",))
+    run = synthetic(
+        tmp_path, {"x": 1.0}, cpp=False, blocks=4, workloads=("tcp-rr",), placements=("intra",)
+    )
     file = run.path / "samples.jsonl"
     found = [json.loads(line) for line in file.read_text().splitlines()]
-    twice = [line | {"duration": seconds, "cell": f"{line['cell']}{seconds}"} for line in found for seconds in (1.0, 60.0)]
+    twice = [
+        line | {"duration": seconds, "cell": f"{line['cell']}{seconds}"}
+        for line in found
+        for seconds in (1.0, 60.0)
+    ]
     file.write_text("".join(json.dumps(line) + "\n" for line in twice))
     rates = [result for result in analyse([run]).results if result.metric == "transaction_rate"]
     assert [(result.duration, result.n) for result in rates] == [(1.0, 4), (60.0, 4)]
@@ -115,38 +146,88 @@ def test_cells_of_one_run_with_two_durations_are_two_figures(tmp_path: Path) -> 
 def test_a_plan_with_one_workload_at_two_durations_or_blocks_is_refused() -> None:
     works = providers("workloads")
     profiles = {"host": builtin()["host"]}
-    for key, values, said in (("duration", ("1s", "60s"), "1 s and 60 s"), ("blocks", (6, 9), "6 and 9 blocks")):
-        plan = build_plan({"cni": ["host"], "blocks": 6, "workload": [{"name": "tcp-stream", key: value} for value in values]})
+    for key, values, said in (
+        ("duration", ("1s", "60s"), "1 s and 60 s"),
+        ("blocks", (6, 9), "6 and 9 blocks"),
+    ):
+        plan = build_plan(
+            {
+                "cni": ["host"],
+                "blocks": 6,
+                "workload": [{"name": "tcp-stream", key: value} for value in values],
+            }
+        )
         with pytest.raises(UsageError, match=said) as error:
             cells(plan, works, profiles)
         assert "tcp-stream" in error.value.message
     twice = build_plan(
-        {"cni": ["host"], "blocks": 6, "workload": ["tcp-stream", "tcp-stream"], "placement": ["intra"], "windows": ["speed"]}
+        {
+            "cni": ["host"],
+            "blocks": 6,
+            "workload": ["tcp-stream", "tcp-stream"],
+            "placement": ["intra"],
+            "windows": ["speed"],
+        }
     )
     assert len(cells(twice, works, profiles)[0]) == 1
 
 
 def test_lines_say_what_was_in_force() -> None:
-    cell = Cell(label="x", profile="x", placement="inter", workload="tcp-rr", params={"offload.wire": "none", "offload.pods": "default"})
+    cell = Cell(
+        label="x",
+        profile="x",
+        placement="inter",
+        workload="tcp-rr",
+        params={"offload.wire": "none", "offload.pods": "default"},
+    )
     ground = Provenance(
-        "lab", "veth", "vxlan", "baseline", wire_rate=2e8, pairs=2, warmup_time=1.5, duration=3.0, congestion_control="cubic"
+        "lab",
+        "veth",
+        "vxlan",
+        "baseline",
+        wire_rate=2e8,
+        pairs=2,
+        warmup_time=1.5,
+        duration=3.0,
+        congestion_control="cubic",
     )
     found = Measurements()
     found.add("transaction_rate", 1.0)
-    (line,) = lines(cell, 0, ground, Measured(found, "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"))
+    (line,) = lines(
+        cell, 0, ground, Measured(found, "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z")
+    )
     (failed,) = failure(cell, 0, ground, "failed", "gone", "2026-01-01T00:00:00Z")
     for one in (line, failed):
-        assert (one.wire_offload, one.wire_rate, one.pairs, one.warmup_time, one.duration) == ("none", 2e8, 2, 1.5, 3.0)
+        assert (one.wire_offload, one.wire_rate, one.pairs, one.warmup_time, one.duration) == (
+            "none",
+            2e8,
+            2,
+            1.5,
+            3.0,
+        )
         assert (one.congestion_control, one.method) == ("cubic", "windows")
-    (own,) = failure(msgspec.structs.replace(cell, duration=60.0, params={"offload.wire": "default"}), 0, ground, "failed", "gone", "")
+    (own,) = failure(
+        msgspec.structs.replace(cell, duration=60.0, params={"offload.wire": "default"}),
+        0,
+        ground,
+        "failed",
+        "gone",
+        "",
+    )
     assert (own.wire_offload, own.duration) == ("vxlan", 60.0)
 
 
 def test_every_coordinate_is_declared() -> None:
-    """A new option of run, field of a sample or fact of the environment has a role before it can be merged."""
+    """A new option of run, field of a sample or fact of the environment has a role before it can be
+    merged.
+    """
     options = {parameter.name for parameter in command.params}
-    assert not options - context.OPTIONS, "an option of run that no coordinate in model/context.py names"
-    assert not set(Sample.__struct_fields__) - context.FIELDS, "a field of Sample without a role in model/context.py"
+    assert not options - context.OPTIONS, (
+        "an option of run that no coordinate in model/context.py names"
+    )
+    assert not set(Sample.__struct_fields__) - context.FIELDS, (
+        "a field of Sample without a role in model/context.py"
+    )
     facts = set(machine(("netperf",))) | set(LabCluster(Options()).environment())
     assert not facts - context.FACTS, "a fact of env.json without a role in model/context.py"
     assert not set(context.PLACE_NAMES) - set(Where.__struct_fields__)
@@ -160,32 +241,66 @@ def test_every_fact_that_a_stored_run_has_is_declared(tmp_path: Path) -> None:
 
     folder = Path(context.__file__).parents[1]
     found = set()
-    for name in ("clusters/lab/cluster.py", "clusters/kind.py", "clusters/existing.py", "clusters/kubernetes/nodes/report.py"):
+    for name in (
+        "clusters/lab/cluster.py",
+        "clusters/kind.py",
+        "clusters/existing.py",
+        "clusters/kubernetes/nodes/report.py",
+    ):
         for function in ast.walk(ast.parse((folder / name).read_text())):
-            if isinstance(function, ast.FunctionDef) and function.name in ("environment", "describe"):
+            if isinstance(function, ast.FunctionDef) and function.name in (
+                "environment",
+                "describe",
+            ):
                 found |= {
-                    key.value for node in ast.walk(function) if isinstance(node, ast.Dict) for key in node.keys
+                    key.value
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.Dict)
+                    for key in node.keys
                     if isinstance(key, ast.Constant)
-                }  # fmt: skip
+                }
                 found |= {
-                    node.slice.value for node in ast.walk(function)
-                    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.ctx, ast.Store)
-                }  # fmt: skip
+                    node.slice.value
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.Subscript)
+                    and isinstance(node.slice, ast.Constant)
+                    and isinstance(node.ctx, ast.Store)
+                }
     assert {"kernel", "wire_offload", "nodes"} <= found
     assert not found - context.FACTS
 
 
 def test_disagreements_name_both_values() -> None:
-    recorded = {"kernel": "6.1", "cpu_model": "A", "cpus": 2, "load": [1, 2, 3], "tools": {"netperf": "2.7.0"}}
+    recorded = {
+        "kernel": "6.1",
+        "cpu_model": "A",
+        "cpus": 2,
+        "load": [1, 2, 3],
+        "tools": {"netperf": "2.7.0"},
+    }
     assert disagreements(recorded, dict(recorded, load=[0, 0, 0])) == []
-    found = disagreements(recorded, recorded | {"kernel": "6.2", "cpus": 64, "tools": {"netperf": "2.6.0"}})
-    assert [str(one) for one in found] == ["kernel: 6.1 against 6.2", "CPUs: 2 against 64", "netperf: 2.7.0 against 2.6.0"]
-    assert disagreements({"tools": {}}, recorded) == [], "what an interrupted run had not recorded yet"
+    found = disagreements(
+        recorded, recorded | {"kernel": "6.2", "cpus": 64, "tools": {"netperf": "2.6.0"}}
+    )
+    assert [str(one) for one in found] == [
+        "kernel: 6.1 against 6.2",
+        "CPUs: 2 against 64",
+        "netperf: 2.7.0 against 2.6.0",
+    ]
+    assert disagreements({"tools": {}}, recorded) == [], (
+        "what an interrupted run had not recorded yet"
+    )
 
 
 def test_a_run_is_not_resumed_on_another_machine(tmp_path: Path) -> None:
-    run = synthetic(tmp_path, {"host": 1.0}, blocks=2, finished=False, tool_version=__version__,
-                    environment={"kernel": "5.15.0-old", "cpus": 4096, "cpu_model": this_cpu()})  # fmt: skip
+    run = synthetic(
+        tmp_path,
+        {"host": 1.0},
+        blocks=2,
+        finished=False,
+        tool_version=__version__,
+        environment={"kernel": "5.15.0-old", "cpus": 4096, "cpu_model": this_cpu()},
+    )
     with (run.path / "samples.jsonl").open("a") as file:
         file.write('{"cut off')
     before = {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()}
@@ -200,15 +315,29 @@ def test_a_run_is_not_resumed_on_another_machine(tmp_path: Path) -> None:
 
 
 def test_one_metric_decides_everywhere(tmp_path: Path) -> None:
-    """Flat latency beside a rate that scatters by 40 % must not end a run: stopping looks at what the report ranks by."""
+    """Flat latency beside a rate that scatters by 40 % must not end a run: stopping looks at what
+    the report ranks by.
+    """
     from cnibench.cli._carry_out import comparisons
     from cnibench.stats.sequential import decide
 
     works = providers("workloads")
-    run = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, blocks=8, noise=0.4, workloads=("tcp-rr",), placements=("intra",), cpp=False,
-                    main={"tcp-rr": works["tcp-rr"].primary})  # fmt: skip
+    run = synthetic(
+        tmp_path,
+        {"a": 1.0, "b": 1.0},
+        blocks=8,
+        noise=0.4,
+        workloads=("tcp-rr",),
+        placements=("intra",),
+        cpp=False,
+        main={"tcp-rr": works["tcp-rr"].primary},
+    )
     rates = list(run.samples())
-    flat = [msgspec.structs.replace(line, metric="latency_mean", value=2e-5) for line in rates if line.metric == "transaction_rate"]
+    flat = [
+        msgspec.structs.replace(line, metric="latency_mean", value=2e-5)
+        for line in rates
+        if line.metric == "transaction_rate"
+    ]
     (series,) = comparisons([*rates, *flat], works, 8).values()
     decision = decide({"a against b": series}, 0.02, 8)
     assert decision.widest > 0.05, decision.reason
@@ -217,17 +346,34 @@ def test_one_metric_decides_everywhere(tmp_path: Path) -> None:
 
 
 def test_the_run_says_which_metric_decides(tmp_path: Path) -> None:
-    more = {"blocks": 8, "noise": 0.003, "workloads": ("tcp-rr",), "placements": ("intra",), "cpp": False}
+    more = {
+        "blocks": 8,
+        "noise": 0.003,
+        "workloads": ("tcp-rr",),
+        "placements": ("intra",),
+        "cpp": False,
+    }
     run = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, main={"tcp-rr": "cpu_softirq"}, **more)
     assert "cpu_softirq" in call(["compare", f"{run.path}:a", f"{run.path}:b"]).stdout
-    assert "CPU softirq" in next(line for line in call(["report", str(run.path)]).stdout.splitlines() if line.startswith("tcp-rr"))
+    assert "CPU softirq" in next(
+        line
+        for line in call(["report", str(run.path)]).stdout.splitlines()
+        if line.startswith("tcp-rr")
+    )
 
 
 def test_a_claim_about_another_wire_is_not_tested(tmp_path: Path) -> None:
     from cnibench.claims.evaluate import judgement
     from cnibench.claims.model import Study
 
-    run = synthetic(tmp_path, {"cilium": 1.0, "flannel": 1.2}, blocks=8, workloads=("tcp-stream",), placements=("inter",), cpp=False)
+    run = synthetic(
+        tmp_path,
+        {"cilium": 1.0, "flannel": 1.2},
+        blocks=8,
+        workloads=("tcp-stream",),
+        placements=("inter",),
+        cpp=False,
+    )
     plan = json.loads((run.path / "plan.json").read_text())
     for cell in plan["cells"]:
         cell["params"] = {"offload.wire": "none", "offload.pods": "default"}
@@ -235,20 +381,53 @@ def test_a_claim_about_another_wire_is_not_tested(tmp_path: Path) -> None:
     ground = Provenance("lab", "veth", "vxlan", "datapath-model", duration=10.0)
     found = []
     for line in run.samples():
-        cell = msgspec.convert(next(one for one in plan["cells"] if one["label"] == line.label), Cell)
+        cell = msgspec.convert(
+            next(one for one in plan["cells"] if one["label"] == line.label), Cell
+        )
         (empty,) = failure(cell, line.block, ground, "ok", "", line.start)
-        found.append(msgspec.structs.replace(empty, schema=1, metric=line.metric, value=line.value, unit=line.unit, better=line.better))
-    (run.path / "samples.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in found))
-    claim = {"id": "c", "source": "s", "sentence": "S.", "metric": "throughput", "workload": ["tcp-stream"], "placement": "inter",
-             "kind": "order", "higher": ["cilium"], "lower": ["flannel"]}  # fmt: skip
+        found.append(
+            msgspec.structs.replace(
+                empty,
+                schema=1,
+                metric=line.metric,
+                value=line.value,
+                unit=line.unit,
+                better=line.better,
+            )
+        )
+    (run.path / "samples.jsonl").write_bytes(
+        b"".join(msgspec.json.encode(line) + b"\n" for line in found)
+    )
+    claim = {
+        "id": "c",
+        "source": "s",
+        "sentence": "S.",
+        "metric": "throughput",
+        "workload": ["tcp-stream"],
+        "placement": "inter",
+        "kind": "order",
+        "higher": ["cilium"],
+        "lower": ["flannel"],
+    }
     analysis = analyse([RunReader(run.path)])
     for wire, verdict in (("vxlan", "not-testable-here"), ("none", "does-not-hold")) * 2:
         one = claim | {"preconditions": {"wire_offload": [wire]}}
-        study = Study.model_validate({"schema": 1, "name": "t", "title": "T", "authors": "A", "published": "2020", "claims": [one]})
+        study = Study.model_validate(
+            {
+                "schema": 1,
+                "name": "t",
+                "title": "T",
+                "authors": "A",
+                "published": "2020",
+                "claims": [one],
+            }
+        )
         said = judgement(study, study.claims[0], analysis)
         assert said.verdict == verdict
         if wire == "vxlan":
-            assert said.reason == "not tested here: the wire offload is none, the claim is about vxlan"
+            assert (
+                said.reason == "not tested here: the wire offload is none, the claim is about vxlan"
+            )
         else:  # the second time with lines of earlier versions, which told the run's offload
             _lines(run, wire_offload="vxlan")
             analysis = analyse([RunReader(run.path)])
@@ -273,7 +452,19 @@ def test_the_sites_filters_are_the_coordinates_in_which_places_differ(tmp_path: 
     plain = (tmp_path / "alone" / "index.html").read_text()
     assert '<select class="where" name="placement">' in plain
     assert "wire_rate" not in plain.partition("<form")[2].partition("</form>")[0]
-    call(["site", str(one.path), str(other.path), "--out", str(tmp_path / "both"), "--allow-different"])
+    call(
+        [
+            "site",
+            str(one.path),
+            str(other.path),
+            "--out",
+            str(tmp_path / "both"),
+            "--allow-different",
+        ]
+    )
     both = (tmp_path / "both" / "index.html").read_text()
-    assert '<option value="0.0">unlimited</option><option value="200000000.0">200 Mbit/s</option>' in both
+    assert (
+        '<option value="0.0">unlimited</option><option value="200000000.0">200 Mbit/s</option>'
+        in both
+    )
     assert 'data-wire_rate="200000000.0"' in both

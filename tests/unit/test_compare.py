@@ -1,4 +1,6 @@
-"""The gate: 0 only when proven, 4 when worse, 5 when undecided or something is missing, and nothing compared that is not comparable."""
+"""The gate: 0 only when proven, 4 when worse, 5 when undecided or something is missing, and nothing
+compared that is not comparable.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,18 @@ def _one(tmp_path: Path, candidate: float, **more: object) -> RunReader:
 
 @pytest.mark.parametrize(
     ("candidate", "noise", "blocks", "status"),
-    [(1.0, 0.005, 12, 0), (0.98, 0.005, 12, 0), (0.8, 0.005, 12, 4), (0.95, 0.01, 12, 5), (1.0, 0.1, 8, 5), (1.0, 0.001, 5, 5)],
+    [
+        (1.0, 0.005, 12, 0),
+        (0.98, 0.005, 12, 0),
+        (0.8, 0.005, 12, 4),
+        (0.95, 0.01, 12, 5),
+        (1.0, 0.1, 8, 5),
+        (1.0, 0.001, 5, 5),
+    ],
 )
-def test_within_one_run(tmp_path: Path, candidate: float, noise: float, blocks: int, status: int) -> None:
+def test_within_one_run(
+    tmp_path: Path, candidate: float, noise: float, blocks: int, status: int
+) -> None:
     run = _one(tmp_path, candidate, noise=noise, blocks=blocks)
     done = call(["compare", f"{run.path}:base", f"{run.path}:cand", "--threshold", "5%"])
     assert done.exit_code == status, done.stdout
@@ -37,14 +48,29 @@ def test_formats(tmp_path: Path) -> None:
     sides = [f"{run.path}:base", f"{run.path}:cand"]
     md = call(["compare", *sides, "--format", "md"])
     assert "**cnibench: worse**" in md.stdout
-    junit = ElementTree.fromstring(call(["compare", *sides, "--format", "junit"]).stdout.split("\n", 1)[1])
+    junit = ElementTree.fromstring(
+        call(["compare", *sides, "--format", "junit"]).stdout.split("\n", 1)[1]
+    )
     assert (junit.get("tests"), junit.get("failures")) == ("4", "4")
     assert len(junit.findall("testcase/failure")) == 4
     document = json.loads(call(["compare", *sides, "--json"]).stdout)
-    assert (document["exit_code"], {cell["outcome"] for cell in document["cells"]}) == (4, {"worse"})
+    assert (document["exit_code"], {cell["outcome"] for cell in document["cells"]}) == (
+        4,
+        {"worse"},
+    )
     assert all(cell["low"] < 0.8 < cell["high"] for cell in document["cells"])
     five = _one(tmp_path, 1.0, name="five", blocks=5)
-    undecided = call(["compare", f"{five.path}:base", f"{five.path}:cand", "--format", "junit", "--inconclusive", "pass"])
+    undecided = call(
+        [
+            "compare",
+            f"{five.path}:base",
+            f"{five.path}:cand",
+            "--format",
+            "junit",
+            "--inconclusive",
+            "pass",
+        ]
+    )
     assert ElementTree.fromstring(undecided.stdout.split("\n", 1)[1]).get("skipped") == "4"
     file = tmp_path / "junit.xml"
     assert call(["compare", *sides, "--format", "junit", "--out", str(file)]).exit_code == 4
@@ -54,16 +80,33 @@ def test_formats(tmp_path: Path) -> None:
 def test_lower_is_better_is_judged_the_other_way(tmp_path: Path) -> None:
     run = synthetic(tmp_path, {"base": 1.0, "cand": 0.8})
     for candidate, base, status in (("cand", "base", 4), ("base", "cand", 0)):
-        done = call(["compare", f"{run.path}:{base}", f"{run.path}:{candidate}", "--metric", "cycles_per_packet", "--json"])
+        done = call(
+            [
+                "compare",
+                f"{run.path}:{base}",
+                f"{run.path}:{candidate}",
+                "--metric",
+                "cycles_per_packet",
+                "--json",
+            ]
+        )
         assert done.exit_code == status
-        cycles = [cell for cell in json.loads(done.stdout)["cells"] if cell["metric"] == "cycles_per_packet"]
+        cycles = [
+            cell
+            for cell in json.loads(done.stdout)["cells"]
+            if cell["metric"] == "cycles_per_packet"
+        ]
         assert {cell["outcome"] for cell in cycles} == {"worse" if status else "within"}
 
 
 def test_a_missing_cell_is_undecided(tmp_path: Path) -> None:
     run = _one(tmp_path, 1.0)
     file = run.path / "samples.jsonl"
-    kept = [line for line in file.read_text().splitlines(keepends=True) if '"label":"cand"' not in line or '"inter"' not in line]
+    kept = [
+        line
+        for line in file.read_text().splitlines(keepends=True)
+        if '"label":"cand"' not in line or '"inter"' not in line
+    ]
     file.write_text("".join(kept))
     done = call(["compare", f"{run.path}:base", f"{run.path}:cand"])
     assert done.exit_code == 5
@@ -73,7 +116,14 @@ def test_a_missing_cell_is_undecided(tmp_path: Path) -> None:
 def test_across_runs_it_takes_three_base_runs(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     bases = [
-        synthetic(tmp_path, {"x": float(np.exp(0.004 * rng.standard_normal()))}, name=f"base{i}", seed=i, blocks=6, cpp=False)
+        synthetic(
+            tmp_path,
+            {"x": float(np.exp(0.004 * rng.standard_normal()))},
+            name=f"base{i}",
+            seed=i,
+            blocks=6,
+            cpp=False,
+        )
         for i in range(4)
     ]
     same = synthetic(tmp_path, {"x": 1.0}, name="same", seed=20, blocks=6, cpp=False)
@@ -88,22 +138,39 @@ def test_across_runs_it_takes_three_base_runs(tmp_path: Path) -> None:
 
 def test_what_is_not_comparable_is_refused_unless_told_to(tmp_path: Path) -> None:
     one = synthetic(tmp_path, {"x": 1.0}, name="one", cpp=False, seed=1)
-    other = synthetic(tmp_path, {"x": 1.0}, name="other", cpp=False, seed=2, environment={"kernel": "5.15.0"}, tool_version="0.2.0")
+    other = synthetic(
+        tmp_path,
+        {"x": 1.0},
+        name="other",
+        cpp=False,
+        seed=2,
+        environment={"kernel": "5.15.0"},
+        tool_version="0.2.0",
+    )
     refused = call(["compare", str(one.path), str(other.path)])
     assert refused.exit_code == 2
     assert "kernel: 6.1.0 against 5.15.0" in refused.stderr
     assert "tool version" in refused.stderr
     assert call(["compare", str(one.path), str(other.path), "--allow-different"]).exit_code == 5
-    mixed = synthetic(tmp_path, {"model": 1.0, "real": 1.0}, name="mixed", cpp=False, fidelity={"real": "cni"})
+    mixed = synthetic(
+        tmp_path, {"model": 1.0, "real": 1.0}, name="mixed", cpp=False, fidelity={"real": "cni"}
+    )
     assert "fidelity" in call(["compare", f"{mixed.path}:model", f"{mixed.path}:real"]).stderr
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["{run}", "{run}"], ["{run}:base", "{run}:base"], ["{run}:base", "{run}:nothing"], ["{run}:base", "{run}:cand", "--threshold", "x"],
-     ["{run}:base", "{run}:cand", "--threshold", "0%"], ["{run}:base", "{run}:cand", "--metric", "beauty"], [":a", ":b"],
-     ["{run}:base", "{run}:cand", "--threshold", "200%"]],
-)  # fmt: skip
+    [
+        ["{run}", "{run}"],
+        ["{run}:base", "{run}:base"],
+        ["{run}:base", "{run}:nothing"],
+        ["{run}:base", "{run}:cand", "--threshold", "x"],
+        ["{run}:base", "{run}:cand", "--threshold", "0%"],
+        ["{run}:base", "{run}:cand", "--metric", "beauty"],
+        [":a", ":b"],
+        ["{run}:base", "{run}:cand", "--threshold", "200%"],
+    ],
+)
 def test_wrong_use_exits_2(tmp_path: Path, arguments: list[str]) -> None:
     run = _one(tmp_path, 1.0, blocks=2)
     done = call(["compare", *(item.replace("{run}", str(run.path)) for item in arguments)])
@@ -112,14 +179,18 @@ def test_wrong_use_exits_2(tmp_path: Path, arguments: list[str]) -> None:
 
 
 def test_the_gate_lets_a_candidate_at_the_threshold_pass_in_a_fortieth_of_the_cases() -> None:
-    """Exactly at the margin the chance of being called within it is at most 2.5 %, block by block and across runs."""
+    """Exactly at the margin the chance of being called within it is at most 2.5 %, block by block
+    and across runs.
+    """
     rng = np.random.default_rng(8)
     passed = [0, 0]
     for _ in range(1000):
         base = dict(enumerate(np.exp(0.01 * rng.standard_normal(10))))
         candidate = dict(enumerate(0.95 * np.exp(0.01 * rng.standard_normal(10))))
         within = paired(base, candidate, "higher", 0.05)
-        runs = [np.exp(0.01 * rng.standard_normal() + 0.01 * rng.standard_normal(6)) for _ in range(4)]
+        runs = [
+            np.exp(0.01 * rng.standard_normal() + 0.01 * rng.standard_normal(6)) for _ in range(4)
+        ]
         across = unpaired(runs[:3], [0.95 * runs[3]], "higher", 0.05)
         assert within is not None
         assert across is not None
@@ -146,7 +217,14 @@ def test_settings_of_a_sweep_have_names_of_their_own(tmp_path: Path) -> None:
     run = _one(tmp_path, 1.0, blocks=6, workloads=("tcp-rr",), placements=("intra",))
     file = run.path / "samples.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    more = [line | {"params": {"size": size}, "cell": f"{line['cell']}-{size}"} for line in lines for size in (1, 64)]
+    more = [
+        line | {"params": {"size": size}, "cell": f"{line['cell']}-{size}"}
+        for line in lines
+        for size in (1, 64)
+    ]
     file.write_text("".join(json.dumps(line) + "\n" for line in more))
     found = json.loads(call(["compare", f"{run.path}:base", f"{run.path}:cand", "--json"]).stdout)
-    assert [cell["cell"] for cell in found["cells"]] == ["tcp-rr on one node (size 1)", "tcp-rr on one node (size 64)"]
+    assert [cell["cell"] for cell in found["cells"]] == [
+        "tcp-rr on one node (size 1)",
+        "tcp-rr on one node (size 64)",
+    ]

@@ -20,7 +20,9 @@ from tests.unit._runs import synthetic
 @pytest.fixture
 def run(tmp_path: Path) -> RunReader:
     """Two profiles, two blocks; the raw stacks of each."""
-    reader = synthetic(tmp_path, {"flannel": 1.0, "calico<&>": 0.8}, blocks=2, workloads=("tcp-stream",))
+    reader = synthetic(
+        tmp_path, {"flannel": 1.0, "calico<&>": 0.8}, blocks=2, workloads=("tcp-stream",)
+    )
     for record in reader.records("cpp"):
         found = [
             Stack("cell", ("nf_hook_slow", "ip_forward", "do_syscall_64", stacks.USER), 3e8, 30),
@@ -43,7 +45,17 @@ def cpp(*arguments: str) -> str:
 
 def test_the_table_shows_every_component_and_says_what_is_estimated(run: RunReader) -> None:
     text = cpp(str(run.path), "--placement", "intra")
-    for word in ("netfilter", "veth", "tcp-ip", "unclassified", "total", "flannel", "calico<&>", "cycles: estimated", "intra tcp-stream"):
+    for word in (
+        "netfilter",
+        "veth",
+        "tcp-ip",
+        "unclassified",
+        "total",
+        "flannel",
+        "calico<&>",
+        "cycles: estimated",
+        "intra tcp-stream",
+    ):
         assert word in text
     assert "inter tcp-stream" not in text
     assert "nf_hook_slow" in cpp(str(run.path), "--by", "function")
@@ -54,7 +66,9 @@ def test_json_components_add_up(run: RunReader) -> None:
     assert found["run"] == run.id
     assert len(found["cpp"]) == 4
     for entry in found["cpp"]:
-        assert math.isclose(sum(entry["components"].values()) + entry["unclassified"], entry["total"], rel_tol=1e-9)
+        assert math.isclose(
+            sum(entry["components"].values()) + entry["unclassified"], entry["total"], rel_tol=1e-9
+        )
         assert entry["n"] == 2
         assert entry["cycles_source"] == "estimated"
     only = json.loads(cpp(str(run.path), "--json", "--cni", "flan*", "--placement", "inter"))["cpp"]
@@ -62,8 +76,13 @@ def test_json_components_add_up(run: RunReader) -> None:
 
 
 def test_the_difference_is_b_minus_a(run: RunReader) -> None:
-    both = {entry["label"]: entry for entry in json.loads(cpp(str(run.path), "--json", "--placement", "intra"))["cpp"]}
-    [change] = json.loads(cpp(str(run.path), "--json", "--placement", "intra", "--diff", "flannel", "calico<&>"))["differences"]
+    both = {
+        entry["label"]: entry
+        for entry in json.loads(cpp(str(run.path), "--json", "--placement", "intra"))["cpp"]
+    }
+    [change] = json.loads(
+        cpp(str(run.path), "--json", "--placement", "intra", "--diff", "flannel", "calico<&>")
+    )["differences"]
     assert math.isclose(change["total"], both["calico<&>"]["total"] - both["flannel"]["total"])
     assert change["total"] > 0
     text = cpp(str(run.path), "--placement", "intra", "--diff", "flannel", "calico<&>")
@@ -81,7 +100,16 @@ def test_a_flame_graph_is_one_static_escaped_document(run: RunReader, tmp_path: 
     assert "calico&lt;&amp;&gt;" in text
     assert any(title.startswith("nf_hook_slow: 300.0 cycles per packet") for title in titles)
     assert not any("do_idle" in title for title in titles)
-    cpp(str(run.path), "--placement", "intra", "--diff", "flannel", "calico<&>", "--flamegraph", str(path))
+    cpp(
+        str(run.path),
+        "--placement",
+        "intra",
+        "--diff",
+        "flannel",
+        "calico<&>",
+        "--flamegraph",
+        str(path),
+    )
     assert "+0.0" in path.read_text()
 
 
@@ -93,20 +121,55 @@ def test_what_is_not_there_is_said(run: RunReader, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing in this run"):
         cpp(str(run.path), "--workload", "http")
     with pytest.raises(UsageError, match="one comparison, this is 2"):
-        cpp(str(run.path), "--diff", "flannel", "calico<&>", "--flamegraph", str(tmp_path / "x.svg"))
+        cpp(
+            str(run.path), "--diff", "flannel", "calico<&>", "--flamegraph", str(tmp_path / "x.svg")
+        )
     with pytest.raises(UsageError, match="No such file"):
-        cpp(str(run.path), "--cni", "flannel", "--placement", "intra", "--flamegraph", str(tmp_path / "no" / "x.svg"))
+        cpp(
+            str(run.path),
+            "--cni",
+            "flannel",
+            "--placement",
+            "intra",
+            "--flamegraph",
+            str(tmp_path / "no" / "x.svg"),
+        )
     for path in run.path.glob("raw/*/*/stacks.folded"):
         path.unlink()
     with pytest.raises(InputError, match=r"stacks\.folded"):
-        cpp(str(run.path), "--cni", "flannel", "--placement", "intra", "--flamegraph", str(tmp_path / "x.svg"))
+        cpp(
+            str(run.path),
+            "--cni",
+            "flannel",
+            "--placement",
+            "intra",
+            "--flamegraph",
+            str(tmp_path / "x.svg"),
+        )
     with pytest.raises(InputError, match="no cycles per packet"):
         cpp(str(synthetic(tmp_path, {"a": 1.0}, blocks=1, cpp=False, name="speed").path))
 
 
 def test_a_garbled_record_is_named() -> None:
-    record = {"label": "a", "profile": "a", "components": {}, "functions": {}, "cycles": 1.0, "block": 0, "cell": "c"}
-    where = {"placement": "intra", "path": "pod", "workload": "w", "params": {}, "ip": 4, "mtu": 1500, "cpus": "shared", "pair": 0}
+    record = {
+        "label": "a",
+        "profile": "a",
+        "components": {},
+        "functions": {},
+        "cycles": 1.0,
+        "block": 0,
+        "cell": "c",
+    }
+    where = {
+        "placement": "intra",
+        "path": "pod",
+        "workload": "w",
+        "params": {},
+        "ip": 4,
+        "mtu": 1500,
+        "cpus": "shared",
+        "pair": 0,
+    }
     with pytest.raises(InputError, match="total"):
         summary.groups([{**record, **where}])
 

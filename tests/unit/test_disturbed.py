@@ -1,4 +1,6 @@
-"""Disturbed samples in a run directory: no figure has them, every report says so, and they count as done."""
+"""Disturbed samples in a run directory: no figure has them, every report says so, and they count as
+done.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,22 @@ def disturb(run: RunReader, which: Callable[[dict[str, Any]], bool], **change: A
         path = run.path / file
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         lines = [
-            line | {"disturbed": WHY} | (change if file == "samples.jsonl" else {"total": 1.0}) if which(line) else line for line in lines
+            (
+                line | {"disturbed": WHY} | (change if file == "samples.jsonl" else {"total": 1.0})
+                if which(line)
+                else line
+            )
+            for line in lines
         ]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return RunReader(run.path)
 
 
 def medians(analysis: Analysis) -> dict[tuple[str, str, str, str], tuple[float, int]]:
-    return {(one.label, one.workload, one.placement, one.metric): (one.median, one.n) for one in analysis.results}
+    return {
+        (one.label, one.workload, one.placement, one.metric): (one.median, one.n)
+        for one in analysis.results
+    }
 
 
 def first_blocks(line: dict[str, Any]) -> bool:
@@ -48,13 +58,19 @@ def test_no_figure_verdict_or_order_has_a_disturbed_sample(tmp_path: Path) -> No
     marked = disturb(synthetic(tmp_path, TRUTH, name="marked"), first_blocks, value=1e12)
     bare = synthetic(tmp_path, TRUTH, name="bare")
     for file in ("samples.jsonl", "cpp.jsonl"):
-        lines = [line for line in (bare.path / file).read_text().splitlines() if not first_blocks(json.loads(line))]
+        lines = [
+            line
+            for line in (bare.path / file).read_text().splitlines()
+            if not first_blocks(json.loads(line))
+        ]
         (bare.path / file).write_text("\n".join(lines) + "\n")
     one, other = analyse([marked]), analyse([RunReader(bare.path)])
     assert medians(one) == medians(other)
     assert one.pairs == other.pairs
     assert one.groups == other.groups
-    assert [(row.label, row.total, row.n) for row in one.cpp] == [(row.label, row.total, row.n) for row in other.cpp]
+    assert [(row.label, row.total, row.n) for row in one.cpp] == [
+        (row.label, row.total, row.n) for row in other.cpp
+    ]
     assert {row.n for row in one.cpp if row.label == "flannel"} == {9}
     assert {result.disturbed for result in one.results if result.label == "flannel"} == {3}
     assert {result.disturbed for result in one.results if result.label == "cilium"} == {0}
@@ -63,18 +79,28 @@ def test_no_figure_verdict_or_order_has_a_disturbed_sample(tmp_path: Path) -> No
 
 
 def test_every_report_says_so_and_why(tmp_path: Path) -> None:
-    run = disturb(synthetic(tmp_path, TRUTH, cpp=True, workloads=("tcp-rr",), placements=("intra",)), lambda line: line["block"] == 1)
+    run = disturb(
+        synthetic(tmp_path, TRUTH, cpp=True, workloads=("tcp-rr",), placements=("intra",)),
+        lambda line: line["block"] == 1,
+    )
     analysis = analyse([run])
     text = provider("reports", "text").render(analysis)
     first = " ".join(" ".join(text.splitlines()[:12]).split())
-    assert "Disturbed: 4 of 48 samples were disturbed and not used: flannel, tcp-rr on one node [size=1], block 2: " + WHY in first
+    assert (
+        "Disturbed: 4 of 48 samples were disturbed and not used: flannel, tcp-rr on one node"
+        " [size=1], block 2: " + WHY in first
+    )
     assert "Disturbed samples" in text
     assert "Disturbed samples" in provider("reports", "md").render(analysis)
     told = json.loads(provider("reports", "json").render(analysis))
-    assert [(one["label"], one["block"], one["window"], one["reason"], one["alone"]) for one in told["disturbed"]] == [
-        (label, 1, window, WHY, False) for label in TRUTH for window in ("speed", "cpp")
-    ]
-    assert {row["disturbed"] for row in csv.DictReader(io.StringIO(provider("reports", "csv").render(analysis)))} == {"1"}
+    assert [
+        (one["label"], one["block"], one["window"], one["reason"], one["alone"])
+        for one in told["disturbed"]
+    ] == [(label, 1, window, WHY, False) for label in TRUTH for window in ("speed", "cpp")]
+    assert {
+        row["disturbed"]
+        for row in csv.DictReader(io.StringIO(provider("reports", "csv").render(analysis)))
+    } == {"1"}
     done = call(["site", str(run.path), "--out", str(tmp_path / "site")])
     assert done.exit_code == 0, done.stderr
     assert "4 of 48 samples were disturbed" in (tmp_path / "site/index.html").read_text()
@@ -84,15 +110,21 @@ def test_every_report_says_so_and_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("labels", [("flannel",), ("flannel", "cilium")])
-def test_a_cell_of_which_nothing_is_left_has_no_figure(tmp_path: Path, labels: tuple[str, ...]) -> None:
-    run = synthetic(tmp_path, TRUTH, cpp=False, workloads=("tcp-rr",), placements=("intra",), blocks=2)
+def test_a_cell_of_which_nothing_is_left_has_no_figure(
+    tmp_path: Path, labels: tuple[str, ...]
+) -> None:
+    run = synthetic(
+        tmp_path, TRUTH, cpp=False, workloads=("tcp-rr",), placements=("intra",), blocks=2
+    )
     (run.path / "cpp.jsonl").write_text("")
     analysis = analyse([disturb(run, lambda line: line["label"] in labels)])
     assert {result.label for result in analysis.results} == set(TRUTH) - set(labels)
     assert not analysis.pairs
     assert "there is no figure" in analysis.summary[0]
     for label in TRUTH:
-        assert (f"{label}, tcp-rr on one node" in analysis.summary[0].partition("no figure")[2]) == (label in labels)
+        assert (
+            f"{label}, tcp-rr on one node" in analysis.summary[0].partition("no figure")[2]
+        ) == (label in labels)
     assert all(one.alone for one in analysis.disturbed)
 
 

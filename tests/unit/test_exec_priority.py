@@ -29,7 +29,8 @@ def test_programs_have_the_priority_that_we_were_given() -> None:
 def test_a_run_that_somebody_has_reniced_goes_on() -> None:
     """An ordinary user may not take that back for the programs that it starts."""
     program = (
-        "import os; from cnibench.system import process as programs; os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) + 3); "
-        "os.geteuid() == 0 and os.setuid(65534); print(programs.run(['true'], timeout=30).returncode)"
+        "import os; from cnibench.system import process as programs;"
+        " os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) + 3); os.geteuid()"
+        " == 0 and os.setuid(65534); print(programs.run(['true'], timeout=30).returncode)"
     )
     assert programs.run([sys.executable, "-c", program], timeout=60).stdout == "0\n"

@@ -1,4 +1,6 @@
-"""Failures are an outcome: in the gate's status and in all of its formats, and beside every ranking."""
+"""Failures are an outcome: in the gate's status and in all of its formats, and beside every
+ranking.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,18 @@ from tests.unit._runs import synthetic
 
 
 def _run(tmp_path: Path, base: int, candidate: int, blocks: int = 16, **more: object) -> RunReader:
-    """Both equally fast; each side fails in so many blocks, in different ones where there are enough."""
+    """Both equally fast; each side fails in so many blocks, in different ones where there are
+    enough.
+    """
     fail = [("base", block) for block in range(base)]
     fail += [("cand", block) for block in range(blocks - candidate, blocks)]
-    what = {"cpp": False, "workloads": ("tcp-rr",), "placements": ("intra",), "noise": 0.004, **more}
+    what = {
+        "cpp": False,
+        "workloads": ("tcp-rr",),
+        "placements": ("intra",),
+        "noise": 0.004,
+        **more,
+    }
     return synthetic(tmp_path, {"base": 1.0, "cand": 1.0}, blocks=blocks, fail=fail, **what)
 
 
@@ -33,11 +43,23 @@ def _compare(run: RunReader, *more: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("base", "candidate", "status"),
     [
-        (0, 0, 0), (0, 9, 4), (0, 15, 4), (0, 16, 4), (0, 1, 5), (0, 5, 5),
-        (2, 4, 5), (2, 2, 0), (9, 0, 0), (2, 0, 0), (16, 0, 0), (16, 16, 5),
+        (0, 0, 0),
+        (0, 9, 4),
+        (0, 15, 4),
+        (0, 16, 4),
+        (0, 1, 5),
+        (0, 5, 5),
+        (2, 4, 5),
+        (2, 2, 0),
+        (9, 0, 0),
+        (2, 0, 0),
+        (16, 0, 0),
+        (16, 16, 5),
     ],
-)  # fmt: skip
-def test_a_candidate_that_fails_more_often_never_passes(tmp_path: Path, base: int, candidate: int, status: int) -> None:
+)
+def test_a_candidate_that_fails_more_often_never_passes(
+    tmp_path: Path, base: int, candidate: int, status: int
+) -> None:
     run = _run(tmp_path, base, candidate)
     found, said = _compare(run)
     assert found == status, said
@@ -49,14 +71,18 @@ def test_a_candidate_that_fails_more_often_never_passes(tmp_path: Path, base: in
 
 def test_what_the_gate_says_of_failures(tmp_path: Path) -> None:
     _, worse = _compare(_run(tmp_path / "a", 0, 9))
-    assert worse.splitlines()[0] == (
-        "worse: tcp-rr on one node: fails more often than the base (exact McNemar test, p=0.0039 after Holm's correction); "
-        "base failed in 0 of 16 blocks, candidate in 9 (first reason: the server is gone)"
+    assert (
+        worse.splitlines()[0]
+        == "worse: tcp-rr on one node: fails more often than the base (exact McNemar test, p=0.0039"
+        " after Holm's correction); base failed in 0 of 16 blocks, candidate in 9 (first reason:"
+        " the server is gone)"
     )
     _, open_ = _compare(_run(tmp_path / "b", 0, 1))
-    assert open_.splitlines()[0] == (
-        "undecided: tcp-rr on one node: fails more often than the base, which is not proven (exact McNemar test, p=1 after Holm's "
-        "correction); base failed in 0 of 16 blocks, candidate in 1 (first reason: the server is gone)"
+    assert (
+        open_.splitlines()[0]
+        == "undecided: tcp-rr on one node: fails more often than the base, which is not proven"
+        " (exact McNemar test, p=1 after Holm's correction); base failed in 0 of 16 blocks,"
+        " candidate in 1 (first reason: the server is gone)"
     )
 
 
@@ -77,8 +103,17 @@ def test_every_format_has_the_failures_of_both_sides(tmp_path: Path) -> None:
 
 
 def test_failures_of_windows_that_are_not_judged_count_as_well(tmp_path: Path) -> None:
-    """Those with perf give no main metric, and a candidate whose windows with perf fail is worse than one whose windows do not."""
-    run = synthetic(tmp_path, {"base": 1.0, "cand": 1.0}, blocks=16, noise=0.004, workloads=("tcp-rr",), placements=("intra",))
+    """Those with perf give no main metric, and a candidate whose windows with perf fail is worse
+    than one whose windows do not.
+    """
+    run = synthetic(
+        tmp_path,
+        {"base": 1.0, "cand": 1.0},
+        blocks=16,
+        noise=0.004,
+        workloads=("tcp-rr",),
+        placements=("intra",),
+    )
     file = run.path / "samples.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     gone = {"metric": "", "value": None, "status": "failed", "reason": "perf ended"}
@@ -96,26 +131,50 @@ def test_failures_of_windows_that_are_not_judged_count_as_well(tmp_path: Path) -
 
 
 def test_across_runs_fishers_exact_test(tmp_path: Path) -> None:
-    more = {"cpp": False, "workloads": ("tcp-rr",), "placements": ("intra",), "noise": 0.002, "blocks": 8}
+    more = {
+        "cpp": False,
+        "workloads": ("tcp-rr",),
+        "placements": ("intra",),
+        "noise": 0.002,
+        "blocks": 8,
+    }
     bases = [synthetic(tmp_path, {"x": 1.0}, name=f"base{i}", seed=i, **more) for i in range(3)]
-    half = synthetic(tmp_path, {"x": 1.0}, name="half", seed=9, fail=[("x", block) for block in range(4)], **more)
-    done = call(["compare", ",".join(str(run.path) for run in bases), str(half.path), "--threshold", "50%"])
+    half = synthetic(
+        tmp_path, {"x": 1.0}, name="half", seed=9, fail=[("x", block) for block in range(4)], **more
+    )
+    done = call(
+        ["compare", ",".join(str(run.path) for run in bases), str(half.path), "--threshold", "50%"]
+    )
     assert done.exit_code == 4, done.stdout
     assert "Fisher's exact test" in done.stdout
     assert "base failed in 0 of 24 blocks, candidate in 4 of 8" in done.stdout
 
 
 def test_a_candidate_of_another_run_that_hardly_ever_works_does_not_pass(tmp_path: Path) -> None:
-    more = {"cpp": False, "workloads": ("tcp-rr",), "placements": ("intra",), "noise": 0.002, "blocks": 16}
+    more = {
+        "cpp": False,
+        "workloads": ("tcp-rr",),
+        "placements": ("intra",),
+        "noise": 0.002,
+        "blocks": 16,
+    }
     bases = [synthetic(tmp_path, {"x": 1.0}, name=f"base{i}", seed=i, **more) for i in range(3)]
-    bad = synthetic(tmp_path, {"x": 1.0}, name="bad", seed=9, fail=[("x", block) for block in range(15)], **more)
-    done = call(["compare", ",".join(str(run.path) for run in bases), str(bad.path), "--threshold", "20%"])
+    bad = synthetic(
+        tmp_path, {"x": 1.0}, name="bad", seed=9, fail=[("x", block) for block in range(15)], **more
+    )
+    done = call(
+        ["compare", ",".join(str(run.path) for run in bases), str(bad.path), "--threshold", "20%"]
+    )
     assert done.exit_code == 4, done.stdout
 
 
 def test_the_tests_are_exact() -> None:
     def tally(failed: set[int], blocks: int = 16) -> Tally:
-        return Tally(frozenset((0, block) for block in range(blocks)), frozenset((0, block) for block in failed), "gone")
+        return Tally(
+            frozenset((0, block) for block in range(blocks)),
+            frozenset((0, block) for block in failed),
+            "gone",
+        )
 
     found = more_often(tally({0}), tally({1, 2, 3, 4}), paired=True)
     assert found is not None
@@ -131,10 +190,14 @@ def test_equal_rates_of_failures_are_proven_worse_in_a_fortieth_of_the_cases_at_
     rng = np.random.default_rng(5)
     alarms = [0, 0]
     for _ in range(1000):
-        one, other = ({(0, int(block)) for block in np.flatnonzero(rng.random(16) < 0.3)} for _ in range(2))
+        one, other = (
+            {(0, int(block)) for block in np.flatnonzero(rng.random(16) < 0.3)} for _ in range(2)
+        )
         every = frozenset((0, block) for block in range(16))
         for at, paired in enumerate((True, False)):
-            found = more_often(Tally(every, frozenset(one), ""), Tally(every, frozenset(other), ""), paired=paired)
+            found = more_often(
+                Tally(every, frozenset(one), ""), Tally(every, frozenset(other), ""), paired=paired
+            )
             alarms[at] += found is not None and found.p <= 0.025
     assert max(alarms) <= 25
 
@@ -142,7 +205,15 @@ def test_equal_rates_of_failures_are_proven_worse_in_a_fortieth_of_the_cases_at_
 def test_a_ranking_says_which_of_its_profiles_failed(tmp_path: Path) -> None:
     truth = {"fast": 1.2, "slow": 1.0, "never": 1.1}
     fail = [("fast", block) for block in range(9)] + [("never", block) for block in range(16)]
-    run = synthetic(tmp_path, truth, blocks=16, fail=fail, cpp=False, workloads=("tcp-rr",), placements=("intra",))
+    run = synthetic(
+        tmp_path,
+        truth,
+        blocks=16,
+        fail=fail,
+        cpp=False,
+        workloads=("tcp-rr",),
+        placements=("intra",),
+    )
     analysis = analyse([run])
     assert "fast failed in 9 of 16 blocks, never failed in 16 of 16 blocks" in analysis.summary[0]
     said = call(["report", str(run.path)]).stdout
@@ -158,25 +229,34 @@ def test_a_ranking_says_which_of_its_profiles_failed(tmp_path: Path) -> None:
 
 def test_what_is_said_where_a_side_never_gave_a_figure(tmp_path: Path) -> None:
     _, passes = _compare(_run(tmp_path / "a", 16, 0))
-    assert passes.splitlines()[1].strip() == (
-        "within: tcp-rr on one node: the base has no figure here, for it always failed; base failed in 16 of 16 blocks, candidate in 0 "
-        "(first reason: the server is gone)"
+    assert (
+        passes.splitlines()[1].strip()
+        == "within: tcp-rr on one node: the base has no figure here, for it always failed; base"
+        " failed in 16 of 16 blocks, candidate in 0 (first reason: the server is gone)"
     )
     _, never = _compare(_run(tmp_path / "b", 16, 16))
-    assert never.splitlines()[0] == (
-        "undecided: tcp-rr on one node: the candidate has no figure here; base failed in 16 of 16 blocks, candidate in 16 "
-        "(first reason: the server is gone)"
+    assert (
+        never.splitlines()[0]
+        == "undecided: tcp-rr on one node: the candidate has no figure here; base failed in 16 of"
+        " 16 blocks, candidate in 16 (first reason: the server is gone)"
     )
 
 
 def test_equal_failures_of_windows_with_perf_are_shown_and_pass(tmp_path: Path) -> None:
-    run = synthetic(tmp_path, {"base": 1.0, "cand": 1.0}, blocks=16, noise=0.004, workloads=("tcp-rr",), placements=("intra",),
-                    fail=[("base", 3), ("cand", 3)])  # fmt: skip
+    run = synthetic(
+        tmp_path,
+        {"base": 1.0, "cand": 1.0},
+        blocks=16,
+        noise=0.004,
+        workloads=("tcp-rr",),
+        placements=("intra",),
+        fail=[("base", 3), ("cand", 3)],
+    )
     status, said = _compare(run)
     assert status == 0
     assert (
-        "within: tcp-rr on one node with perf: does not fail more often than the base; base failed in 1 of 16 blocks, candidate in 1"
-        in said
+        "within: tcp-rr on one node with perf: does not fail more often than the base; base failed"
+        " in 1 of 16 blocks, candidate in 1" in said
     )
 
 
@@ -194,6 +274,10 @@ def test_a_cell_that_only_the_candidate_was_tried_in_decides_nothing(tmp_path: P
     file = run.path / "samples.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     gone = {"metric": "", "value": None, "status": "failed", "reason": "gone", "placement": "inter"}
-    more = [line | gone | {"cell": "other"} for line in lines if line["label"] == "cand" and line["metric"] == "transaction_rate"]
+    more = [
+        line | gone | {"cell": "other"}
+        for line in lines
+        if line["label"] == "cand" and line["metric"] == "transaction_rate"
+    ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines + more))
     assert _compare(run)[0] == 0

@@ -1,4 +1,6 @@
-"""The footprint of processes: pure readings of /proc, and real processes that are watched, end, and are looked for again."""
+"""The footprint of processes: pure readings of /proc, and real processes that are watched, end, and
+are looked for again.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +46,18 @@ print("waited", flush=True)
 time.sleep(60)
 """
 STAT = "7 (a) b (c) S 5 2 3 4 5 6 7 8 9 10 111 222 30 4 20 0 1 0 98765 11 12"
-STATUS = "Name:\ta: b\nVmRSS:\t    900 kB\nRssAnon:\t     600 kB\nRssFile:\t     200 kB\nRssShmem:\t     100 kB\n"
+STATUS = (
+    "Name:\ta: b\nVmRSS:\t    900 kB\nRssAnon:\t     600 kB\nRssFile:\t     200 kB\nRssShmem:\t    "
+    " 100 kB\n"
+)
 UID = "0f9e8d7c-1111-2222-3333-444455556666"
 
 
 @contextmanager
 def program(source: str) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([sys.executable, "-c", source], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", source], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         try:
             yield process
         finally:
@@ -74,19 +81,33 @@ def under(processes: Any) -> Any:
     nodes = (SimpleNamespace(name="a"), SimpleNamespace(name="b"))
     pods = [pod("a"), pod("a"), pod("a", ""), pod("b")]
     return SimpleNamespace(
-        deployment=SimpleNamespace(processes=lambda: processes, fidelity="datapath-model", nodes=lambda: nodes, pods=lambda: pods)
+        deployment=SimpleNamespace(
+            processes=lambda: processes,
+            fidelity="datapath-model",
+            nodes=lambda: nodes,
+            pods=lambda: pods,
+        )
     )
 
 
 def figures(found: Measurements) -> dict[tuple[str, str, str], float]:
     """(process, node, metric) to value."""
-    return {(str(one.params["process"]), str(one.params.get("node", "")), one.metric): one.value for one in found.readings}
+    return {
+        (str(one.params["process"]), str(one.params.get("node", "")), one.metric): one.value
+        for one in found.readings
+    }
 
 
 def records(found: Measurements) -> dict[str, dict[str, Any]]:
     assert {file for file, _ in found.records} == {"footprint"}
-    return {f"{record['process']} {record['node']}" if record["process"] == footprint.ALL else record["process"]: record
-            for _, record in found.records}  # fmt: skip
+    return {
+        (
+            f"{record['process']} {record['node']}"
+            if record["process"] == footprint.ALL
+            else record["process"]
+        ): record
+        for _, record in found.records
+    }
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -102,34 +123,64 @@ def test_names_with_blanks_and_brackets_do_not_shift_the_fields() -> None:
     assert look(STAT, "Name:\ta\nState:\tZ (zombie)\n") is None
 
 
-def test_memory_and_cpu_of_each_process_and_of_their_node(holder: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_and_cpu_of_each_process_and_of_their_node(
+    holder: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks: list[float] = []
     real = footprint._Place.look
     monkeypatch.setattr(footprint, "_EVERY", 0.02)
-    monkeypatch.setattr(footprint._Place, "look", lambda place: (real(place), looks.append(time.monotonic())))
+    monkeypatch.setattr(
+        footprint._Place, "look", lambda place: (real(place), looks.append(time.monotonic()))
+    )
     found = Measurements()
-    with program(IDLE) as other, footprint.PROVIDER.observe(under({"d-a": holder.pid, "e-a": other.pid}), found):
-        until(lambda: sum(map(int, Path(f"/proc/{holder.pid}/stat").read_text().rpartition(")")[2].split()[11:13])) >= 15)
+    with (
+        program(IDLE) as other,
+        footprint.PROVIDER.observe(under({"d-a": holder.pid, "e-a": other.pid}), found),
+    ):
+        until(
+            lambda: (
+                sum(
+                    map(
+                        int,
+                        Path(f"/proc/{holder.pid}/stat")
+                        .read_text()
+                        .rpartition(")")[2]
+                        .split()[11:13],
+                    )
+                )
+                >= 15
+            )
+        )
         until(lambda: len(looks) >= 3)
     values = figures(found)
     assert set(values) == {
         (*which, metric)
         for which in (("d-a", ""), ("e-a", ""), ("all", "a"))
         for metric in ("memory", "cpu_user", "cpu_system")
-    }  # fmt: skip
+    }
     assert values["d-a", "", "memory"] >= 40 << 20
     assert values["d-a", "", "cpu_user"] + values["d-a", "", "cpu_system"] > 0
     told = records(found)
     assert set(told) == {"d-a", "e-a", "all a"}
-    assert {record["pods"] for record in told.values()} == {2}, "those of the node, without the one on the node's own network"
+    assert {record["pods"] for record in told.values()} == {2}, (
+        "those of the node, without the one on the node's own network"
+    )
     for record in told.values():
-        assert len(record["times"]) == len(record["values"]) == len(record["cpu_user"]) == len(record["cpu_system"]) >= 3
+        assert (
+            len(record["times"])
+            == len(record["values"])
+            == len(record["cpu_user"])
+            == len(record["cpu_system"])
+            >= 3
+        )
         assert record["cpu_user"][0] == 0.0
         assert record["cpu_user"] == sorted(record["cpu_user"])
     parts = zip(told["d-a"]["values"], told["e-a"]["values"], strict=True)
     assert told["all a"]["values"] == [sum(part) for part in parts]
     assert values["all", "a", "memory"] == max(told["all a"]["values"])
-    assert values["all", "a", "cpu_user"] == pytest.approx(values["d-a", "", "cpu_user"] + values["e-a", "", "cpu_user"])
+    assert values["all", "a", "cpu_user"] == pytest.approx(
+        values["d-a", "", "cpu_user"] + values["e-a", "", "cpu_user"]
+    )
 
 
 def test_the_time_of_children_counts() -> None:
@@ -146,7 +197,9 @@ def test_the_time_of_children_counts() -> None:
     assert told["d"]["cpu_user"][-1] + told["d"]["cpu_system"][-1] >= 0.25
 
 
-def test_a_process_that_ends_within_the_window_is_told_and_has_no_figures(holder: subprocess.Popen[bytes]) -> None:
+def test_a_process_that_ends_within_the_window_is_told_and_has_no_figures(
+    holder: subprocess.Popen[bytes],
+) -> None:
     """Neither has the node's total; the other processes and the other node have theirs."""
     found = Measurements()
     with program(IDLE) as here, program(IDLE) as there:
@@ -166,7 +219,8 @@ def test_a_process_that_ends_within_the_window_is_told_and_has_no_figures(holder
 def test_a_parent_of_one_that_ended_has_no_cpu_time() -> None:
     """What it waited for brings the time from before the window along."""
     source = (
-        'import subprocess, time\nchild = subprocess.Popen(["sleep", "60"])\nprint(child.pid, flush=True)\nchild.wait()\ntime.sleep(60)'
+        'import subprocess, time\nchild = subprocess.Popen(["sleep", "60"])\nprint(child.pid,'
+        " flush=True)\nchild.wait()\ntime.sleep(60)"
     )
     found = Measurements()
     with program(source) as parent:
@@ -191,14 +245,18 @@ def test_no_process_is_said_and_the_unknown_is_silent() -> None:
 
 
 class Cluster:
-    """Stands in for Access: the API has one Pod of the CNI, and what kubectl exec would run on the node runs here."""
+    """Stands in for Access: the API has one Pod of the CNI, and what kubectl exec would run on the
+    node runs here.
+    """
 
     def __init__(self, ready: bool = True) -> None:
         self.ready = ready
         self.asked = 0
 
     def command(self, *argv: str) -> list[str]:
-        return [sys.executable if word == "python3" else word for word in argv[argv.index("--") + 1 :]]
+        return [
+            sys.executable if word == "python3" else word for word in argv[argv.index("--") + 1 :]
+        ]
 
     def hidden(self, text: str) -> str:
         return text
@@ -208,11 +266,15 @@ class Cluster:
             return {"spec": {"selector": {"matchLabels": {"app": "flannel"}}}}
         self.asked += 1
         state = {"conditions": [{"type": "Ready", "status": str(self.ready)}]}
-        return {"items": [{"metadata": {"uid": UID}, "spec": {"nodeName": "worker"}, "status": state}]}
+        return {
+            "items": [{"metadata": {"uid": UID}, "spec": {"nodeName": "worker"}, "status": state}]
+        }
 
 
 class Tree:
-    """A folder like /proc: what the kernel says of real processes, in the control groups that the test gives them."""
+    """A folder like /proc: what the kernel says of real processes, in the control groups that the
+    test gives them.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -220,7 +282,9 @@ class Tree:
     def add(self, pid: int, name: str, uid: str = UID) -> None:
         place = self.folder / str(pid)
         place.mkdir()
-        (place / "cgroup").write_text(f"0::/kubepods-besteffort.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri.scope\n")
+        (place / "cgroup").write_text(
+            f"0::/kubepods-besteffort.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri.scope\n"
+        )
         (place / "comm").write_text(f"{name}\n")
         (place / "stat").symlink_to(f"/proc/{pid}/stat")
 
@@ -256,7 +320,10 @@ def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def test_what_is_looked_for_on_a_node(
-    known: processes.Processes, tree: Tree, sleepers: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+    known: processes.Processes,
+    tree: Tree,
+    sleepers: list[subprocess.Popen[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not sandboxes, other Pods, or what has ended a moment later (the program of a probe)."""
     first, second, pause, other, probe = (process.pid for process in sleepers)
@@ -273,11 +340,17 @@ def test_what_is_looked_for_on_a_node(
     tree.add(pause, "pause")
     tree.add(other, "coredns", "00000000-1111-2222-3333-444455556666")
     known.look()
-    assert {name: pid for name, (_, pid) in known.found.items()} == {"flanneld on a": first, "a (name) 1 on a": second}
+    assert {name: pid for name, (_, pid) in known.found.items()} == {
+        "flanneld on a": first,
+        "a (name) 1 on a": second,
+    }
 
 
 def test_one_that_is_gone_is_looked_for_again(
-    known: processes.Processes, cluster: Cluster, tree: Tree, sleepers: list[subprocess.Popen[bytes]]
+    known: processes.Processes,
+    cluster: Cluster,
+    tree: Tree,
+    sleepers: list[subprocess.Popen[bytes]],
 ) -> None:
     """Between cells; the API is asked only then, and at each cell while its Pod is not Ready."""
     old, new = sleepers[:2]
@@ -290,7 +363,9 @@ def test_one_that_is_gone_is_looked_for_again(
     old.wait()
     cluster.ready = False
     known.reset_state()
-    assert {name: pid for name, (_, pid) in known.found.items()} == {"flanneld on a": old.pid}, "so that its absence is told"
+    assert {name: pid for name, (_, pid) in known.found.items()} == {"flanneld on a": old.pid}, (
+        "so that its absence is told"
+    )
     tree.add(new.pid, "flanneld")
     cluster.ready = True
     known.reset_state()
@@ -300,7 +375,9 @@ def test_one_that_is_gone_is_looked_for_again(
     assert cluster.asked == asked
 
 
-def test_files_of_a_node_that_are_gone_are_told_apart_from_errors(known: processes.Processes, tmp_path: Path) -> None:
+def test_files_of_a_node_that_are_gone_are_told_apart_from_errors(
+    known: processes.Processes, tmp_path: Path
+) -> None:
     (node,) = known.nodes
     own = f"/proc/{os.getpid()}/comm"
     comm = Path(own).read_text()

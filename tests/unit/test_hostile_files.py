@@ -1,4 +1,6 @@
-"""Files that somebody else has prepared: nothing but regular files is opened, no link is followed, and everything has a limit."""
+"""Files that somebody else has prepared: nothing but regular files is opened, no link is followed,
+and everything has a limit.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,12 @@ def _folder(path: Path) -> None:
 
 
 KINDS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "fifo": (_fifo, "not a regular file"), "socket": (_socket, "not a regular file"), "device": (_device, "symbolic link"),
-    "link": (_link, "symbolic link"), "large": (_large, "is larger than"),
-}  # fmt: skip
+    "fifo": (_fifo, "not a regular file"),
+    "socket": (_socket, "not a regular file"),
+    "device": (_device, "symbolic link"),
+    "link": (_link, "symbolic link"),
+    "large": (_large, "is larger than"),
+}
 
 
 @pytest.mark.timeout(60)
@@ -81,7 +86,10 @@ def test_what_the_user_names_must_be_a_file_too(tmp_path: Path) -> None:
         assert found.exit_code == 2
         assert "error:" in found.stderr
     for path in (tmp_path / "fifo.json", Path("/dev/zero"), tmp_path):
-        for option in (["--cni", f"{path}/."[:-2] if path.is_dir() else str(path)], ["--plan", str(path)]):
+        for option in (
+            ["--cni", f"{path}/."[:-2] if path.is_dir() else str(path)],
+            ["--plan", str(path)],
+        ):
             found = call(["run", "--dry-run", *option])
             assert found.exit_code == 2, (path, option)
             assert "a defect" not in found.stderr
@@ -110,12 +118,18 @@ def test_kept_files_stay_in_the_run_and_are_for_the_owner(tmp_path: Path) -> Non
     (kept,) = (run / "raw" / "imported").iterdir()
     assert kept.name == "0001-..___31m_x_.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert {stat.S_IMODE((run / name).stat().st_mode) for name in ("raw", "raw/imported")} == {0o700}
+    assert {stat.S_IMODE((run / name).stat().st_mode) for name in ("raw", "raw/imported")} == {
+        0o700
+    }
 
 
-def test_names_and_numbers_of_results_have_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_and_numbers_of_results_have_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def one(label: str) -> Result:
-        return Result(label=label, placement="inter", workload="idle", params={}, figures=(), file=tmp_path)
+        return Result(
+            label=label, placement="inter", workload="idle", params={}, figures=(), file=tmp_path
+        )
 
     with pytest.raises(InputError, match="a name of more than"):
         Batch(tmp_path).add([one("x" * 1001)])
@@ -132,12 +146,17 @@ def test_names_and_numbers_of_results_have_limits(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: " + "[" * 5000, "not YAML that can be read"), ("a: " + "{a: " * 2000 + "1" + "}" * 2000, "not YAML that can be read"),
-        ("a: &a [x]\nb: *a\n", "aliases are not allowed"), ("x" * 300_000, "is larger than"),
+        ("a: " + "[" * 5000, "not YAML that can be read"),
+        ("a: " + "{a: " * 2000 + "1" + "}" * 2000, "not YAML that can be read"),
+        ("a: &a [x]\nb: *a\n", "aliases are not allowed"),
+        ("x" * 300_000, "is larger than"),
         ("a: " + "9" * 5000, "not YAML that can be read"),
-        ("\x00", "x.yaml"), ("? [a]\n: b\n", "x.yaml"), ("a: !!python/object:os.system x", "x.yaml"), ("[1]", "expected a mapping"),
+        ("\x00", "x.yaml"),
+        ("? [a]\n: b\n", "x.yaml"),
+        ("a: !!python/object:os.system x", "x.yaml"),
+        ("[1]", "expected a mapping"),
     ],
-)  # fmt: skip
+)
 def test_yaml_bombs(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text(text)
     for option in ("--cni", "--plan"):
@@ -152,7 +171,7 @@ def test_a_record_leads_to_no_file_outside_of_its_run(cell: str, tmp_path: Path)
     (tmp_path / "0").mkdir()
     (tmp_path / "0" / "stacks.folded").write_text("cell;[user];secret 1 1\n")
     (reader.path / "raw" / "link").symlink_to(tmp_path)
-    (group, *_) = summary.groups([{**record, "cell": cell} for record in reader.records("cpp")])
+    group, *_ = summary.groups([{**record, "cell": cell} for record in reader.records("cpp")])
     with pytest.raises(InputError):
         summary.trees(reader, group, taxonomy.load())
 

@@ -1,4 +1,6 @@
-"""A run directory of somebody else: read and resumed by root, it neither leaves its folder nor hangs nor ends in a traceback."""
+"""A run directory of somebody else: read and resumed by root, it neither leaves its folder nor
+hangs nor ends in a traceback.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +58,13 @@ def _told(run: Path) -> None:
         assert "problem: " in done.stderr + done.stdout or "  remedy: " in done.stderr
 
 
-@pytest.mark.parametrize("name", ["plan.json", "events.jsonl", "samples.jsonl", "cpp.jsonl", "env.json"])
+@pytest.mark.parametrize(
+    "name", ["plan.json", "events.jsonl", "samples.jsonl", "cpp.jsonl", "env.json"]
+)
 @pytest.mark.parametrize("kind", ["fifo", "folder", "device", "link", "loop"])
-def test_what_is_no_regular_file_is_refused_at_once(run: Path, tmp_path: Path, name: str, kind: str) -> None:
+def test_what_is_no_regular_file_is_refused_at_once(
+    run: Path, tmp_path: Path, name: str, kind: str
+) -> None:
     content = (run / name).read_bytes()
     (run / name).unlink()
     if kind == "fifo":
@@ -78,8 +84,20 @@ def test_what_is_no_regular_file_is_refused_at_once(run: Path, tmp_path: Path, n
 
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
-SHAPES = [b"", b"null", b"[]", b"\xff\xfe", b'{"schema": 2}', b'{"schema": NaN}', b'{"schema": 1e400}', b'{"schema": true}', DEEP,
-          b'{"schema": 2, "a": ' + DEEP + b"}", b"9" * 10_000, b'{"schema": ' + b"9" * 5000 + b"}"]  # fmt: skip
+SHAPES = [
+    b"",
+    b"null",
+    b"[]",
+    b"\xff\xfe",
+    b'{"schema": 2}',
+    b'{"schema": NaN}',
+    b'{"schema": 1e400}',
+    b'{"schema": true}',
+    DEEP,
+    b'{"schema": 2, "a": ' + DEEP + b"}",
+    b"9" * 10_000,
+    b'{"schema": ' + b"9" * 5000 + b"}",
+]
 
 
 @pytest.mark.parametrize("name", ["plan.json", "events.jsonl", "samples.jsonl", "env.json"])
@@ -139,8 +157,19 @@ def test_a_record_cannot_name_a_raw_file_outside(run: Path, tmp_path: Path) -> N
         reader.raw_bytes(cell, 0, "stacks.folded")
 
 
-LINKS = ["samples.jsonl", "events.jsonl", "cpp.jsonl", "plan.json", "env.json", "env-3.json", "seal.json", "report.md", "calibration.json",
-         "samples.jsonl.orphan-1", "vm"]  # fmt: skip
+LINKS = [
+    "samples.jsonl",
+    "events.jsonl",
+    "cpp.jsonl",
+    "plan.json",
+    "env.json",
+    "env-3.json",
+    "seal.json",
+    "report.md",
+    "calibration.json",
+    "samples.jsonl.orphan-1",
+    "vm",
+]
 
 
 @pytest.mark.parametrize("name", [*LINKS, "raw", "raw/CELL", "raw/CELL/2"])
@@ -148,8 +177,17 @@ def test_resuming_writes_through_no_link(run: Path, tmp_path: Path, name: str) -
     from cnibench.run.sample import Provenance, failure
 
     cell = RunReader(run).plan.cells[-1]
-    with (run / "samples.jsonl").open("ab") as file:  # of a sample in flight, so that something must be moved aside
-        line = failure(cell, 2, Provenance("lab", "veth", "all", "cni"), "failed", "gone", "2026-01-01T00:00:00Z")[0]
+    with (run / "samples.jsonl").open(
+        "ab"
+    ) as file:  # of a sample in flight, so that something must be moved aside
+        line = failure(
+            cell,
+            2,
+            Provenance("lab", "veth", "all", "cni"),
+            "failed",
+            "gone",
+            "2026-01-01T00:00:00Z",
+        )[0]
         file.write(msgspec.json.encode(line) + b"\n")
     victim = tmp_path / "victim"
     victim.mkdir()

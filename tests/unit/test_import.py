@@ -1,4 +1,6 @@
-"""Results of other tools as runs: each format, what is missing in it, and input that is none of it."""
+"""Results of other tools as runs: each format, what is missing in it, and input that is none of
+it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def read(form: str, path: Path, said: Given = INTER) -> Batch:
 
 
 def figures(result: Result) -> dict[str, float | None]:
-    return {"/".join((one.metric, *map(str, one.params.values()))): one.value for one in result.figures}
+    return {
+        "/".join((one.metric, *map(str, one.params.values()))): one.value for one in result.figures
+    }
 
 
 def all_results(change: Callable[[dict[str, str]], None] = lambda values: None) -> str:
@@ -47,16 +51,30 @@ def all_results(change: Callable[[dict[str, str]], None] = lambda values: None) 
             for streams in "MS":
                 test = f"{path}{transport}{streams}"
                 for side in ("CLIENT", "SERVER"):
-                    values |= {f"{test}_{side}_SYSTEM": "0.50", f"{test}_{side}_USER": "0.25", f"{test}_{side}_MEM": "1000000"}
+                    values |= {
+                        f"{test}_{side}_SYSTEM": "0.50",
+                        f"{test}_{side}_USER": "0.25",
+                        f"{test}_{side}_MEM": "1000000",
+                    }
                 values[f"{test}_BW"] = "9000000000.5"
-                values |= {f"{test}_RTS": "12"} if transport == "T" else {f"{test}_JITTER": "0.01", f"{test}_LOST": "5"}
+                values |= (
+                    {f"{test}_RTS": "12"}
+                    if transport == "T"
+                    else {f"{test}_JITTER": "0.01", f"{test}_LOST": "5"}
+                )
     for side in ("CLIENT", "SERVER"):
-        values |= {f"IDLE_{side}_SYSTEM": "0.01", f"IDLE_{side}_USER": "0.02", f"IDLE_{side}_MEM": "900000"}
+        values |= {
+            f"IDLE_{side}_SYSTEM": "0.01",
+            f"IDLE_{side}_USER": "0.02",
+            f"IDLE_{side}_MEM": "900000",
+        }
     change(values)
     return "".join(f"{key}={value}\n" for key, value in values.items())
 
 
-def tree(folder: Path, names: tuple[str, ...] = ("flannel", "antrea"), repeats: int = 7, **broken: str) -> Path:
+def tree(
+    folder: Path, names: tuple[str, ...] = ("flannel", "antrea"), repeats: int = 7, **broken: str
+) -> Path:
     for name in names:
         for repeat in range(1, repeats + 1):
             file = folder / "bench" / name / str(repeat) / "all.results"
@@ -73,15 +91,34 @@ def tree(folder: Path, names: tuple[str, ...] = ("flannel", "antrea"), repeats: 
 
 def test_infrabuilder_tree_is_one_run(tmp_path: Path) -> None:
     batch = read("infrabuilder", tree(tmp_path, repeats=2), Given())
-    assert {(one.label, one.repeat) for one in batch.results} == {("flannel", 0), ("flannel", 1), ("antrea", 0), ("antrea", 1)}
+    assert {(one.label, one.repeat) for one in batch.results} == {
+        ("flannel", 0),
+        ("flannel", 1),
+        ("antrea", 0),
+        ("antrea", 1),
+    }
     assert len(batch.results) == 4 * 9
-    first = next(one for one in batch.results if one.label == "flannel" and one.path == "pod" and one.params == {"streams": 1})
+    first = next(
+        one
+        for one in batch.results
+        if one.label == "flannel" and one.path == "pod" and one.params == {"streams": 1}
+    )
     assert (first.workload, first.placement, first.fidelity) == ("iperf3-tcp", "inter", "cni")
     assert figures(first) == {
-        "throughput": 9.01e9, "retransmits": 12, "cpu_system/client": 0.5, "cpu_user/client": 0.25, "memory/client": 1e6,
-        "cpu_system/server": 0.5, "cpu_user/server": 0.25, "memory/server": 1e6,
-    }  # fmt: skip
-    udp = next(one for one in batch.results if one.workload == "iperf3-udp" and one.path == "clusterip" and one.params == {"streams": 8})
+        "throughput": 9.01e9,
+        "retransmits": 12,
+        "cpu_system/client": 0.5,
+        "cpu_user/client": 0.25,
+        "memory/client": 1e6,
+        "cpu_system/server": 0.5,
+        "cpu_user/server": 0.25,
+        "memory/server": 1e6,
+    }
+    udp = next(
+        one
+        for one in batch.results
+        if one.workload == "iperf3-udp" and one.path == "clusterip" and one.params == {"streams": 8}
+    )
     assert figures(udp)["loss"] == pytest.approx(0.05)
     assert {one.workload for one in batch.results if not one.params} == {"idle"}
 
@@ -90,13 +127,19 @@ def test_infrabuilder_tree_is_one_run(tmp_path: Path) -> None:
 def test_infrabuilder_a_bandwidth_that_is_none_is_a_failed_cell(tmp_path: Path, bad: str) -> None:
     batch = read("infrabuilder", tree(tmp_path, STM_BW=bad), Given())
     failed = [one for one in batch.results if not one.figures]
-    assert [(one.label, one.repeat, one.path, one.params) for one in failed] == [("antrea", 1, "clusterip", {"streams": 8})]
+    assert [(one.label, one.repeat, one.path, one.params) for one in failed] == [
+        ("antrea", 1, "clusterip", {"streams": 8})
+    ]
     run = RunReader(write(batch, tmp_path / "runs", "infrabuilder", ["cnibench", "import"]))
     lines = [line for line in run.samples() if line.status != "ok"]
-    assert [(line.label, line.block, line.metric, line.value, line.status) for line in lines] == [("antrea", 1, "", None, "failed")]
+    assert [(line.label, line.block, line.metric, line.value, line.status) for line in lines] == [
+        ("antrea", 1, "", None, "failed")
+    ]
     assert "STM_BW" in lines[0].reason
     result = next(
-        one for one in analyse([run]).results if one.label == "antrea" and one.params == {"streams": 8} and one.path == "clusterip"
+        one
+        for one in analyse([run]).results
+        if one.label == "antrea" and one.params == {"streams": 8} and one.path == "clusterip"
     )
     assert (result.n, result.failed) == (6, 1)
 
@@ -106,32 +149,57 @@ def test_infrabuilder_another_missing_figure_fails_alone(tmp_path: Path) -> None
     run = RunReader(write(batch, tmp_path / "runs", "infrabuilder", ["cnibench", "import"]))
     lines = [line for line in run.samples() if line.status != "ok"]
     assert {(line.metric, line.value, line.reason) for line in lines} == {
-        ("memory", None, "DTS_SERVER_MEM is blank"), ("retransmits", None, "DTS_RTS is no figure: null"),
-    }  # fmt: skip
+        ("memory", None, "DTS_SERVER_MEM is blank"),
+        ("retransmits", None, "DTS_RTS is no figure: null"),
+    }
 
 
 def test_infrabuilder_a_missing_key_fails_too(tmp_path: Path) -> None:
     file = tmp_path / "flannel" / "1" / "all.results"
     file.parent.mkdir(parents=True)
-    file.write_text(all_results(lambda values: [values.pop(key) for key in ("SUS_BW", "STS_SERVER_USER")] and None))
+    file.write_text(
+        all_results(
+            lambda values: [values.pop(key) for key in ("SUS_BW", "STS_SERVER_USER")] and None
+        )
+    )
     results = read("infrabuilder", file, Given()).results
     assert [one.reason for one in results if not one.figures] == ["SUS_BW is missing"]
     assert {one.label for one in results} == {"flannel"}
-    assert [one.reason for result in results for one in result.figures if one.value is None] == ["STS_SERVER_USER is missing"]
+    assert [one.reason for result in results for one in result.figures if one.value is None] == [
+        "STS_SERVER_USER is missing"
+    ]
 
 
-def test_an_imported_run_works_with_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_imported_run_works_with_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     made = call(
-        ["import", "infrabuilder", str(tree(tmp_path, repeats=10, DUS_BW="null")), "--name", "peer", "--fact", "wire=nic", "--json"]
+        [
+            "import",
+            "infrabuilder",
+            str(tree(tmp_path, repeats=10, DUS_BW="null")),
+            "--name",
+            "peer",
+            "--fact",
+            "wire=nic",
+            "--json",
+        ]
     )
     assert made.exit_code == 0, made.stderr
     document = json.loads(made.stdout)
     assert (document["results"], document["failed"]) == (2 * 10 * 9, 1)
     assert document["profiles"] == ["antrea", "flannel"]
     report = json.loads(call(["report", "last", "--json"]).stdout)
-    wanted = {"metric": "throughput", "path": "pod", "workload": "iperf3-tcp", "params": {"streams": 1}}
-    pair = next(one for one in report["pairs"] if all(one[key] == value for key, value in wanted.items()))
+    wanted = {
+        "metric": "throughput",
+        "path": "pod",
+        "workload": "iperf3-tcp",
+        "params": {"streams": 1},
+    }
+    pair = next(
+        one for one in report["pairs"] if all(one[key] == value for key, value in wanted.items())
+    )
     assert pair["verdict"] == "b-better"
     assert report["environment"]["testbed"] == "cluster"
     assert report["environment"]["kernel"] == "not recorded"
@@ -145,7 +213,9 @@ def test_an_imported_run_works_with_every_command(tmp_path: Path, monkeypatch: p
     assert worse.exit_code == 4, worse.stdout
     claims = json.loads(call(["claims", "last", "--json"]).stdout)
     assert set(claims["counts"]) == {"not-measured", "not-testable-here"}
-    asked = call(["query", "select count(*) as n from samples where status = 'failed'", "last", "--json"])
+    asked = call(
+        ["query", "select count(*) as n from samples where status = 'failed'", "last", "--json"]
+    )
     assert json.loads(asked.stdout)["rows"] == [{"n": 1}]
     assert "complete" in call(["runs", "show", "last"]).stdout
 
@@ -153,7 +223,14 @@ def test_an_imported_run_works_with_every_command(tmp_path: Path, monkeypatch: p
 def test_iperf3_reports(tmp_path: Path) -> None:
     folder = tmp_path / "flannel"
     folder.mkdir()
-    for name in ("tcp", "tcp_ipv6_streams", "tcp_bidirectional", "udp_lossy", "busy", "interrupted"):
+    for name in (
+        "tcp",
+        "tcp_ipv6_streams",
+        "tcp_bidirectional",
+        "udp_lossy",
+        "busy",
+        "interrupted",
+    ):
         shutil.copy(GOLDEN / "iperf3" / f"{name}.json", folder)
     with pytest.raises(InputError, match=r"busy\.json: iperf3 never began"):
         read("iperf3", tmp_path)
@@ -162,13 +239,22 @@ def test_iperf3_reports(tmp_path: Path) -> None:
     assert {one.label for one in found.values()} == {"flannel"}
     golden = json.loads((GOLDEN / "iperf3" / "tcp.json").read_text())
     assert figures(found["tcp"]) == {
-        "throughput": golden["end"]["sum_received"]["bits_per_second"], "retransmits": golden["end"]["sum_sent"]["retransmits"],
-    }  # fmt: skip
-    assert found["tcp"].params == {"streams": 1, "bidirectional": False, "message": 131072, "window": 0}
+        "throughput": golden["end"]["sum_received"]["bits_per_second"],
+        "retransmits": golden["end"]["sum_sent"]["retransmits"],
+    }
+    assert found["tcp"].params == {
+        "streams": 1,
+        "bidirectional": False,
+        "message": 131072,
+        "window": 0,
+    }
     assert found["tcp"].start == golden["start"]["timestamp"]["timesecs"]
     assert (found["tcp"].ip, found["tcp_ipv6_streams"].ip) == (4, 6)
     both = json.loads((GOLDEN / "iperf3" / "tcp_bidirectional.json").read_text())["end"]
-    sums = (both["sum_received"]["bits_per_second"], both["sum_received_bidir_reverse"]["bits_per_second"])
+    sums = (
+        both["sum_received"]["bits_per_second"],
+        both["sum_received_bidir_reverse"]["bits_per_second"],
+    )
     assert figures(found["tcp_bidirectional"])["throughput"] == sum(sums)
     assert found["udp_lossy"].workload == "iperf3-udp"
     assert 0 < (figures(found["udp_lossy"])["loss"] or 0) < 1
@@ -186,32 +272,74 @@ def test_iperf3_needs_a_placement() -> None:
     [
         ("import/netperf_stream.txt", "tcp-stream", {"throughput": 3340.25e6}, {"message": 16384}),
         ("import/netperf_stream_g.txt", "tcp-stream", {"throughput": 2.93e9}, {"message": 16384}),
-        ("import/netperf_stream_cpu.txt", "tcp-stream", {"throughput": 4673.05e6}, {"message": 16384}),
-        ("import/netperf_stream.csv", "tcp-stream", {"throughput": 3992.76e6}, {"message": 16384}),
-        ("import/netperf_rr.txt", "tcp-rr", {"transaction_rate": 19689.05}, {"request": 1, "response": 1}),
-        ("import/netperf_crr.txt", "tcp-crr", {"transaction_rate": 4711.39}, {"request": 1, "response": 1}),
-        ("import/netperf_udprr.txt", "udp-rr", {"transaction_rate": 21086.59}, {"request": 1, "response": 1}),
-        ("import/netperf_udp.txt", "udp-stream", {"throughput": 302.54e6, "loss": 1 - 36984 / 55014}, {"message": 1024}),
         (
-            "import/netperf_rr.csv", "tcp-rr",
+            "import/netperf_stream_cpu.txt",
+            "tcp-stream",
+            {"throughput": 4673.05e6},
+            {"message": 16384},
+        ),
+        ("import/netperf_stream.csv", "tcp-stream", {"throughput": 3992.76e6}, {"message": 16384}),
+        (
+            "import/netperf_rr.txt",
+            "tcp-rr",
+            {"transaction_rate": 19689.05},
+            {"request": 1, "response": 1},
+        ),
+        (
+            "import/netperf_crr.txt",
+            "tcp-crr",
+            {"transaction_rate": 4711.39},
+            {"request": 1, "response": 1},
+        ),
+        (
+            "import/netperf_udprr.txt",
+            "udp-rr",
+            {"transaction_rate": 21086.59},
+            {"request": 1, "response": 1},
+        ),
+        (
+            "import/netperf_udp.txt",
+            "udp-stream",
+            {"throughput": 302.54e6, "loss": 1 - 36984 / 55014},
+            {"message": 1024},
+        ),
+        (
+            "import/netperf_rr.csv",
+            "tcp-rr",
             {
-                "transaction_rate": 18542.514, "latency_mean": 53.87e-6, "latency_p50": 15e-6, "latency_p90": 19e-6,
-                "latency_p99": 440e-6, "retransmits": 0,
+                "transaction_rate": 18542.514,
+                "latency_mean": 53.87e-6,
+                "latency_p50": 15e-6,
+                "latency_p90": 19e-6,
+                "latency_p99": 440e-6,
+                "retransmits": 0,
             },
             {"request": 1, "response": 1},
         ),
         (
-            "netperf/tcp_rr.stdout", "tcp-rr",
+            "netperf/tcp_rr.stdout",
+            "tcp-rr",
             {
-                "transaction_rate": 37907.684, "latency_mean": 26.33e-6, "latency_p50": 14e-6, "latency_p90": 16e-6,
-                "latency_p99": 204e-6, "retransmits": 0,
+                "transaction_rate": 37907.684,
+                "latency_mean": 26.33e-6,
+                "latency_p50": 14e-6,
+                "latency_p90": 16e-6,
+                "latency_p99": 204e-6,
+                "retransmits": 0,
             },
             {},
         ),
-        ("netperf/tcp_stream.stdout", "tcp-stream", {"throughput": 7088.84e6, "retransmits": 407}, {"message": 4194304}),
+        (
+            "netperf/tcp_stream.stdout",
+            "tcp-stream",
+            {"throughput": 7088.84e6, "retransmits": 407},
+            {"message": 4194304},
+        ),
     ],
-)  # fmt: skip
-def test_netperf_output(file: str, workload: str, expected: dict[str, float], params: dict[str, int]) -> None:
+)
+def test_netperf_output(
+    file: str, workload: str, expected: dict[str, float], params: dict[str, int]
+) -> None:
     (found,) = read("netperf", GOLDEN / file).results
     assert (found.workload, found.params, found.ip) == (workload, params, 4)
     assert figures(found) == pytest.approx(expected)
@@ -225,7 +353,11 @@ def test_netperf_several_in_one_file_and_one_that_broke_off(tmp_path: Path) -> N
     assert [bool(one.figures) for one in batch.results] == [True, False, True]
     assert "line 8" in batch.results[1].reason
     run = RunReader(write(batch, tmp_path / "runs", "netperf", ["cnibench", "import"]))
-    assert sorted((line.block, line.status) for line in run.samples()) == [(0, "failed"), (0, "ok"), (1, "ok")]
+    assert sorted((line.block, line.status) for line in run.samples()) == [
+        (0, "failed"),
+        (0, "ok"),
+        (1, "ok"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["netperf_stream_nohead.txt", "netperf_omni.txt"])
@@ -235,17 +367,47 @@ def test_netperf_that_does_not_say_its_test(name: str) -> None:
 
 
 DOCUMENT: dict[str, Any] = {
-    "uuid": "k8s-netperf", "timestamp": "2026-01-02T03:04:05.678901234Z", "hostNetwork": False, "driver": "netperf", "parallelism": 2,
-    "profile": "TCP_STREAM", "duration": 10, "service": False, "local": False, "samples": 3, "messageSize": 1024, "burst": 0,
-    "throughput": 2700.5, "latency": 2.5, "tputMetric": "Mb/s", "ltcyMetric": "usec", "tcpRetransmits": 54.5, "udpLossPercent": 0.0,
+    "uuid": "k8s-netperf",
+    "timestamp": "2026-01-02T03:04:05.678901234Z",
+    "hostNetwork": False,
+    "driver": "netperf",
+    "parallelism": 2,
+    "profile": "TCP_STREAM",
+    "duration": 10,
+    "service": False,
+    "local": False,
+    "samples": 3,
+    "messageSize": 1024,
+    "burst": 0,
+    "throughput": 2700.5,
+    "latency": 2.5,
+    "tputMetric": "Mb/s",
+    "ltcyMetric": "usec",
+    "tcpRetransmits": 54.5,
+    "udpLossPercent": 0.0,
     "metadata": {"kernel": "5.14.0", "mtu": 1400, "k8sVersion": "v1.30"},
-    "clientNodeInfo": {"nodeName": "n1"}, "serverNodeInfo": {"nodeName": "n2"},
-}  # fmt: skip
+    "clientNodeInfo": {"nodeName": "n1"},
+    "serverNodeInfo": {"nodeName": "n2"},
+}
 
 
 def test_k8s_netperf_documents(tmp_path: Path) -> None:
-    rr = {**DOCUMENT, "profile": "TCP_RR", "throughput": 17101.5, "tputMetric": "OP/s", "latency": 120.0, "service": True, "burst": 2}
-    lost = {**DOCUMENT, "driver": "iperf3", "profile": "UDP_STREAM", "throughput": 1200.0, "udpLossPercent": 1.5}
+    rr = {
+        **DOCUMENT,
+        "profile": "TCP_RR",
+        "throughput": 17101.5,
+        "tputMetric": "OP/s",
+        "latency": 120.0,
+        "service": True,
+        "burst": 2,
+    }
+    lost = {
+        **DOCUMENT,
+        "driver": "iperf3",
+        "profile": "UDP_STREAM",
+        "throughput": 1200.0,
+        "udpLossPercent": 1.5,
+    }
     host = {**DOCUMENT, "hostNetwork": True}
     gone = {**DOCUMENT, "throughput": 0.0}
     unnamed = {**DOCUMENT, "clientNodeInfo": {}}
@@ -253,11 +415,20 @@ def test_k8s_netperf_documents(tmp_path: Path) -> None:
     file.write_text(json.dumps([DOCUMENT, rr, lost, host, gone]))
     batch = read("k8s-netperf", file, Given())
     stream, pingpong, udp, bare, failed = batch.results
-    assert (stream.label, stream.workload, stream.placement, stream.path, stream.mtu) == ("ovn", "tcp-stream", "inter", "pod", 1400)
+    assert (stream.label, stream.workload, stream.placement, stream.path, stream.mtu) == (
+        "ovn",
+        "tcp-stream",
+        "inter",
+        "pod",
+        1400,
+    )
     assert stream.params == {"message": 1024, "streams": 2}
     assert figures(stream) == {"throughput": 2700.5e6, "retransmits": 54.5}
     assert stream.start == pytest.approx(1767323045.678901)
-    assert (pingpong.path, pingpong.params) == ("clusterip", {"request": 1024, "response": 1024, "streams": 2, "burst": 2})
+    assert (pingpong.path, pingpong.params) == (
+        "clusterip",
+        {"request": 1024, "response": 1024, "streams": 2, "burst": 2},
+    )
     assert figures(pingpong) == {"transaction_rate": 17101.5, "latency_p99": pytest.approx(120e-6)}
     assert (udp.workload, figures(udp)) == ("iperf3-udp", {"throughput": 1.2e9, "loss": 0.015})
     assert (bare.label, bare.path, bare.fidelity) == ("host", "host", "baseline")
@@ -271,7 +442,8 @@ def test_k8s_netperf_documents(tmp_path: Path) -> None:
 
 
 CSV = (
-    "Driver,Profile,Same node,Host Network,Service,External Server,Duration,Parallelism,# of Samples,Message Size,Avg Throughput,"
+    "Driver,Profile,Same node,Host Network,Service,External Server,Duration,Parallelism,# of"
+    " Samples,Message Size,Avg Throughput,"
     "Throughput Metric,99%tile Observed Latency,Latency Metric\n"
     "netperf,TCP_STREAM,false,false,false,false,10,1,3,1024,861.5,Mb/s,3.5,usec\n"
     "netperf,TCP_RR,true,false,true,false,10,1,3,1024,9333.5,OP/s,451.5,usec\n"
@@ -280,17 +452,31 @@ CSV = (
 
 @pytest.mark.parametrize(
     ("key", "value", "param"),
-    [("udnInfo", "layer3", "udn"), ("virt", True, "virt"), ("externalServer", True, "external_server"), ("acrossAZ", True, "across_az"),
-     ("sriovInfo", {"pf": "ens1"}, "sriov"), ("bridgeInfo", "br-ex", "bridge")],
-)  # fmt: skip
-def test_k8s_netperf_networks_are_never_blocks_of_one_cell(tmp_path: Path, key: str, value: object, param: str) -> None:
+    [
+        ("udnInfo", "layer3", "udn"),
+        ("virt", True, "virt"),
+        ("externalServer", True, "external_server"),
+        ("acrossAZ", True, "across_az"),
+        ("sriovInfo", {"pf": "ens1"}, "sriov"),
+        ("bridgeInfo", "br-ex", "bridge"),
+    ],
+)
+def test_k8s_netperf_networks_are_never_blocks_of_one_cell(
+    tmp_path: Path, key: str, value: object, param: str
+) -> None:
     node = {"clientNodeInfo": {"nodeName": "a"}, "serverNodeInfo": {"nodeName": "b"}}
     file = tmp_path / "documents.json"
-    file.write_text(json.dumps([DOCUMENT | node, DOCUMENT | node | {key: value}, DOCUMENT | node | {key: None}]))
+    file.write_text(
+        json.dumps([DOCUMENT | node, DOCUMENT | node | {key: value}, DOCUMENT | node | {key: None}])
+    )
     run = RunReader(write(read("k8s-netperf", file, Given()), tmp_path / "runs", "k8s-netperf", []))
-    assert sorted(sum(cell.params == other.params for other in run.plan.cells) for cell in run.plan.cells) == [1, 1]
+    assert sorted(
+        sum(cell.params == other.params for other in run.plan.cells) for cell in run.plan.cells
+    ) == [1, 1]
     assert [param in cell.params for cell in run.plan.cells] == [False, True]
-    assert sorted(result.n for result in analyse([run]).results if result.metric == "throughput") == [1, 2]
+    assert sorted(
+        result.n for result in analyse([run]).results if result.metric == "throughput"
+    ) == [1, 2]
 
 
 def test_k8s_netperf_durations_are_never_pooled(tmp_path: Path) -> None:
@@ -307,7 +493,11 @@ def test_k8s_netperf_csv(tmp_path: Path) -> None:
     (folder / "result-1.csv").write_text(CSV)
     (folder / "cpu-result-1.csv").write_text("Role,Driver\nClient,netperf\n")
     stream, pingpong = read("k8s-netperf", tmp_path, Given()).results
-    assert (stream.label, stream.placement, figures(stream)) == ("weave", "inter", {"throughput": 861.5e6})
+    assert (stream.label, stream.placement, figures(stream)) == (
+        "weave",
+        "inter",
+        {"throughput": 861.5e6},
+    )
     assert (pingpong.placement, pingpong.path) == ("intra", "clusterip")
     assert figures(pingpong) == {"transaction_rate": 9333.5, "latency_p99": pytest.approx(451.5e-6)}
 
@@ -320,18 +510,36 @@ WRONG: list[tuple[str, str, str]] = [
     ("iperf3", '{\n"start": {},\n"end": }\n', "line 3: not JSON"),
     ("iperf3", "[]", "no report of iperf3"),
     ("iperf3", "[" * 100_000, "JSON that cannot be read"),
-    ("iperf3", '{"start": {"test_start": {"protocol": "TCP"}}, "end": {"x": "\\ud800"}}', "cannot be read"),
+    (
+        "iperf3",
+        '{"start": {"test_start": {"protocol": "TCP"}}, "end": {"x": "\\ud800"}}',
+        "cannot be read",
+    ),
     ("netperf", "nothing here\n", "line 1"),
     ("k8s-netperf", "[1]", "document 1"),
-    ("k8s-netperf", '[{"driver": "netperf", "profile": "SCTP", "throughput": 1}]', "'SCTP' is unknown"),
-    ("k8s-netperf", CSV.replace("false,10,1,3,1024,861.5", "10,1,3"), "line 2: 11 fields, expected 14"),
-    ("k8s-netperf", CSV.replace("TCP_STREAM,false", "TCP_STREAM,perhaps"), "line 2: expected true or false"),
+    (
+        "k8s-netperf",
+        '[{"driver": "netperf", "profile": "SCTP", "throughput": 1}]',
+        "'SCTP' is unknown",
+    ),
+    (
+        "k8s-netperf",
+        CSV.replace("false,10,1,3,1024,861.5", "10,1,3"),
+        "line 2: 11 fields, expected 14",
+    ),
+    (
+        "k8s-netperf",
+        CSV.replace("TCP_STREAM,false", "TCP_STREAM,perhaps"),
+        "line 2: expected true or false",
+    ),
     ("k8s-netperf", "Role,Driver\n", "no column 'Driver'"),
 ]
 
 
 @pytest.mark.parametrize(("form", "text", "words"), WRONG)
-def test_wrong_input_names_the_file_and_the_line(tmp_path: Path, form: str, text: str, words: str) -> None:
+def test_wrong_input_names_the_file_and_the_line(
+    tmp_path: Path, form: str, text: str, words: str
+) -> None:
     file = tmp_path / "wrong.results"
     file.write_text(text)
     if words == "no column 'Driver'":
@@ -359,21 +567,34 @@ def test_wrong_use(tmp_path: Path) -> None:
 
 
 SEEDS = {
-    "infrabuilder": all_results(), "iperf3": (GOLDEN / "iperf3" / "tcp.json").read_text(),
-    "netperf": (GOLDEN / "import" / "netperf_rr.csv").read_text(), "k8s-netperf": json.dumps([DOCUMENT]),
-}  # fmt: skip
+    "infrabuilder": all_results(),
+    "iperf3": (GOLDEN / "iperf3" / "tcp.json").read_text(),
+    "netperf": (GOLDEN / "import" / "netperf_rr.csv").read_text(),
+    "k8s-netperf": json.dumps([DOCUMENT]),
+}
 
 
 @pytest.mark.parametrize("form", sorted(SEEDS))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(data=st.data())
 def test_any_bytes_are_a_run_or_a_message(tmp_path: Path, form: str, data: st.DataObject) -> None:
     """Random bytes, and real files with a piece replaced."""
     seed = SEEDS[form].encode()
     at = data.draw(st.integers(0, len(seed)))
     length = data.draw(st.integers(0, 40))
-    piece = data.draw(st.one_of(st.binary(max_size=40), st.sampled_from([b"null", b"NaN", b"1e400", b"9" * 30, b'"', b"=", b"-1", b"\n"])))
-    content = data.draw(st.one_of(st.binary(max_size=200), st.just(seed[:at] + piece + seed[at + length :])))
+    piece = data.draw(
+        st.one_of(
+            st.binary(max_size=40),
+            st.sampled_from([b"null", b"NaN", b"1e400", b"9" * 30, b'"', b"=", b"-1", b"\n"]),
+        )
+    )
+    content = data.draw(
+        st.one_of(st.binary(max_size=200), st.just(seed[:at] + piece + seed[at + length :]))
+    )
     file = tmp_path / "any.txt"
     file.write_bytes(content)
     batch, told = None, ""

@@ -1,4 +1,6 @@
-"""How profiles are installed on Kubernetes: the section's model, what it renders to, and what it can never remove."""
+"""How profiles are installed on Kubernetes: the section's model, what it renders to, and what it
+can never remove.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,46 @@ contexts: [{name: one, context: {cluster: one, user: one}}]
 clusters: [{name: one, cluster: {server: "https://127.0.0.1:1"}}]
 users: [{name: one, user: {}}]
 """
-VARIABLES = {"pod_cidr": "10.244.0.0/16", "service_cidr": "10.96.0.0/12", "api_host": "192.0.2.1", "api_port": "6443"}
-INSTALLED = {name: profile for name, profile in builtin().items() if profile.kubernetes and profile.kubernetes.steps}
+VARIABLES = {
+    "pod_cidr": "10.244.0.0/16",
+    "service_cidr": "10.96.0.0/12",
+    "api_host": "192.0.2.1",
+    "api_port": "6443",
+}
+INSTALLED = {
+    name: profile
+    for name, profile in builtin().items()
+    if profile.kubernetes and profile.kubernetes.steps
+}
 WANTED = {  # the modes that there must be at least
-    "flannel", "flannel-host-gw", "flannel-udp", "flannel-wireguard", "flannel-ipip", "calico-wp-ipip", "calico-np-ipip", "calico-wp-vxlan",
-    "calico-np-vxlan", "calico-wp-xsub", "calico-np-xsub", "calico-ebpf", "calico-nftables", "cilium", "cilium-geneve", "cilium-native",
-    "cilium-kpr", "cilium-wireguard", "cilium-ipsec", "kube-router", "kube-router-ipip", "weave", "weave-sleeve", "weave-encrypted",
-    "kindnet", "bridge-static", "veth-baseline",
-}  # fmt: skip
+    "flannel",
+    "flannel-host-gw",
+    "flannel-udp",
+    "flannel-wireguard",
+    "flannel-ipip",
+    "calico-wp-ipip",
+    "calico-np-ipip",
+    "calico-wp-vxlan",
+    "calico-np-vxlan",
+    "calico-wp-xsub",
+    "calico-np-xsub",
+    "calico-ebpf",
+    "calico-nftables",
+    "cilium",
+    "cilium-geneve",
+    "cilium-native",
+    "cilium-kpr",
+    "cilium-wireguard",
+    "cilium-ipsec",
+    "kube-router",
+    "kube-router-ipip",
+    "weave",
+    "weave-sleeve",
+    "weave-encrypted",
+    "kindnet",
+    "bridge-static",
+    "veth-baseline",
+}
 
 
 @pytest.fixture
@@ -55,7 +89,9 @@ def test_section(name: str) -> None:
     assert about.leaves.files, "every CNI leaves at least its configuration"
     assert any("/etc/cni/net.d/" in path for path in about.leaves.files)
     assert about.recognise
-    assert Installation.model_validate_json(about.model_dump_json()) == about, "it is written into the cluster, and read again"
+    assert Installation.model_validate_json(about.model_dump_json()) == about, (
+        "it is written into the cluster, and read again"
+    )
     assert about.ready or any(step.reference for step in about.steps)
     encapsulation, overhead = claims(profile)
     assert (encapsulation == "none") == (profile.features.mode == "underlay")
@@ -69,7 +105,9 @@ def test_section(name: str) -> None:
         if step.manifest and step.manifest.file:
             text = (manifests.FOLDER / step.manifest.file).read_text()
             known = set(step.manifest.options) | set(VARIABLES) | {"random:20", "random:16"}
-            assert set(manifests._VARIABLE.findall(text)) <= {(mark, key) for mark in ("", "?") for key in known}
+            assert set(manifests._VARIABLE.findall(text)) <= {
+                (mark, key) for mark in ("", "?") for key in known
+            }
             for image in (value for key, value in step.manifest.options.items() if key == "image"):
                 assert not image.endswith(":latest")
                 assert ":" in image.rpartition("/")[2]
@@ -84,10 +122,26 @@ def test_profiles_are_told_apart_by_what_they_are_recognised_by() -> None:
         seen[key] = name
 
 
-@pytest.mark.parametrize("path", [
-    "/", "/etc/cni/net.d/", "/etc/cni/net.d/*", "/var/lib/", "/var/lib/kubelet/pods", "/run/../etc/x", "/etc/passwd", "/home/a",
-    "/var/lib/etcd", "/run/containerd/x", "/sys/fs/bpf/*", "/run/a b", "/run/$(id)", "/run/`id`", "/opt/cni/bin/?*",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/etc/cni/net.d/",
+        "/etc/cni/net.d/*",
+        "/var/lib/",
+        "/var/lib/kubelet/pods",
+        "/run/../etc/x",
+        "/etc/passwd",
+        "/home/a",
+        "/var/lib/etcd",
+        "/run/containerd/x",
+        "/sys/fs/bpf/*",
+        "/run/a b",
+        "/run/$(id)",
+        "/run/`id`",
+        "/opt/cni/bin/?*",
+    ],
+)
 def test_nothing_but_what_a_cni_owns_can_be_removed(path: str) -> None:
     with pytest.raises(ValidationError):
         Leaves(files=(path,))
@@ -100,7 +154,11 @@ def test_no_pattern_matches_everything(pattern: str) -> None:
 
 
 def test_one_of_each_choice() -> None:
-    for wrong in ({}, {"chart": None}, {"reference": {"plugin": "bridge"}, "manifest": {"file": "x.yaml"}}):
+    for wrong in (
+        {},
+        {"chart": None},
+        {"reference": {"plugin": "bridge"}, "manifest": {"file": "x.yaml"}},
+    ):
         with pytest.raises(ValidationError):
             Step.model_validate(wrong)
     with pytest.raises(ValidationError):
@@ -111,7 +169,10 @@ def test_one_of_each_choice() -> None:
         Installation()
 
 
-@pytest.mark.parametrize("name", ["kindnet", "kube-router", "kube-router-ipip", "weave", "weave-sleeve", "weave-encrypted"])
+@pytest.mark.parametrize(
+    "name",
+    ["kindnet", "kube-router", "kube-router-ipip", "weave", "weave-sleeve", "weave-encrypted"],
+)
 def test_own_manifests_are_filled_in(access: Access, name: str) -> None:
     objects = manifests.render(access, INSTALLED[name], {}, VARIABLES)
     assert "${" not in str(objects)
@@ -124,9 +185,15 @@ def test_own_manifests_are_filled_in(access: Access, name: str) -> None:
         assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
 
 
-def test_weave_is_encrypted_with_a_new_password_each_time_and_only_when_asked(access: Access) -> None:
+def test_weave_is_encrypted_with_a_new_password_each_time_and_only_when_asked(
+    access: Access,
+) -> None:
     def passwords(name: str) -> list[str]:
-        secrets = [item for item in manifests.render(access, INSTALLED[name], {}, VARIABLES) if item["kind"] == "Secret"]
+        secrets = [
+            item
+            for item in manifests.render(access, INSTALLED[name], {}, VARIABLES)
+            if item["kind"] == "Secret"
+        ]
         return [secret["stringData"].get("weave-passwd", "") for secret in secrets]
 
     one, other = passwords("weave-encrypted"), passwords("weave-encrypted")
@@ -137,18 +204,27 @@ def test_weave_is_encrypted_with_a_new_password_each_time_and_only_when_asked(ac
 
 def test_settings_change_a_manifest_and_unknown_ones_are_refused(access: Access) -> None:
     profile = INSTALLED["kube-router"]
-    objects = manifests.render(access, profile, {"service_proxy": "true", "image": "example.org/kr:dev"}, VARIABLES)
+    objects = manifests.render(
+        access, profile, {"service_proxy": "true", "image": "example.org/kr:dev"}, VARIABLES
+    )
     assert manifests.images(objects) == ["example.org/kr:dev"]
     workload = next(item for item in objects if item["kind"] == "DaemonSet")
-    assert "--run-service-proxy=true" in workload["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert (
+        "--run-service-proxy=true" in workload["spec"]["template"]["spec"]["containers"][0]["args"]
+    )
     with pytest.raises(UsageError, match="--set serviceproxy") as error:
         manifests.render(access, profile, {"serviceproxy": "true"}, VARIABLES)
     assert "service_proxy" in error.value.remedy
 
 
 def test_a_chart_takes_its_own_values_and_an_image_where_the_profile_says_how() -> None:
-    manifests.check(INSTALLED["cilium"], {"debug.enabled": "true", "chart": "/x", "image": "a:b", "image-archive": "/y"})
-    manifests.check(INSTALLED["calico-wp-vxlan"], {"chart.crd.projectcalico.org.v1": "/x", "version": "v3.31.7"})
+    manifests.check(
+        INSTALLED["cilium"],
+        {"debug.enabled": "true", "chart": "/x", "image": "a:b", "image-archive": "/y"},
+    )
+    manifests.check(
+        INSTALLED["calico-wp-vxlan"], {"chart.crd.projectcalico.org.v1": "/x", "version": "v3.31.7"}
+    )
     with pytest.raises(UsageError, match="--set image "):
         manifests.check(INSTALLED["calico-wp-vxlan"], {"image": "a:b"})
     with pytest.raises(UsageError, match="--set manifest "):
@@ -158,7 +234,8 @@ def test_a_chart_takes_its_own_values_and_an_image_where_the_profile_says_how() 
 def test_users_own_manifest(access: Access, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(
-        "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {x: '${pod_cidr}'}}\n"
+        "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name:"
+        " a}, data: {x: '${pod_cidr}'}}\n"
     )
     found = manifests.render(access, INSTALLED["kindnet"], {"manifest": str(path)}, VARIABLES)
     assert found[0]["data"] == {"x": "10.244.0.0/16"}
@@ -169,23 +246,28 @@ def test_users_own_manifest(access: Access, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not YAML"):
         manifests.render(access, INSTALLED["kindnet"], {"manifest": str(path)}, VARIABLES)
     with pytest.raises(InputError, match="No such file"):
-        manifests.render(access, INSTALLED["kindnet"], {"manifest": str(tmp_path / "none.yaml")}, VARIABLES)
+        manifests.render(
+            access, INSTALLED["kindnet"], {"manifest": str(tmp_path / "none.yaml")}, VARIABLES
+        )
 
 
 def test_substitution() -> None:
     known = {"yes": "true", "number": "7", "empty": ""}
-    assert manifests.substitute({"a": "${yes}", "b": ["${number}", "x${number}"], "c": "${?empty}", "d": "${empty}"}, known) == {
-        "a": True, "b": [7, "x7"], "d": "",
-    }  # fmt: skip
+    assert manifests.substitute(
+        {"a": "${yes}", "b": ["${number}", "x${number}"], "c": "${?empty}", "d": "${empty}"}, known
+    ) == {"a": True, "b": [7, "x7"], "d": ""}
 
 
-@pytest.mark.parametrize(("image", "mirrored"), [
-    ("quay.io/cilium/cilium:v1@sha256:ab", "r.example:5000/m/cilium/cilium:v1@sha256:ab"),
-    ("busybox", "r.example:5000/m/busybox"),
-    ("library/busybox:1", "r.example:5000/m/library/busybox:1"),
-    ("localhost/x:1", "r.example:5000/m/x:1"),
-    ("host:80/x:1", "r.example:5000/m/x:1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("image", "mirrored"),
+    [
+        ("quay.io/cilium/cilium:v1@sha256:ab", "r.example:5000/m/cilium/cilium:v1@sha256:ab"),
+        ("busybox", "r.example:5000/m/busybox"),
+        ("library/busybox:1", "r.example:5000/m/library/busybox:1"),
+        ("localhost/x:1", "r.example:5000/m/x:1"),
+        ("host:80/x:1", "r.example:5000/m/x:1"),
+    ],
+)
 def test_mirror(image: str, mirrored: str) -> None:
     assert manifests.mirrored(image, "r.example:5000/m") == mirrored
 
@@ -195,7 +277,9 @@ def test_mirror_and_its_secret_reach_every_container(access: Access) -> None:
     for name in ("kindnet", "weave"):
         objects = manifests.render(access, INSTALLED[name], {}, known)
         assert all(image.startswith("r.example/m/") for image in manifests.images(objects))
-        pod = next(item for item in objects if item["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+        pod = next(item for item in objects if item["kind"] == "DaemonSet")["spec"]["template"][
+            "spec"
+        ]
         assert pod["imagePullSecrets"] == [{"name": "pull"}]
 
 

@@ -1,4 +1,6 @@
-"""What is read off a cluster and its nodes: rollouts, recognition, what a CNI leaves and the commands that remove it."""
+"""What is read off a cluster and its nodes: rollouts, recognition, what a CNI leaves and the
+commands that remove it.
+"""
 
 from __future__ import annotations
 
@@ -93,8 +95,9 @@ def test_chains_and_what_jumps_to_them_are_removed_and_nothing_else() -> None:
         "COMMIT",
     ]
     assert removal.chain_removal(IPTABLES, ("cali-*",), ()) == ""
-    assert '-D FORWARD -i kube-bridge -m comment --comment "allow outbound traffic from pods" -j ACCEPT' in removal.chain_removal(
-        IPTABLES, (), ("kube-bridge",)
+    assert (
+        '-D FORWARD -i kube-bridge -m comment --comment "allow outbound traffic from pods" -j'
+        " ACCEPT" in removal.chain_removal(IPTABLES, (), ("kube-bridge",))
     )
 
 
@@ -115,64 +118,125 @@ def test_commands_for_a_node() -> None:
 
 def test_what_a_node_had_before_is_never_removed() -> None:
     """Although all of it has names that the CNI gives, too."""
-    had = remains.parse(SHOWN) | {"address": frozenset({"tunl0 10.244.0.9/32"}), "up": frozenset({"tunl0"})}
+    had = remains.parse(SHOWN) | {
+        "address": frozenset({"tunl0 10.244.0.9/32"}),
+        "up": frozenset({"tunl0"}),
+    }
     assert not list(removal._device_removal(SHOWN, ("cni0", "flannel.*", "tunl0"), had))
     assert not list(removal._route_removal(SHOWN, ["10.244.0.0/16"], (2004, 2005), had))
     assert not list(removal._tc_removal(SHOWN, ("cil_*",), had["program at tc"]))
     chains = ("FLANNEL-*", "KUBE-POD-FW-*")
-    assert removal.chain_removal(IPTABLES, chains, ("kube-bridge",), "iptables-nft", had["iptables"]) == ""
+    assert (
+        removal.chain_removal(IPTABLES, chains, ("kube-bridge",), "iptables-nft", had["iptables"])
+        == ""
+    )
     new = IPTABLES.replace(":KUBE-FORWARD", ":FLANNEL-NEW - [0:0]\n:KUBE-FORWARD")
     script = removal.chain_removal(new, chains, (), "iptables-nft", had["iptables"])
     assert script.splitlines() == ["*filter", ":FLANNEL-NEW - [0:0]", "-X FLANNEL-NEW", "COMMIT"]
     new = IPTABLES.replace("-A FLANNEL-FWD -d", "-A FLANNEL-FWD -j RETURN\n-A FLANNEL-FWD -d")
     script = removal.chain_removal(new, chains, (), "iptables-nft", had["iptables"])
-    assert script.splitlines() == ["*filter", "-D FLANNEL-FWD -j RETURN", "COMMIT"], "a new rule in a chain that was there"
+    assert script.splitlines() == ["*filter", "-D FLANNEL-FWD -j RETURN", "COMMIT"], (
+        "a new rule in a chain that was there"
+    )
 
 
 def test_ipsec_is_flushed_only_where_nobody_had_any() -> None:
-    assert "flush" in removal._xfrm_removal(["SAD count 0", "SPD IN 0 OUT 0 FWD 0 (Sock: IN 0 OUT 0)"])
+    assert "flush" in removal._xfrm_removal(
+        ["SAD count 0", "SPD IN 0 OUT 0 FWD 0 (Sock: IN 0 OUT 0)"]
+    )
     for line in ("SAD count 2", "SPD IN 0 OUT 1 FWD 0"):
         assert "flush" not in removal._xfrm_removal([line])
 
 
 def test_only_new_mounts_below_its_own_files_are_undone() -> None:
-    shown = "@@ mounts\n/\n/run/cilium/cgroupv2\n/run/cilium/old\n/run/other/x\n/sys/fs/bpf\n@@ xfrm\n"
-    lines = list(removal._unmounting(shown, ("/run/cilium", "/sys/fs/bpf/tc/globals/cilium_*"), (), ("/run/cilium/old",)))
+    shown = (
+        "@@ mounts\n/\n/run/cilium/cgroupv2\n/run/cilium/old\n/run/other/x\n/sys/fs/bpf\n@@ xfrm\n"
+    )
+    lines = list(
+        removal._unmounting(
+            shown, ("/run/cilium", "/sys/fs/bpf/tc/globals/cilium_*"), (), ("/run/cilium/old",)
+        )
+    )
     assert lines == ["nsenter -t 1 -m -- umount -l /run/cilium/cgroupv2"]
     assert not list(removal._unmounting(shown, ("/run/cilium",), ("/run/cilium",), ()))
 
 
 def test_leftovers_are_named() -> None:
-    clean = SHOWN.replace(IPTABLES, "").replace(', {"ifname": "cni0"}', "").replace("10.244.1.0/24 via 10.89.0.3 dev eth0\n", "")
     clean = (
-        clean.replace("rp_filter:0", "rp_filter:1").replace("/host/sys/fs/bpf/cilium\n", "").replace("expires 1799sec", "expires 1700sec")
+        SHOWN.replace(IPTABLES, "")
+        .replace(', {"ifname": "cni0"}', "")
+        .replace("10.244.1.0/24 via 10.89.0.3 dev eth0\n", "")
     )
-    before, after = remains.Snapshot("a", remains.parse(clean)), remains.Snapshot("a", remains.parse(SHOWN))
+    clean = (
+        clean.replace("rp_filter:0", "rp_filter:1")
+        .replace("/host/sys/fs/bpf/cilium\n", "")
+        .replace("expires 1799sec", "expires 1700sec")
+    )
+    before, after = (
+        remains.Snapshot("a", remains.parse(clean)),
+        remains.Snapshot("a", remains.parse(SHOWN)),
+    )
     found = remains.leftovers(before, after)
     assert "device cni0" in found
     assert "route 10.244.1.0/24 via 10.89.0.3 dev eth0" in found
     assert "iptables iptables-nft filter: chain FLANNEL-FWD" in found
-    assert 'iptables iptables-nft nat: -A POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG' in found
-    assert "iptables iptables-nft filter: chain KUBE-POD-FW-ABCDEFGHIJKLMNOP" in found, "kube-router's"
+    assert (
+        'iptables iptables-nft nat: -A POSTROUTING -m comment --comment "flanneld masq" -j'
+        " FLANNEL-POSTRTG" in found
+    )
+    assert "iptables iptables-nft filter: chain KUBE-POD-FW-ABCDEFGHIJKLMNOP" in found, (
+        "kube-router's"
+    )
     assert "pinned eBPF object /sys/fs/bpf/cilium" in found
     assert "sysctl net.ipv4.conf.all.rp_filter is 0, was 1" in found
-    assert not [item for item in found if "KUBE-FORWARD" in item or "KUBE-POSTROUTING" in item], "kube-proxy's own"
+    assert not [item for item in found if "KUBE-FORWARD" in item or "KUBE-POSTROUTING" in item], (
+        "kube-proxy's own"
+    )
     assert not [item for item in found if "expires" in item or "fe80" in item]
     assert remains.leftovers(after, after) == []
 
 
 def _workload(kind: str, generation: int = 2, **status: int) -> dict[str, Any]:
-    return {"kind": kind, "metadata": {"name": "x", "generation": generation}, "spec": {"replicas": 2}, "status": status}
+    return {
+        "kind": kind,
+        "metadata": {"name": "x", "generation": generation},
+        "spec": {"replicas": 2},
+        "status": status,
+    }
 
 
-@pytest.mark.parametrize(("workload", "lacks"), [
-    (_workload("DaemonSet", observedGeneration=1), "has not been looked at"),
-    (_workload("DaemonSet", observedGeneration=2, desiredNumberScheduled=0), "is on no node"),
-    (_workload("DaemonSet", observedGeneration=2, desiredNumberScheduled=2, updatedNumberScheduled=1, numberAvailable=2), "1 of 2"),
-    (_workload("DaemonSet", observedGeneration=2, desiredNumberScheduled=2, updatedNumberScheduled=2, numberAvailable=2), ""),
-    (_workload("Deployment", observedGeneration=2, updatedReplicas=2, availableReplicas=1), "1 of 2"),
-    (_workload("Deployment", observedGeneration=2, updatedReplicas=2, availableReplicas=2), ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("workload", "lacks"),
+    [
+        (_workload("DaemonSet", observedGeneration=1), "has not been looked at"),
+        (_workload("DaemonSet", observedGeneration=2, desiredNumberScheduled=0), "is on no node"),
+        (
+            _workload(
+                "DaemonSet",
+                observedGeneration=2,
+                desiredNumberScheduled=2,
+                updatedNumberScheduled=1,
+                numberAvailable=2,
+            ),
+            "1 of 2",
+        ),
+        (
+            _workload(
+                "DaemonSet",
+                observedGeneration=2,
+                desiredNumberScheduled=2,
+                updatedNumberScheduled=2,
+                numberAvailable=2,
+            ),
+            "",
+        ),
+        (
+            _workload("Deployment", observedGeneration=2, updatedReplicas=2, availableReplicas=1),
+            "1 of 2",
+        ),
+        (_workload("Deployment", observedGeneration=2, updatedReplicas=2, availableReplicas=2), ""),
+    ],
+)
 def test_rollout(workload: Mapping[str, Any], lacks: str) -> None:
     words = wait.rollout(workload)
     assert (lacks in words) if lacks else not words
@@ -181,7 +245,9 @@ def test_rollout(workload: Mapping[str, Any], lacks: str) -> None:
 class Answers:
     """The API as far as recognition asks it: objects by KIND/NAMESPACE/NAME."""
 
-    def __init__(self, objects: Mapping[str, Any], nodes: list[dict[str, Any]] | None = None) -> None:
+    def __init__(
+        self, objects: Mapping[str, Any], nodes: list[dict[str, Any]] | None = None
+    ) -> None:
         self.objects = objects
         self.nodes = nodes or []
 
@@ -203,23 +269,46 @@ def _flannel(backend: str, **more: object) -> dict[str, Any]:
 
 
 def _cilium(**data: str) -> dict[str, Any]:
-    return {"daemonset/kube-system/cilium": {"kind": "DaemonSet"}, "configmap/kube-system/cilium-config": {"data": data}}
+    return {
+        "daemonset/kube-system/cilium": {"kind": "DaemonSet"},
+        "configmap/kube-system/cilium-config": {"data": data},
+    }
 
 
 def _calico(**network: object) -> dict[str, Any]:
-    return {"installation.operator.tigera.io/default": {"kind": "Installation", "spec": {"calicoNetwork": network}}}
+    return {
+        "installation.operator.tigera.io/default": {
+            "kind": "Installation",
+            "spec": {"calicoNetwork": network},
+        }
+    }
 
 
-@pytest.mark.parametrize(("objects", "name"), [
-    (_flannel("vxlan"), "flannel"),
-    (_flannel("host-gw"), "flannel-host-gw"),
-    (_cilium(**{"routing-mode": "tunnel", "tunnel-protocol": "vxlan", "kube-proxy-replacement": "false"}), "cilium"),
-    (_cilium(**{"routing-mode": "native", "enable-wireguard": "true"}), "cilium-wireguard"),
-    (_cilium(**{"routing-mode": "native", "kube-proxy-replacement": "true"}), "cilium-kpr"),
-    (_calico(linuxDataplane="Iptables", ipPools=[{"encapsulation": "VXLAN"}]), "calico-np-vxlan"),
-    (_calico(linuxDataplane="BPF", ipPools=[{"encapsulation": "None"}]), "calico-ebpf"),
-    (_calico(), "calico-np-ipip"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("objects", "name"),
+    [
+        (_flannel("vxlan"), "flannel"),
+        (_flannel("host-gw"), "flannel-host-gw"),
+        (
+            _cilium(
+                **{
+                    "routing-mode": "tunnel",
+                    "tunnel-protocol": "vxlan",
+                    "kube-proxy-replacement": "false",
+                }
+            ),
+            "cilium",
+        ),
+        (_cilium(**{"routing-mode": "native", "enable-wireguard": "true"}), "cilium-wireguard"),
+        (_cilium(**{"routing-mode": "native", "kube-proxy-replacement": "true"}), "cilium-kpr"),
+        (
+            _calico(linuxDataplane="Iptables", ipPools=[{"encapsulation": "VXLAN"}]),
+            "calico-np-vxlan",
+        ),
+        (_calico(linuxDataplane="BPF", ipPools=[{"encapsulation": "None"}]), "calico-ebpf"),
+        (_calico(), "calico-np-ipip"),
+    ],
+)
 def test_recognition(objects: Mapping[str, Any], name: str) -> None:
     found, words = recognise.current(Answers(objects))  # type: ignore[arg-type]
     assert found == name
@@ -234,7 +323,10 @@ def test_a_mode_that_no_profile_describes_is_named() -> None:
 
 
 def test_no_cni() -> None:
-    message = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message: cni plugin not initialized"
+    message = (
+        "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady"
+        " message: cni plugin not initialized"
+    )
     bare = {"status": {"conditions": [{"type": "Ready", "status": "False", "message": message}]}}
     assert recognise.current(Answers({}, [bare, bare])) == ("", recognise.NONE)  # type: ignore[arg-type]
     fine = {"status": {"conditions": [{"type": "Ready", "status": "True", "message": ""}]}}
@@ -244,8 +336,16 @@ def test_no_cni() -> None:
 def test_a_daemonsets_options_and_variables_are_facts() -> None:
     container = {"args": ["--enable-overlay=false"], "env": [{"name": "MODE", "value": "1"}]}
     workload = {"spec": {"template": {"spec": {"containers": [container]}}}}
-    assert recognise.observed(Fact(object="x", argument="--enable-overlay", equals=""), workload) == "false"
-    assert recognise.observed(Fact(object="x", argument="--none", equals="", otherwise="true"), workload) == "true"
+    assert (
+        recognise.observed(Fact(object="x", argument="--enable-overlay", equals=""), workload)
+        == "false"
+    )
+    assert (
+        recognise.observed(
+            Fact(object="x", argument="--none", equals="", otherwise="true"), workload
+        )
+        == "true"
+    )
     assert recognise.observed(Fact(object="x", variable="MODE", equals=""), workload) == "1"
     assert recognise.observed(Fact(object="x", variable="MODE", equals=""), None) == ""
 
@@ -255,8 +355,13 @@ def _node(name: str, address: str, *cidrs: str) -> Facts:
 
 
 def test_static_routes_and_the_reference_plugins_configuration() -> None:
-    nodes = [_node("a", "192.0.2.1", "10.244.0.0/24"), _node("b", "192.0.2.2", "10.244.1.0/24", "fd00::/64")]
-    assert plugins.routes(nodes[0], nodes) == [("10.244.1.0/24", "192.0.2.2")], "b has no IPv6 address to send IPv6 to"
+    nodes = [
+        _node("a", "192.0.2.1", "10.244.0.0/24"),
+        _node("b", "192.0.2.2", "10.244.1.0/24", "fd00::/64"),
+    ]
+    assert plugins.routes(nodes[0], nodes) == [("10.244.1.0/24", "192.0.2.2")], (
+        "b has no IPv6 address to send IPv6 to"
+    )
     assert plugins.routes(nodes[1], nodes) == [("10.244.0.0/24", "192.0.2.1")]
     bridge = plugins.conflist("bridge", ("10.244.1.0/24", "fd00::/64"), 1500)["plugins"][0]
     assert bridge["bridge"] == plugins.BRIDGE
@@ -266,23 +371,25 @@ def test_static_routes_and_the_reference_plugins_configuration() -> None:
 
 
 def test_base_chains_that_hold_nothing_are_leftovers_and_removed() -> None:
-    """Packets walk them; one with a rule, one with another policy, a user's chain and another's table are none."""
+    """Packets walk them; one with a rule, one with another policy, a user's chain and another's
+    table are none.
+    """
     ruleset = (
-        "# Warning: table ip raw is managed by iptables-nft, do not touch!\n"
-        "table ip raw {\n"
-        "\tchain PREROUTING {\n\t\ttype filter hook prerouting priority raw; policy accept;\n\t}\n\n"
-        "\tchain OWN {\n\t}\n}\n"
-        "table ip6 filter {\n"
-        "\tchain FORWARD {\n\t\ttype filter hook forward priority filter; policy accept;\n\t\tcounter accept\n\t}\n\n"
-        "\tchain OUTPUT {\n\t\ttype filter hook output priority filter; policy accept;\n\t}\n"
-        "\tchain INPUT {\n\t\ttype filter hook input priority filter; policy drop;\n\t}\n}\n"
-        "table inet own {\n\tchain c {\n\t\ttype filter hook input priority filter; policy accept;\n\t}\n}\n"
+        "# Warning: table ip raw is managed by iptables-nft, do not touch!\ntable ip raw {\n\tchain"
+        " PREROUTING {\n\t\ttype filter hook prerouting priority raw; policy"
+        " accept;\n\t}\n\n\tchain OWN {\n\t}\n}\ntable ip6 filter {\n\tchain FORWARD {\n\t\ttype"
+        " filter hook forward priority filter; policy accept;\n\t\tcounter accept\n\t}\n\n\tchain"
+        " OUTPUT {\n\t\ttype filter hook output priority filter; policy accept;\n\t}\n\tchain INPUT"
+        " {\n\t\ttype filter hook input priority filter; policy drop;\n\t}\n}\ntable inet own"
+        " {\n\tchain c {\n\t\ttype filter hook input priority filter; policy accept;\n\t}\n}\n"
     )
     empty = ["ip raw PREROUTING", "ip6 filter OUTPUT"]
     assert remains.empty_bases(ruleset) == empty
     assert remains.parse(f"@@ ruleset\n{ruleset}")["empty base chain"] == set(empty)
     lines = list(removal._base_chain_removal(f"@@ ruleset\n{ruleset}@@ tc\n"))
-    assert [line.split(" 2>")[0] for line in lines] == [f"nft delete chain {which}" for which in empty]
+    assert [line.split(" 2>")[0] for line in lines] == [
+        f"nft delete chain {which}" for which in empty
+    ]
 
 
 class _Nodes:
@@ -298,16 +405,25 @@ class _Nodes:
         self.asked += 1
         status = {"y": "True", "n": "False"}
         conditions = [[{"type": "Ready", "status": status[letter]}] for letter in said]
-        return {"items": [{"metadata": {"name": f"n{i}"}, "status": {"conditions": one}} for i, one in enumerate(conditions)]}
+        return {
+            "items": [
+                {"metadata": {"name": f"n{i}"}, "status": {"conditions": one}}
+                for i, one in enumerate(conditions)
+            ]
+        }
 
 
-def test_a_node_that_is_ready_by_the_cni_before_is_not_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_is_ready_by_the_cni_before_is_not_believed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(wait, "_STEP", 0.0)
     monkeypatch.setattr(wait, "_STALE", 0.2)
     profile = builtin()["bridge-static"]
     late = _Nodes("yy", "yy", "yn", "nn", "ny", "yy", "nn")
     wait.ready(late, profile, 10)  # type: ignore[arg-type]
-    assert late.asked == 6, "both were seen to turn, and are Ready by this CNI: nothing more is waited for"
+    assert late.asked == 6, (
+        "both were seen to turn, and are Ready by this CNI: nothing more is waited for"
+    )
     never = _Nodes("yy")
     wait.ready(never, profile, 10)  # type: ignore[arg-type]
     assert never.asked > 2, "neither turned in all the time that it may take"

@@ -1,4 +1,6 @@
-"""Two nodes beside each other: what differs, what disturbs, what was not seen; the nodes of further pairs. Facts here are invented."""
+"""Two nodes beside each other: what differs, what disturbs, what was not seen; the nodes of further
+pairs. Facts here are invented.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,23 @@ from cnibench.testbed.cluster import Options, Remark
 from tests.unit.test_kubernetes_nodes import CONTROL, node
 
 QUIET: dict[str, Any] = {
-    "kernel": "6.1", "architecture": "x86_64", "cpu_model": "Some CPU", "cpus": 8, "governor": "performance", "smt": "off", "turbo": "off",
-    "virtual": "no", "mtu": "1500", "speed": "25000", "duplex": "full", "rings": "RX 1024 TX 1024", "interrupts": "8 of CPU 0-7", "rps": "",
-    "irqbalance": "does not run", "synchronised": "yes",
-}  # fmt: skip
+    "kernel": "6.1",
+    "architecture": "x86_64",
+    "cpu_model": "Some CPU",
+    "cpus": 8,
+    "governor": "performance",
+    "smt": "off",
+    "turbo": "off",
+    "virtual": "no",
+    "mtu": "1500",
+    "speed": "25000",
+    "duplex": "full",
+    "rings": "RX 1024 TX 1024",
+    "interrupts": "8 of CPU 0-7",
+    "rps": "",
+    "irqbalance": "does not run",
+    "synchronised": "yes",
+}
 
 
 def found(kind: str, **second: Any) -> list[Remark]:
@@ -58,7 +73,9 @@ def test_what_was_not_seen_is_said() -> None:
     said = [one.what for one in alike.remarks({"a": nothing, "b": nothing})]
     assert len(said) == len(alike._UNSEEN)
     assert all(line.startswith("nodes a, b: ") for line in said)
-    assert next(one.what for one in found("unseen", governor="")).startswith("node b: no frequency governor is told")
+    assert next(one.what for one in found("unseen", governor="")).startswith(
+        "node b: no frequency governor is told"
+    )
 
 
 def test_clocks_are_apart_only_beyond_what_their_comparison_may_be_wrong_by() -> None:
@@ -74,23 +91,38 @@ def test_clocks_are_apart_only_beyond_what_their_comparison_may_be_wrong_by() ->
 def test_a_full_size_packet_that_does_not_pass_is_told_apart_from_no_packet_at_all() -> None:
     assert list(alike.passing(1500, {("a", "b"): ("", ""), ("b", "a"): ("", "")})) == []
     (one,) = alike.passing(9000, {("a", "b"): ("", ""), ("b", "a"): ("", "EMSGSIZE")})
-    assert (one.kind, one.what) == ("disturbs", "a packet of 9000 B does not pass from b to a (EMSGSIZE)")
+    assert (one.kind, one.what) == (
+        "disturbs",
+        "a packet of 9000 B does not pass from b to a (EMSGSIZE)",
+    )
     (one,) = alike.passing(1500, {("a", "b"): ("not within 2 s", "")})
     assert one.kind == "unseen"
 
 
 def test_nics_that_are_unlike() -> None:
     def nic(node: str, on: bool, **more: Any) -> Nic:
-        return Nic(node, "eth0", underlay=True, features={"tx-tcp-segmentation": Feature(on), "tx-nocache-copy": Feature(on)}, **more)
+        return Nic(
+            node,
+            "eth0",
+            underlay=True,
+            features={"tx-tcp-segmentation": Feature(on), "tx-nocache-copy": Feature(on)},
+            **more,
+        )
 
     assert judge.unlike([nic("a", True), nic("b", True)]) == []
     assert judge.unlike([nic("a", True, firmware="1"), nic("b", False, firmware="2")]) == [
-        "firmware differs between the nodes: a: 1, b: 2", "tx-tcp-segmentation differs between the nodes: a: on, b: off",
-    ]  # fmt: skip
+        "firmware differs between the nodes: a: 1, b: 2",
+        "tx-tcp-segmentation differs between the nodes: a: on, b: off",
+    ]
     assert judge.unlike([nic("a", True)]) == []
     table = "UDP over IPV4 flows use these fields for computing Hash flow key:\nIP SA\nIP DA\n"
     assert reading.parse_hash(table) == "sd"
-    assert reading.parse_hash(table + "L4 bytes 0 & 1 [TCP/UDP src port]\nL4 bytes 2 & 3 [TCP/UDP dst port]\n") == "sdfn"
+    assert (
+        reading.parse_hash(
+            table + "L4 bytes 0 & 1 [TCP/UDP src port]\nL4 bytes 2 & 3 [TCP/UDP dst port]\n"
+        )
+        == "sdfn"
+    )
 
 
 def pairs(count: int, *names: str, **wanted: Any) -> list[str]:
@@ -107,23 +139,51 @@ def test_further_pairs_take_further_nodes_as_long_as_there_are() -> None:
     assert pairs(9, "x", "y") == ["x", "y"]
     assert pairs(2, "x", "y", tolerations=(toleration("all"),)) == ["x", "y", "c"]
     assert pairs(2, "x", "y", "z", client="y") == ["y", "x"]
-    assert pairs(2, "k1", "k2", "s1", "s2", client_selector="zone=k", server_selector="zone=s") == ["k1", "s1", "k2", "s2"]
-    assert pairs(2, "k1", "k2", "s1", client_selector="zone=k", server_selector="zone=s") == ["k1", "s1"]
+    assert pairs(2, "k1", "k2", "s1", "s2", client_selector="zone=k", server_selector="zone=s") == [
+        "k1",
+        "s1",
+        "k2",
+        "s2",
+    ]
+    assert pairs(2, "k1", "k2", "s1", client_selector="zone=k", server_selector="zone=s") == [
+        "k1",
+        "s1",
+    ]
 
 
 def test_nodes_are_changed_only_where_that_was_allowed() -> None:
-    cell = Cell(label="a", profile="a", placement="inter", workload="tcp-rr", params={"request": 1, "offload.wire": "none"})
-    harmless = [Cell(label="a", profile="a", placement="inter", workload="tcp-rr", params={"offload.pods": "tso-off"})]
+    cell = Cell(
+        label="a",
+        profile="a",
+        placement="inter",
+        workload="tcp-rr",
+        params={"request": 1, "offload.wire": "none"},
+    )
+    harmless = [
+        Cell(
+            label="a",
+            profile="a",
+            placement="inter",
+            workload="tcp-rr",
+            params={"offload.pods": "tso-off"},
+        )
+    ]
     cluster = ExistingCluster(Options())
     cluster.__dict__["access"] = type("Access", (), {"context": "production"})()
-    with pytest.raises(safety.RefusedError, match="would change the NICs of nodes of the context 'production'"):
+    with pytest.raises(
+        safety.RefusedError, match="would change the NICs of nodes of the context 'production'"
+    ):
         cluster.permit([*harmless, cell])
     cluster.permit(harmless)
     ExistingCluster(Options(extra={"allow_node_changes": True})).permit([cell])
 
 
 def test_images_and_names_of_a_run_are_made_in_one_place() -> None:
-    making = agents.plan("run", {"registry": "mirror/x", "pull_secret": "mine"}, tolerations=({"operator": "Exists"},))
+    making = agents.plan(
+        "run",
+        {"registry": "mirror/x", "pull_secret": "mine"},
+        tolerations=({"operator": "Exists"},),
+    )
     assert (making.namespace, making.run, making.pull_secret) == ("run", "run", "mine")
     assert making.workload_image.startswith("mirror/x/workload:")
     assert agents.plan("run", {}, "space").namespace == "space"

@@ -1,4 +1,6 @@
-"""Whose the objects of a cluster are: what was applied, what a CNI's programs made, what follows from it, and what is of others."""
+"""Whose the objects of a cluster are: what was applied, what a CNI's programs made, what follows
+from it, and what is of others.
+"""
 
 from __future__ import annotations
 
@@ -18,34 +20,56 @@ from cnibench.model.profile import builtin
 KINDS = {
     kind: Kind(api, kind, plural, namespaced)
     for api, kind, plural, namespaced in (
-        ("v1", "Namespace", "namespaces", False), ("v1", "ConfigMap", "configmaps", True), ("v1", "Pod", "pods", True),
-        ("v1", "ServiceAccount", "serviceaccounts", True), ("apps/v1", "DaemonSet", "daemonsets", True),
+        ("v1", "Namespace", "namespaces", False),
+        ("v1", "ConfigMap", "configmaps", True),
+        ("v1", "Pod", "pods", True),
+        ("v1", "ServiceAccount", "serviceaccounts", True),
+        ("apps/v1", "DaemonSet", "daemonsets", True),
         ("coordination.k8s.io/v1", "Lease", "leases", True),
         ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", False),
-        ("cilium.io/v2", "CiliumNode", "ciliumnodes", False), ("cilium.io/v1alpha1", "TracingPolicy", "tracingpolicies", False),
+        ("cilium.io/v2", "CiliumNode", "ciliumnodes", False),
+        ("cilium.io/v1alpha1", "TracingPolicy", "tracingpolicies", False),
         ("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", False),
     )
-}  # fmt: skip
+}
 
 
-def one(kind: str, name: str, *managers: str, uid: str = "", owner: str = "", labels: dict[str, str] | None = None) -> Thing:
+def one(
+    kind: str,
+    name: str,
+    *managers: str,
+    uid: str = "",
+    owner: str = "",
+    labels: dict[str, str] | None = None,
+) -> Thing:
     """``name`` is NAME or NAMESPACE/NAME; its UID is ``name`` unless given."""
     namespace, _, plain = name.rpartition("/")
     metadata: dict[str, Any] = {
-        "name": plain, "namespace": namespace, "uid": uid or f"{kind}:{name}", "labels": labels or {},
+        "name": plain,
+        "namespace": namespace,
+        "uid": uid or f"{kind}:{name}",
+        "labels": labels or {},
         "managedFields": [{"manager": manager} for manager in managers],
         "ownerReferences": [{"uid": owner}] if owner else [],
-    }  # fmt: skip
+    }
     return thing(KINDS[kind], metadata)
 
 
-def known(*applied: Thing, before: tuple[str, ...] = (), managers: tuple[str, ...] = ("cilium-agent", "cilium-operator")) -> Known:
-    return Known({item.identity: item.uid for item in applied}, "cilium", managers, frozenset(before))
+def known(
+    *applied: Thing,
+    before: tuple[str, ...] = (),
+    managers: tuple[str, ...] = ("cilium-agent", "cilium-operator"),
+) -> Known:
+    return Known(
+        {item.identity: item.uid for item in applied}, "cilium", managers, frozenset(before)
+    )
 
 
 SPACE = one("Namespace", "net", "cnibench")
 SET = one("DaemonSet", "net/agent", "cnibench", "kube-controller-manager")
-NODES = one("CustomResourceDefinition", "ciliumnodes.cilium.io", "cilium-operator", "kube-apiserver")
+NODES = one(
+    "CustomResourceDefinition", "ciliumnodes.cilium.io", "cilium-operator", "kube-apiserver"
+)
 TRACING = one("CustomResourceDefinition", "tracingpolicies.cilium.io", "tetragon-operator")
 
 
@@ -58,7 +82,9 @@ def test_what_its_programs_made_is_its_own_and_what_others_made_is_not() -> None
     node = one("CiliumNode", "a", "cilium-agent", owner="node-a")
     policy = one("TracingPolicy", "mine", "kubectl")
     other = one("CustomResourceDefinition", "x.example.org", "kubectl")
-    found = belongings.find(known(SPACE, SET), [SPACE, SET, NODES, TRACING, lease, node, policy, other])
+    found = belongings.find(
+        known(SPACE, SET), [SPACE, SET, NODES, TRACING, lease, node, policy, other]
+    )
     assert names(found.applied) == {"Namespace net", "DaemonSet net/agent"}
     assert set(found.made) == {lease, node, NODES}
     assert not found.foreign
@@ -67,20 +93,27 @@ def test_what_its_programs_made_is_its_own_and_what_others_made_is_not() -> None
 
 
 def test_what_was_there_before_stays_whoever_wrote_it() -> None:
-    found = belongings.find(known(SPACE, before=(NODES.uid, SPACE.uid)), [SPACE, NODES, one("CiliumNode", "a", "kubectl")])
+    found = belongings.find(
+        known(SPACE, before=(NODES.uid, SPACE.uid)),
+        [SPACE, NODES, one("CiliumNode", "a", "kubectl")],
+    )
     assert not found.explicit
     assert not found.foreign, "a definition that stays takes nothing along"
 
 
-@pytest.mark.parametrize("foreign", [
-    one("ConfigMap", "net/theirs", "kubectl"),
-    one("Pod", "net/theirs", "kubectl-run", "kubelet"),
-    one("ConfigMap", "net/without-a-word-on-who-wrote-it"),
-    one("ServiceAccount", "net/default", "kubectl-patch"),
-    one("ConfigMap", "net/edited", "cilium-agent", "kubectl-edit"),
-    one("CiliumNode", "theirs", "kubectl"),
-    one("CiliumNode", "edited", "cilium-agent", "kubectl-edit"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        one("ConfigMap", "net/theirs", "kubectl"),
+        one("Pod", "net/theirs", "kubectl-run", "kubelet"),
+        one("ConfigMap", "net/without-a-word-on-who-wrote-it"),
+        one("ServiceAccount", "net/default", "kubectl-patch"),
+        one("ConfigMap", "net/edited", "cilium-agent", "kubectl-edit"),
+        one("CiliumNode", "theirs", "kubectl"),
+        one("CiliumNode", "edited", "cilium-agent", "kubectl-edit"),
+    ],
+    ids=str,
+)
 def test_objects_of_others_in_its_namespaces_and_definitions_block(foreign: Thing) -> None:
     found = belongings.find(known(SPACE, SET), [SPACE, SET, NODES, foreign])
     assert [item for item, _ in found.foreign] == [foreign]
@@ -92,11 +125,12 @@ def test_objects_of_others_in_its_namespaces_and_definitions_block(foreign: Thin
 
 def test_what_follows_from_its_own_does_not_block() -> None:
     follows = [
-        one("ServiceAccount", "net/default"), one("ConfigMap", "net/kube-root-ca.crt", "kube-controller-manager"),
+        one("ServiceAccount", "net/default"),
+        one("ConfigMap", "net/kube-root-ca.crt", "kube-controller-manager"),
         one("Pod", "net/agent-x", "kube-controller-manager", owner=SET.uid),
         one("ConfigMap", "net/of-a-pod", "any", owner="Pod:net/agent-x"),
         one("CiliumNode", "of-a-run", "kubectl", labels={OURS: NAME}),
-    ]  # fmt: skip
+    ]
     found = belongings.find(known(SPACE, SET), [SPACE, SET, NODES, *follows])
     assert not found.foreign
     assert names(found.derived) == names(follows)
@@ -104,7 +138,10 @@ def test_what_follows_from_its_own_does_not_block() -> None:
 
 def test_a_namespace_that_follows_holds_others_back_as_well() -> None:
     """Calico's operator makes calico-system, which its Installation owns."""
-    made, theirs = one("Namespace", "made", "operator", owner=SET.uid), one("ConfigMap", "made/theirs", "kubectl")
+    made, theirs = (
+        one("Namespace", "made", "operator", owner=SET.uid),
+        one("ConfigMap", "made/theirs", "kubectl"),
+    )
     assert belongings.find(known(SET), [SET, made, theirs]).foreign == [(theirs, made)]
 
 
@@ -116,8 +153,13 @@ def test_another_object_of_the_same_name_is_another_object() -> None:
 def test_an_object_whose_uid_was_not_noted_is_known_by_who_applied_it_for_what() -> None:
     wanted = Known({SET.identity: ""}, "cilium", ())
     label = {LABEL: "cilium"}
-    assert belongings.find(wanted, [one("DaemonSet", "net/agent", "cnibench", labels=label)]).applied
-    for other in (one("DaemonSet", "net/agent", "cnibench"), one("DaemonSet", "net/agent", "kubectl", labels=label)):
+    assert belongings.find(
+        wanted, [one("DaemonSet", "net/agent", "cnibench", labels=label)]
+    ).applied
+    for other in (
+        one("DaemonSet", "net/agent", "cnibench"),
+        one("DaemonSet", "net/agent", "kubectl", labels=label),
+    ):
         assert not belongings.find(wanted, [other]).applied
 
 
@@ -129,9 +171,17 @@ def test_a_name_that_many_programs_have_tells_nothing_outside() -> None:
 
 def test_what_writes_without_a_name_tells_only_of_bookkeeping() -> None:
     """Calico's programs do, and so does calicoctl, with which users make their policies."""
-    made = one("CiliumNode", "a", "Go-http-client"), one("TracingPolicy", "theirs", "Go-http-client")
+    made = (
+        one("CiliumNode", "a", "Go-http-client"),
+        one("TracingPolicy", "theirs", "Go-http-client"),
+    )
     own = one("CustomResourceDefinition", "tracingpolicies.cilium.io", "cnibench")
-    wanted = Known({NODES.identity: NODES.uid, own.identity: own.uid}, "", ("operator",), bookkeeping=("ciliumnodes.cilium.io",))
+    wanted = Known(
+        {NODES.identity: NODES.uid, own.identity: own.uid},
+        "",
+        ("operator",),
+        bookkeeping=("ciliumnodes.cilium.io",),
+    )
     found = belongings.find(wanted, [NODES, own, *made])
     assert names(found.made) == {"CiliumNode a"}
     assert found.foreign == [(made[1], own)]
@@ -177,7 +227,13 @@ def test_the_record_is_read_as_it_was_written() -> None:
     store: Any = Stored()
     assert read(store) is None
     note = Record(
-        "cilium", about, {SET.identity: ""}, {"pod_cidr": "10.0.0.0/8"}, {"n": ["bridge"]}, frozenset({"u"}), {"n": {"labels": ["a"]}}
+        "cilium",
+        about,
+        {SET.identity: ""},
+        {"pod_cidr": "10.0.0.0/8"},
+        {"n": ["bridge"]},
+        frozenset({"u"}),
+        {"n": {"labels": ["a"]}},
     )
     note.create(store)
     assert read(store) == note
@@ -197,5 +253,7 @@ def test_more_than_a_record_holds_is_refused_before_anything_is_made() -> None:
     assert about is not None
     store: Any = Stored()
     with pytest.raises(ClusterError, match="does not fit"):
-        Record("cilium", about, {}, before=frozenset(secrets.token_hex(16) for _ in range(60_000))).create(store)
+        Record(
+            "cilium", about, {}, before=frozenset(secrets.token_hex(16) for _ in range(60_000))
+        ).create(store)
     assert store.item is None

@@ -1,4 +1,6 @@
-"""The connection into a Pod, with a shell instead of kubectl: programs there behave as programs here, and none outlives it."""
+"""The connection into a Pod, with a shell instead of kubectl: programs there behave as programs
+here, and none outlives it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Here:
         self.dropped: list[str] = []
 
     def command(self, *argv: str) -> list[str]:
-        return [sys.executable if word == "python3" else word for word in argv[argv.index("--") + 1 :]]
+        return [
+            sys.executable if word == "python3" else word for word in argv[argv.index("--") + 1 :]
+        ]
 
     def hidden(self, text: str) -> str:
         return text
@@ -57,7 +61,9 @@ def alive(pid: int) -> bool:
 
 
 def test_a_program_runs_to_its_end(gateway: Gateway) -> None:
-    done = gateway.run(["sh", "-c", "cat; echo bad >&2; exit 3"], timeout=LIMIT, input="given", check=False)
+    done = gateway.run(
+        ["sh", "-c", "cat; echo bad >&2; exit 3"], timeout=LIMIT, input="given", check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (3, "given", "bad\n")
     assert gateway.run(["cat"], timeout=LIMIT, input="x" * 3_000_000).stdout == "x" * 3_000_000
     assert gateway.run(["cat"], timeout=LIMIT, input="").stdout == ""
@@ -73,20 +79,31 @@ def test_files_are_read(gateway: Gateway, tmp_path: Path) -> None:
     assert "Tcp:" in gateway.read("/proc/net/snmp")
     (tmp_path / "empty").write_text("")
     (tmp_path / "umlaut").write_text("ä" * 100_000)
-    several = gateway.read_all([str(tmp_path / name) for name in ("file", "empty", "umlaut", "file")])
+    several = gateway.read_all(
+        [str(tmp_path / name) for name in ("file", "empty", "umlaut", "file")]
+    )
     assert several == ["text", "", "ä" * 100_000, "text"]
-    with pytest.raises(ClusterError, match=f"the Pod pod: No such file or directory: {tmp_path}/none"):
+    with pytest.raises(
+        ClusterError, match=f"the Pod pod: No such file or directory: {tmp_path}/none"
+    ):
         gateway.read_all([str(tmp_path / "file"), str(tmp_path / "none")])
 
 
-def test_a_background_program_is_heard_while_it_runs_and_whole_at_its_end(gateway: Gateway, tmp_path: Path) -> None:
+def test_a_background_program_is_heard_while_it_runs_and_whole_at_its_end(
+    gateway: Gateway, tmp_path: Path
+) -> None:
     out, err = tmp_path / "out", tmp_path / "err"
-    script = "trap 'exit 7' INT; echo ready >&2; head -c 3000000 /dev/zero; echo all >&2; while :; do sleep 0.05; done"
+    script = (
+        "trap 'exit 7' INT; echo ready >&2; head -c 3000000 /dev/zero; echo all >&2; while :; do"
+        " sleep 0.05; done"
+    )
     with gateway.spawn(["sh", "-c", script], out, err) as process:
         until(lambda: err.read_text().startswith("ready\n"), "its first word did not come")
         assert process.poll() is None
         process.watch(0.01)
-        until(lambda: err.read_text().endswith("all\n"), "its output did not end")  # an interrupt before would end head as well
+        until(
+            lambda: err.read_text().endswith("all\n"), "its output did not end"
+        )  # an interrupt before would end head as well
         process.interrupt()
         assert process.wait(LIMIT) == 7
     assert out.stat().st_size == 3_000_000
@@ -100,8 +117,15 @@ def test_a_limit_kills_the_whole_group(gateway: Gateway, tmp_path: Path) -> None
 
 def test_what_runs_there_dies_with_the_connection(gateway: Gateway, tmp_path: Path) -> None:
     for killed in (False, True):
-        process = gateway.spawn(["sh", "-c", f"echo $$ > {tmp_path}/pid{killed}; exec sleep 1000"], None, None)
-        until(lambda killed=killed: (tmp_path / f"pid{killed}").exists() and (tmp_path / f"pid{killed}").read_text(), "it did not start")
+        process = gateway.spawn(
+            ["sh", "-c", f"echo $$ > {tmp_path}/pid{killed}; exec sleep 1000"], None, None
+        )
+        until(
+            lambda killed=killed: (
+                (tmp_path / f"pid{killed}").exists() and (tmp_path / f"pid{killed}").read_text()
+            ),
+            "it did not start",
+        )
         if killed:
             assert gateway._process is not None
             os.kill(gateway._process.pid, signal.SIGKILL)
@@ -109,7 +133,10 @@ def test_what_runs_there_dies_with_the_connection(gateway: Gateway, tmp_path: Pa
                 process.wait(LIMIT)
         else:
             gateway.close()
-        until(lambda killed=killed: not alive(int((tmp_path / f"pid{killed}").read_text())), "it outlived its connection")
+        until(
+            lambda killed=killed: not alive(int((tmp_path / f"pid{killed}").read_text())),
+            "it outlived its connection",
+        )
     assert gateway.run(["echo", "again"], timeout=LIMIT).stdout == "again\n"
 
 
@@ -128,10 +155,15 @@ time.sleep(1000)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     environment = {**os.environ, "TMPDIR": str(scratch)}
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "started\n"
-        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "it did not start")
+        until(
+            lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(),
+            "it did not start",
+        )
         process.kill()
     until(lambda: not alive(int((tmp_path / "pid").read_text())), "it outlived cnibench")
     assert not list(scratch.iterdir()), "a killed process removes no files, so there are none"
@@ -147,8 +179,12 @@ def test_kubectl_that_fails_is_quoted() -> None:
         gateway.open()
 
 
-def test_a_heartbeat_runs_over_the_connection_and_sees_everything_there_stand_still(gateway: Gateway, tmp_path: Path) -> None:
-    """As on a node that is frozen: what runs commands there, the program and the heartbeat are stopped together."""
+def test_a_heartbeat_runs_over_the_connection_and_sees_everything_there_stand_still(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    """As on a node that is frozen: what runs commands there, the program and the heartbeat are
+    stopped together.
+    """
     text = Path(heartbeat.__file__).read_text()
     out = tmp_path / "told"
     with (
@@ -172,7 +208,9 @@ def test_a_heartbeat_runs_over_the_connection_and_sees_everything_there_stand_st
     assert "sleep" in [stop[0] for stop in told["stops"]]
 
 
-def test_a_program_that_floods_the_connection_is_ended(gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_floods_the_connection_is_ended(
+    gateway: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(programs, "MOST_OUTPUT", 1 << 20)
     with pytest.raises(MeasureError, match="printed more than 1 MiB"):
         gateway.run(["yes"], timeout=LIMIT)

@@ -1,4 +1,6 @@
-"""The program that removes files of a node: no link is followed, nothing that was there before goes, nothing of another file system."""
+"""The program that removes files of a node: no link is followed, nothing that was there before
+goes, nothing of another file system.
+"""
 
 from __future__ import annotations
 
@@ -18,28 +20,54 @@ def ask(root: Path, **asked: Any) -> dict[str, Any]:
     """As a node's agent runs it; an ordinary user's chroot takes a user namespace."""
     argv = [sys.executable, "-I", "-S", "-c", removal._FILES.read_text()]
     argv = argv if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", *argv]
-    done = subprocess.run(argv, input=json.dumps({"root": str(root), **asked}), capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        argv,
+        input=json.dumps({"root": str(root), **asked}),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
     if done.returncode:
         raise ValueError(done.stderr.strip().splitlines()[-1])
     return dict(json.loads(done.stdout))
 
 
-def remove(root: Path, *patterns: str, kept: tuple[str, ...] = (), backups: str = "", empty: tuple[str, ...] = ()) -> list[str]:
-    return list(ask(root, do="remove", patterns=patterns, kept=kept, backups=backups, empty=empty)["failed"])
+def remove(
+    root: Path,
+    *patterns: str,
+    kept: tuple[str, ...] = (),
+    backups: str = "",
+    empty: tuple[str, ...] = (),
+) -> list[str]:
+    return list(
+        ask(root, do="remove", patterns=patterns, kept=kept, backups=backups, empty=empty)["failed"]
+    )
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A node's files; outside of what a CNI owns is ``etc/passwd``."""
     where = tmp_path / "root"
-    for name in ("etc/passwd", "etc/cni/net.d/10-x.conflist", "run/x/a", "run/x/deep/b", "opt/cni/bin/x", "opt/cni/bin/bridge"):
+    for name in (
+        "etc/passwd",
+        "etc/cni/net.d/10-x.conflist",
+        "run/x/a",
+        "run/x/deep/b",
+        "opt/cni/bin/x",
+        "opt/cni/bin/bridge",
+    ):
         (where / name).parent.mkdir(parents=True, exist_ok=True)
         (where / name).write_text(name)
     return where
 
 
 def there(root: Path) -> set[str]:
-    return {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir() or path.is_symlink()}
+    return {
+        str(path.relative_to(root))
+        for path in root.rglob("*")
+        if not path.is_dir() or path.is_symlink()
+    }
 
 
 def test_what_is_named_goes_and_nothing_else(root: Path) -> None:
@@ -71,7 +99,10 @@ def test_a_link_goes_and_what_it_points_to_stays(root: Path) -> None:
 def test_a_folder_on_the_way_that_is_a_link_is_not_followed_and_named(root: Path) -> None:
     (root / "var").mkdir()
     (root / "var/lib").symlink_to("/run")
-    assert remove(root, "/var/lib/x", "/var/*/x/a") == ["/var/lib is a link, which is not followed"] * 2
+    assert (
+        remove(root, "/var/lib/x", "/var/*/x/a")
+        == ["/var/lib is a link, which is not followed"] * 2
+    )
     assert "run/x/a" in there(root)
 
 
@@ -85,9 +116,30 @@ def test_what_is_no_path_from_the_root_is_refused(root: Path, pattern: str) -> N
 def test_another_file_system_stays_and_is_named(root: Path) -> None:
     (root / "run/x/other").mkdir()
     script = 'mount -t tmpfs none "$0/run/x/other" && : > "$0/run/x/other/file" && exec "$@"'
-    argv = ["unshare", "--mount", "sh", "-c", script, str(root), sys.executable, "-I", "-S", "-c", removal._FILES.read_text()]
-    asked = {"root": str(root), "do": "remove", "patterns": ["/run/x"], "kept": [], "backups": "", "empty": []}
-    done = subprocess.run(argv, input=json.dumps(asked), capture_output=True, text=True, timeout=30, check=True)
+    argv = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        script,
+        str(root),
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        removal._FILES.read_text(),
+    ]
+    asked = {
+        "root": str(root),
+        "do": "remove",
+        "patterns": ["/run/x"],
+        "kept": [],
+        "backups": "",
+        "empty": [],
+    }
+    done = subprocess.run(
+        argv, input=json.dumps(asked), capture_output=True, text=True, timeout=30, check=True
+    )
     assert json.loads(done.stdout)["failed"] == ["/run/x/other is of another file system"]
     assert (root / "run/x/other").is_dir()
 
@@ -111,7 +163,9 @@ def test_empty_folders_go_unless_they_were_there_before(root: Path) -> None:
     for name in ("a", "b", "c"):
         (root / "var/lib" / name).mkdir(parents=True)
     (root / "var/lib/c/file").write_text("")
-    assert remove(root, empty=("/var/lib/a", "/var/lib/b", "/var/lib/c"), kept=("/var/lib/b",)) == []
+    assert (
+        remove(root, empty=("/var/lib/a", "/var/lib/b", "/var/lib/c"), kept=("/var/lib/b",)) == []
+    )
     assert sorted(path.name for path in (root / "var/lib").iterdir()) == ["b", "c"]
 
 

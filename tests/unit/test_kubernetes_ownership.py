@@ -1,4 +1,6 @@
-"""Who owns what on a cluster, against a small API server that keeps objects as Kubernetes does; what kubectl's failures mean."""
+"""Who owns what on a cluster, against a small API server that keeps objects as Kubernetes does;
+what kubectl's failures mean.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Store:
         self.api = self
         self._versions = itertools.count(1)
 
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout: float = 0.0) -> Answer:
+    def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout: float = 0.0
+    ) -> Answer:
         if self.silent:
             return Answer(0, reason="Unreachable", message="refused")
         if method == "POST":
@@ -48,7 +52,10 @@ class Store:
             return Answer(404, reason="NotFound")
         elif method == "PUT":
             assert body is not None
-            if body["metadata"]["resourceVersion"] != self.objects[path]["metadata"]["resourceVersion"]:
+            if (
+                body["metadata"]["resourceVersion"]
+                != self.objects[path]["metadata"]["resourceVersion"]
+            ):
                 return Answer(409, reason="Conflict")
         if body is not None:
             uid = self.objects.get(path, {}).get("metadata", {}).get("uid", "made")
@@ -113,7 +120,9 @@ def test_an_outage_is_noted_and_the_lease_kept(store: Store) -> None:
 
 
 @pytest.mark.parametrize("alive", [True, False])
-def test_a_lease_is_watched_by_the_observers_own_clock(store: Store, alive: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_is_watched_by_the_observers_own_clock(
+    store: Store, alive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its times are those of a machine whose clock is years behind."""
     monkeypatch.setattr(survey, "_LOOK", 0.02)
     made = lease.body("space", "u1", OWNER, f"{OWNER}_run-1")
@@ -126,7 +135,11 @@ def test_a_lease_is_watched_by_the_observers_own_clock(store: Store, alive: bool
         told.append(text)
         if alive:
             now = store.objects[lease.path("space")]
-            store.call("PUT", lease.path("space"), {**now, "spec": {**now["spec"], "renewTime": "2001-01-01T00:00:05.000000Z"}})
+            store.call(
+                "PUT",
+                lease.path("space"),
+                {**now, "spec": {**now["spec"], "renewTime": "2001-01-01T00:00:05.000000Z"}},
+            )
 
     (found,) = survey.watched(store, [space], tell)  # type: ignore[arg-type]
     assert found.use == ("live" if alive else "expired")
@@ -134,7 +147,11 @@ def test_a_lease_is_watched_by_the_observers_own_clock(store: Store, alive: bool
 
 
 def test_a_lease_that_was_copied_with_its_labels_proves_nothing(store: Store) -> None:
-    store.call("POST", lease.path("space", ""), lease.body("space", "the UID of another namespace", OWNER, f"{OWNER}_run-1"))
+    store.call(
+        "POST",
+        lease.path("space", ""),
+        lease.body("space", "the UID of another namespace", OWNER, f"{OWNER}_run-1"),
+    )
     meta = {"name": "space", "uid": "u1", "labels": {"app.kubernetes.io/managed-by": "cnibench"}}
     assert survey._space(store, {"metadata": meta}).use == "unproven"  # type: ignore[arg-type]
 
@@ -144,7 +161,10 @@ def test_waiting_for_the_api_server_has_a_limit() -> None:
     known = Availability(lambda: "connection refused", "the API server of 'x'")
     known.patience, known.tell = 0.05, told.append
     for _ in range(2):
-        with pytest.raises(EndedError, match=r"the API server of 'x' has not answered for [\d.]+ s: connection refused"):
+        with pytest.raises(
+            EndedError,
+            match=r"the API server of 'x' has not answered for [\d.]+ s: connection refused",
+        ):
             known.wait()
     assert len(told) == 1
 
@@ -163,9 +183,18 @@ def test_waiting_ends_with_the_outage() -> None:
     [
         ('Error from server (NotFound): pods "forbidden was refused" not found', "NotFound"),
         ("Error from server (Forbidden): nodes is forbidden", "Forbidden"),
-        ("Warning: x\nError from server (ServiceUnavailable): apiserver is shutting down", "ServiceUnavailable"),
+        (
+            "Warning: x\nError from server (ServiceUnavailable): apiserver is shutting down",
+            "ServiceUnavailable",
+        ),
         ("error: You must be logged in to the server (Unauthorized)", "Unauthorized"),
-        ("The connection to the server 192.0.2.1:6443 was refused - did you specify the right host or port?", status.UNREACHABLE),
+        (
+            (
+                "The connection to the server 192.0.2.1:6443 was refused - did you specify the"
+                " right host or port?"
+            ),
+            status.UNREACHABLE,
+        ),
         ("Unable to connect to the server: net/http: TLS handshake timeout", status.UNREACHABLE),
         ("Error from server: etcdserver: leader changed", ""),
         ('error: the path "connection refused" does not exist', ""),
@@ -175,7 +204,9 @@ def test_failures_of_kubectl_have_the_reason_of_the_api(said: str, reason: str) 
     assert status.reason(said) == reason
 
 
-def test_an_owner_is_made_once_and_is_in_the_names_of_its_kind_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_is_made_once_and_is_in_the_names_of_its_kind_clusters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owners = []
     for user in ("one", "other", "one"):
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / user))
@@ -202,17 +233,28 @@ def test_removing_what_an_earlier_run_installed_is_refused_as_installing_is(
         safety.check_change(allowed, "flannel", "lab", 2, strangers, ours=True)
 
 
-@pytest.mark.parametrize("allowed", [Allowed(install=True), Allowed(replace="lab"), Allowed(install=True, replace="lab")])
-def test_removing_what_an_earlier_run_installed_is_allowed_as_installing_is(allowed: Allowed) -> None:
+@pytest.mark.parametrize(
+    "allowed", [Allowed(install=True), Allowed(replace="lab"), Allowed(install=True, replace="lab")]
+)
+def test_removing_what_an_earlier_run_installed_is_allowed_as_installing_is(
+    allowed: Allowed,
+) -> None:
     safety.check_change(allowed, "flannel", "lab", 2, [], ours=True)
 
 
-def test_a_folder_stays_while_its_process_lives_and_goes_after_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_stays_while_its_process_lives_and_goes_after_it_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "cnibench-scratch-file").write_text("no folder of ours")
-    program = "from cnibench.system import scratch\nimport time\nwith scratch.folder() as f:\n print(f, flush=True)\n time.sleep(60)"
+    program = (
+        "from cnibench.system import scratch\nimport time\nwith scratch.folder() as f:\n print(f,"
+        " flush=True)\n time.sleep(60)"
+    )
     argv = [sys.executable, "-c", program]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}) as process:
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}
+    ) as process:
         assert process.stdout is not None
         path = Path(process.stdout.readline().strip())
         (path / "data").write_text("x")
@@ -232,7 +274,9 @@ def test_a_nameless_file_is_written_and_read_by_its_path_and_goes() -> None:
     assert not path.exists()
 
 
-def test_a_frozen_holder_notices_that_its_lease_is_old(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_holder_notices_that_its_lease_is_old(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mine = held(store)
     lease.take(store, store.objects[lease.path("space")], "other")  # type: ignore[arg-type]
     assert mine.check() == "", "the last renewal is fresh"

@@ -21,7 +21,9 @@ ROOM = 6  # Pods of one node
 
 
 class Api:
-    """The API as far as Pods go: a node has room for six; those made while ``evicting`` end at once."""
+    """The API as far as Pods go: a node has room for six; those made while ``evicting`` end at
+    once.
+    """
 
     def __init__(self) -> None:
         self.pods: dict[str, dict[str, Any]] = {}
@@ -30,16 +32,31 @@ class Api:
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
         for item in objects:
-            term = item["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]
+            term = item["spec"]["affinity"]["nodeAffinity"][
+                "requiredDuringSchedulingIgnoredDuringExecution"
+            ]["nodeSelectorTerms"][0]
             node = term["matchFields"][0]["values"][0]
             full = sum(pod["spec"].get("nodeName") == node for pod in self.pods.values()) >= ROOM
-            said = {"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available: 1 Too many pods."}
+            said = {
+                "type": "PodScheduled",
+                "status": "False",
+                "message": "0/2 nodes are available: 1 Too many pods.",
+            }
             ready = {"type": "Ready", "status": "False" if self.evicting else "True"}
-            ended = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"} if self.evicting else {"phase": "Running"}
+            ended = (
+                {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
+                if self.evicting
+                else {"phase": "Running"}
+            )
             self.pods[item["metadata"]["name"]] = {
-                "metadata": dict(item["metadata"]), "spec": {} if full else {"nodeName": node},
-                "status": {**ended, "conditions": [said if full else ready], "podIPs": [{"ip": f"10.0.0.{len(self.pods) + 1}"}]},
-            }  # fmt: skip
+                "metadata": dict(item["metadata"]),
+                "spec": {} if full else {"nodeName": node},
+                "status": {
+                    **ended,
+                    "conditions": [said if full else ready],
+                    "podIPs": [{"ip": f"10.0.0.{len(self.pods) + 1}"}],
+                },
+            }
 
     def get(self, what: str, *rest: str, timeout: float = 0.0) -> dict[str, Any]:
         if what == "nodes":
@@ -47,7 +64,11 @@ class Api:
         if what == "events":
             return {"items": []}
         selector = rest[rest.index("-l") + 1] if "-l" in rest else ""
-        names = selector.removeprefix(f"{POD} in (").removesuffix(")").split(",") if selector else list(self.pods)
+        names = (
+            selector.removeprefix(f"{POD} in (").removesuffix(")").split(",")
+            if selector
+            else list(self.pods)
+        )
         return {"items": [self.pods[name] for name in names if name in self.pods]}
 
     def kubectl(self, *argv: str, timeout: float = 0.0) -> Done:
@@ -67,14 +88,23 @@ class Api:
 def node(name: str) -> dict[str, Any]:
     return {
         "metadata": {"name": name},
-        "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}], "conditions": [{"type": "Ready", "status": "True"}]},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
     }
 
 
 def deployment(api: Any) -> KubernetesDeployment:
     making = Making("space", "run", "workload:1", "agent:1", rights="none")
     nodes = [
-        KubernetesNode(name, facts(node(f"node-{name}")), Gateway(api, "space", f"agent-{name}", "the agent"), host=False) for name in "ab"
+        KubernetesNode(
+            name,
+            facts(node(f"node-{name}")),
+            Gateway(api, "space", f"agent-{name}", "the agent"),
+            host=False,
+        )
+        for name in "ab"
     ]
     return KubernetesDeployment("flannel", builtin()["flannel"], Options(), api, making, nodes, {})
 

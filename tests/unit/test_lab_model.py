@@ -18,12 +18,21 @@ from cnibench.testbed.cluster import Options
 
 @pytest.mark.parametrize(
     ("model", "whole"),
-    [("none", set()), ("plain", {"none"}), ("vxlan", {"none", "vxlan", "geneve"}), ("all", {"none", "vxlan", "geneve", "ipip"})],
+    [
+        ("none", set()),
+        ("plain", {"none"}),
+        ("vxlan", {"none", "vxlan", "geneve"}),
+        ("all", {"none", "vxlan", "geneve", "ipip"}),
+    ],
 )
 def test_what_each_offload_model_passes_whole(model: str, whole: set[str]) -> None:
     on = wire.bits(model)
     for family in (4, 6):
-        passed = {kind for kind in ("none", "vxlan", "geneve", "ipip", "udp", "wireguard") if wire.passes_whole(on, kind, family)}
+        passed = {
+            kind
+            for kind in ("none", "vxlan", "geneve", "ipip", "udp", "wireguard")
+            if wire.passes_whole(on, kind, family)
+        }
         assert passed == whole
 
 
@@ -45,7 +54,9 @@ def test_every_profile_with_a_datapath_has_a_builder_that_takes_its_options() ->
 def test_a_wrong_option_or_model_is_explained() -> None:
     plain = builtin()["veth-baseline"]
     with pytest.raises(InputError, match=r"datapath.options: colour"):
-        builder_of(plain.model_copy(update={"datapath": Datapath(model="veth", options={"colour": 1})}))
+        builder_of(
+            plain.model_copy(update={"datapath": Datapath(model="veth", options={"colour": 1})})
+        )
     with pytest.raises(InputError, match=r"datapath.options: colour"):
         LabCluster(Options(settings={plain.name: {"colour": "red"}})).check(plain)
     with pytest.raises(InputError, match="there is no 'vethh'") as caught:
@@ -61,19 +72,25 @@ def test_what_the_kernel_lacks_is_named_with_its_option() -> None:
     assert set(found) == set(kernel.FEATURES)
     plain = builtin()["veth-baseline"]
     for need, there in found.items():
-        problems = cluster.check(plain.model_copy(update={"datapath": Datapath(model="veth", needs=(need,))}))
+        problems = cluster.check(
+            plain.model_copy(update={"datapath": Datapath(model="veth", needs=(need,))})
+        )
         assert bool(problems) != there
         if problems:
             assert kernel.FEATURES[need].option.split()[0] in problems[0].lacks + problems[0].remedy
             assert problems[0].remedy
     with pytest.raises(ClusterError, match="'warp'"):
-        cluster.check(plain.model_copy(update={"datapath": Datapath(model="veth", needs=("warp",))}))
+        cluster.check(
+            plain.model_copy(update={"datapath": Datapath(model="veth", needs=("warp",))})
+        )
 
 
 def test_families_and_mtu_are_checked_before_anything_is_made() -> None:
     plain = builtin()["veth-baseline"]
     only4 = plain.model_copy(update={"features": plain.features.model_copy(update={"ip": (4,)})})
-    assert [item.lacks for item in LabCluster(Options(ip=(4, 6))).check(only4)] == ["IPv6 in this mode"]
+    assert [item.lacks for item in LabCluster(Options(ip=(4, 6))).check(only4)] == [
+        "IPv6 in this mode"
+    ]
     tunnel = plain.model_copy(update={"datapath": Datapath(model="veth", overhead=50)})
     assert LabCluster(Options(ip=(6,), mtu=1329)).check(tunnel)[0].remedy == "--mtu 1330 or more"
     assert LabCluster(Options(ip=(6,), mtu=1330)).check(tunnel) == []
@@ -88,19 +105,21 @@ def test_mac_addresses_are_local_and_differ() -> None:
 def test_attributes_are_padded_and_measured() -> None:
     assert netlink.attribute(4, 7) == b"\x08\x00\x04\x00\x07\x00\x00\x00"
     assert netlink.attribute(3, "abc") == b"\x08\x00\x03\x00abc\x00"
-    assert netlink.attribute(1, b"\x01\x02\x03\x04\x05\x06") == b"\x0a\x00\x01\x00\x01\x02\x03\x04\x05\x06\x00\x00"
+    assert (
+        netlink.attribute(1, b"\x01\x02\x03\x04\x05\x06")
+        == b"\x0a\x00\x01\x00\x01\x02\x03\x04\x05\x06\x00\x00"
+    )
 
 
 def test_no_more_is_imported_than_one_cluster_and_the_core_of_pyroute2() -> None:
     program = (
-        "import sys\n"
-        "from cnibench.registry import provider\n"
-        "assert provider('clusters', 'lab').kind == 'lab'\n"
-        "from cnibench.clusters.lab.namespaces.iproute import iproute\n"
-        "kind = iproute()\n"
-        "from pyroute2 import IPRoute\n"
-        "assert IPRoute is kind is iproute()\n"
-        "print(*(name for name in ('cnibench.clusters.kind', 'pyroute2.ndb.main', 'pyroute2.conntrack') if name in sys.modules))\n"
+        "import sys\nfrom cnibench.registry import provider\nassert provider('clusters',"
+        " 'lab').kind == 'lab'\nfrom cnibench.clusters.lab.namespaces.iproute import iproute\nkind"
+        " = iproute()\nfrom pyroute2 import IPRoute\nassert IPRoute is kind is"
+        " iproute()\nprint(*(name for name in ('cnibench.clusters.kind', 'pyroute2.ndb.main',"
+        " 'pyroute2.conntrack') if name in sys.modules))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

@@ -18,8 +18,18 @@ A, B, NODE_A, NODE_B = "10.244.0.2", "10.244.1.2", "192.168.100.1", "192.168.100
 def ip(source: str, target: str, protocol: int, payload: bytes = b"", fragment: int = 0) -> bytes:
     one, other = ipaddress.ip_address(source), ipaddress.ip_address(target)
     if one.version == 4:
-        return struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), 0, fragment, 64, protocol, 0) + one.packed + other.packed + payload
-    return struct.pack("!IHBB", 6 << 28, len(payload), protocol, 64) + one.packed + other.packed + payload
+        return (
+            struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), 0, fragment, 64, protocol, 0)
+            + one.packed
+            + other.packed
+            + payload
+        )
+    return (
+        struct.pack("!IHBB", 6 << 28, len(payload), protocol, 64)
+        + one.packed
+        + other.packed
+        + payload
+    )
 
 
 def ethernet(packet: bytes) -> bytes:
@@ -44,17 +54,30 @@ INNER6 = ip("fd00:10:244::2", "fd00:10:244:1::2", 6, bytes(20))
         (INNER, ("none", A, B)),
         (INNER6, ("none", "fd00:10:244::2", "fd00:10:244:1::2")),
         (ip(NODE_A, NODE_B, 17, udp(8472, vxlan(1, INNER))), ("vxlan", A, B)),
-        (ip(NODE_A, NODE_B, 17, udp(4789, vxlan(4096, INNER6))), ("vxlan", "fd00:10:244::2", "fd00:10:244:1::2")),
+        (
+            ip(NODE_A, NODE_B, 17, udp(4789, vxlan(4096, INNER6))),
+            ("vxlan", "fd00:10:244::2", "fd00:10:244:1::2"),
+        ),
         (ip(NODE_A, NODE_B, 4, INNER), ("ipip", A, B)),
         (ip(NODE_A, NODE_B, 41, INNER6), ("ipip", "fd00:10:244::2", "fd00:10:244:1::2")),
-        (ip(NODE_A, NODE_B, 17, udp(6081, struct.pack("!BBHI", 1, 0, 0x6558, 5 << 8) + bytes(4) + ethernet(INNER))), ("geneve", A, B)),
+        (
+            ip(
+                NODE_A,
+                NODE_B,
+                17,
+                udp(6081, struct.pack("!BBHI", 1, 0, 0x6558, 5 << 8) + bytes(4) + ethernet(INNER)),
+            ),
+            ("geneve", A, B),
+        ),
         (ip(NODE_A, NODE_B, 17, udp(8285, INNER)), ("udp", A, B)),
         (ip(NODE_A, NODE_B, 17, udp(51820, bytes(60))), ("wireguard", "", "")),
         (ip(NODE_A, NODE_B, 17, udp(5201, bytes(60))), ("none", NODE_A, NODE_B)),
         (ip(NODE_A, NODE_B, 17, bytes(8), fragment=100), ("none", NODE_A, NODE_B)),
     ],
 )
-def test_each_encapsulation_is_read_down_to_the_inner_addresses(packet: bytes, expected: tuple[str, str, str]) -> None:
+def test_each_encapsulation_is_read_down_to_the_inner_addresses(
+    packet: bytes, expected: tuple[str, str, str]
+) -> None:
     read = read_frame(ethernet(packet), 9000)
     assert read is not None
     assert (read.encapsulation, read.source, read.target) == expected
@@ -64,7 +87,10 @@ def test_each_encapsulation_is_read_down_to_the_inner_addresses(packet: bytes, e
 @pytest.mark.parametrize(("checksum", "there"), [(0, False), (0xBEEF, True), (0xFF00, True)])
 def test_the_outer_checksum_is_seen(checksum: int, there: bool) -> None:
     datagram = udp(8472, vxlan(1, INNER))
-    read = read_frame(ethernet(ip(NODE_A, NODE_B, 17, datagram[:6] + struct.pack("!H", checksum) + datagram[8:])), 100)
+    read = read_frame(
+        ethernet(ip(NODE_A, NODE_B, 17, datagram[:6] + struct.pack("!H", checksum) + datagram[8:])),
+        100,
+    )
     assert read is not None
     assert read.checksum is there
     other = replace(read, checksum=not there)

@@ -1,4 +1,6 @@
-"""What each Pod of the background load has sent, out of counters that may be reset or stand still."""
+"""What each Pod of the background load has sent, out of counters that may be reset or stand
+still.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ FAST = _load.Load(connections=2, pairs=2, rate=50e6)
 
 
 def marked(
-    folder: Path, before: list[int] | None, after: list[int] | None, *, load: _load.Load = FAST, window: float = 10.0
+    folder: Path,
+    before: list[int] | None,
+    after: list[int] | None,
+    *,
+    load: _load.Load = FAST,
+    window: float = 10.0,
 ) -> tuple[Any, Any]:
     """The load that has sent so much ``window`` seconds after its mark."""
     (folder / "background").mkdir()
@@ -38,7 +45,12 @@ def test_the_rate_is_what_all_have_sent_since_the_mark(tmp_path: Path) -> None:
 
 def test_one_counter_that_fell_is_no_rate_though_the_sum_grew(tmp_path: Path) -> None:
     s, load = marked(tmp_path, [1 << 30, 0], [17, 8 << 30])
-    with pytest.raises(MeasureError, match="counter of the background Pod ax0 fell within the window: it was reset, or has wrapped"):
+    with pytest.raises(
+        MeasureError,
+        match=(
+            "counter of the background Pod ax0 fell within the window: it was reset, or has wrapped"
+        ),
+    ):
         _load.achieved(s, load)
 
 
@@ -50,7 +62,9 @@ def test_one_pod_that_stalls_is_named_whatever_its_kernel_sent(tmp_path: Path, m
 
 
 def test_a_slow_pod_that_sends_is_none_that_stalls(tmp_path: Path) -> None:
-    """One send of 1024 bytes takes 8 s at 1024 bit/s: it may be missing in a window of 10 s, not in one of 100 s."""
+    """One send of 1024 bytes takes 8 s at 1024 bit/s: it may be missing in a window of 10 s, not in
+    one of 100 s.
+    """
     slow = _load.Load(connections=2, pairs=2, rate=1024.0)
     for window, more, stalled in ((10.0, 0, False), (100.0, 1024, False), (100.0, 0, True)):
         folder = tmp_path / f"{window}-{more}"
@@ -80,13 +94,23 @@ class Cluster:
         self.requests: list[list[tuple[str, int]]] = []
 
     def add_pods_on(self, wanted: list[tuple[Any, int]]) -> list[list[str]]:
-        first = {node.name: sum(count for request in self.requests for name, count in request if name == node.name) for node, _ in wanted}
+        first = {
+            node.name: sum(
+                count for request in self.requests for name, count in request if name == node.name
+            )
+            for node, _ in wanted
+        }
         self.requests.append([(node.name, count) for node, count in wanted])
-        return [[f"{node.name}x{first[node.name] + number}" for number in range(count)] for node, count in wanted]
+        return [
+            [f"{node.name}x{first[node.name] + number}" for number in range(count)]
+            for node, count in wanted
+        ]
 
 
 def test_the_study_takes_no_more_than_99_pods_of_a_node() -> None:
-    """49 pairs on one node, then 99 between two, in one request each: a kubelet takes 110 Pods unless told otherwise."""
+    """49 pairs on one node, then 99 between two, in one request each: a kubelet takes 110 Pods
+    unless told otherwise.
+    """
     deployment: Any = Cluster()
     a: Any = SimpleNamespace(name="a")
     b: Any = SimpleNamespace(name="b")

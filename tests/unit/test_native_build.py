@@ -1,4 +1,6 @@
-"""The programs of user space: compiled when they must be, refused in words when they cannot be used."""
+"""The programs of user space: compiled when they must be, refused in words when they cannot be
+used.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,15 @@ def hook() -> ModuleType:
 def sources(tmp_path: Path) -> Path:
     folder = tmp_path / "programs"
     folder.mkdir()
-    (folder / "small.c").write_text("const char sources[] = SOURCES;\nint main(void) { return sources[0] == 0; }\n")
+    (folder / "small.c").write_text(
+        "const char sources[] = SOURCES;\nint main(void) { return sources[0] == 0; }\n"
+    )
     return folder
 
 
-def test_programs_are_made_once_and_again_when_a_source_changes(hook: ModuleType, sources: Path) -> None:
+def test_programs_are_made_once_and_again_when_a_source_changes(
+    hook: ModuleType, sources: Path
+) -> None:
     made = {path.name: path.stat().st_mtime_ns for path in hook.compile_native(sources)}
     assert list(made) == ["small.elf"]
     assert {path.name: path.stat().st_mtime_ns for path in hook.compile_native(sources)} == made
@@ -43,7 +49,9 @@ def test_programs_are_made_once_and_again_when_a_source_changes(hook: ModuleType
     assert not list(sources.glob("*.tmp"))
 
 
-def test_without_a_compiler_the_remedy_is_named(hook: ModuleType, sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_the_remedy_is_named(
+    hook: ModuleType, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = hook.compile_native(sources)
     monkeypatch.setattr(hook.shutil, "which", lambda name: None)
     assert hook.compile_native(sources) == made  # up to date: none is needed
@@ -59,7 +67,9 @@ def test_a_program_that_does_not_compile_is_named(hook: ModuleType, sources: Pat
 
 
 @pytest.mark.parametrize("name", ["flannel_udp", "weave_sleeve"])
-def test_ours_compile_and_explain_themselves(hook: ModuleType, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ours_compile_and_explain_themselves(
+    hook: ModuleType, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hook.compile_native()
     monkeypatch.setattr(daemons, "_HOME", tmp_path / "home")
     path = daemons.program(name)
@@ -69,7 +79,9 @@ def test_ours_compile_and_explain_themselves(hook: ModuleType, name: str, tmp_pa
     assert daemons.program(name) == path  # it may be asked for again while it runs
 
 
-def test_one_that_is_missing_or_for_another_machine_is_refused(hook: ModuleType, sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_missing_or_for_another_machine_is_refused(
+    hook: ModuleType, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(daemons, "_FOLDER", sources)
     monkeypatch.setattr(daemons, "_HOME", sources / "home")
     with pytest.raises(MissingError, match=r"small\.elf is not there"):

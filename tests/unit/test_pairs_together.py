@@ -1,4 +1,6 @@
-"""Several pairs at the same time: one window for all, a line for each, all or none; and what is left of a run's time."""
+"""Several pairs at the same time: one window for all, a line for each, all or none; and what is
+left of a run's time.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,14 @@ from tests.unit.test_runner import Echo, Local, OneByOne, Spy, manifest, profile
 
 
 def cells(count: int, label: str = "a", **more: Any) -> list[Cell]:
-    common = {"label": label, "profile": "veth", "placement": "intra", "workload": "echo", "params": {"fault": ""}, **more}
+    common = {
+        "label": label,
+        "profile": "veth",
+        "placement": "intra",
+        "workload": "echo",
+        "params": {"fault": ""},
+        **more,
+    }
     return [Cell(**common, pair=pair) for pair in range(count)]
 
 
@@ -34,7 +43,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Paired(Echo):
-    """Notes when each pair was warmed up and started; ``broken`` is a pair whose client does not start."""
+    """Notes when each pair was warmed up and started; ``broken`` is a pair whose client does not
+    start.
+    """
 
     broken = -1
 
@@ -68,18 +79,25 @@ def test_all_pairs_share_a_window_and_each_has_its_lines(folder: Path) -> None:
     speed = [pair for what, pair in work.log if what == "start"]
     assert sorted(speed) == sorted([0, 1, 2, 0, 1] * 2)
     first = work.log.index(("serve", 2))
-    assert work.log[first - 2 : first + 4] == [(what, pair) for what in ("serve", "start") for pair in range(3)], "servers, then clients"
+    assert work.log[first - 2 : first + 4] == [
+        (what, pair) for what in ("serve", "start") for pair in range(3)
+    ], "servers, then clients"
     reader = RunReader(folder)
     rates = [one for one in reader.samples() if one.metric == "transaction_rate"]
     assert sorted((one.block, one.window, one.pair) for one in rates) == sorted(
-        [(block, "speed", pair) for block in (0, 1) for pair in range(3)] + [(block, "cpp", pair) for block in (0, 1) for pair in range(2)]
+        [(block, "speed", pair) for block in (0, 1) for pair in range(3)]
+        + [(block, "cpp", pair) for block in (0, 1) for pair in range(2)]
     )
     for block in (0, 1):
         together = [one for one in rates if one.block == block and one.window == "speed"]
         assert max(one.start for one in together) < min(one.end for one in together)
-        alone = sorted((one.start, one.end) for one in rates if one.block == block and one.window == "cpp")
+        alone = sorted(
+            (one.start, one.end) for one in rates if one.block == block and one.window == "cpp"
+        )
         assert alone[0][1] < alone[1][0], "a machine's cycles cannot be told apart by pairs"
-    machine = [one.pair for one in reader.samples() if one.metric == "packets" and one.window == "speed"]
+    machine = [
+        one.pair for one in reader.samples() if one.metric == "packets" and one.window == "speed"
+    ]
     assert machine == [0, 0], "read once"
     assert reader.finished
 
@@ -110,10 +128,15 @@ def test_pairs_follow_each_other_in_every_order_and_count_once() -> None:
 
 @pytest.mark.parametrize(
     ("pairs", "late", "said"),
-    [(2, 0.2, "took most of their window"), (1, 1.1, "its time was over before the collectors had begun")],
+    [
+        (2, 0.2, "took most of their window"),
+        (1, 1.1, "its time was over before the collectors had begun"),
+    ],
     ids=["many pairs", "after its client"],
 )
-def test_a_window_that_comes_too_late_is_told(folder: Path, pairs: int, late: float, said: str) -> None:
+def test_a_window_that_comes_too_late_is_told(
+    folder: Path, pairs: int, late: float, said: str
+) -> None:
     class Late(Collector):
         name = title = "late"
 
@@ -128,8 +151,12 @@ def test_a_window_that_comes_too_late_is_told(folder: Path, pairs: int, late: fl
     assert said in next(RunReader(folder).samples()).reason
 
 
-def test_installing_is_part_of_the_time_that_is_left(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With 60 s for each of three installations, the first sample of 0.2 s does not stretch the rest to minutes."""
+def test_installing_is_part_of_the_time_that_is_left(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With 60 s for each of three installations, the first sample of 0.2 s does not stretch the
+    rest to minutes.
+    """
 
     class Dear(OneByOne):
         def seconds(self, profile: Profile) -> float:

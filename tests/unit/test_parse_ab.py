@@ -26,7 +26,12 @@ def golden(name: str) -> tuple[str, str]:
 def test_a_whole_report(name: str, complete: int) -> None:
     report = http.parse(*golden(name))
     http._complete(report, complete, 0, 20_000)
-    assert (report.complete, report.whole, report.failed, report.not_ok) == (complete, complete, 0, 0)
+    assert (report.complete, report.whole, report.failed, report.not_ok) == (
+        complete,
+        complete,
+        0,
+        0,
+    )
     assert len(report.latencies) == 101
     assert report.whole_rate == report.rate == pytest.approx(complete / report.seconds, rel=0.02)
     assert report.latencies[0] <= report.mean <= report.latencies[100] < 10
@@ -40,7 +45,9 @@ def test_a_report_by_time() -> None:
     with pytest.raises(MeasureError, match="ended early: 7377 of 10000000 requests"):
         http._complete(report, 10_000_000, 5, 20_000)
     full = dataclasses.replace(report, complete=http._most(5))
-    with pytest.raises(MeasureError, match="2000000 requests, the most that it has room for in 5 s"):
+    with pytest.raises(
+        MeasureError, match="2000000 requests, the most that it has room for in 5 s"
+    ):
         http._complete(full, 0, 5, 20_000)
 
 
@@ -83,7 +90,9 @@ def test_the_high_percentiles_of_few_requests_are_the_longest() -> None:
 
 @pytest.mark.parametrize("name", ["server_gone", "overloaded"])
 def test_each_failed_request_is_counted_once(name: str) -> None:
-    """The bytes of the documents that arrived tell how many were whole: ab's report gives them apart from its failures."""
+    """The bytes of the documents that arrived tell how many were whole: ab's report gives them
+    apart from its failures.
+    """
     text = golden(name)[0]
     report = http.parse(text)
     arrived = int(re.findall(r"HTML transferred: +(\d+)", text)[0])
@@ -96,7 +105,13 @@ def test_each_failed_request_is_counted_once(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("timed_out", r" before the first request was complete: timed out, nothing arrived any more: apr_pollset_poll"),
+        (
+            "timed_out",
+            (
+                r" before the first request was complete: timed out, nothing arrived any more:"
+                r" apr_pollset_poll"
+            ),
+        ),
         ("stalled", r" after 943 requests: timed out, nothing arrived any more: apr_pollset_poll"),
         ("reset", r" after 3360 requests: .*reset by peer"),
     ],
@@ -135,7 +150,15 @@ def only_a_report_or_measure_error(text: str, errors: str = "") -> None:
     except MeasureError:
         return
     assert report.failed + report.whole == report.complete
-    for figure in (report.failed, report.whole, report.seconds, report.whole_rate, report.mean, report.document, *report.latencies):
+    for figure in (
+        report.failed,
+        report.whole,
+        report.seconds,
+        report.whole_rate,
+        report.mean,
+        report.document,
+        *report.latencies,
+    ):
         assert math.isfinite(figure)
         assert figure >= 0
 
@@ -144,7 +167,11 @@ def only_a_report_or_measure_error(text: str, errors: str = "") -> None:
 def test_any_text(text: str, errors: str) -> None:
     only_a_report_or_measure_error(text, errors)
     only_a_report_or_measure_error(f"Complete requests: {text}\n{errors}")
-    only_a_report_or_measure_error(golden("plain")[0].partition("Percentage served")[0] + "Percentage served,Time in ms\n" + text)
+    only_a_report_or_measure_error(
+        golden("plain")[0].partition("Percentage served")[0]
+        + "Percentage served,Time in ms\n"
+        + text
+    )
 
 
 @given(st.integers(0, 2500), st.integers(0, 2500), st.text(max_size=12))

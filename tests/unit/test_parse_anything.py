@@ -1,4 +1,6 @@
-"""What fuzzing found (tests/fuzz): each input ended a parser with another exception than MeasureError, or gave a figure that is none."""
+"""What fuzzing found (tests/fuzz): each input ended a parser with another exception than
+MeasureError, or gave a figure that is none.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,15 @@ KALLSYMS = b"ffffffff8201e8b0 t tcp_data_queue\nffffffff8201f740 T tcp_rbtree_in
 STAT = "812 (a) S 1 812 812 0 -1 4194560 1187 99 0 0 12 34 5 6 20 0 7 0 5123 12345678 900 0 1 1 0\n"
 STATUS = "RssAnon:\t 1000 kB\nRssShmem:\t 12 kB\n"
 
-IPERF3 = json.loads((Path(__file__).parents[1] / "golden/iperf3/tcp_bidirectional.json").read_text())
+IPERF3 = json.loads(
+    (Path(__file__).parents[1] / "golden/iperf3/tcp_bidirectional.json").read_text()
+)
 
 
 def huge(*path: str) -> str:
-    """A report of iperf3 with a number that is finite, and whose sum or product with another is not."""
+    """A report of iperf3 with a number that is finite, and whose sum or product with another is
+    not.
+    """
     data = copy.deepcopy(IPERF3)
     inner = data
     for key in path[:-1]:
@@ -52,7 +58,10 @@ REFUSED: list[tuple[Callable[[Any], Any], Any]] = [
     (lambda text: footprint.look("", text), STATUS),
     (lambda text: footprint.look(text, "RssAnon: 1 kB\n"), STAT),
     (lambda text: footprint.look(text.replace("34", "-"), STATUS), STAT),
-    (lambda text: symbols.Kallsyms(text).name(0xFFFFFFFF8201F800), KALLSYMS.replace(b"8201f740", b"8201f7g0")),
+    (
+        lambda text: symbols.Kallsyms(text).name(0xFFFFFFFF8201F800),
+        KALLSYMS.replace(b"8201f740", b"8201f7g0"),
+    ),
     (lambda text: legacy.parse_save(text, 4), "*nat\n:\n"),
     (lambda text: legacy.parse_save(text, 4), "*nat\n-A \n"),
     (_iperf3.parse, huge("end", "sum_received", "bits_per_second")),
@@ -60,8 +69,17 @@ REFUSED: list[tuple[Callable[[Any], Any], Any]] = [
     (lambda text: _common.figure(text, "x"), "1e308"),
     (trace.parse_ruleset, "[" * 100_000),
     (trace.parse_ruleset, '{"nftables": [{"chain": {"family": "ip", "table": NaN, "name": "b"}}]}'),
-    (lambda text: trace.parse_trace([text]), f"trace id 1 ip a b rule x # handle {'1' * 5000} (verdict accept)"),
-    (trace.parse_ruleset, '{"nftables": [{"rule": {"family": "ip", "table": "a", "chain": "b", "handle": Infinity}}]}'),
+    (
+        lambda text: trace.parse_trace([text]),
+        f"trace id 1 ip a b rule x # handle {'1' * 5000} (verdict accept)",
+    ),
+    (
+        trace.parse_ruleset,
+        (
+            '{"nftables": [{"rule": {"family": "ip", "table": "a", "chain": "b", "handle":'
+            " Infinity}}]}"
+        ),
+    ),
 ]
 
 
@@ -82,7 +100,10 @@ def test_a_missing_counter_is_named() -> None:
         _counters.traffic(Place(), "tcp", 4)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("ip", "text"), [(6, "\n"), (4, "Udp: RcvbufErrors\nUdp:\n"), (4, ""), (6, "Udp6RcvbufErrors\n")])
+@pytest.mark.parametrize(
+    ("ip", "text"),
+    [(6, "\n"), (4, "Udp: RcvbufErrors\nUdp:\n"), (4, ""), (6, "Udp6RcvbufErrors\n")],
+)
 def test_a_counter_of_datagrams_that_is_cut_off(ip: int, text: str) -> None:
     pod = SimpleNamespace(name="a", read_text=lambda path: text)
     with pytest.raises(MeasureError, match="has no counter"):
@@ -90,7 +111,9 @@ def test_a_counter_of_datagrams_that_is_cut_off(ip: int, text: str) -> None:
 
 
 def test_a_port_that_is_none_is_passed_over() -> None:
-    assert reading.parse_ports(f"  port {'1' * 5000}, vxlan\n  port 4789, vxlan\n") == (("vxlan", 4789),)
+    assert reading.parse_ports(f"  port {'1' * 5000}, vxlan\n  port 4789, vxlan\n") == (
+        ("vxlan", 4789),
+    )
 
 
 @pytest.mark.parametrize("cycles", ["inf", "nan", "-1", "1e999"])

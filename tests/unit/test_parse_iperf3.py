@@ -18,7 +18,9 @@ from cnibench.workloads import _iperf3
 GOLDEN = Path(__file__).parent.parent / "golden" / "iperf3"
 ANY_JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=5), inner, max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -38,40 +40,69 @@ def test_one_stream() -> None:
 def test_streams_over_ipv6() -> None:
     report = _iperf3.parse(golden("tcp_ipv6_streams"))
     assert report.streams == 3
-    each = [stream["receiver"]["bytes"] for stream in json.loads(golden("tcp_ipv6_streams"))["end"]["streams"]]
+    each = [
+        stream["receiver"]["bytes"]
+        for stream in json.loads(golden("tcp_ipv6_streams"))["end"]["streams"]
+    ]
     assert report.forward * report.seconds == pytest.approx(sum(each) * 8, rel=0.01)
 
 
 def test_both_directions() -> None:
     report = _iperf3.parse(golden("tcp_bidirectional"))
     assert report.streams == 4
-    found = provider("workloads", "iperf3-tcp").interpret(report, {"streams": 2, "bidirectional": True}).readings
-    assert [reading.params for reading in found] == [{}, {"direction": "forward"}, {"direction": "reverse"}]
+    found = (
+        provider("workloads", "iperf3-tcp")
+        .interpret(report, {"streams": 2, "bidirectional": True})
+        .readings
+    )
+    assert [reading.params for reading in found] == [
+        {},
+        {"direction": "forward"},
+        {"direction": "reverse"},
+    ]
     assert found[0].value == pytest.approx(found[1].value + found[2].value)
     assert all(reading.value > 0 for reading in found)
 
 
 def test_a_missing_stream_is_a_failure() -> None:
     with pytest.raises(MeasureError, match="1 streams, 2 were asked for"):
-        provider("workloads", "iperf3-tcp").interpret(_iperf3.parse(golden("tcp")), {"streams": 2, "bidirectional": False})
+        provider("workloads", "iperf3-tcp").interpret(
+            _iperf3.parse(golden("tcp")), {"streams": 2, "bidirectional": False}
+        )
 
 
 def test_loss_at_a_fixed_rate() -> None:
     report = _iperf3.parse(golden("udp"))
-    found = {r.metric: r.value for r in provider("workloads", "iperf3-udp").interpret(report, {"rate": 50e6, "message": 1024}).readings}
+    found = {
+        r.metric: r.value
+        for r in (
+            provider("workloads", "iperf3-udp")
+            .interpret(report, {"rate": 50e6, "message": 1024})
+            .readings
+        )
+    }
     assert found["throughput"] == pytest.approx(50e6 * (1 - found["loss"]), rel=0.05)
 
 
 def test_loss_is_a_share() -> None:
     report = _iperf3.parse(golden("udp_lossy"))
     total = json.loads(golden("udp_lossy"))["end"]["sum"]
-    found = {r.metric: r.value for r in provider("workloads", "iperf3-udp").interpret(report, {"rate": 0, "message": 1024}).readings}
+    found = {
+        r.metric: r.value
+        for r in (
+            provider("workloads", "iperf3-udp")
+            .interpret(report, {"rate": 0, "message": 1024})
+            .readings
+        )
+    }
     assert found["loss"] * 100 == pytest.approx(total["lost_percent"])
 
 
 def test_a_sender_that_was_too_slow_is_refused() -> None:
     with pytest.raises(MeasureError, match="sent"):
-        provider("workloads", "iperf3-udp").interpret(_iperf3.parse(golden("udp")), {"rate": 500e6, "message": 1024})
+        provider("workloads", "iperf3-udp").interpret(
+            _iperf3.parse(golden("udp")), {"rate": 500e6, "message": 1024}
+        )
 
 
 def test_series() -> None:
@@ -82,16 +113,26 @@ def test_series() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("no_server", "Connection refused"), ("busy", "busy"), ("interrupted", "interrupt"), ("server_gone", "iperf3: ")]
+    ("name", "reason"),
+    [
+        ("no_server", "Connection refused"),
+        ("busy", "busy"),
+        ("interrupted", "interrupt"),
+        ("server_gone", "iperf3: "),
+    ],
 )
 def test_failures_have_their_reason(name: str, reason: str) -> None:
     with pytest.raises(MeasureError, match=reason):
         _iperf3.parse(golden(name))
 
 
-@pytest.mark.parametrize("value", ["NaN", "Infinity", "-1", "1e999", "true", "null", '"x"', "[]", "{}"])
+@pytest.mark.parametrize(
+    "value", ["NaN", "Infinity", "-1", "1e999", "true", "null", '"x"', "[]", "{}"]
+)
 def test_impossible_figures_are_refused(value: str) -> None:
-    text = json.dumps({"end": {"sum_received": {"bits_per_second": "@", "seconds": 1}}}).replace('"@"', value)
+    text = json.dumps({"end": {"sum_received": {"bits_per_second": "@", "seconds": 1}}}).replace(
+        '"@"', value
+    )
     with pytest.raises(MeasureError, match="bits_per_second"):
         _iperf3.parse(text)
 
@@ -101,7 +142,14 @@ def only_figures_or_measure_error(text: str, errors: str = "") -> None:
         report = _iperf3.parse(text, errors)
     except MeasureError:
         return
-    for figure in (report.forward, report.reverse, report.seconds, report.jitter, *report.times, *report.rates):
+    for figure in (
+        report.forward,
+        report.reverse,
+        report.seconds,
+        report.jitter,
+        *report.times,
+        *report.rates,
+    ):
         assert math.isfinite(figure)
         assert figure >= 0
 
@@ -118,7 +166,9 @@ def test_any_json(data: Any) -> None:
 
 @given(st.data())
 def test_a_report_with_anything_in_one_place(data: st.DataObject) -> None:
-    report = json.loads(golden(data.draw(st.sampled_from(["tcp", "tcp_bidirectional", "udp", "series"]))))
+    report = json.loads(
+        golden(data.draw(st.sampled_from(["tcp", "tcp_bidirectional", "udp", "series"])))
+    )
     place = report
     while isinstance(place, dict | list) and place:
         keys = list(place) if isinstance(place, dict) else list(range(len(place)))

@@ -29,7 +29,11 @@ def readings(workload: str, name: str) -> dict[str, Reading]:
 
 
 def line(name: str, key: str) -> float:
-    return float(next(text for text in golden(name)[0].splitlines() if text.startswith(f"{key}=")).partition("=")[2])
+    return float(
+        next(text for text in golden(name)[0].splitlines() if text.startswith(f"{key}=")).partition(
+            "="
+        )[2]
+    )
 
 
 @pytest.mark.parametrize("name", ["tcp_stream", "tcp_stream_ipv6"])
@@ -42,17 +46,25 @@ def test_udp_counts_what_arrived() -> None:
     found = readings("udp-stream", "udp_stream")
     sent, received = line("udp_stream", "LOCAL_SEND_CALLS"), line("udp_stream", "REMOTE_RECV_CALLS")
     assert found["loss"].value == pytest.approx(1 - received / sent)
-    # datagrams that arrived, 1024 bytes each, over the time: the throughput, within the rounding of the time
-    assert found["throughput"].value == pytest.approx(received * 1024 * 8 / line("udp_stream", "ELAPSED_TIME"), rel=0.02)
+    # datagrams that arrived, 1024 bytes each, over the time: the throughput, within the rounding of
+    # the time
+    assert found["throughput"].value == pytest.approx(
+        received * 1024 * 8 / line("udp_stream", "ELAPSED_TIME"), rel=0.02
+    )
 
 
-@pytest.mark.parametrize(("workload", "name"), [("tcp-rr", "tcp_rr"), ("tcp-rr", "tcp_rr_ipv6"), ("tcp-crr", "tcp_crr")])
+@pytest.mark.parametrize(
+    ("workload", "name"), [("tcp-rr", "tcp_rr"), ("tcp-rr", "tcp_rr_ipv6"), ("tcp-crr", "tcp_crr")]
+)
 def test_latencies_are_seconds(workload: str, name: str) -> None:
     found = readings(workload, name)
     assert found["latency_mean"].value == pytest.approx(line(name, "MEAN_LATENCY") * 1e-6)
     assert found["latency_p50"].value <= found["latency_p90"].value <= found["latency_p99"].value
-    # one transaction at a time: the rate is the reciprocal of the mean, but for netperf's own work between two
-    assert found["transaction_rate"].value * found["latency_mean"].value == pytest.approx(1, abs=0.2)
+    # one transaction at a time: the rate is the reciprocal of the mean, but for netperf's own work
+    # between two
+    assert found["transaction_rate"].value * found["latency_mean"].value == pytest.approx(
+        1, abs=0.2
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +95,12 @@ def test_impossible_figures_are_refused(value: str) -> None:
 
 
 def test_another_unit_is_refused() -> None:
-    values = _netperf.parse(golden("tcp_stream")[0].replace("10^6bits/s", "KBytes/s"), "", ("THROUGHPUT", "THROUGHPUT_UNITS"), 1.0)
+    values = _netperf.parse(
+        golden("tcp_stream")[0].replace("10^6bits/s", "KBytes/s"),
+        "",
+        ("THROUGHPUT", "THROUGHPUT_UNITS"),
+        1.0,
+    )
     with pytest.raises(MeasureError, match="KBytes/s"):
         _netperf.megabits(values, "THROUGHPUT")
 
@@ -92,10 +109,14 @@ def only_figures_or_measure_error(text: str, errors: str) -> None:
     for name in ("tcp-stream", "udp-stream", "tcp-rr", "tcp-crr"):
         tested = provider("workloads", name)
         try:
-            found = tested.interpret(_netperf.parse(text, errors, (*_netperf._ALWAYS, *tested.selectors), 1.0))
+            found = tested.interpret(
+                _netperf.parse(text, errors, (*_netperf._ALWAYS, *tested.selectors), 1.0)
+            )
         except MeasureError:
             continue
-        assert all(math.isfinite(reading.value) and reading.value >= 0 for reading in found.readings)
+        assert all(
+            math.isfinite(reading.value) and reading.value >= 0 for reading in found.readings
+        )
 
 
 @given(st.text(), st.text())
@@ -105,13 +126,29 @@ def test_any_text(text: str, errors: str) -> None:
 
 @given(
     st.dictionaries(
-        st.sampled_from([*KEYS, *_netperf._ALWAYS, "LOCAL_SEND_SIZE", "REMOTE_RECV_THROUGHPUT", "LOCAL_TRANSPORT_RETRANS",
-                         "LOCAL_CONG_CONTROL", "LOCAL_SEND_THROUGHPUT", "LOCAL_SEND_CALLS", "REMOTE_RECV_CALLS"]),
-        st.one_of(st.floats().map(str), st.text(max_size=8), st.just("10^6bits/s"), st.integers().map(str)), min_size=15,
+        st.sampled_from(
+            [
+                *KEYS,
+                *_netperf._ALWAYS,
+                "LOCAL_SEND_SIZE",
+                "REMOTE_RECV_THROUGHPUT",
+                "LOCAL_TRANSPORT_RETRANS",
+                "LOCAL_CONG_CONTROL",
+                "LOCAL_SEND_THROUGHPUT",
+                "LOCAL_SEND_CALLS",
+                "REMOTE_RECV_CALLS",
+            ]
+        ),
+        st.one_of(
+            st.floats().map(str), st.text(max_size=8), st.just("10^6bits/s"), st.integers().map(str)
+        ),
+        min_size=15,
     )
-)  # fmt: skip
+)
 def test_any_values(values: dict[str, str]) -> None:
-    only_figures_or_measure_error("\n".join(f"{name}={value}" for name, value in values.items()), "")
+    only_figures_or_measure_error(
+        "\n".join(f"{name}={value}" for name, value in values.items()), ""
+    )
 
 
 SOCKSTAT = "sockets: used 1\nTCP: inuse 3 orphan 0 tw 40 alloc 2 mem 0\nUDP: inuse 0 mem 0\n"
@@ -123,7 +160,11 @@ def test_free_ports() -> None:
     assert tcp_crr.parse_ports(SOCKSTAT, "", "50000 50010").free == 0
 
 
-@given(st.one_of(st.text(), st.just(SOCKSTAT)), st.text(), st.one_of(st.text(), st.just("1 2"), st.just("2 1")))
+@given(
+    st.one_of(st.text(), st.just(SOCKSTAT)),
+    st.text(),
+    st.one_of(st.text(), st.just("1 2"), st.just("2 1")),
+)
 def test_free_ports_of_any_text(stat: str, six: str, ends: str) -> None:
     try:
         assert tcp_crr.parse_ports(stat, six, ends).free >= 0

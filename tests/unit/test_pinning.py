@@ -1,4 +1,6 @@
-"""Which CPUs client and server are pinned to: this machine's, or those that other machines have in common."""
+"""Which CPUs client and server are pinned to: this machine's, or those that other machines have in
+common.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,11 @@ def test_too_few_cpus_in_common_are_said_with_what_to_do(tmp_path: Path) -> None
 
 def test_a_node_is_asked_as_its_own_kernel_answers() -> None:
     allowed = sorted(os.sched_getaffinity(0))
-    assert pins("shared", 1, [HereNode(), HereNode()]) == pins("shared", 1) == [(allowed[-1], allowed[-1])]
+    assert (
+        pins("shared", 1, [HereNode(), HereNode()])
+        == pins("shared", 1)
+        == [(allowed[-1], allowed[-1])]
+    )
 
 
 def test_a_run_on_other_machines_asks_them_when_a_profile_stands(tmp_path: Path) -> None:

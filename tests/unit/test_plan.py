@@ -1,4 +1,6 @@
-"""Plans: what a file may say, which cells it makes, in which order, and how many blocks it takes."""
+"""Plans: what a file may say, which cells it makes, in which order, and how many blocks it
+takes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ from hypothesis import strategies as st
 from cnibench.errors import InputError, UsageError
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Profile, Strict
-from cnibench.planning.plan import Plan, Work, build_plan, cells, expected_seconds, passes, read_plan
+from cnibench.planning.plan import (
+    Plan,
+    Work,
+    build_plan,
+    cells,
+    expected_seconds,
+    passes,
+    read_plan,
+)
 from cnibench.planning.schedule import ALONE, blocks_needed, floor, order, pairs, warning
 
 
@@ -46,9 +56,15 @@ WORKLOADS: Any = {"tcp-rr": _Work(), "tcp-stream": _Work(), "udp-stream": _Work(
 
 
 def profile(name: str, ip: tuple[int, ...] = (4,)) -> Profile:
-    features = {"network_model": "L3", "mode": "overlay", "policy": {"kubernetes": False, "ingress": False, "egress": False}}
+    features = {
+        "network_model": "L3",
+        "mode": "overlay",
+        "policy": {"kubernetes": False, "ingress": False, "egress": False},
+    }
     text = {"schema": 1, "name": name, "title": name, "cni": name, "summary": ""}
-    return Profile.model_validate({**text, "features": {**features, "default_mtu": 1500, "ip": list(ip)}})
+    return Profile.model_validate(
+        {**text, "features": {**features, "default_mtu": 1500, "ip": list(ip)}}
+    )
 
 
 PROFILES = {name: profile(name) for name in ("a", "b", "c")}
@@ -57,17 +73,25 @@ PROFILES = {name: profile(name) for name in ("a", "b", "c")}
 def test_a_plan_file_is_read_with_units_and_single_values(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(
-        "schema: 1\ncni: flannel\nplacement: intra\nduration: 2m\nwarmup: 500ms\ntarget_ci: 2%\nwire_rate: 1G\n"
-        "workload:\n- tcp-rr\n- name: tcp-stream\n  sweep: {request_size: [1, 64]}\n"
+        "schema: 1\ncni: flannel\nplacement: intra\nduration: 2m\nwarmup: 500ms\ntarget_ci:"
+        " 2%\nwire_rate: 1G\nworkload:\n- tcp-rr\n- name: tcp-stream\n  sweep: {request_size: [1,"
+        " 64]}\n"
     )
     plan = read_plan(file)
-    assert (plan.cni, plan.placement, plan.duration, plan.warmup) == (("flannel",), ("intra",), 120.0, 0.5)
+    assert (plan.cni, plan.placement, plan.duration, plan.warmup) == (
+        ("flannel",),
+        ("intra",),
+        120.0,
+        0.5,
+    )
     assert (plan.target_ci, plan.wire_rate) == (0.02, 1e9)
     assert [work.name for work in plan.workload] == ["tcp-rr", "tcp-stream"]
 
 
 def test_a_plan_survives_its_own_json() -> None:
-    plan = build_plan({"cni": ["a"], "duration": "3s", "blocks": 7, "settings": {"": {"mtu": "1400"}}}).seeded()
+    plan = build_plan(
+        {"cni": ["a"], "duration": "3s", "blocks": 7, "settings": {"": {"mtu": "1400"}}}
+    ).seeded()
     assert Plan.model_validate(plan.model_dump(mode="json", by_alias=True)) == plan
 
 
@@ -103,7 +127,10 @@ def test_wrong_plan_files_are_refused_by_name_and_key(tmp_path: Path, text: str,
 
 
 def test_cells_are_all_combinations_once() -> None:
-    plan = Plan(workload=(Work(name="tcp-rr", sweep={"request_size": [1, 64]}), Work(name="udp-stream")), ip=(4,))
+    plan = Plan(
+        workload=(Work(name="tcp-rr", sweep={"request_size": [1, 64]}), Work(name="udp-stream")),
+        ip=(4,),
+    )
     found, notes = cells(plan, WORKLOADS, PROFILES)
     assert not notes
     speed = [cell for cell in found if cell.window == "speed"]
@@ -132,9 +159,21 @@ def test_unknown_workloads_and_parameters_are_told() -> None:
 def test_a_sweep_that_explodes_is_refused_before_it_is_expanded() -> None:
     values: Any = {f"k{number}": [1] * 1000 for number in range(10)}
     with pytest.raises(UsageError, match="combinations"):
-        cells(Plan(workload=(Work(name="tcp-rr", sweep={**values, "request_size": list(range(1, 1001))}),)), WORKLOADS, PROFILES)
+        cells(
+            Plan(
+                workload=(
+                    Work(name="tcp-rr", sweep={**values, "request_size": list(range(1, 1001))}),
+                )
+            ),
+            WORKLOADS,
+            PROFILES,
+        )
     with pytest.raises(UsageError, match="cells"):
-        cells(Plan(pairs=1000, workload=(Work(name="tcp-rr", sweep={"request_size": [1] * 100}),)), WORKLOADS, PROFILES)
+        cells(
+            Plan(pairs=1000, workload=(Work(name="tcp-rr", sweep={"request_size": [1] * 100}),)),
+            WORKLOADS,
+            PROFILES,
+        )
 
 
 def repeats(plan: Plan) -> dict[str, set[int]]:
@@ -148,24 +187,51 @@ def repeats(plan: Plan) -> dict[str, set[int]]:
 
 
 def test_a_workload_that_asks_for_more_blocks_makes_the_others_no_longer() -> None:
-    several = (Work(name="tcp-rr"), Work(name="tcp-stream", blocks=20), Work(name="udp-stream", blocks=2))
-    assert repeats(Plan(workload=several, blocks=3)) == {"tcp-rr": {3}, "tcp-stream": {20}, "udp-stream": {2}}
+    several = (
+        Work(name="tcp-rr"),
+        Work(name="tcp-stream", blocks=20),
+        Work(name="udp-stream", blocks=2),
+    )
+    assert repeats(Plan(workload=several, blocks=3)) == {
+        "tcp-rr": {3},
+        "tcp-stream": {20},
+        "udp-stream": {2},
+    }
     auto = (Work(name="tcp-rr"), Work(name="tcp-stream", blocks="auto"))
-    assert repeats(Plan(workload=auto, blocks=2)) == {"tcp-rr": {2}, "tcp-stream": {blocks_needed(3)}}
+    assert repeats(Plan(workload=auto, blocks=2)) == {
+        "tcp-rr": {2},
+        "tcp-stream": {blocks_needed(3)},
+    }
     least = blocks_needed(3)
-    assert repeats(Plan(workload=several)) == {"tcp-rr": {least}, "tcp-stream": {20}, "udp-stream": {2}}
+    assert repeats(Plan(workload=several)) == {
+        "tcp-rr": {least},
+        "tcp-stream": {20},
+        "udp-stream": {2},
+    }
 
 
 def test_where_no_workload_asks_for_more_a_cell_is_in_every_block() -> None:
-    found, _ = cells(Plan(workload=(Work(name="tcp-rr"), Work(name="tcp-stream", blocks=2)), blocks=5), WORKLOADS, PROFILES)
+    found, _ = cells(
+        Plan(workload=(Work(name="tcp-rr"), Work(name="tcp-stream", blocks=2)), blocks=5),
+        WORKLOADS,
+        PROFILES,
+    )
     assert {(cell.workload, cell.blocks) for cell in found} == {("tcp-rr", None), ("tcp-stream", 2)}
 
 
 def test_with_a_target_only_a_number_of_its_own_keeps_a_cell_out_of_later_blocks() -> None:
-    works = (Work(name="tcp-rr"), Work(name="tcp-stream", blocks="auto"), Work(name="udp-stream", blocks=20))
+    works = (
+        Work(name="tcp-rr"),
+        Work(name="tcp-stream", blocks="auto"),
+        Work(name="udp-stream", blocks=20),
+    )
     for blocks in (3, "auto"):
         found, _ = cells(Plan(workload=works, blocks=blocks, target_ci=0.02), WORKLOADS, PROFILES)
-        assert {(cell.workload, cell.blocks) for cell in found} == {("tcp-rr", None), ("tcp-stream", None), ("udp-stream", 20)}
+        assert {(cell.workload, cell.blocks) for cell in found} == {
+            ("tcp-rr", None),
+            ("tcp-stream", None),
+            ("udp-stream", 20),
+        }
 
 
 def test_the_number_of_blocks_can_decide_and_one_less_cannot() -> None:
@@ -181,11 +247,22 @@ def test_the_number_of_blocks_can_decide_and_one_less_cannot() -> None:
 
 
 def some(count: int) -> list[Cell]:
-    return [Cell(label=f"l{number % 3}", profile="p", placement="intra", workload="w", params={"n": number}) for number in range(count)]
+    return [
+        Cell(
+            label=f"l{number % 3}",
+            profile="p",
+            placement="intra",
+            workload="w",
+            params={"n": number},
+        )
+        for number in range(count)
+    ]
 
 
 @given(st.integers(0, 40), st.integers(0, 100), st.integers(0, 2**63), st.booleans(), st.randoms())
-def test_the_order_is_a_permutation_that_the_seed_alone_gives(count: int, block: int, seed: int, together: bool, random: Any) -> None:
+def test_the_order_is_a_permutation_that_the_seed_alone_gives(
+    count: int, block: int, seed: int, together: bool, random: Any
+) -> None:
     given_cells = some(count)
     shuffled = list(given_cells)
     random.shuffle(shuffled)
@@ -202,4 +279,6 @@ def test_the_order_changes_from_block_to_block_and_never_from_version_to_version
     orders = [[cell.params["n"] for cell in order(cells_of, block, 7)] for block in range(4)]
     assert len({tuple(one) for one in orders}) == 4
     missing = [cell for cell in cells_of if cell.params["n"] != orders[0][2]]
-    assert [cell.params["n"] for cell in order(missing, 0, 7)] == [n for n in orders[0] if n != orders[0][2]]
+    assert [cell.params["n"] for cell in order(missing, 0, 7)] == [
+        n for n in orders[0] if n != orders[0][2]
+    ]

@@ -1,4 +1,6 @@
-"""--blocks auto: from pairs, noise and resolution to blocks, and that so many blocks keep what was promised."""
+"""--blocks auto: from pairs, noise and resolution to blocks, and that so many blocks keep what was
+promised.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,25 @@ def here(folder: Path, kernel: str = "6.1.0", testbed: str = "lab") -> Here:
 
 
 def calibrated(
-    folder: Path, *, noise: float = 0.02, blocks: int = 120, name: str = "aa", created: str = "2026-01-01", **more: object
+    folder: Path,
+    *,
+    noise: float = 0.02,
+    blocks: int = 120,
+    name: str = "aa",
+    created: str = "2026-01-01",
+    **more: object,
 ) -> Path:
     """An A/A run as calibrate leaves it: one profile under two names."""
     reader = synthetic(
-        folder, {"a": 1.0, "b": 1.0}, noise=noise, blocks=blocks, name=name, placements=("intra",), cpp=False, created=created, **more
+        folder,
+        {"a": 1.0, "b": 1.0},
+        noise=noise,
+        blocks=blocks,
+        name=name,
+        placements=("intra",),
+        cpp=False,
+        created=created,
+        **more,
     )  # type: ignore[arg-type]
     floors = [msgspec.to_builtins(one) for one in calibration([reader], 0.02).floors]
     (reader.path / planning.CALIBRATION).write_text(json.dumps({"schema": 1, "floors": floors}))
@@ -46,15 +62,23 @@ def plan(**more: object) -> Plan:
     return build_plan({"workload": ["tcp-rr"], "placement": "intra", **more})
 
 
-def planned(one: Plan, folder: Path | None = None, labels: tuple[str, ...] = LABELS) -> tuple[Plan, list[Planned]]:
-    return with_blocks(one, labels, providers("workloads"), noise_of(one, here(folder) if folder else None))
+def planned(
+    one: Plan, folder: Path | None = None, labels: tuple[str, ...] = LABELS
+) -> tuple[Plan, list[Planned]]:
+    return with_blocks(
+        one, labels, providers("workloads"), noise_of(one, here(folder) if folder else None)
+    )
 
 
 def simulated(truth: list[float], noise: float, blocks: int, runs: int) -> np.ndarray:
-    """Holm's p of all pairs, runs x pairs, of runs with what a block has in common (3 %) and each cell's own noise."""
+    """Holm's p of all pairs, runs x pairs, of runs with what a block has in common (3 %) and each
+    cell's own noise.
+    """
     rng = np.random.default_rng(len(truth))
     logs = (
-        0.03 * rng.standard_normal((runs, 1, blocks)) + noise * rng.standard_normal((runs, len(truth), blocks)) + np.array(truth)[:, None]
+        0.03 * rng.standard_normal((runs, 1, blocks))
+        + noise * rng.standard_normal((runs, len(truth), blocks))
+        + np.array(truth)[:, None]
     )
     one, other = np.triu_indices(len(truth), 1)
     p = stats.signed_rank((logs[:, one] - logs[:, other]).reshape(-1, blocks), interval=False).p
@@ -63,8 +87,12 @@ def simulated(truth: list[float], noise: float, blocks: int, runs: int) -> np.nd
 
 @pytest.mark.parametrize("resolution", [0.02, 0.05])
 @pytest.mark.parametrize("noise", [0.01, 0.03])
-def test_auto_keeps_level_and_power_at_the_noise_that_calibrate_found(tmp_path: Path, resolution: float, noise: float) -> None:
-    """From a calibration to the number of blocks, and 2000 simulated runs of so many: the true noise, not the one found, makes them."""
+def test_auto_keeps_level_and_power_at_the_noise_that_calibrate_found(
+    tmp_path: Path, resolution: float, noise: float
+) -> None:
+    """From a calibration to the number of blocks, and 2000 simulated runs of so many: the true
+    noise, not the one found, makes them.
+    """
     calibrated(tmp_path, noise=noise)
     whole, (one,) = planned(plan(resolution=resolution, max_blocks=500), tmp_path)
     assert not one.assumed
@@ -82,7 +110,11 @@ def test_auto_keeps_level_and_power_at_the_noise_that_calibrate_found(tmp_path: 
 def test_more_pairs_more_noise_and_finer_resolution_take_more_blocks() -> None:
     def blocks(labels: int, noise: float, resolution: float) -> int:
         names = tuple(f"p{i}" for i in range(labels))
-        return int(planned(plan(noise=noise, resolution=resolution, max_blocks=1000), labels=names)[0].blocks)
+        return int(
+            planned(plan(noise=noise, resolution=resolution, max_blocks=1000), labels=names)[
+                0
+            ].blocks
+        )
 
     assert blocks(2, 0.03, 0.05) < blocks(6, 0.03, 0.05) < blocks(15, 0.03, 0.05)
     assert blocks(3, 0.01, 0.05) < blocks(3, 0.03, 0.05) < blocks(3, 0.1, 0.05)
@@ -96,7 +128,10 @@ def test_without_a_calibration_the_noise_is_assumed_and_says_so(tmp_path: Path) 
     assert (udp.noise, rules.noise) == (0.04, 0.0)
     assert (rules.blocks, words([rules])) == (2, ["rule-path: 2 blocks: counted, not measured"])
     told = words([rr, udp])
-    assert "planned to find 5 % in each of 6 pairs with a power of 80% at a noise of 3 % (assumed)" in told[0]
+    assert (
+        "planned to find 5 % in each of 6 pairs with a power of 80% at a noise of 3 % (assumed)"
+        in told[0]
+    )
     assert words([rr, msgspec.structs.replace(rr, workload="http")])[0].startswith("tcp-rr, http: ")
 
 
@@ -111,27 +146,41 @@ def test_too_noisy_a_place_gets_the_most_blocks_and_is_told_what_they_find() -> 
     _, (hopeless,) = planned(plan(noise=1.0, resolution=1e-4))
     assert hopeless.wished == 0
     assert "no number of blocks" in words([hopeless])[0]
-    assert planned(plan(max_blocks=1))[0].blocks == least_blocks(6)  # never so few that nothing could be decided
+    assert planned(plan(max_blocks=1))[0].blocks == least_blocks(
+        6
+    )  # never so few that nothing could be decided
 
 
 def test_only_a_calibration_that_fits_is_taken(tmp_path: Path) -> None:
     def source(**more: object) -> str:
         one = plan(**more)
-        return with_blocks(one, LABELS, providers("workloads"), noise_of(one, here(tmp_path)))[1][0].source
+        return with_blocks(one, LABELS, providers("workloads"), noise_of(one, here(tmp_path)))[1][
+            0
+        ].source
 
     calibrated(tmp_path, noise=0.01)
     assert source() == "measured by aa-1"
     assert source(placement="inter") == "assumed"  # not measured there
     assert source(cpus="split") == "assumed"  # another pinning
     assert source(duration="5s") == "assumed"  # its windows of 10 s were longer, so less noisy
-    for other in (here(tmp_path, kernel="6.2.0"), here(tmp_path, testbed="vm"), Here(tmp_path, "kind")):
+    for other in (
+        here(tmp_path, kernel="6.2.0"),
+        here(tmp_path, testbed="vm"),
+        Here(tmp_path, "kind"),
+    ):
         assert noise_of(plan(), other)(providers("workloads")["tcp-rr"], "intra", 10.0).assumed
     calibrated(tmp_path, noise=0.05, name="newer", created="2026-02-01")
     assert source() == "measured by newer-1"
     (tmp_path / "newer" / planning.CALIBRATION).write_text("{not json")
     assert source() == "measured by aa-1"
     place = {"workload": "tcp-rr", "placement": "intra", "cpus": "shared"}
-    strange = [1, place, {**place, "noise": 0.5}, {**place, "noise": 0.5, "duration": None}, {**place, "noise": -1.0, "duration": 1.0}]
+    strange = [
+        1,
+        place,
+        {**place, "noise": 0.5},
+        {**place, "noise": 0.5, "duration": None},
+        {**place, "noise": -1.0, "duration": 1.0},
+    ]
     (tmp_path / "newer" / planning.CALIBRATION).write_text(json.dumps({"floors": strange}))
     assert source() == "measured by aa-1"
     (tmp_path / "newer" / "plan.json").write_text("{}")
@@ -141,7 +190,9 @@ def test_only_a_calibration_that_fits_is_taken(tmp_path: Path) -> None:
 def test_a_run_that_is_named_gives_its_noise_whatever_it_was_made_for(tmp_path: Path) -> None:
     reader = synthetic(tmp_path, {"a": 1.0, "b": 1.3, "c": 0.8}, noise=0.02, blocks=60, cpp=False)
     found = {(one["workload"], one["placement"]): one["noise"] for one in scatter(reader)}
-    assert set(found) == {(work, place) for work in ("tcp-stream", "tcp-rr") for place in ("intra", "inter")}
+    assert set(found) == {
+        (work, place) for work in ("tcp-stream", "tcp-rr") for place in ("intra", "inter")
+    }
     assert all(noise == pytest.approx(0.02, rel=0.25) for noise in found.values())
     _, (one,) = planned(plan(noise=str(reader.path)), tmp_path)
     assert one.noise == found["tcp-rr", "intra"]
@@ -152,7 +203,11 @@ def test_a_run_that_is_named_gives_its_noise_whatever_it_was_made_for(tmp_path: 
 
 
 def test_a_number_of_its_own_stays_and_one_profile_needs_no_plan() -> None:
-    works = [{"name": "tcp-rr"}, {"name": "tcp-stream", "blocks": 3}, {"name": "udp-stream", "only": "a"}]
+    works = [
+        {"name": "tcp-rr"},
+        {"name": "tcp-stream", "blocks": 3},
+        {"name": "udp-stream", "only": "a"},
+    ]
     whole, found = planned(plan(workload=works))
     assert [work.blocks for work in whole.workload] == [None, 3, ALONE]
     assert [one.workload for one in found] == ["tcp-rr"]
@@ -165,7 +220,14 @@ def test_a_number_of_its_own_stays_and_one_profile_needs_no_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "text"), [("resolution", "0%"), ("resolution", "x"), ("resolution", "100%"), ("noise", "200%"), ("noise", "[]")]
+    ("key", "text"),
+    [
+        ("resolution", "0%"),
+        ("resolution", "x"),
+        ("resolution", "100%"),
+        ("noise", "200%"),
+        ("noise", "[]"),
+    ],
 )
 def test_wrong_values_name_their_key(tmp_path: Path, key: str, text: str) -> None:
     file = tmp_path / "plan.yaml"
@@ -179,7 +241,10 @@ def test_a_plan_file_takes_both_and_auto_is_the_default(tmp_path: Path) -> None:
     file.write_text("schema: 1\nresolution: 2%\nnoise: 1.5 %\n")
     assert (read_plan(file).resolution, read_plan(file).noise) == (0.02, 0.015)
     assert (Plan().resolution, Plan().noise) == (0.05, "auto")
-    assert Plan.model_validate(json.loads(Plan(noise="last").model_dump_json(by_alias=True))).noise == "last"
+    assert (
+        Plan.model_validate(json.loads(Plan(noise="last").model_dump_json(by_alias=True))).noise
+        == "last"
+    )
     assert Work(name="tcp-rr").blocks is None
 
 
@@ -187,9 +252,15 @@ def test_the_report_says_what_was_planned_and_when_the_noise_was_another(tmp_pat
     _, found = planned(plan(resolution=0.02, noise=0.005))
     quiet = synthetic(tmp_path, {"a": 1.0, "b": 1.1}, noise=0.005, name="quiet", planned=found)
     loud = synthetic(tmp_path, {"a": 1.0, "b": 1.1}, noise=0.05, name="loud", planned=found)
-    told = [next(line for line in analyse([one]).summary if line.startswith("Blocks were planned")) for one in (quiet, loud)]
+    told = [
+        next(line for line in analyse([one]).summary if line.startswith("Blocks were planned"))
+        for one in (quiet, loud)
+    ]
     assert all("tcp-rr for 2 % at a noise of 0.5 % (given), it was " in line for line in told)
     assert "blocks" not in told[0].partition("it was")[2]
     assert "takes about" in told[1]
     assert analyse([quiet]).runs[0].planned == found
-    assert not any("planned" in line for line in analyse([synthetic(tmp_path, {"a": 1.0, "b": 1.0}, name="plain")]).summary)
+    assert not any(
+        "planned" in line
+        for line in analyse([synthetic(tmp_path, {"a": 1.0, "b": 1.0}, name="plain")]).summary
+    )

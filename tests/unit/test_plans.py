@@ -28,13 +28,17 @@ def cells_of(name: str) -> list[object]:
 
 
 def test_the_schema_is_current() -> None:
-    assert (plans.FOLDER / "schema.json").read_text() == plans.schema_text(), "run: python -m cnibench.planning.plans"
+    assert (plans.FOLDER / "schema.json").read_text() == plans.schema_text(), (
+        "run: python -m cnibench.planning.plans"
+    )
 
 
 @pytest.mark.parametrize("name", plans.names())
 def test_shipped_plans_are_whole(name: str) -> None:
     plan = plans.named(name)
-    jsonschema.validate(dict(read_yaml(plans.FOLDER / f"{name}.yaml")), json.loads(plans.schema_text()))
+    jsonschema.validate(
+        dict(read_yaml(plans.FOLDER / f"{name}.yaml")), json.loads(plans.schema_text())
+    )
     assert plan.title == name
     assert set(choose(plan.cni)) <= set(builtin())
     found = cells_of(name)
@@ -49,7 +53,11 @@ def test_all_studies_are_there() -> None:
 
 
 def test_the_schema_refuses_what_the_reader_refuses(tmp_path: Path) -> None:
-    for text in ("schema: 1\ndurtion: 3s\n", "schema: 1\nworkload: [{name: tcp-rr, blcks: 2}]\n", "schema: 1\nplacement: outer\n"):
+    for text in (
+        "schema: 1\ndurtion: 3s\n",
+        "schema: 1\nworkload: [{name: tcp-rr, blcks: 2}]\n",
+        "schema: 1\nplacement: outer\n",
+    ):
         file = tmp_path / "p.yaml"
         file.write_text(text)
         with pytest.raises(InputError):
@@ -69,7 +77,11 @@ def test_bruijn2017_is_as_published() -> None:
     found = cells_of("bruijn2017")
     plan = plans.named("bruijn2017")
     assert (plan.duration, plan.blocks, plan.mtu, plan.wire_offload) == (60, 10, 1500, "none")
-    speed = [c for c in found if c.window == "speed" and c.workload == "iperf3-tcp" and c.label == "bridge-static"]  # type: ignore[attr-defined]
+    speed = [
+        c
+        for c in found
+        if c.window == "speed" and c.workload == "iperf3-tcp" and c.label == "bridge-static"
+    ]  # type: ignore[attr-defined]
     entries = {c.params["policy.entries"] for c in speed if "policy.entries" in c.params}  # type: ignore[attr-defined]
     assert entries == {0, 1, 5, 10, 25, 50, 100, 200}
     assert {c.params["policy.conntrack"] for c in speed} == {"bypassed"}  # type: ignore[attr-defined]
@@ -87,7 +99,11 @@ def test_qi2021_is_as_published() -> None:
     http = [cell for cell in found if cell.workload == "http"]
     assert {cell.params["concurrency"] for cell in http} == {1, *range(50, 501, 25)}
     assert {cell.params["requests"] for cell in http} == {500_000}
-    connections = {cell.params["connections"] for cell in found if cell.workload == "tcp-stream-under-load" and cell.placement == "intra"}
+    connections = {
+        cell.params["connections"]
+        for cell in found
+        if cell.workload == "tcp-stream-under-load" and cell.placement == "intra"
+    }
     assert max(connections) == 1500
 
 
@@ -96,7 +112,15 @@ def test_quick_takes_less_than_three_minutes_with_what_surrounds_it() -> None:
     found, _ = cells(plan, providers("workloads"), choose(plan.cni))
     blocks = plan.number_of_blocks(len(choose(plan.cni)))
     assert blocks >= blocks_needed(3)
-    assert expected_seconds((cell for cell, _ in passes(found, blocks)), providers("workloads"), plan.duration, plan.warmup) < 100
+    assert (
+        expected_seconds(
+            (cell for cell, _ in passes(found, blocks)),
+            providers("workloads"),
+            plan.duration,
+            plan.warmup,
+        )
+        < 100
+    )
 
 
 def test_scale_shrinks_and_says_what_it_gave_up() -> None:
@@ -116,7 +140,9 @@ def test_scale_shrinks_and_says_what_it_gave_up() -> None:
     assert f"{small.blocks} repeats instead of 50" in told[0]
     tiny, _ = plans.scaled(plan, 1e-9, 8, workloads)
     assert tiny.duration == plans.SHORTEST
-    assert next(work for work in tiny.workload if work.name == "http").params["requests"] == 500, "the highest concurrency"
+    assert next(work for work in tiny.workload if work.name == "http").params["requests"] == 500, (
+        "the highest concurrency"
+    )
     assert cells(tiny, workloads, choose(tiny.cni)), "every combination is still a possible one"
 
 
@@ -129,8 +155,15 @@ def test_scale_shrinks_and_says_what_it_gave_up() -> None:
         ({}, {"requests": [600, 100_000], "concurrency": [1, 600]}, [600, 1000]),
     ],
 )
-def test_scale_leaves_as_many_requests_as_are_made_at_once(params: dict[str, Any], sweep: dict[str, Any], left: list[int]) -> None:
-    plan = Plan(workload=(Work(name="http", params=params, sweep=sweep),), blocks=1, duration=1.0, warmup=1.0)
+def test_scale_leaves_as_many_requests_as_are_made_at_once(
+    params: dict[str, Any], sweep: dict[str, Any], left: list[int]
+) -> None:
+    plan = Plan(
+        workload=(Work(name="http", params=params, sweep=sweep),),
+        blocks=1,
+        duration=1.0,
+        warmup=1.0,
+    )
     small, told = plans.scaled(plan, 0.01, 1, providers("workloads"))
     (work,) = small.workload
     assert (work.sweep.get("requests") or [work.params["requests"]]) == left
@@ -149,9 +182,14 @@ def test_conditions_are_parameters_with_all_their_defaults() -> None:
     own, around = conditions.split({"request": 3, "policy.entries": 7})
     assert own == {"request": 3}
     assert around == {
-        "policy.entries": 7, "policy.setting": "no-match", "policy.restrictions": 0, "policy.conntrack": "used", "policy.layer": "L4",
-        "policy.api": "kubernetes", "policy.objects": "one",
-    }  # fmt: skip
+        "policy.entries": 7,
+        "policy.setting": "no-match",
+        "policy.restrictions": 0,
+        "policy.conntrack": "used",
+        "policy.layer": "L4",
+        "policy.api": "kubernetes",
+        "policy.objects": "one",
+    }
     asked = conditions.of({**own, **around})
     assert asked is not None
     assert asked.policy is not None
@@ -161,7 +199,14 @@ def test_conditions_are_parameters_with_all_their_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    "params", [{"policy.entries": 5001}, {"policy.entries": -1}, {"policy.entris": 1}, {"polcy.entries": 1}, {"offload.pods": "on"}]
+    "params",
+    [
+        {"policy.entries": 5001},
+        {"policy.entries": -1},
+        {"policy.entris": 1},
+        {"polcy.entries": 1},
+        {"offload.pods": "on"},
+    ],
 )
 def test_wrong_conditions_are_told_with_those_that_there_are(params: dict[str, object]) -> None:
     plan = Plan(workload=(Work(name="tcp-rr", params=params),))  # type: ignore[arg-type]
@@ -172,12 +217,22 @@ def test_wrong_conditions_are_told_with_those_that_there_are(params: dict[str, o
 
 def test_a_workload_has_its_own_windows_placement_and_blocks() -> None:
     works = (
-        Work.model_validate({"name": "tcp-rr", "placement": "intra", "windows": "cpp", "blocks": 2, "duration": "3s"}),
+        Work.model_validate(
+            {
+                "name": "tcp-rr",
+                "placement": "intra",
+                "windows": "cpp",
+                "blocks": 2,
+                "duration": "3s",
+            }
+        ),
         Work(name="tcp-stream"),
     )
     found, _ = cells(Plan(workload=works, blocks=4), providers("workloads"), choose(["flannel"]))
     rr = [cell for cell in found if cell.workload == "tcp-rr"]
-    assert [(cell.placement, cell.window, cell.duration, cell.blocks) for cell in rr] == [("intra", "cpp", 3.0, 2)]
+    assert [(cell.placement, cell.window, cell.duration, cell.blocks) for cell in rr] == [
+        ("intra", "cpp", 3.0, 2)
+    ]
     assert len(found) == 5
     assert len(passes(found, 4)) == 2 + 4 * 4
     assert Plan(workload=works, blocks=1).number_of_blocks(1) == 2
@@ -188,17 +243,36 @@ def test_pods_that_a_sample_makes_are_part_of_the_time() -> None:
         Work(name="pods", params={"count": 20}, placement=("intra",)),
         Work(name="tcp-rr-under-load", params={"connections": 10, "pods": 4}),
     )
-    found, _ = cells(Plan(workload=works, placement=("inter",), windows=("speed",)), providers("workloads"), choose(["flannel"]))
+    found, _ = cells(
+        Plan(workload=works, placement=("inter",), windows=("speed",)),
+        providers("workloads"),
+        choose(["flannel"]),
+    )
     assert len(found) == 2
     for each in (0.0, 0.05, 2.0):
-        assert expected_seconds(found, providers("workloads"), 10.0, 2.0, each) == pytest.approx(12.0 + each * 20)
-    assert [providers("workloads")[cell.workload].kept_pods(cell) for cell in found] == [0, 2 * 4], "made once, not for each sample"
+        assert expected_seconds(found, providers("workloads"), 10.0, 2.0, each) == pytest.approx(
+            12.0 + each * 20
+        )
+    assert [providers("workloads")[cell.workload].kept_pods(cell) for cell in found] == [
+        0,
+        2 * 4,
+    ], "made once, not for each sample"
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("lab", 4 * 12.0 + 8 * 0.05), ("kind", 4 * 12.0 + 2 * (8 * 1.0 + 75.0))])
-def test_the_whole_time_has_the_pods_that_stay_and_the_profiles_that_follow_each_other(kind: str, expected: float) -> None:
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("lab", 4 * 12.0 + 8 * 0.05), ("kind", 4 * 12.0 + 2 * (8 * 1.0 + 75.0))]
+)
+def test_the_whole_time_has_the_pods_that_stay_and_the_profiles_that_follow_each_other(
+    kind: str, expected: float
+) -> None:
     works = (Work(name="tcp-rr-under-load", params={"pods": 4}, sweep={"connections": [4, 8]}),)
     profiles = choose(["flannel"])
-    found, _ = cells(Plan(workload=works, placement=("inter",), windows=("speed",)), providers("workloads"), profiles)
+    found, _ = cells(
+        Plan(workload=works, placement=("inter",), windows=("speed",)),
+        providers("workloads"),
+        profiles,
+    )
     cluster = provider("clusters", kind)(Options())
-    assert whole(passes(found, 2), providers("workloads"), 10.0, 2.0, cluster, profiles) == pytest.approx(expected)
+    assert whole(
+        passes(found, 2), providers("workloads"), 10.0, 2.0, cluster, profiles
+    ) == pytest.approx(expected)

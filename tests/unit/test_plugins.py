@@ -1,4 +1,6 @@
-"""Other packages add workloads, collectors, kinds of cluster, report formats and profiles by one file each."""
+"""Other packages add workloads, collectors, kinds of cluster, report formats and profiles by one
+file each.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ MAIN = "from cnibench.cli.main import main; main()"
 
 def cnibench(*words: str, path: Path = FOREIGN) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(path), *sys.path))}
-    return subprocess.run([sys.executable, "-c", MAIN, *words], env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-c", MAIN, *words], env=env, capture_output=True, text=True, timeout=120
+    )
 
 
 def offers(folder: Path, group: str, value: str) -> Path:
@@ -37,20 +41,40 @@ def test_a_profile_of_another_package() -> None:
 
 def test_a_workload_and_a_collector_of_another_package_are_planned_and_checked() -> None:
     done = cnibench("doctor", "--json")
-    optional = {item["for"] for item in json.loads(done.stdout)["optional"] + json.loads(done.stdout)["missing"]}
+    optional = {
+        item["for"]
+        for item in json.loads(done.stdout)["optional"] + json.loads(done.stdout)["missing"]
+    }
     assert "udp-echo" not in optional, "python3 is here"
-    done = cnibench("run", "--cluster", "nowhere", "--cni", "foreign-veth", "--workload", "udp-echo", "--dry-run")
+    done = cnibench(
+        "run",
+        "--cluster",
+        "nowhere",
+        "--cni",
+        "foreign-veth",
+        "--workload",
+        "udp-echo",
+        "--dry-run",
+    )
     assert done.returncode == 3, done.stderr
     assert "a machine" in done.stderr
 
 
 def test_ports_and_packages_are_those_that_a_provider_declares() -> None:
     script = (
-        "from cnibench.clusters.kubernetes import images; from cnibench.clusters.kubernetes.pods import paths; from cnibench.cli._packages import install_command;"
-        "print(paths._ports()); print(images._arguments('workload'), install_command(['nginx', 'python3']))"
+        "from cnibench.clusters.kubernetes import images; from cnibench.clusters.kubernetes.pods"
+        " import paths; from cnibench.cli._packages import install_command;print(paths._ports());"
+        " print(images._arguments('workload'), install_command(['nginx', 'python3']))"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(FOREIGN), *sys.path))}
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     assert "7007" in done.stdout
     assert " python3" in done.stdout
     assert "nginx-light" in done.stdout

@@ -1,4 +1,6 @@
-"""policy-effect's own programs, on loopback: each datagram from another port, and counted where nobody reads it."""
+"""policy-effect's own programs, on loopback: each datagram from another port, and counted where
+nobody reads it.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,23 @@ from cnibench.workloads._common import sockets
 
 
 def send(target: str, port: int, first: int, seconds: float) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-I", "-S", "-c", policy_effect._SEND, *policy_effect.sending(target, port, first, seconds)]
+    argv = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        policy_effect._SEND,
+        *policy_effect.sending(target, port, first, seconds),
+    ]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_no_source_port_is_used_twice(address: str) -> None:
     """Beginning near the end of the range, so that it goes on at its start."""
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as one:
+    with socket.socket(
+        socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM
+    ) as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         one.bind((address, 0))
         first, port = len(policy_effect._SOURCES) - 5, one.getsockname()[1]
@@ -36,7 +47,10 @@ def test_no_source_port_is_used_twice(address: str) -> None:
         except BlockingIOError:
             pass
     assert 3 < len(sources) == len(set(sources)) <= policy_effect.most(0.3)
-    places = [(source - policy_effect._SOURCES.start - first) % len(policy_effect._SOURCES) for source in sources]
+    places = [
+        (source - policy_effect._SOURCES.start - first) % len(policy_effect._SOURCES)
+        for source in sources
+    ]
     assert places == sorted(places)
     assert places[0] < len(sources) + 50  # a few may be others' at the time
     assert all(source in policy_effect._SOURCES for source in sources)
@@ -56,7 +70,9 @@ def test_the_ports_last_for_a_sample() -> None:
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_the_receivers_kernel_counts_what_nobody_reads(address: str) -> None:
     """The column ``drops`` of its own socket: other programs of this machine have UDP, too."""
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as free:
+    with socket.socket(
+        socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM
+    ) as free:
         free.bind((address, 0))
         port = free.getsockname()[1]
     table = Path(f"/proc/net/udp{'6' if ':' in address else ''}")
@@ -69,7 +85,11 @@ def test_the_receivers_kernel_counts_what_nobody_reads(address: str) -> None:
                 assert time.monotonic() < end
                 time.sleep(0.01)
             send(address, port, 0, 0.3)
-            (line,) = [line for line in table.read_text().splitlines() if line.split()[1].endswith(f":{port:04X}")]
+            (line,) = [
+                line
+                for line in table.read_text().splitlines()
+                if line.split()[1].endswith(f":{port:04X}")
+            ]
             assert 3 < int(line.split()[12]) <= policy_effect.most(0.3)
         finally:
             receiver.kill()

@@ -1,4 +1,6 @@
-"""The profiles that come with cnibench: each can be built, says where its datapath comes from, and carries its study's figures."""
+"""The profiles that come with cnibench: each can be built, says where its datapath comes from, and
+carries its study's figures.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,28 @@ from cnibench.clusters.lab.datapaths.base import builder_of
 from cnibench.errors import InputError, UsageError
 from cnibench.model.profile import FOLDER, Profile, builtin, choose, read_profile, schema_text
 
-# Table I of qi2021: network model, policy (Kubernetes, third party), (ingress, egress), default MTU.
+# Table I of qi2021: network model, policy (Kubernetes, third party), (ingress, egress), default
+# MTU.
 TABLE_I = {
     "flannel": ("hybrid", (False, False), (False, False), 1450),
     "calico-wp-ipip": ("L3", (True, True), (True, True), 1440),
     "kube-router": ("hybrid", (True, False), (True, False), 1500),
 }
 STUDIED = {
-    "Flannel", "Flannel-off", "Kube-router", "Calico-wp-ipip", "Calico-np-ipip", "Calico-wp-xsub", "Calico-np-xsub",
-}  # fmt: skip
+    "Flannel",
+    "Flannel-off",
+    "Kube-router",
+    "Calico-wp-ipip",
+    "Calico-np-ipip",
+    "Calico-wp-xsub",
+    "Calico-np-xsub",
+}
 
 
 def test_schema_is_current() -> None:
-    assert (FOLDER / "schema.json").read_text() == schema_text(), "run: python -m cnibench.model.profile"
+    assert (FOLDER / "schema.json").read_text() == schema_text(), (
+        "run: python -m cnibench.model.profile"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(builtin()))
@@ -51,10 +62,13 @@ def test_table_one_of_the_study() -> None:
 
 
 def test_each_system_of_the_study_has_one_profile() -> None:
-    names = [profile.studies["qi2021"] for profile in builtin().values() if "qi2021" in profile.studies]
+    names = [
+        profile.studies["qi2021"] for profile in builtin().values() if "qi2021" in profile.studies
+    ]
     assert len(names) == len(set(names))
     assert set(names) >= STUDIED
-    # The study's "np" has no Calico chains: the chainless model stands for it, not Calico's default.
+    # The study's "np" has no Calico chains: the chainless model stands for it, not Calico's
+    # default.
     assert builtin()["calico-bare-xsub"].studies["qi2021"] == "Calico-np-xsub"
 
 
@@ -66,7 +80,10 @@ def test_encapsulation_goes_with_mode_and_need() -> None:
         if profile.features.mode != "none":
             assert overlay == (profile.features.mode == "overlay"), name
         if profile.datapath.encapsulation in ("vxlan", "ipip"):
-            assert profile.datapath.overhead == {"vxlan": 50, "ipip": 20}[profile.datapath.encapsulation]
+            assert (
+                profile.datapath.overhead
+                == {"vxlan": 50, "ipip": 20}[profile.datapath.encapsulation]
+            )
         if profile.datapath.encapsulation == "ipip":
             assert "ipip" in profile.datapath.needs
 
@@ -81,7 +98,10 @@ def test_choosing() -> None:
 
 HOSTILE = {
     "extra key": "schema: 1\ntitle: x\ncni: x\nsummary: x\nunknown: 1\n",
-    "wrong type": "schema: 1\ntitle: [x]\ncni: x\nsummary: x\nfeatures: {network_model: L3, mode: none, default_mtu: many}\n",
+    "wrong type": (
+        "schema: 1\ntitle: [x]\ncni: x\nsummary: x\nfeatures: {network_model: L3, mode: none,"
+        " default_mtu: many}\n"
+    ),
     "aliases": "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n",
     "twice": "schema: 1\nschema: 1\n",
     "python object": "schema: !!python/object/apply:os.system ['true']\n",
@@ -109,7 +129,9 @@ def test_a_builder_refuses_options_that_it_does_not_know() -> None:
     flannel = builtin()["flannel"]
     assert flannel.datapath
     for options in ({"backend": "carrier-pigeon"}, {"unheard": 1}):
-        broken = flannel.model_copy(update={"datapath": flannel.datapath.model_copy(update={"options": options})})
+        broken = flannel.model_copy(
+            update={"datapath": flannel.datapath.model_copy(update={"options": options})}
+        )
         with pytest.raises(InputError, match=next(iter(options))):
             builder_of(broken)
 
@@ -117,7 +139,9 @@ def test_a_builder_refuses_options_that_it_does_not_know() -> None:
 def test_a_model_that_is_not_there() -> None:
     flannel: Profile = builtin()["flannel"]
     assert flannel.datapath
-    broken = flannel.model_copy(update={"datapath": flannel.datapath.model_copy(update={"model": "pigeon"})})
+    broken = flannel.model_copy(
+        update={"datapath": flannel.datapath.model_copy(update={"model": "pigeon"})}
+    )
     with pytest.raises(InputError, match="pigeon") as error:
         builder_of(broken)
     assert "flannel" in error.value.remedy

@@ -15,7 +15,9 @@ WORDS = st.text("abcdefghijklmnopqrstuvwxyz", min_size=0, max_size=5)
 SECRET = st.from_regex(r"[bcdfgq-z]{4,7}[0-9]{2}(-[bcdfgq-z]{3,6})?", fullmatch=True)
 AROUND = st.text("abcxyz -_./:,()[]'\"=@\u200b\u202e", max_size=6)
 CASES = st.sampled_from([str.lower, str.upper, str.title, str.swapcase])
-HEX = st.binary(min_size=6, max_size=6).filter(lambda data: re.search(r"\d", data.hex()) and re.search(r"[a-f]", data.hex()))
+HEX = st.binary(min_size=6, max_size=6).filter(
+    lambda data: re.search(r"\d", data.hex()) and re.search(r"[a-f]", data.hex())
+)
 MACS = (":", "-", "Cisco", "CISCO-DASH", "")
 
 
@@ -32,7 +34,14 @@ def mac(data: bytes, spelling: str) -> str:
     return spelling.join(digits[at : at + 2] for at in range(0, 12, 2))
 
 
-@given(SECRET, AROUND, AROUND, CASES, st.sampled_from(["-", "_", "", "."]), st.sampled_from(["hostname", "NodeName", "user", "foreign"]))
+@given(
+    SECRET,
+    AROUND,
+    AROUND,
+    CASES,
+    st.sampled_from(["-", "_", "", "."]),
+    st.sampled_from(["hostname", "NodeName", "user", "foreign"]),
+)
 def test_a_learned_name_occurs_in_no_case_and_spelling(
     secret: str, before: str, after: str, case: object, separator: str, key: str
 ) -> None:
@@ -43,10 +52,17 @@ def test_a_learned_name_occurs_in_no_case_and_spelling(
 
 
 @given(SECRET, SECRET, AROUND, CASES)
-def test_a_machine_of_a_long_name_by_each_part(name: str, domain: str, around: str, case: object) -> None:
+def test_a_machine_of_a_long_name_by_each_part(
+    name: str, domain: str, around: str, case: object
+) -> None:
     names = Pseudonyms(True)
     names.learn({"hostname": f"{name}.{domain}.example.com"})
-    for written in (name, f"{name}.{domain}.example.com", f"other.{domain}.example.com", f"{domain}.example.com"):
+    for written in (
+        name,
+        f"{name}.{domain}.example.com",
+        f"other.{domain}.example.com",
+        f"{domain}.example.com",
+    ):
         shown = bare(names.text(f"a{around}{case(written)} b"))  # type: ignore[operator]
         assert bare(name) not in shown
         assert bare(domain) not in shown
@@ -57,9 +73,19 @@ def test_what_was_never_learned_is_known_by_its_form(secret: str, case: object) 
     names = Pseudonyms(True)
     names.learn({})
     for form in (
-        "{}@acme.org", "mail {}.x+y@mx.acme.org", "/home/{}", "'/Home/{}/runs'", "C:\\Users\\{}\\x", "%2Fhome%2F{}%2Frun", "/var/home/{}/",
-        "{}.corp.internal", "db.{}.acme.com", "https://{}.acme.de:80/x", "{}.local", "a.{}.lan.",
-    ):  # fmt: skip
+        "{}@acme.org",
+        "mail {}.x+y@mx.acme.org",
+        "/home/{}",
+        "'/Home/{}/runs'",
+        "C:\\Users\\{}\\x",
+        "%2Fhome%2F{}%2Frun",
+        "/var/home/{}/",
+        "{}.corp.internal",
+        "db.{}.acme.com",
+        "https://{}.acme.de:80/x",
+        "{}.local",
+        "a.{}.lan.",
+    ):
         assert bare(secret) not in bare(names.text(f"seen {case(form.format(secret))} there")), form  # type: ignore[operator]
 
 
@@ -70,8 +96,15 @@ def test_the_owner_of_a_home_folder_is_known_everywhere(secret: str) -> None:
     assert bare(secret) not in bare(names.text(f"started by {secret.upper()}, {secret}s-laptop"))
 
 
-@given(HEX, st.sampled_from(MACS), CASES, st.sampled_from(["{}", "at {},", "[{}]", "eth0={}", "lladdr {} REACHABLE", "{}\u200b."]))
-def test_hardware_addresses_in_every_spelling(data: bytes, spelling: str, case: object, form: str) -> None:
+@given(
+    HEX,
+    st.sampled_from(MACS),
+    CASES,
+    st.sampled_from(["{}", "at {},", "[{}]", "eth0={}", "lladdr {} REACHABLE", "{}\u200b."]),
+)
+def test_hardware_addresses_in_every_spelling(
+    data: bytes, spelling: str, case: object, form: str
+) -> None:
     shown = Pseudonyms(True).text(form.format(case(mac(data, spelling))))  # type: ignore[operator]
     assert data.hex() not in bare(shown)
 
@@ -84,13 +117,26 @@ def test_a_device_that_is_named_by_its_address(data: bytes) -> None:
 @given(st.ip_addresses(v=4).filter(lambda one: not one.is_loopback and not one.is_unspecified))
 def test_addresses_of_ipv4(address: ipaddress.IPv4Address) -> None:
     names = Pseudonyms(True)
-    for form in ("{}", "{}/24", "to {}.", "{}:80", "({})", "ip={}", "eth0-{}", "node_{}", "http://{}/x", "{},{}"):
+    for form in (
+        "{}",
+        "{}/24",
+        "to {}.",
+        "{}:80",
+        "({})",
+        "ip={}",
+        "eth0-{}",
+        "node_{}",
+        "http://{}/x",
+        "{},{}",
+    ):
         assert str(address) not in names.text(form.format(address, address)), form
     dashed = str(address).replace(".", "-")
     assert dashed not in names.text(f"ip-{dashed}.eu-west-1.compute.internal")
 
 
-@given(st.ip_addresses(v=6).filter(lambda one: not one.is_loopback and not one.is_unspecified), CASES)
+@given(
+    st.ip_addresses(v=6).filter(lambda one: not one.is_loopback and not one.is_unspecified), CASES
+)
 def test_addresses_of_ipv6(address: ipaddress.IPv6Address, case: object) -> None:
     names = Pseudonyms(True)
     for text in (str(address), address.exploded):
@@ -102,12 +148,36 @@ def test_addresses_of_ipv6(address: ipaddress.IPv6Address, case: object) -> None
 @pytest.mark.parametrize(
     "text",
     [
-        "6.1.0-13-amd64", "22:30:58", "0.0.0.0", "::1", "127.0.0.1", "1.2.3", "a::b::c", "nf_hook_slow", "10.5 Gbit/s", "std::vector",
-        "20261122-193845-iperf3-87e3", "2026-11-22T19:38:25.291337Z", "kernel 5.15.0", "tcp-stream", "throughput over message",
-        "docker.io/flannel/flannel:v0.28.4", "https://docs.tigera.io/x", "report.json", "perf.data.gz", "driver v1.2.3.4",
-        "x@sha256:0123", "CONFIG_NET_IPIP", "a:b", "123456789012", "ip6tables", "libc.so.6", "node a", "lab",
+        "6.1.0-13-amd64",
+        "22:30:58",
+        "0.0.0.0",
+        "::1",
+        "127.0.0.1",
+        "1.2.3",
+        "a::b::c",
+        "nf_hook_slow",
+        "10.5 Gbit/s",
+        "std::vector",
+        "20261122-193845-iperf3-87e3",
+        "2026-11-22T19:38:25.291337Z",
+        "kernel 5.15.0",
+        "tcp-stream",
+        "throughput over message",
+        "docker.io/flannel/flannel:v0.28.4",
+        "https://docs.tigera.io/x",
+        "report.json",
+        "perf.data.gz",
+        "driver v1.2.3.4",
+        "x@sha256:0123",
+        "CONFIG_NET_IPIP",
+        "a:b",
+        "123456789012",
+        "ip6tables",
+        "libc.so.6",
+        "node a",
+        "lab",
     ],
-)  # fmt: skip
+)
 def test_what_names_nobody_stays(text: str) -> None:
     names = Pseudonyms(True, ["flannel"])
     names.learn({"hostname": "secret-box7"})

@@ -22,7 +22,7 @@ from cnibench.rundir.schema import Unsupported
 from tests.unit._call import call
 from tests.unit._runs import synthetic
 
-HOSTILE = '\x1b[31m<script>alert(1)</script>[bold]|`x`_\u202eevil\u202c\x00\x07😀=HYPERLINK("http://x")\n# h'
+HOSTILE = '\x1b[31m<script>alert(1)</script>[bold]|`x`_\u202eevil\u202c\x00\x07😀=HYPERLINK("http://x")\n# h'  # noqa: E501
 FORMATS = ("text", "md", "json", "csv", "parquet", "openmetrics", "benchstat")
 
 
@@ -30,23 +30,58 @@ FORMATS = ("text", "md", "json", "csv", "parquet", "openmetrics", "benchstat")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
     """14 profiles, some of which tie, one of which fails now and then."""
     names = [
-        "host", "veth-baseline", "bridge-static", "flannel", "flannel-off", "flannel-host-gw", "calico-wp-xsub", "calico-np-xsub",
-        "calico-bare-xsub", "calico-wp-vxlan", "kube-router-ipip", "cilium", "cilium-native", "weave",
-    ]  # fmt: skip
+        "host",
+        "veth-baseline",
+        "bridge-static",
+        "flannel",
+        "flannel-off",
+        "flannel-host-gw",
+        "calico-wp-xsub",
+        "calico-np-xsub",
+        "calico-bare-xsub",
+        "calico-wp-vxlan",
+        "kube-router-ipip",
+        "cilium",
+        "cilium-native",
+        "weave",
+    ]
     truth = {name: 1.0 - 0.02 * (i // 2) for i, name in enumerate(names)}
-    unsupported = [Unsupported(label="calico-wp-ipip", profile="calico-wp-ipip", lacks="CONFIG_NET_IPIP", remedy="use --kernel vm")]
+    unsupported = [
+        Unsupported(
+            label="calico-wp-ipip",
+            profile="calico-wp-ipip",
+            lacks="CONFIG_NET_IPIP",
+            remedy="use --kernel vm",
+        )
+    ]
     fidelity = {"host": "baseline", "veth-baseline": "baseline"}
     folder = tmp_path_factory.mktemp("many")
-    return analyse([synthetic(folder, truth, blocks=13, unsupported=unsupported, fidelity=fidelity, fail=[("weave", 3)])])
+    return analyse(
+        [
+            synthetic(
+                folder,
+                truth,
+                blocks=13,
+                unsupported=unsupported,
+                fidelity=fidelity,
+                fail=[("weave", 3)],
+            )
+        ]
+    )
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
     folder = tmp_path_factory.mktemp("hostile")
     run = synthetic(
-        folder, {HOSTILE: 1.0, "=cmd()": 0.9}, blocks=6, environment={"os": HOSTILE, HOSTILE: 1}, name="hostile", notes=[HOSTILE],
+        folder,
+        {HOSTILE: 1.0, "=cmd()": 0.9},
+        blocks=6,
+        environment={"os": HOSTILE, HOSTILE: 1},
+        name="hostile",
+        notes=[HOSTILE],
         unsupported=[Unsupported(label=HOSTILE, profile=HOSTILE, lacks=HOSTILE, remedy=HOSTILE)],
-    )  # fmt: skip
+    )
     return analyse([run])
 
 
@@ -60,9 +95,16 @@ def test_fourteen_profiles_fit_the_terminal(many: Analysis, width: int) -> None:
     assert max(len(line) for line in text.splitlines()) <= width
     for label in many.labels:
         assert re.search(rf"^{label} ", text, re.MULTILINE), label
-    for words in ("ratio to veth-baseline", "1 (baseline)", "fidelity: datapath-model", "cycles: estimated", "unclassified",
-                  "CONFIG_NET_IPIP", "the server is gone",
-                  "testbed lab; wire veth; wire offload plain; duration 10 s; warm-up 2 s"):  # fmt: skip
+    for words in (
+        "ratio to veth-baseline",
+        "1 (baseline)",
+        "fidelity: datapath-model",
+        "cycles: estimated",
+        "unclassified",
+        "CONFIG_NET_IPIP",
+        "the server is gone",
+        "testbed lab; wire veth; wire offload plain; duration 10 s; warm-up 2 s",
+    ):
         assert words in " ".join(text.split())
     assert re.search(r"~ \(p=\d\.\d+ n=1[23]\)", text)
     assert text.isascii() or "…" in text
@@ -77,10 +119,14 @@ def test_a_narrow_table_keeps_every_column(many: Analysis) -> None:
 def test_markdown_has_the_same_tables(many: Analysis) -> None:
     text = providers("reports")["md"].render(many)
     lines = text.splitlines()
-    for start in (i for i, line in enumerate(lines) if re.fullmatch(r"\|(-+:?\|)+|\|(---\||--:\|)+", line)):
+    for start in (
+        i for i, line in enumerate(lines) if re.fullmatch(r"\|(-+:?\|)+|\|(---\||--:\|)+", line)
+    ):
         columns = lines[start].count("|")
         table = lines[start - 1 :]
-        table = table[: next((i for i, line in enumerate(table) if not line.startswith("|")), len(table))]
+        table = table[
+            : next((i for i, line in enumerate(table) if not line.startswith("|")), len(table))
+        ]
         assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {columns}
     assert text.startswith("# cnibench report")
     assert "How sure: of " in text
@@ -88,7 +134,9 @@ def test_markdown_has_the_same_tables(many: Analysis) -> None:
 
 def test_nothing_hostile_survives(hostile: Analysis) -> None:
     text, md = TEXT.render(hostile, 100), providers("reports")["md"].render(hostile)
-    openmetrics, bench = (providers("reports")[name].render(hostile) for name in ("openmetrics", "benchstat"))
+    openmetrics, bench = (
+        providers("reports")[name].render(hostile) for name in ("openmetrics", "benchstat")
+    )
     for rendered in (text, md, openmetrics, bench):
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", rendered)
     assert "<script>" not in md
@@ -116,8 +164,14 @@ def test_csv_and_parquet_hold_the_same_rows(many: Analysis, tmp_path: Path) -> N
     table = list(csv.DictReader(io.StringIO(providers("reports")["csv"].render(many))))
     file = tmp_path / "report.parquet"
     file.write_bytes(providers("reports")["parquet"].render(many))
-    rows = duckdb.connect().execute("SELECT label, metric, median, verdict FROM read_parquet(?)", [str(file)]).fetchall()
-    assert [(row["label"], row["metric"], float(row["median"]), row["verdict"] or None) for row in table] == rows
+    rows = (
+        duckdb.connect()
+        .execute("SELECT label, metric, median, verdict FROM read_parquet(?)", [str(file)])
+        .fetchall()
+    )
+    assert [
+        (row["label"], row["metric"], float(row["median"]), row["verdict"] or None) for row in table
+    ] == rows
     assert len(rows) == len(many.results)
     host = next(row for row in table if row["label"] == "flannel" and row["metric"] == "throughput")
     assert float(host["ratio"]) < 1
@@ -136,7 +190,10 @@ def test_openmetrics_is_what_the_standard_says(many: Analysis) -> None:
         elif line.startswith("# UNIT "):
             assert name.endswith("_" + line.split()[3])
         elif not line.startswith("# HELP "):
-            match = re.fullmatch(r'([a-z0-9_]+)\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)+)\} (\S+)', line)
+            match = re.fullmatch(
+                r'([a-z0-9_]+)\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)+)\} (\S+)',
+                line,
+            )
             assert match, line
             assert match[1] == name
             assert match[2] not in series or series.add((name, match[2])) is None
@@ -150,9 +207,13 @@ def test_benchstat_lines_have_the_format_of_go(many: Analysis) -> None:
     text = providers("reports")["benchstat"].render(many)
     results = [line for line in text.splitlines() if line.startswith("Benchmark")]
     assert len(results) == sum(result.n for result in many.results)
-    assert all(re.fullmatch(r"Benchmark[A-Z]\S* 1 [0-9.e+-]+ [A-Za-z0-9_/-]+", line) for line in results)
+    assert all(
+        re.fullmatch(r"Benchmark[A-Z]\S* 1 [0-9.e+-]+ [A-Za-z0-9_/-]+", line) for line in results
+    )
     for line in text.splitlines():
-        assert not line or re.match(r"[a-z-]+: \S|Unit \S+ better=(higher|lower)$|Benchmark", line), line
+        assert not line or re.match(
+            r"[a-z-]+: \S|Unit \S+ better=(higher|lower)$|Benchmark", line
+        ), line
 
 
 def test_scales_and_p_values() -> None:
@@ -162,7 +223,13 @@ def test_scales_and_p_values() -> None:
     assert Scale.of([3e-5], "s").unit == "us"
     assert Scale.of([0.0], "1")(0.0) == "0"
     assert Scale.of([], "B").unit == "B"
-    assert [p_value(p) for p in (0.41, 0.052, 0.0041, 1e-5, None)] == ["0.41", "0.052", "0.004", "<0.001", "-"]
+    assert [p_value(p) for p in (0.41, 0.052, 0.0041, 1e-5, None)] == [
+        "0.41",
+        "0.052",
+        "0.004",
+        "<0.001",
+        "-",
+    ]
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -187,10 +254,18 @@ def test_the_command_prints_json_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["report", "nothing"], ["report", "."], ["report"], ["report", "{run}", "--out", "/nowhere/at/all"], ["report", "{run}", "{run}"],
-     ["report", "{run}", "--baseline", "c"], ["query", "selec", "{run}"], ["query", "select * from read_text('/etc/passwd')", "{run}"],
-     ["query", "select 1", "--folder", "/nowhere"]],
-)  # fmt: skip
+    [
+        ["report", "nothing"],
+        ["report", "."],
+        ["report"],
+        ["report", "{run}", "--out", "/nowhere/at/all"],
+        ["report", "{run}", "{run}"],
+        ["report", "{run}", "--baseline", "c"],
+        ["query", "selec", "{run}"],
+        ["query", "select * from read_text('/etc/passwd')", "{run}"],
+        ["query", "select 1", "--folder", "/nowhere"],
+    ],
+)
 def test_wrong_use_is_told_and_exits_2(tmp_path: Path, arguments: list[str]) -> None:
     run = synthetic(tmp_path, {"a": 1.0, "b": 0.9}, blocks=2)
     done = call([item.replace("{run}", str(run.path)) for item in arguments])
@@ -215,8 +290,22 @@ def test_query_sees_the_samples_of_all_runs(tmp_path: Path) -> None:
     )
     assert done.exit_code == 0, done.stderr
     assert "cut off in the middle" in done.stderr
-    expected = [(reader.id, sum(1 for _ in reader.samples()), sum(s.value is not None for s in reader.samples())) for reader in (one, two)]
+    expected = [
+        (
+            reader.id,
+            sum(1 for _ in reader.samples()),
+            sum(s.value is not None for s in reader.samples()),
+        )
+        for reader in (one, two)
+    ]
     assert [(row["run"], row["n"], row["v"]) for row in json.loads(done.stdout)["rows"]] == expected
-    table = call(["query", "select label, params->>'size' as size from samples limit 1", "--folder", str(tmp_path)])
+    table = call(
+        [
+            "query",
+            "select label, params->>'size' as size from samples limit 1",
+            "--folder",
+            str(tmp_path),
+        ]
+    )
     assert table.exit_code == 0
     assert "label" in table.stdout

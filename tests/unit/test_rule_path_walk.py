@@ -18,7 +18,10 @@ from cnibench.workloads import rule_path
 GOLDEN = Path(__file__).parents[1] / "golden" / "nft"
 PROBE = ("inet", "cnibench_path")
 BASE: Key = ("ip", "filter", "FORWARD")
-HOOK = [Event("packet", (*PROBE, "forward")), Event("policy", (*PROBE, "forward"), verdict="accept")]
+HOOK = [
+    Event("packet", (*PROBE, "forward")),
+    Event("policy", (*PROBE, "forward"), verdict="accept"),
+]
 
 
 def read(name: str) -> tuple[list[Event], dict[Key, tuple[int, ...]]]:
@@ -43,7 +46,10 @@ def test_real_traces(name: str, which: int, counts: dict[str, int]) -> None:
 
 def test_an_established_packet_never_asks_nat() -> None:
     hooks = walk.hooks(*read("flannel-intra"), PROBE)
-    tables = [{visit.table for hook in walk.packet(hooks, which, 2) for visit in hook.chains} for which in (0, 1)]
+    tables = [
+        {visit.table for hook in walk.packet(hooks, which, 2) for visit in hook.chains}
+        for which in (0, 1)
+    ]
     assert tables == [{"raw", "mangle", "nat", "filter"}, {"raw", "mangle", "filter"}]
 
 
@@ -84,9 +90,19 @@ POLICY = Event("policy", BASE, verdict="accept")
 
 
 def test_goto_does_not_come_back_to_its_chain() -> None:
-    events = [rule("FORWARD", 1, "jump", "A"), rule("A", 3, "goto", "B"), rule("B", 5, "continue"), rule("FORWARD", 2, "accept")]
+    events = [
+        rule("FORWARD", 1, "jump", "A"),
+        rule("A", 3, "goto", "B"),
+        rule("B", 5, "continue"),
+        rule("FORWARD", 2, "accept"),
+    ]
     # A's rule 4 is never met: after B the packet goes on behind the jump
-    assert ask(events, FORWARD=(1, 2), A=(3, 4), B=(5,)) == {"hooks": 1, "chains": 3, "rules": 4, "matched": 4}
+    assert ask(events, FORWARD=(1, 2), A=(3, 4), B=(5,)) == {
+        "hooks": 1,
+        "chains": 3,
+        "rules": 4,
+        "matched": 4,
+    }
 
 
 def test_return_in_a_base_chain_is_its_policy() -> None:
@@ -95,14 +111,28 @@ def test_return_in_a_base_chain_is_its_policy() -> None:
 
 
 def test_an_empty_chain_is_met_too() -> None:
-    assert ask([rule("FORWARD", 1, "jump", "A"), POLICY], FORWARD=(1,), A=()) == {"hooks": 1, "chains": 2, "rules": 1, "matched": 1}
+    assert ask([rule("FORWARD", 1, "jump", "A"), POLICY], FORWARD=(1,), A=()) == {
+        "hooks": 1,
+        "chains": 2,
+        "rules": 1,
+        "matched": 1,
+    }
 
 
 @given(st.lists(st.booleans(), max_size=30))
 def test_what_does_not_match_is_still_compared(matches: list[bool]) -> None:
     handles = tuple(range(1, len(matches) + 1))
-    events = [rule("FORWARD", handle, "continue") for handle, hit in zip(handles, matches, strict=True) if hit]
-    assert ask([*events, POLICY], FORWARD=handles) == {"hooks": 1, "chains": 1, "rules": len(matches), "matched": sum(matches)}
+    events = [
+        rule("FORWARD", handle, "continue")
+        for handle, hit in zip(handles, matches, strict=True)
+        if hit
+    ]
+    assert ask([*events, POLICY], FORWARD=handles) == {
+        "hooks": 1,
+        "chains": 1,
+        "rules": len(matches),
+        "matched": sum(matches),
+    }
 
 
 def test_a_loop_of_jumps_ends() -> None:
@@ -112,9 +142,16 @@ def test_a_loop_of_jumps_ends() -> None:
 
 
 def test_texts_in_comments_are_no_events() -> None:
-    line = 'trace id 1 ip filter A rule counter comment "# handle 7 (verdict drop)" accept # handle 9 (verdict accept)'
-    assert parse_trace([line, "# new generation 3 by process 1 (nft)", "add chain inet p x # handle 1"]) == [rule("A", 9, "accept")]
-    assert parse_trace(["trace id 1 ip filter A unknown rule handle 12 (verdict jump B)"]) == [rule("A", 12, "jump", "B")]
+    line = (
+        'trace id 1 ip filter A rule counter comment "# handle 7 (verdict drop)" accept # handle 9'
+        " (verdict accept)"
+    )
+    assert parse_trace(
+        [line, "# new generation 3 by process 1 (nft)", "add chain inet p x # handle 1"]
+    ) == [rule("A", 9, "accept")]
+    assert parse_trace(["trace id 1 ip filter A unknown rule handle 12 (verdict jump B)"]) == [
+        rule("A", 12, "jump", "B")
+    ]
     with pytest.raises(MeasureError):
         parse_trace(["trace id 1 ip filter A rule without an end"])
 
@@ -140,10 +177,24 @@ def test_the_probe_marks_only_the_length_of_its_datagrams() -> None:
 def test_the_published_counts_stand_beside_ours() -> None:
     figures = summary.published(studies()["qi2021"])
     assert figures["flannel", "inter"]["hooks"] == 10
-    common = {"label": "x", "profile": "flannel", "placement": "inter", "ip": 4, "packet": "first", "chains": 2, "rules": 3, "matched": 1}
+    common = {
+        "label": "x",
+        "profile": "flannel",
+        "placement": "inter",
+        "ip": 4,
+        "packet": "first",
+        "chains": 2,
+        "rules": 3,
+        "matched": 1,
+    }
     blocks = [{**common, "hooks": 10, "nodes": [1]}, {**common, "hooks": 10, "nodes": [2]}]
     (row,) = summary.rows(blocks, figures)
-    assert (row["hooks"], row["published"]["hooks"], row["blocks"], row["agree"]) == (10, 10, 2, False)
+    assert (row["hooks"], row["published"]["hooks"], row["blocks"], row["agree"]) == (
+        10,
+        10,
+        2,
+        False,
+    )
 
 
 LEGACY = """*raw
@@ -173,8 +224,16 @@ def test_a_real_log_of_the_older_iptables() -> None:
     groups = legacy.parse_capture((GOLDEN / "legacy-output.pcap").read_bytes(), listing)
     passed = [walk.Hook(hook) for hook in ("output", "prerouting", "input") * 2]
     legacy.add(passed, groups, listing)
-    counts = [[(visit.table, visit.chain, visit.evaluated, visit.matched) for visit in hook.chains] for hook in passed]
-    assert counts[0] == [("raw", "OUTPUT", 0, 0), ("filter", "OUTPUT", 4, 3), ("filter", "X", 1, 0), ("filter", "Y", 1, 1)]
+    counts = [
+        [(visit.table, visit.chain, visit.evaluated, visit.matched) for visit in hook.chains]
+        for hook in passed
+    ]
+    assert counts[0] == [
+        ("raw", "OUTPUT", 0, 0),
+        ("filter", "OUTPUT", 4, 3),
+        ("filter", "X", 1, 0),
+        ("filter", "Y", 1, 1),
+    ]
     assert counts[3] == [*counts[0][:3], ("filter", "Y", 1, 0)]
     assert counts[1] == counts[4] == [("raw", "PREROUTING", 0, 0)]
     assert counts[2] == counts[5] == [("filter", "INPUT", 0, 0)]

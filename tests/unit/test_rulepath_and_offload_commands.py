@@ -1,4 +1,6 @@
-"""``cnibench rulepath`` on a run directory, and ``cnibench offload`` on whatever this machine has."""
+"""``cnibench rulepath`` on a run directory, and ``cnibench offload`` on whatever this machine
+has.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ def run_with_paths(folder: Path, chains: list[str]) -> Path:
         path = [{"hook": "forward", "chains": [visit]}]
         counts: dict[str, Any] = {"hooks": 10, "chains": 1, "rules": 3, "matched": 1}
         lines.append(
-            {**coordinates(cell, block), "schema": 1, "packet": "first", **counts, "nodes": [{"node": "a", **counts, "path": path}]}
+            {
+                **coordinates(cell, block),
+                "schema": 1,
+                "packet": "first",
+                **counts,
+                "nodes": [{"node": "a", **counts, "path": path}],
+            }
         )
     (reader.path / "rulepath.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return reader.path
@@ -32,7 +40,12 @@ def test_counts_stand_beside_the_published_ones(tmp_path: Path) -> None:
     path = run_with_paths(tmp_path, ["FORWARD", "FORWARD"])
     told = call(["rulepath", str(path), "--json"])
     (row,) = json.loads(told.stdout)["rows"]
-    assert (row["hooks"], row["published"], row["agree"], row["blocks"]) == (10, {"hooks": 10, "rules": 21}, True, 2)
+    assert (row["hooks"], row["published"], row["agree"], row["blocks"]) == (
+        10,
+        {"hooks": 10, "rules": 21},
+        True,
+        2,
+    )
     shown = call(["rulepath", str(path), "--chains"])
     assert shown.exit_code == 0
     assert "FORWARD" in shown.stdout

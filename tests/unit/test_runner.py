@@ -1,4 +1,6 @@
-"""The runner on a real, tiny cluster: this machine's loopback, with real programs as client and server."""
+"""The runner on a real, tiny cluster: this machine's loopback, with real programs as client and
+server.
+"""
 
 from __future__ import annotations
 
@@ -62,10 +64,14 @@ class Here:
     interface = "lo"
     addresses: Mapping[int, str] = {4: "127.0.0.1"}
 
-    def spawn(self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None) -> Process:
+    def spawn(
+        self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None
+    ) -> Process:
         return spawn(argv, stdout=stdout, stderr=stderr)
 
-    def run(self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True) -> Done:
+    def run(
+        self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True
+    ) -> Done:
         return run(argv, timeout=timeout, input=input, check=check)
 
     def read_text(self, path: str) -> str:
@@ -102,7 +108,14 @@ class LocalStanding(Deployment):
         passed = self.label not in self.cluster.lying
         seen = "127.0.0.1" if passed else "nothing"
         return [
-            Attestation(label=self.label, profile=self.profile.name, check="address", expected="127.0.0.1", observed=seen, passed=passed)
+            Attestation(
+                label=self.label,
+                profile=self.profile.name,
+                check="address",
+                expected="127.0.0.1",
+                observed=seen,
+                passed=passed,
+            )
         ]
 
     def remove(self) -> None:
@@ -120,7 +133,9 @@ class Local(Cluster):
     testbed = "lab"
     wire = "none"
 
-    def __init__(self, options: Options, lying: Sequence[str] = (), broken: Sequence[str] = ()) -> None:
+    def __init__(
+        self, options: Options, lying: Sequence[str] = (), broken: Sequence[str] = ()
+    ) -> None:
         super().__init__(options)
         self.lying, self.broken = lying, broken
         self.log: list[str] = []
@@ -172,7 +187,9 @@ class Echo(Workload):
             yield
 
     def warm_up(self, s: SampleContext) -> None:
-        s.client.run([*PYTHON, CLIENT, (s.raw / "server").read_text().strip(), str(s.warmup)], timeout=30)
+        s.client.run(
+            [*PYTHON, CLIENT, (s.raw / "server").read_text().strip(), str(s.warmup)], timeout=30
+        )
 
     def start(self, s: SampleContext) -> Process:
         if s.cell.params["fault"] == "defect":
@@ -188,14 +205,18 @@ class Echo(Workload):
             s.deployment.dead = "the daemon died"  # type: ignore[attr-defined]
         text = (s.raw / "stdout").read_text()
         if not text:
-            raise MeasureError("the client said: " + (s.raw / "stderr").read_text().strip().splitlines()[-1])
+            raise MeasureError(
+                "the client said: " + (s.raw / "stderr").read_text().strip().splitlines()[-1]
+            )
         found = Measurements()
         found.add("transaction_rate", json.loads(text)["rate"])
         return found
 
 
 class Spy(Collector):
-    """Reads the loopback's packet counter at both ends of the window, which opens only when a packet was seen if it is ``patient``."""
+    """Reads the loopback's packet counter at both ends of the window, which opens only when a
+    packet was seen if it is ``patient``.
+    """
 
     patient = False
 
@@ -207,7 +228,12 @@ class Spy(Collector):
         before = self._packets()
         limit = time.monotonic() + 20
         while self.patient and self._packets() == before and time.monotonic() < limit:
-            time.sleep(0.01)  # the client is an interpreter, which takes longer to start than the window on a machine that others load
+            time.sleep(
+                0.01
+                # the client is an interpreter, which takes longer to start than the window on a
+                # machine
+                # that others load
+            )
         yield
         into.add("packets", self._packets() - before, interface="lo")
         into.records.append(("series", {"before": before}))
@@ -223,28 +249,52 @@ class Patient(Spy):
 def profile(name: str = "veth") -> Profile:
     policy = {"kubernetes": False, "ingress": False, "egress": False}
     features = {"network_model": "L3", "mode": "none", "policy": policy, "default_mtu": 1500}
-    return Profile.model_validate({"schema": 1, "name": name, "title": name, "cni": name, "summary": "", "features": features})
+    return Profile.model_validate(
+        {"schema": 1, "name": name, "title": name, "cni": name, "summary": "", "features": features}
+    )
 
 
 def cell(label: str, fault: str = "") -> Cell:
-    return Cell(label=label, profile="veth", placement="intra", workload="echo", params={"fault": fault})
+    return Cell(
+        label=label, profile="veth", placement="intra", workload="echo", params={"fault": fault}
+    )
 
 
 def manifest(cells: list[Cell], blocks: int, **more: Any) -> Manifest:
     profiles = {one.label: profile().model_dump(mode="json", by_alias=True) for one in cells}
     return Manifest(
-        id="r", name="", created=now(), command=["cnibench", "run"], tool_version="0", seed=3, blocks=blocks, duration=0.2, warmup=0.0,
-        cluster="local", cells=cells, profiles=profiles, **more,
-    )  # fmt: skip
+        id="r",
+        name="",
+        created=now(),
+        command=["cnibench", "run"],
+        tool_version="0",
+        seed=3,
+        blocks=blocks,
+        duration=0.2,
+        warmup=0.0,
+        cluster="local",
+        cells=cells,
+        profiles=profiles,
+        **more,
+    )
 
 
 def runner(writer: RunWriter, cluster: Cluster, **more: Any) -> Runner:
     profiles = {label: profile() for label in writer.manifest.profiles}
-    return Runner(cluster=cluster, writer=writer, profiles=profiles, workloads={"echo": Echo()}, collectors=[Spy()], **more)
+    return Runner(
+        cluster=cluster,
+        writer=writer,
+        profiles=profiles,
+        workloads={"echo": Echo()},
+        collectors=[Spy()],
+        **more,
+    )
 
 
 def measured(folder: Path) -> list[tuple[str, int]]:
-    return [(item.cell, item.block) for item in RunReader(folder).samples() if item.metric != "packets"]
+    return [
+        (item.cell, item.block) for item in RunReader(folder).samples() if item.metric != "packets"
+    ]
 
 
 @pytest.fixture
@@ -266,9 +316,15 @@ def test_blocks_interleave_the_profiles_and_everything_is_stored(folder: Path) -
     expected = [(one.id, block) for block in range(2) for one in order(cells, block, 3)]
     assert measured(folder) == expected
     rates = [item for item in reader.samples() if item.metric == "transaction_rate"]
-    assert all(item.value and item.value > 0 and item.unit == "1/s" and item.better == "higher" for item in rates)
+    assert all(
+        item.value and item.value > 0 and item.unit == "1/s" and item.better == "higher"
+        for item in rates
+    )
     packets = [item for item in reader.samples() if item.metric == "packets"]
-    assert all(item.params == {"fault": "", "interface": "lo"} and item.value and item.value > 0 for item in packets)
+    assert all(
+        item.params == {"fault": "", "interface": "lo"} and item.value and item.value > 0
+        for item in packets
+    )
     assert len(list(reader.records("series"))) == 4
     assert all(item.start < item.end and item.start.endswith("Z") for item in reader.samples())
     told = json.loads((reader.raw(cells[0], 1) / "cmd.json").read_text())
@@ -290,13 +346,20 @@ def test_one_profile_at_a_time_where_only_one_can_stand(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"), [("server gone", "the client said"), ("defect", "a defect of cnibench: KeyError"), ("dies", "the daemon died")]
+    ("fault", "said"),
+    [
+        ("server gone", "the client said"),
+        ("defect", "a defect of cnibench: KeyError"),
+        ("dies", "the daemon died"),
+    ],
 )
 def test_a_failed_cell_is_recorded_and_the_run_goes_on(folder: Path, fault: str, said: str) -> None:
     cells = [cell("bad", fault), cell("good")]
     with RunWriter.create(folder, manifest(cells, 2)) as writer:
         assert runner(writer, Local(Options())).run() == 2
-    status = {(item.label, item.block): (item.status, item.reason) for item in RunReader(folder).samples()}
+    status = {
+        (item.label, item.block): (item.status, item.reason) for item in RunReader(folder).samples()
+    }
     for block in range(2):
         assert status["good", block] == ("ok", "")
         assert status["bad", block][0] == "failed"
@@ -304,7 +367,9 @@ def test_a_failed_cell_is_recorded_and_the_run_goes_on(folder: Path, fault: str,
     assert RunReader(folder).finished
 
 
-def test_a_client_that_never_ends_is_a_timeout(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_never_ends_is_a_timeout(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Stuck(Echo):
         def start(self, s: SampleContext) -> Process:
             return s.client.spawn(["sleep", "1000"], stdout=s.raw / "stdout")
@@ -320,9 +385,13 @@ def test_a_client_that_never_ends_is_a_timeout(folder: Path, monkeypatch: pytest
     assert "did not end" in sample.reason
 
 
-@pytest.mark.parametrize(("which", "said"), [("lying", "attestation failed: address"), ("broken", "no such device")])
+@pytest.mark.parametrize(
+    ("which", "said"), [("lying", "attestation failed: address"), ("broken", "no such device")]
+)
 @pytest.mark.parametrize("kind", [Local, OneByOne])
-def test_a_profile_that_is_not_what_it_claims_is_not_measured(folder: Path, kind: type[Local], which: str, said: str) -> None:
+def test_a_profile_that_is_not_what_it_claims_is_not_measured(
+    folder: Path, kind: type[Local], which: str, said: str
+) -> None:
     with RunWriter.create(folder, manifest([cell("bad"), cell("good")], 1)) as writer:
         cluster = kind(Options(), **{which: ("bad",)})
         assert runner(writer, cluster).run() == 1
@@ -331,7 +400,9 @@ def test_a_profile_that_is_not_what_it_claims_is_not_measured(folder: Path, kind
     assert [item.status for item in bad] == ["failed"]
     assert said in bad[0].reason
     assert [item.status for item in reader.samples() if item.label == "good"].count("ok") == 2
-    assert any(event["event"] == "profile-failed" and event["label"] == "bad" for event in reader.events())
+    assert any(
+        event["event"] == "profile-failed" and event["label"] == "bad" for event in reader.events()
+    )
     assert not reader.raw(bad[0].cell, 0).exists()
 
 
@@ -353,15 +424,21 @@ def test_what_was_measured_during_an_outage_is_measured_again(folder: Path) -> N
 
         def outages(self, suspect: bool = False) -> list[Outage]:
             self.asked += 1
-            return [Outage(now(), 7.5, "connection refused")] if self.asked == 3 else []  # after the first sample
+            return (
+                [Outage(now(), 7.5, "connection refused")] if self.asked == 3 else []
+            )  # after the first sample
 
     cells = [cell("veth")]
     with RunWriter.create(folder, manifest(cells, 2)) as writer:
         assert runner(writer, Unsteady(Options())).run() == 0
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
-    assert [(one["seconds"], one["reason"]) for one in events if one["event"] == "outage"] == [(7.5, "connection refused")]
+    assert [(one["seconds"], one["reason"]) for one in events if one["event"] == "outage"] == [
+        (7.5, "connection refused")
+    ]
     assert [one["status"] for one in events if one["event"] == "cell-finished"] == ["ok", "ok"]
-    assert (folder / "raw" / cells[0].id / "0.interrupted-1").is_dir(), "the first attempt is kept beside the second"
+    assert (folder / "raw" / cells[0].id / "0.interrupted-1").is_dir(), (
+        "the first attempt is kept beside the second"
+    )
 
 
 def test_a_cluster_that_is_lost_ends_the_run_which_can_be_resumed(folder: Path) -> None:
@@ -453,7 +530,9 @@ def test_nothing_to_write_on_ends_the_run(folder: Path) -> None:
         ("shared", [4], {4: 4}, (4, 4)),
     ],
 )
-def test_cpus_are_chosen_from_the_high_end_and_on_two_cores(cpus: str, allowed: list[int], siblings: dict[int, int], chosen: Any) -> None:
+def test_cpus_are_chosen_from_the_high_end_and_on_two_cores(
+    cpus: str, allowed: list[int], siblings: dict[int, int], chosen: Any
+) -> None:
     assert choose_cpus(cpus, allowed, siblings) == chosen
 
 
@@ -463,16 +542,24 @@ class OtherMachines(Local):
     ours = False
 
     def environment(self) -> dict[str, Any]:
-        return {"nodes": {"a": {"kernelVersion": "6.1"}, "b": {"kernelVersion": "6.2"}}, "wire_offload": "as it is"}
+        return {
+            "nodes": {"a": {"kernelVersion": "6.1"}, "b": {"kernelVersion": "6.2"}},
+            "wire_offload": "as it is",
+        }
 
 
 def test_a_run_is_not_resumed_on_other_nodes(folder: Path) -> None:
     cluster = OtherMachines(Options())
-    recorded = {"nodes": {"a": {"kernelVersion": "5.15"}, "b": {"kernelVersion": "5.15"}}, "kernel": "whatever starts the run"}
+    recorded = {
+        "nodes": {"a": {"kernelVersion": "5.15"}, "b": {"kernelVersion": "5.15"}},
+        "kernel": "whatever starts the run",
+    }
     with RunWriter.create(folder, manifest([cell("a")], 1)) as writer:
         writer.environment(recorded)
         before = (folder / "env.json").read_bytes()
-        with pytest.raises(UsageError, match=r'kernels of the nodes: \["5.15"\] against \["6.1","6.2"\]'):
+        with pytest.raises(
+            UsageError, match=r'kernels of the nodes: \["5.15"\] against \["6.1","6.2"\]'
+        ):
             runner(writer, cluster, recorded=recorded, environment={"kernel": "this one"}).run()
     assert (folder / "env.json").read_bytes() == before
     assert measured(folder) == []
@@ -483,4 +570,10 @@ def test_the_lines_of_a_run_say_its_options(folder: Path) -> None:
     with RunWriter.create(folder, manifest([cell("a")], 1)) as writer:
         runner(writer, Local(Options(wire_rate=2e8, wire_offload="plain"))).run()
     line = next(iter(RunReader(folder).samples()))
-    assert (line.wire_rate, line.pairs, line.duration, line.warmup_time, line.wire_offload) == (2e8, 1, 0.2, 0.0, "plain")
+    assert (line.wire_rate, line.pairs, line.duration, line.warmup_time, line.wire_offload) == (
+        2e8,
+        1,
+        0.2,
+        0.0,
+        "plain",
+    )

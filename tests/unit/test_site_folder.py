@@ -1,4 +1,6 @@
-"""`site --out` into a folder that holds other things: what it replaces, what it keeps, what it refuses."""
+"""`site --out` into a folder that holds other things: what it replaces, what it keeps, what it
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,18 @@ ALL = {"flannel": 1.0, "cilium": 1.1}
 def site(tmp_path: Path, *more: str, profiles: tuple[str, ...] = tuple(ALL)) -> Outcome:
     run = tmp_path / "-".join(profiles)
     if not run.exists():
-        synthetic(tmp_path, {name: ALL[name] for name in profiles}, blocks=2, name=run.name, cpp=False)
+        synthetic(
+            tmp_path, {name: ALL[name] for name in profiles}, blocks=2, name=run.name, cpp=False
+        )
     return call(["site", str(run), "--out", str(tmp_path / "site"), *more])
 
 
 def tree(path: Path) -> dict[str, bytes]:
-    return {file.relative_to(path).as_posix(): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    return {
+        file.relative_to(path).as_posix(): file.read_bytes()
+        for file in path.rglob("*")
+        if file.is_file()
+    }
 
 
 def draft(tmp_path: Path, name: str, **files: str) -> Path:
@@ -51,8 +59,14 @@ def test_what_cnibench_did_not_write_stays(tmp_path: Path) -> None:
     assert not (out / "profile-flannel.html").exists(), "a stale page of ours goes"
     assert not (out / "versus-flannel-cilium.html").exists()
     assert "flannel" not in (out / "index.html").read_text()
-    assert sorted(json.loads((out / LIST).read_text())["files"]) == sorted(set(tree(out)) - {LIST, "CNAME", ".git/HEAD", "charts/mine.svg"})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cilium", "flannel-cilium", "site"], "no draft is left"
+    assert sorted(json.loads((out / LIST).read_text())["files"]) == sorted(
+        set(tree(out)) - {LIST, "CNAME", ".git/HEAD", "charts/mine.svg"}
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "cilium",
+        "flannel-cilium",
+        "site",
+    ], "no draft is left"
 
 
 def test_a_first_site_beside_files_of_others(tmp_path: Path) -> None:
@@ -107,7 +121,11 @@ def test_no_link_is_followed(tmp_path: Path, place: str, force: tuple[str, ...])
     done = site(tmp_path, *force)
     assert done.exit_code == 2
     assert str(out / place) in done.stderr
-    assert list(elsewhere.iterdir()) == [] if elsewhere.is_dir() else elsewhere.read_text() == "precious"
+    assert (
+        list(elsewhere.iterdir()) == []
+        if elsewhere.is_dir()
+        else elsewhere.read_text() == "precious"
+    )
     assert sorted(tree(out)) == ([] if place == "charts" else [place])
 
 
@@ -137,21 +155,39 @@ def test_a_site_of_an_older_version_is_refused_and_left_alone(tmp_path: Path) ->
     assert sorted(tree(out)) == ["CNAME", "cnibench-site.json", "index.html"]
 
 
-@pytest.mark.parametrize("files", [{"../victim": ["0" * 64]}, {"/etc/hostname": ["0"]}, {"a/../../victim": ["0"]}, {"": ["0"]}])
-def test_a_list_that_names_files_elsewhere_is_refused(tmp_path: Path, files: dict[str, list[str]]) -> None:
+@pytest.mark.parametrize(
+    "files",
+    [{"../victim": ["0" * 64]}, {"/etc/hostname": ["0"]}, {"a/../../victim": ["0"]}, {"": ["0"]}],
+)
+def test_a_list_that_names_files_elsewhere_is_refused(
+    tmp_path: Path, files: dict[str, list[str]]
+) -> None:
     out = draft(tmp_path, "site", **{LIST: json.dumps({"schema": 1, "runs": [], "files": files})})
     with pytest.raises(InputError, match="not a path inside"):
         folder.check(out)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"schema": 1, "runs": [], "files": []}', '{"schema": 9, "runs": [], "files": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"schema": 1, "runs": [], "files": []}',
+        '{"schema": 9, "runs": [], "files": {}}',
+    ],
+)
 def test_a_list_that_cannot_be_read_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError):
         folder.check(draft(tmp_path, "site", **{LIST: text}))
 
 
-def test_a_crash_at_any_moment_leaves_a_list_for_the_next_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every operation that changes the folder fails once; what was ours before or after is then still replaced, the rest stays."""
+def test_a_crash_at_any_moment_leaves_a_list_for_the_next_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every operation that changes the folder fails once; what was ours before or after is then
+    still replaced, the rest stays.
+    """
     old = draft(tmp_path, "old", a="a1", b="b1", deep__stale="s", same="same")
     new = draft(tmp_path, "new", a="a2", b="b2", fresh__c="c", same="same")
     real = {name: getattr(os, name) for name in ("replace", "unlink", "rmdir", "mkdir", "fsync")}
@@ -180,7 +216,10 @@ def test_a_crash_at_any_moment_leaves_a_list_for_the_next_build(tmp_path: Path, 
                 crashes += 1
         placed = folder.place(new, out, ["two"])
         assert placed.kept == []
-        assert {name: data for name, data in tree(out).items() if name != LIST} == {**tree(new), "mine": b"mine"}
+        assert {name: data for name, data in tree(out).items() if name != LIST} == {
+            **tree(new),
+            "mine": b"mine",
+        }
         assert not (out / "deep").exists()
         if left[0] >= 0:
             break

@@ -1,4 +1,6 @@
-"""From what was seen to stand still to the reason why a sample is no measurement; and what the heartbeat's words become."""
+"""From what was seen to stand still to the reason why a sample is no measurement; and what the
+heartbeat's words become.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +31,32 @@ def stall(kind: stalls.Kind, seconds: float, what: str = "netperf") -> Stall:
 @pytest.mark.parametrize(
     ("seen", "words"),
     [
-        (replace(QUIET, stalls=(stall("stopped", 1.0),)), "netperf in the server's Pod (node b) was stopped for 1.00 s of 2.00 s"),
+        (
+            replace(QUIET, stalls=(stall("stopped", 1.0),)),
+            "netperf in the server's Pod (node b) was stopped for 1.00 s of 2.00 s",
+        ),
         (replace(QUIET, stalls=(stall("stopped", 0.1),)), "was stopped for 0.10 s"),
         (replace(QUIET, stalls=(stall("frozen", 1.0),)), "was frozen for"),
-        (replace(QUIET, stalls=(stall("gap", 1.0, ""),)), "everything in the server's Pod (node b) stood still for 1.00 s"),
+        (
+            replace(QUIET, stalls=(stall("gap", 1.0, ""),)),
+            "everything in the server's Pod (node b) stood still for 1.00 s",
+        ),
         (replace(QUIET, stalls=(stall("gap", 0.1, ""),)), "for 0.10 s"),
-        (replace(QUIET, stalls=(stall("starved", 0.9),)), "netperf in the server's Pod (node b) got no CPU for 0.90 s"),
-        (replace(QUIET, stalls=(stall("stopped", 0.3), stall("stopped", 0.2))), "for 0.50 s of 2.00 s in 2 pieces"),
+        (
+            replace(QUIET, stalls=(stall("starved", 0.9),)),
+            "netperf in the server's Pod (node b) got no CPU for 0.90 s",
+        ),
+        (
+            replace(QUIET, stalls=(stall("stopped", 0.3), stall("stopped", 0.2))),
+            "for 0.50 s of 2.00 s in 2 pieces",
+        ),
         (replace(QUIET, steal=0.25), "gave 25% of its CPU time to others"),
         (replace(QUIET, throttled=0.8), "a CPU quota held its programs back for 0.80 s of 2.00 s"),
         (Evidence(taken=17.0, longest=9.0), "the client took 17.0 s, and 9.00 s is the longest"),
-        (replace(QUIET, unseen=(HERE,)), "the heartbeat in the server's Pod (node b) did not answer"),
+        (
+            replace(QUIET, unseen=(HERE,)),
+            "the heartbeat in the server's Pod (node b) did not answer",
+        ),
     ],
 )
 def test_what_disturbs_is_named(seen: Evidence, words: str) -> None:
@@ -48,10 +65,15 @@ def test_what_disturbs_is_named(seen: Evidence, words: str) -> None:
 
 
 def test_our_own_machine_needs_no_name() -> None:
-    seen = replace(QUIET, stalls=(Stall("stopped", "perf", "", 0, 1.0), Stall("gap", "", "", 1, 0.5)), unseen=("",))
-    assert disturbed(seen) == (
-        "perf was stopped for 1.00 s of 2.00 s; everything on this machine stood still for 0.50 s of 2.00 s; "
-        "the heartbeat on this machine did not answer"
+    seen = replace(
+        QUIET,
+        stalls=(Stall("stopped", "perf", "", 0, 1.0), Stall("gap", "", "", 1, 0.5)),
+        unseen=("",),
+    )
+    assert (
+        disturbed(seen)
+        == "perf was stopped for 1.00 s of 2.00 s; everything on this machine stood still for 0.50"
+        " s of 2.00 s; the heartbeat on this machine did not answer"
     )
 
 
@@ -73,7 +95,15 @@ def test_what_a_busy_machine_shows_does_not_disturb(seen: Evidence) -> None:
 
 KINDS = st.sampled_from(["stopped", "frozen", "gap", "starved"])
 STALLS = st.lists(
-    st.builds(Stall, KINDS, st.sampled_from(["netperf", "perf"]), st.just(HERE), st.floats(0, 5), st.floats(0, 20)), max_size=6
+    st.builds(
+        Stall,
+        KINDS,
+        st.sampled_from(["netperf", "perf"]),
+        st.just(HERE),
+        st.floats(0, 5),
+        st.floats(0, 20),
+    ),
+    max_size=6,
 )
 SEEN = st.builds(
     Evidence,
@@ -85,8 +115,12 @@ SEEN = st.builds(
 )
 
 
-@given(SEEN, st.builds(Stall, KINDS, st.just("ab"), st.just(HERE), st.floats(0, 5), st.floats(0, 20)))
-def test_more_evidence_never_makes_a_disturbed_sample_undisturbed(seen: Evidence, more: Stall) -> None:
+@given(
+    SEEN, st.builds(Stall, KINDS, st.just("ab"), st.just(HERE), st.floats(0, 5), st.floats(0, 20))
+)
+def test_more_evidence_never_makes_a_disturbed_sample_undisturbed(
+    seen: Evidence, more: Stall
+) -> None:
     worse = replace(seen, stalls=(*seen.stalls, more))
     assert disturbed(worse) or not disturbed(seen)
     assert msgspec.json.decode(msgspec.json.encode(worse.record("x")))["disturbed"] == "x"
@@ -107,7 +141,9 @@ def test_half_of_the_time_always_disturbs(taken: float, kind: stalls.Kind) -> No
 def test_the_heartbeat_sees_a_stopped_process_and_its_own_gap(tmp_path: Path) -> None:
     """It watches its parent and its parent's descendants: here a program with a sleep."""
     text = Path(heartbeat.__file__).read_text()
-    with subprocess.Popen([sys.executable, "-c", PARENT, text], stdout=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, text], stdout=subprocess.PIPE, text=True
+    ) as parent:
         assert parent.stdout is not None
         sleeping, beating = map(int, parent.stdout.readline().split())
         assert parent.stdout.readline() == "ready\n"
@@ -136,7 +172,7 @@ for line in beat.stdout:
     sys.stdout.write(line.decode())
     sys.stdout.flush()
 sleep.kill()
-"""
+"""  # noqa: E501
 
 
 def test_the_signal_ends_the_heartbeat_even_where_it_is_ignored() -> None:

@@ -23,7 +23,9 @@ rows = st.lists(finite, min_size=1, max_size=14)
 @settings(deadline=None, max_examples=150)
 @given(rows)
 def test_signed_rank_agrees_with_all_sign_flips(values: list[float]) -> None:
-    """The p value by its definition: every one of the 2^n sign assignments, the ranks kept (Pratt's, zeros left out)."""
+    """The p value by its definition: every one of the 2^n sign assignments, the ranks kept
+    (Pratt's, zeros left out).
+    """
     row = np.array(values)
     ranks = reference.rankdata(np.abs(row))[row != 0]
     observed = ranks[row[row != 0] > 0].sum()
@@ -61,7 +63,9 @@ def test_signed_rank_of_many_blocks_is_the_normal_one() -> None:
 @settings(deadline=None, max_examples=100)
 @given(st.integers(6, 25), st.integers(0, 10**6))
 def test_the_interval_is_the_test_turned_round(n: int, seed: int) -> None:
-    """Just inside the interval a centre is not rejected, just outside it is: test and interval cannot contradict each other."""
+    """Just inside the interval a centre is not rejected, just outside it is: test and interval
+    cannot contradict each other.
+    """
     row = np.random.default_rng(seed).standard_normal(n)
     found = stats.signed_rank(row, 0.05)
     low, high = found.low[0], found.high[0]
@@ -156,8 +160,12 @@ def test_drift_and_dependence() -> None:
     assert np.isnan(stats_checks.dependence(np.arange(7.0))[1][0])
 
 
-def _run(rng: np.random.Generator, runs: int, noise: float, n: int, truth: list[float]) -> np.ndarray:
-    """Log values of simulated runs, runs x profiles x blocks: what a block has in common (3 %) apart from each cell's own noise."""
+def _run(
+    rng: np.random.Generator, runs: int, noise: float, n: int, truth: list[float]
+) -> np.ndarray:
+    """Log values of simulated runs, runs x profiles x blocks: what a block has in common (3 %)
+    apart from each cell's own noise.
+    """
     common = 0.03 * rng.standard_normal((runs, 1, n))
     return common + noise * rng.standard_normal((runs, len(truth), n)) + np.array(truth)[:, None]
 
@@ -173,7 +181,9 @@ def _adjusted(logs: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("profiles", "n"), [(2, 6), (4, 10), (6, 12)])
 def test_false_verdicts_in_2000_runs_stay_within_the_level(profiles: int, n: int) -> None:
     rng = np.random.default_rng(profiles)
-    false = float(np.mean((_adjusted(_run(rng, 2000, 0.02, n, [0.0] * profiles)) <= 0.05).any(axis=1)))
+    false = float(
+        np.mean((_adjusted(_run(rng, 2000, 0.02, n, [0.0] * profiles)) <= 0.05).any(axis=1))
+    )
     assert false <= 0.05 + 2.6 * math.sqrt(0.05 * 0.95 / 2000)
 
 
@@ -222,12 +232,18 @@ def test_stopping_looks_only_when_it_was_set_to() -> None:
     assert "still" in last.reason
     assert not stopping.decide({}, 0.02, 30).stop
     assert stopping.looks(105, 5) == (5,)
-    broken = {"a": [math.nan] * planned[0], "b": quiet["b"][: planned[0]], "c": quiet["c"][: planned[0]]}
+    broken = {
+        "a": [math.nan] * planned[0],
+        "b": quiet["b"][: planned[0]],
+        "c": quiet["c"][: planned[0]],
+    }
     assert not stopping.decide(broken, 0.02, 30).stop
 
 
 def test_stopping_keeps_the_level_in_2000_runs() -> None:
-    """Nothing to find, and each run ends as soon as its interval is narrow: the verdict at the end is still false in 5 % at most."""
+    """Nothing to find, and each run ends as soon as its interval is narrow: the verdict at the end
+    is still false in 5 % at most.
+    """
     noise = 0.02 * np.random.default_rng(9).standard_normal((2000, 30))
     planned = stopping.looks(1, 30)
     level = stopping.level()

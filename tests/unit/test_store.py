@@ -27,19 +27,40 @@ TEXT = st.text(max_size=30)
 
 
 def cell(label: str = "flannel", **more: object) -> Cell:
-    return msgspec.structs.replace(Cell(label=label, profile="flannel", placement="inter", workload="tcp-rr"), **more)
+    return msgspec.structs.replace(
+        Cell(label=label, profile="flannel", placement="inter", workload="tcp-rr"), **more
+    )
 
 
 def manifest(*cells: Cell, blocks: int = 2) -> Manifest:
     return Manifest(
-        id="r", name="", created=now(), command=["cnibench"], tool_version="0", seed=1, blocks=blocks, duration=1.0, warmup=0.0,
-        cluster="lab", cells=list(cells), profiles={},
-    )  # fmt: skip
+        id="r",
+        name="",
+        created=now(),
+        command=["cnibench"],
+        tool_version="0",
+        seed=1,
+        blocks=blocks,
+        duration=1.0,
+        warmup=0.0,
+        cluster="lab",
+        cells=list(cells),
+        profiles={},
+    )
 
 
 def sample(of: Cell, block: int, value: float | None = 1.5, reason: str = "") -> Sample:
-    line = failure(of, block, Provenance("lab", "veth", "all", "baseline"), "failed" if reason else "ok", reason, now())[0]
-    return msgspec.structs.replace(line, metric="throughput", unit="bit/s", better="higher", value=value)
+    line = failure(
+        of,
+        block,
+        Provenance("lab", "veth", "all", "baseline"),
+        "failed" if reason else "ok",
+        reason,
+        now(),
+    )[0]
+    return msgspec.structs.replace(
+        line, metric="throughput", unit="bit/s", better="higher", value=value
+    )
 
 
 @pytest.fixture
@@ -52,17 +73,31 @@ def test_all_that_is_written_is_read_again(folder: Path) -> None:
     with RunWriter.create(folder, manifest(one)) as writer:
         writer.event("run-started")
         writer.environment({"kernel": "6.1"})
-        check = Attestation(label="flannel", profile="flannel", check="mtu", expected="1450", observed="1450", passed=True)
+        check = Attestation(
+            label="flannel",
+            profile="flannel",
+            check="mtu",
+            expected="1450",
+            observed="1450",
+            passed=True,
+        )
         writer.attestations([check])
         writer.finish(one, 0, [sample(one, 0), sample(one, 0, 2.5)], [("cpp", {"total": 7.0})])
         writer.event("run-finished")
     reader = RunReader(folder)
-    assert reader.plan == manifest(one).__class__(**{**msgspec.structs.asdict(manifest(one)), "created": reader.plan.created})
+    assert reader.plan == manifest(one).__class__(
+        **{**msgspec.structs.asdict(manifest(one)), "created": reader.plan.created}
+    )
     assert [item.value for item in reader.samples()] == [1.5, 2.5]
     assert reader.attestations() == [check]
     assert reader.environment["kernel"] == "6.1"
     (record,) = reader.records("cpp")
-    assert (record["total"], record["cell"], record["block"], record["placement"]) == (7.0, one.id, 0, "inter")
+    assert (record["total"], record["cell"], record["block"], record["placement"]) == (
+        7.0,
+        one.id,
+        0,
+        "inter",
+    )
     assert reader.record_names() == ["cpp"]
     assert reader.done() == {(one.id, 0)}
     assert reader.finished
@@ -70,8 +105,16 @@ def test_all_that_is_written_is_read_again(folder: Path) -> None:
 
 
 @settings(max_examples=25)
-@given(label=TEXT, reason=TEXT, params=st.dictionaries(TEXT, st.one_of(TEXT, st.integers(-(2**53), 2**53), st.booleans()), max_size=3))
-def test_any_text_survives(tmp_path: Path, label: str, reason: str, params: dict[str, object]) -> None:
+@given(
+    label=TEXT,
+    reason=TEXT,
+    params=st.dictionaries(
+        TEXT, st.one_of(TEXT, st.integers(-(2**53), 2**53), st.booleans()), max_size=3
+    ),
+)
+def test_any_text_survives(
+    tmp_path: Path, label: str, reason: str, params: dict[str, object]
+) -> None:
     folder = tmp_path / new_id()
     one = cell(label, params=params)
     with RunWriter.create(folder, manifest(one)) as writer:
@@ -86,12 +129,18 @@ def test_any_text_survives(tmp_path: Path, label: str, reason: str, params: dict
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_a_file_cut_anywhere_is_resumed_without_losing_a_byte_or_left_as_it_is(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_file_cut_anywhere_is_resumed_without_losing_a_byte_or_left_as_it_is(
+    tmp_path: Path, data: st.DataObject
+) -> None:
     folder = tmp_path / new_id()
     cells = [cell(f"l{number}") for number in range(3)]
 
@@ -109,7 +158,9 @@ def test_a_file_cut_anywhere_is_resumed_without_losing_a_byte_or_left_as_it_is(t
     before = contents(folder)
     reader = RunReader(folder)
     found = [item.value for item in reader.samples()]
-    assert found == [value for value in (0.0, 0.5, 1.0, 1.5, 2.0, 2.5) if value in found]  # an intact part, in order
+    assert found == [
+        value for value in (0.0, 0.5, 1.0, 1.5, 2.0, 2.5) if value in found
+    ]  # an intact part, in order
     assert len(found) % 2 == 0  # whole samples only
     done = reader.done()
     damaged = bool(verify(RunReader(folder)))
@@ -127,8 +178,13 @@ def test_a_file_cut_anywhere_is_resumed_without_losing_a_byte_or_left_as_it_is(t
         assert after.done() == {(one.id, 0) for one in cells}
         assert {item.value for item in after.samples()} == {0.0, 0.5, 1.0, 1.5, 2.0, 2.5}
         now_there = contents(folder)
-        for file, old in before.items():  # all that was there is still there, in its place or beside it
-            orphans = b"".join(now_there[other] for other in now_there if other.startswith(f"{file}.orphan-"))
+        for (
+            file,
+            old,
+        ) in before.items():  # all that was there is still there, in its place or beside it
+            orphans = b"".join(
+                now_there[other] for other in now_there if other.startswith(f"{file}.orphan-")
+            )
             kept = len(old) - len(orphans)
             assert now_there[file].startswith(old[:kept])
             assert old[kept:] == orphans
@@ -144,7 +200,10 @@ def test_what_was_in_flight_is_moved_aside_on_resume(folder: Path) -> None:
         writer._append("samples.jsonl", [sample(one, 1)])
         writer.raw(one, 1).joinpath("stdout").write_text("half")
     (folder / "notes.jsonl").write_text("of somebody else\n")
-    flying = {name: (folder / name).read_bytes().splitlines(keepends=True)[-1] for name in ("samples.jsonl", "cpp.jsonl", "sizes.jsonl")}
+    flying = {
+        name: (folder / name).read_bytes().splitlines(keepends=True)[-1]
+        for name in ("samples.jsonl", "cpp.jsonl", "sizes.jsonl")
+    }
     assert not verify(RunReader(folder))
     assert len(list(RunReader(folder).samples())) == 1
     with RunWriter.resume(folder) as writer:
@@ -218,7 +277,10 @@ def test_the_last_attempt_counts_and_earlier_ones_stay(folder: Path) -> None:
         writer.finish(one, 0, [sample(one, 0, 9.5)], [("cpp", {"total": 2.0})])
         writer.event("run-finished")
     reader = RunReader(folder)
-    assert [(item.block, item.value, item.attempt) for item in reader.samples()] == [(1, 1.5, 1), (0, 9.5, 2)]
+    assert [(item.block, item.value, item.attempt) for item in reader.samples()] == [
+        (1, 1.5, 1),
+        (0, 9.5, 2),
+    ]
     assert [record["total"] for record in reader.records("cpp")] == [2.0]
     assert reader.raw(one, 0) == again
     assert reader.raw_bytes(one, 0, "stdout") == b"9.5"
@@ -256,7 +318,10 @@ def test_a_broken_line_in_the_middle_costs_its_sample(folder: Path) -> None:
 
 
 def test_two_processes_cannot_write_one_run(folder: Path) -> None:
-    with RunWriter.create(folder, manifest(cell())), pytest.raises(UsageError, match="another cnibench"):
+    with (
+        RunWriter.create(folder, manifest(cell())),
+        pytest.raises(UsageError, match="another cnibench"),
+    ):
         RunWriter.resume(folder)
     RunWriter.resume(folder).close()
 
@@ -274,7 +339,9 @@ with RunWriter.create(Path({str(folder)!r}), manifest(one, blocks=100000)) as wr
         writer.finish(one, block, [sample(one, block), sample(one, block)])
         print(block, flush=True)
 """
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         seen = [int(process.stdout.readline()) for _ in range(20)]
         process.kill()
@@ -286,7 +353,9 @@ with RunWriter.create(Path({str(folder)!r}), manifest(one, blocks=100000)) as wr
 
 
 def test_a_full_disk_keeps_what_is_finished(tmp_path: Path) -> None:
-    """A limit on the file size gives the same short write and error path as a full disk (the tmpfs one is in the lab's tests)."""
+    """A limit on the file size gives the same short write and error path as a full disk (the tmpfs
+    one is in the lab's tests).
+    """
     folder = tmp_path / "run"
     program = f"""
 import resource, signal, sys
@@ -304,7 +373,9 @@ with RunWriter.create(Path({str(folder)!r}), manifest(one, blocks=1000)) as writ
     except FullError as error:
         print(block)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     blocks = int(done.stdout)
     reader = RunReader(folder)
     assert len(list(reader.samples())) in (blocks, blocks + 1)
@@ -317,7 +388,10 @@ with RunWriter.create(Path({str(folder)!r}), manifest(one, blocks=1000)) as writ
 
 def test_a_record_may_not_claim_another_place(folder: Path) -> None:
     one = cell()
-    with RunWriter.create(folder, manifest(one)) as writer, pytest.raises(MeasureError, match="reserved"):
+    with (
+        RunWriter.create(folder, manifest(one)) as writer,
+        pytest.raises(MeasureError, match="reserved"),
+    ):
         writer.finish(one, 0, [sample(one, 0)], [("cpp", {"label": "other"})])
     assert not list(RunReader(folder).samples())
 
@@ -329,7 +403,10 @@ def test_record_files_have_plain_names(name: str) -> None:
 
 
 def test_older_schemas_are_migrated_step_by_step() -> None:
-    steps = {1: lambda file, record: {**record, "b": 1}, 2: lambda file, record: {**record, "c": record["b"] + 1}}
+    steps = {
+        1: lambda file, record: {**record, "b": 1},
+        2: lambda file, record: {**record, "c": record["b"] + 1},
+    }
     assert migrate("x", {"schema": 1}, steps, target=3) == {"schema": 3, "b": 1, "c": 2}
     assert migrate("x", {"schema": 3}, steps, target=3) == {"schema": 3}
     for wrong in ({}, {"schema": "1"}, {"schema": True}, {"schema": 0}):
@@ -340,7 +417,9 @@ def test_older_schemas_are_migrated_step_by_step() -> None:
 def test_a_newer_line_is_refused_wherever_it_is(folder: Path) -> None:
     one = cell()
     with RunWriter.create(folder, manifest(one)) as writer:
-        writer.finish(one, 0, [sample(one, 0), msgspec.structs.replace(sample(one, 0), schema=SCHEMA + 1)])
+        writer.finish(
+            one, 0, [sample(one, 0), msgspec.structs.replace(sample(one, 0), schema=SCHEMA + 1)]
+        )
     with pytest.raises(InputError, match="newer cnibench"):
         list(RunReader(folder).samples())
 

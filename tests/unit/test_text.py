@@ -1,4 +1,6 @@
-"""What reaches a terminal: no control character of anybody's label, in any command's output or error."""
+"""What reaches a terminal: no control character of anybody's label, in any command's output or
+error.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ from tests.unit._runs import synthetic
 
 ESCAPES = "\x1b]0;pwned\x07\x1b[31m\x9b2J\x7f\x08[bold red]x[/]"
 LABELS = {
-    ESCAPES: 1.0, "\u202egnp.exe\u2066\u200b\u200d\ufeff": 1.2, "two\nlines\r\u2028\u0085": 0.9, "L" * 900: 1.1, "\U000e0041\u00ad": 1.0,
-}  # fmt: skip
+    ESCAPES: 1.0,
+    "\u202egnp.exe\u2066\u200b\u200d\ufeff": 1.2,
+    "two\nlines\r\u2028\u0085": 0.9,
+    "L" * 900: 1.1,
+    "\U000e0041\u00ad": 1.0,
+}
 
 
 def unfit(text: str) -> list[str]:
@@ -36,7 +42,11 @@ def unfit(text: str) -> list[str]:
 def test_nothing_hidden_is_left_and_everything_else_stays(text: str) -> None:
     shown = printable(text, newlines=False)
     assert not HIDDEN.search(shown)
-    assert not any(unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") for letter in shown if ord(letter) < 0x1D7FF)
+    assert not any(
+        unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+        for letter in shown
+        if ord(letter) < 0x1D7FF
+    )
     visible = "".join(letter for letter in text if not HIDDEN.match(letter))
     assert "".join(letter for letter in HIDDEN.sub("", text)) == visible
     if visible == text:
@@ -75,45 +85,129 @@ def test_progress_is_clean_too(capsys: pytest.CaptureFixture[str]) -> None:
 def a_run(folder: Path) -> Path:
     bad = next(iter(LABELS))
     reader = synthetic(
-        folder, LABELS, blocks=6, fail=[(bad, 1)], environment={"testbed": ESCAPES, bad: bad, "kernel": ESCAPES}, notes=[bad],
-        unsupported=[Unsupported(label=bad, profile=bad, lacks=bad, remedy=bad)], command=["cnibench", bad], tool_version=ESCAPES,
-    )  # fmt: skip
+        folder,
+        LABELS,
+        blocks=6,
+        fail=[(bad, 1)],
+        environment={"testbed": ESCAPES, bad: bad, "kernel": ESCAPES},
+        notes=[bad],
+        unsupported=[Unsupported(label=bad, profile=bad, lacks=bad, remedy=bad)],
+        command=["cnibench", bad],
+        tool_version=ESCAPES,
+    )
     plan = reader.plan
-    steps = {"number": 0, "pod": bad, "ready": 0.1, "network": 0.1, "steps": [{"step": bad, "seconds": 0.1}]}
-    rules = {"packet": bad, "hooks": 1, "chains": 1, "rules": 1, "matched": 1, "nodes": [
-        {"node": bad, "hooks": 1, "chains": 1, "rules": 1, "matched": 1, "path": [
-            {"hook": bad, "chains": [{"family": bad, "table": bad, "chain": bad, "evaluated": 1, "matched": 1}]}]}]}  # fmt: skip
+    steps = {
+        "number": 0,
+        "pod": bad,
+        "ready": 0.1,
+        "network": 0.1,
+        "steps": [{"step": bad, "seconds": 0.1}],
+    }
+    rules = {
+        "packet": bad,
+        "hooks": 1,
+        "chains": 1,
+        "rules": 1,
+        "matched": 1,
+        "nodes": [
+            {
+                "node": bad,
+                "hooks": 1,
+                "chains": 1,
+                "rules": 1,
+                "matched": 1,
+                "path": [
+                    {
+                        "hook": bad,
+                        "chains": [
+                            {
+                                "family": bad,
+                                "table": bad,
+                                "chain": bad,
+                                "evaluated": 1,
+                                "matched": 1,
+                            }
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
     for name, record in (("pods", steps), ("rulepath", rules)):
         lines = [json.dumps({**coordinates(cell, 0), **record}) + "\n" for cell in plan.cells]
         (reader.path / f"{name}.jsonl").write_text("".join(lines))
     with (reader.path / "events.jsonl").open("a") as events:
-        event = {"schema": 1, "time": "2026-01-01T00:00:00Z", "event": "profile-failed", "label": bad, "reason": bad}
+        event = {
+            "schema": 1,
+            "time": "2026-01-01T00:00:00Z",
+            "event": "profile-failed",
+            "label": bad,
+            "reason": bad,
+        }
         events.write(json.dumps(event) + "\n")
     return reader.path
 
 
-# What each command is asked; 'R' is the run. Those that say nothing of anybody's text are named for themselves.
+# What each command is asked; 'R' is the run. Those that say nothing of anybody's text are named for
+# themselves.
 ASKED: dict[str, list[list[str]]] = {
-    "runs": [["runs", "list", "--out", "F"], ["runs", "show", "R"], ["runs", "--out", "F", "--json"], ["runs", "show", ESCAPES]],
-    "report": [["report", "R", "--format", form] for form in ("text", "md", "csv", "json", "openmetrics", "benchstat")]
-    + [["report", ESCAPES], ["report", "R", "--format", ESCAPES], ["report", "R", "--baseline", ESCAPES]],
-    "cpp": [["cpp", "R"], ["cpp", "R", "--by", "function"], ["cpp", "R", "--cni", ESCAPES], ["cpp", "R", "--json"]],
-    "compare": [["compare", f"R:{ESCAPES}", f"R:{'L' * 900}"], ["compare", "R:x", f"R:{ESCAPES}"], ["compare", ESCAPES, "R"]],
+    "runs": [
+        ["runs", "list", "--out", "F"],
+        ["runs", "show", "R"],
+        ["runs", "--out", "F", "--json"],
+        ["runs", "show", ESCAPES],
+    ],
+    "report": (
+        [
+            ["report", "R", "--format", form]
+            for form in ("text", "md", "csv", "json", "openmetrics", "benchstat")
+        ]
+        + [
+            ["report", ESCAPES],
+            ["report", "R", "--format", ESCAPES],
+            ["report", "R", "--baseline", ESCAPES],
+        ]
+    ),
+    "cpp": [
+        ["cpp", "R"],
+        ["cpp", "R", "--by", "function"],
+        ["cpp", "R", "--cni", ESCAPES],
+        ["cpp", "R", "--json"],
+    ],
+    "compare": [
+        ["compare", f"R:{ESCAPES}", f"R:{'L' * 900}"],
+        ["compare", "R:x", f"R:{ESCAPES}"],
+        ["compare", ESCAPES, "R"],
+    ],
     "claims": [["claims", "R", "--study", "qi2021"], ["claims", ESCAPES]],
-    "query": [["query", "SELECT DISTINCT label, profile FROM samples", "R"], ["query", f"SELECT '{ESCAPES}'", "R"],
-              ["query", ESCAPES, "R"]],
+    "query": [
+        ["query", "SELECT DISTINCT label, profile FROM samples", "R"],
+        ["query", f"SELECT '{ESCAPES}'", "R"],
+        ["query", ESCAPES, "R"],
+    ],
     "rulepath": [["rulepath", "R"], ["rulepath", ESCAPES]],
     "site": [["site", ESCAPES, "--out", "S"], ["site", "R", "--out", "R/plan.json"]],
-    "import": [["import", "iperf3", "I", "--placement", "inter", "--out", "O"], ["import", ESCAPES, "I"], ["import", "iperf3", ESCAPES]],
-    "run": [["run", "--cni", f"{ESCAPES}=flannel", "--dry-run"], ["run", "--cni", ESCAPES], ["run", "--plan", ESCAPES], [ESCAPES],
-            ["run", "--resume", ESCAPES], ["run", f"--{ESCAPES}"], ["run", "--cni", "flannel", "--workload", ESCAPES]],
+    "import": [
+        ["import", "iperf3", "I", "--placement", "inter", "--out", "O"],
+        ["import", ESCAPES, "I"],
+        ["import", "iperf3", ESCAPES],
+    ],
+    "run": [
+        ["run", "--cni", f"{ESCAPES}=flannel", "--dry-run"],
+        ["run", "--cni", ESCAPES],
+        ["run", "--plan", ESCAPES],
+        [ESCAPES],
+        ["run", "--resume", ESCAPES],
+        ["run", f"--{ESCAPES}"],
+        ["run", "--cni", "flannel", "--workload", ESCAPES],
+    ],
     "profiles": [["profiles", "show", ESCAPES]],
     "calibrate": [["calibrate", "--cni", ESCAPES]],
     "doctor": [["doctor", "--cluster", ESCAPES]],
     "offload": [["offload", "--cluster", ESCAPES]],
     "images": [["images", ESCAPES]],
     "clean": [["clean", "--cluster", ESCAPES]],
-}  # fmt: skip
+}
 
 
 def test_every_command_is_asked() -> None:
@@ -128,17 +222,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     a_run(made / "F")
     inner = made / "I" / ESCAPES.replace("/", "-")
     inner.mkdir(parents=True)
-    (inner / "x.json").write_bytes((Path(__file__).parents[1] / "golden/iperf3/tcp.json").read_bytes())
+    (inner / "x.json").write_bytes(
+        (Path(__file__).parents[1] / "golden/iperf3/tcp.json").read_bytes()
+    )
     return made
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_no_command_prints_a_control_character(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_command_prints_a_control_character(
+    command: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(folder)
     shown = ""
     for asked in ASKED[command]:
         words = [
-            {"F": "F", "R": "F/synthetic"}.get(word, word.replace("R:", "F/synthetic:").replace("R/", "F/synthetic/")) for word in asked
+            {"F": "F", "R": "F/synthetic"}.get(
+                word, word.replace("R:", "F/synthetic:").replace("R/", "F/synthetic/")
+            )
+            for word in asked
         ]
         found = call(words)
         assert not unfit(found.stdout), asked
@@ -155,16 +256,32 @@ def test_json_keeps_the_labels(folder: Path) -> None:
 
 def program(*arguments: str, shell: str, **more: str) -> subprocess.CompletedProcess[str]:
     """The program itself, as a shell starts it."""
-    environment = {**os.environ, **more, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environment = {
+        **os.environ,
+        **more,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
     script = f'"$0" -c "from cnibench.cli.main import main; main()" "$@" {shell}'
-    return subprocess.run(["sh", "-c", script, sys.executable, *arguments], capture_output=True, text=True, env=environment, timeout=120)
+    return subprocess.run(
+        ["sh", "-c", script, sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+    )
 
 
-@pytest.mark.parametrize("arguments", [["profiles"], ["profiles", "--json"], ["--help"], ["profiles", "show", "flannel"]])
+@pytest.mark.parametrize(
+    "arguments", [["profiles"], ["profiles", "--json"], ["--help"], ["profiles", "show", "flannel"]]
+)
 def test_a_full_standard_output_is_told(arguments: list[str]) -> None:
     found = program(*arguments, shell=">/dev/full")
     assert found.returncode == 2
-    assert found.stderr == "error: standard output: No space left on device\n  remedy: write to a place that has room and can be written\n"
+    assert (
+        found.stderr
+        == "error: standard output: No space left on device\n  remedy: write to a place that has"
+        " room and can be written\n"
+    )
 
 
 def test_streams_that_are_closed_or_full_do_no_harm() -> None:
@@ -175,7 +292,15 @@ def test_streams_that_are_closed_or_full_do_no_harm() -> None:
 
 
 def test_a_locale_without_unicode(folder: Path) -> None:
-    found = program("runs", "--out", str(folder / "F"), shell="", PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+    found = program(
+        "runs",
+        "--out",
+        str(folder / "F"),
+        shell="",
+        PYTHONIOENCODING="ascii",
+        PYTHONUTF8="0",
+        LC_ALL="C",
+    )
     assert found.returncode == 0, found.stderr
     assert found.stdout.isascii()
 
@@ -190,7 +315,10 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
     ):
         start = '"$0" -c "from cnibench.cli.main import main; main()" "$@"'
         script = f'mkdir -p "{tmp_path}/gone" && cd "{tmp_path}/gone" && rmdir ../gone && {start}'
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        }
         argv = ["sh", "-c", script, sys.executable, *arguments]
         found = subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=120)
         assert found.returncode in (0, 2, 3), (arguments, found.stderr)

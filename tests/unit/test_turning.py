@@ -18,7 +18,9 @@ from cnibench.stats.inference import signed_rank, walsh_averages, walsh_needed, 
 VALUES = (0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0)
 
 
-def results(labels: dict[str, float], *, blocks: int = 10, noise: float = 0.01, better: str = "higher") -> list[Result]:
+def results(
+    labels: dict[str, float], *, blocks: int = 10, noise: float = 0.01, better: str = "higher"
+) -> list[Result]:
     """A level of 1e9 (a's is 10 % above) that each entry lowers by a label's share."""
     rng = np.random.default_rng(3)
     found = []
@@ -30,20 +32,46 @@ def results(labels: dict[str, float], *, blocks: int = 10, noise: float = 0.01, 
             series = values if better == "higher" else 1 / values
             found.append(
                 Result(
-                    placement="inter", path="pod", workload="iperf3-tcp", params={"policy.entries": value, "streams": 1}, ip=4, mtu=1500,
-                    cpus="shared", pair=0, metric="throughput" if better == "higher" else "latency_mean", unit="bit/s", better=better,
-                    testbed="lab", wire="veth", wire_offload="none", profile=label, label=label, fidelity="datapath-model", n=blocks,
-                    mean=float(series.mean()), median=float(np.median(series)), ci_low=None, ci_high=None, confidence=None, spread=None,
-                    blocks=list(range(blocks)), values=series.tolist(),
+                    placement="inter",
+                    path="pod",
+                    workload="iperf3-tcp",
+                    params={"policy.entries": value, "streams": 1},
+                    ip=4,
+                    mtu=1500,
+                    cpus="shared",
+                    pair=0,
+                    metric="throughput" if better == "higher" else "latency_mean",
+                    unit="bit/s",
+                    better=better,
+                    testbed="lab",
+                    wire="veth",
+                    wire_offload="none",
+                    profile=label,
+                    label=label,
+                    fidelity="datapath-model",
+                    n=blocks,
+                    mean=float(series.mean()),
+                    median=float(np.median(series)),
+                    ci_low=None,
+                    ci_high=None,
+                    confidence=None,
+                    spread=None,
+                    blocks=list(range(blocks)),
+                    values=series.tolist(),
                 )
-            )  # fmt: skip
+            )
     return found
 
 
 @pytest.mark.parametrize("better", ["higher", "lower"])
 def test_a_turning_point_is_found_with_its_interval(better: str) -> None:
     (found,) = turning_points(results({"a": 0.002, "b": 0.0}, better=better))
-    assert (found.first, found.then, found.swept, found.verdict) == ("a", "b", "policy.entries", "turns")
+    assert (found.first, found.then, found.swept, found.verdict) == (
+        "a",
+        "b",
+        "policy.entries",
+        "turns",
+    )
     assert found.at is not None
     assert found.low is not None
     assert found.high is not None
@@ -70,14 +98,19 @@ def test_equal_profiles_have_no_turning_point() -> None:
 def test_too_few_blocks_and_too_few_values_claim_nothing() -> None:
     (found,) = turning_points(results({"a": 0.002, "b": 0.0}, blocks=5))
     assert (found.verdict, found.n) == ("inconclusive", 5)
-    few = [result for result in results({"a": 0.002, "b": 0.0}) if result.params["policy.entries"] < 5]
+    few = [
+        result for result in results({"a": 0.002, "b": 0.0}) if result.params["policy.entries"] < 5
+    ]
     assert turning_points(few) == []
 
 
 def test_a_missing_block_leaves_the_others_paired() -> None:
     given = results({"a": 0.002, "b": 0.0})
     cut = given[3]
-    given[3] = Result(**{name: getattr(cut, name) for name in cut.__struct_fields__} | {"blocks": cut.blocks[1:], "values": cut.values[1:]})
+    given[3] = Result(
+        **{name: getattr(cut, name) for name in cut.__struct_fields__}
+        | {"blocks": cut.blocks[1:], "values": cut.values[1:]}
+    )
     (found,) = turning_points(given)
     assert (found.n, found.verdict) == (9, "turns")
 
@@ -89,7 +122,9 @@ def test_values_that_have_no_logarithm_are_inconclusive() -> None:
 
 
 def test_an_outlying_block_leaves_the_figures_finite() -> None:
-    """The means of these 12 blocks are above 0 all along, while 11 of them turn: the test and the figures are of the same ranks."""
+    """The means of these 12 blocks are above 0 all along, while 11 of them turn: the test and the
+    figures are of the same ranks.
+    """
     rng = np.random.default_rng(12)
     truth = np.array([0.10, 0.10, 0.08, 0.06, 0.04, 0.02, -0.005, -0.03])
     table = truth + 0.003 * rng.standard_normal((12, len(VALUES)))
@@ -117,7 +152,8 @@ def test_an_outlying_block_leaves_the_figures_finite() -> None:
 
 @pytest.mark.parametrize("noise", ["normal", "heavy"])
 def test_the_interval_covers_the_truth_as_often_as_it_says(noise: str) -> None:
-    """300 sweeps of 7 blocks: a percentile interval of means would cover the truth in 88 %, this one in 95 %. The bound leaves room for the
+    """300 sweeps of 7 blocks: a percentile interval of means would cover the truth in 88 %, this
+    one in 95 %. The bound leaves room for the
     1.3 % of standard error of 300 sweeps; the seed is fixed."""
     rng = np.random.default_rng(2017)
     truth = 50.0
@@ -125,7 +161,11 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(noise: str) -> None:
     centre = 0.1 * (math.log1p(truth) - scale)
     covered = turned = 0
     for _ in range(300):
-        drawn = rng.standard_normal((7, len(VALUES))) if noise == "normal" else rng.standard_t(2, (7, len(VALUES)))
+        drawn = (
+            rng.standard_normal((7, len(VALUES)))
+            if noise == "normal"
+            else rng.standard_t(2, (7, len(VALUES)))
+        )
         ((verdict, at, low, high, _reason),) = judge([Curve(centre + 0.02 * drawn, VALUES)])
         if verdict == "turns":
             assert at is not None
@@ -137,15 +177,26 @@ def test_the_interval_covers_the_truth_as_often_as_it_says(noise: str) -> None:
     assert covered >= 0.93 * turned
 
 
-SCALES = [(0.0, 1.0, 5.0, 10.0, 200.0), (-9.0, -0.5, 0.0, 3.0, 1e9), (1e-300, 1e-9, 1.0, 1e300, 1.7e308)]
+SCALES = [
+    (0.0, 1.0, 5.0, 10.0, 200.0),
+    (-9.0, -0.5, 0.0, 3.0, 1e9),
+    (1e-300, 1e-9, 1.0, 1e300, 1.7e308),
+]
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.integers(6, 12), st.integers(0, 10**6), st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from(SCALES))
+@given(
+    st.integers(6, 12),
+    st.integers(0, 10**6),
+    st.sampled_from([0.0, 0.5, 1.0]),
+    st.sampled_from(SCALES),
+)
 def test_the_three_figures_are_finite_and_in_order_and_agree_with_the_test(
     n: int, seed: int, ties: float, values: tuple[float, ...]
 ) -> None:
-    """Ties, zeros, heavy tails: the first column is pushed above 0 and the last below, so that most of these tables turn."""
+    """Ties, zeros, heavy tails: the first column is pushed above 0 and the last below, so that most
+    of these tables turn.
+    """
     rng = np.random.default_rng(seed)
     whole = rng.integers(-2, 3, (n, 5)).astype(np.float64)
     table = np.where(rng.random((n, 5)) < ties, whole, rng.standard_t(1, (n, 5)))
@@ -160,7 +211,8 @@ def test_the_three_figures_are_finite_and_in_order_and_agree_with_the_test(
     assert low is not None
     assert high is not None
     assert values[0] <= low <= at <= high <= values[-1]
-    # At the swept values themselves the test can be asked: outside the interval it tells the two apart.
+    # At the swept values themselves the test can be asked: outside the interval it tells the two
+    # apart.
     found = signed_rank(table.T)
     for column, value in enumerate(values):
         if value < low:
@@ -172,7 +224,9 @@ def test_the_three_figures_are_finite_and_in_order_and_agree_with_the_test(
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**6))
 def test_between_two_values_the_interval_is_the_test_turned_round(seed: int) -> None:
-    """A dense grid of the interpolated rows, each tested by itself, finds the same interval and the same point."""
+    """A dense grid of the interpolated rows, each tested by itself, finds the same interval and the
+    same point.
+    """
     scale = np.linspace(0.0, 2.0, 3)
     values = np.expm1(scale)
     table = np.array([1.5, 0.3, -1.5]) + 0.4 * np.random.default_rng(seed).standard_normal((9, 3))
@@ -194,7 +248,10 @@ def test_a_dip_between_the_ends_is_not_called_none() -> None:
     rng = np.random.default_rng(4)
     noise = 0.01 * rng.standard_normal((10, 4))
     values = (0.0, 10.0, 100.0, 200.0)
-    near, twice, apart = (np.array(centre) + noise for centre in ([0.1, 0.001, 0.05, 0.1], [0.1, -0.1, -0.1, 0.1], [0.1, 0.05, 0.05, 0.1]))
+    near, twice, apart = (
+        np.array(centre) + noise
+        for centre in ([0.1, 0.001, 0.05, 0.1], [0.1, -0.1, -0.1, 0.1], [0.1, 0.05, 0.05, 0.1])
+    )
     assert judge([Curve(apart, values)])[0][0] == "none"
     verdict, at, _, _, reason = judge([Curve(near, values)])[0]
     assert (verdict, at) == ("inconclusive", None)
@@ -203,7 +260,9 @@ def test_a_dip_between_the_ends_is_not_called_none() -> None:
 
 
 def test_holm_is_over_the_pairs_of_the_sweep() -> None:
-    """Of 7 blocks one, the smallest, is the other way round at the end: p = 4 / 2^7 = 0.031, enough for one pair and not for two."""
+    """Of 7 blocks one, the smallest, is the other way round at the end: p = 4 / 2^7 = 0.031, enough
+    for one pair and not for two.
+    """
     values = (0.0, 10.0, 200.0)
     table = np.linspace(0.10, 0.16, 7)[:, None] * np.array([1.0, 0.5, -1.0])
     table[0, -1] *= -0.5
@@ -213,7 +272,10 @@ def test_holm_is_over_the_pairs_of_the_sweep() -> None:
     for verdict, _, _, _, reason in judge([curve, curve]):
         assert (verdict, reason) == ("inconclusive", "not told apart at 200")
     clear = Curve(np.linspace(0.10, 0.16, 7)[:, None] * np.array([1.0, 0.5, -1.0]), values)
-    assert [said[0] for said in judge([clear, curve])] == ["turns", "turns"]  # 2 / 2^7 doubled, then 4 / 2^7: a step down each
+    assert [said[0] for said in judge([clear, curve])] == [
+        "turns",
+        "turns",
+    ]  # 2 / 2^7 doubled, then 4 / 2^7: a step down each
     few = judge([clear] * 10)[0]
     assert (few[0], few[4]) == ("inconclusive", "7 blocks cannot decide among 10 pairs, it takes 9")
     assert judge([clear], level=0.0125)[0][0] == "inconclusive"
@@ -236,4 +298,6 @@ def test_walsh_averages_say_what_the_test_says() -> None:
     assert np.sort(averages, axis=1)[:, walsh_needed(9) - 1].tolist() == found.low.tolist()
     assert walsh_needed(5) == 0
     many = np.random.default_rng(9).standard_normal((1, 300)) + 0.1
-    assert walsh_p(300, int((walsh_averages(many) < 0).sum())) == pytest.approx(float(signed_rank(many).p[0]), rel=1e-6)
+    assert walsh_p(300, int((walsh_averages(many) < 0).sum())) == pytest.approx(
+        float(signed_rank(many).p[0]), rel=1e-6
+    )

@@ -21,7 +21,9 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def _lines(change: Callable[[list[bytes]], list[bytes]], name: str = "samples.jsonl") -> Callable[[Path], None]:
+def _lines(
+    change: Callable[[list[bytes]], list[bytes]], name: str = "samples.jsonl"
+) -> Callable[[Path], None]:
     def damage(run: Path) -> None:
         lines = (run / name).read_bytes().splitlines(keepends=True)
         (run / name).write_bytes(b"".join(change(lines)))
@@ -42,30 +44,81 @@ def _remove(pattern: str) -> Callable[[Path], None]:
 
 DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "lost line": (_lines(lambda lines: lines[:4] + lines[5:]), "lost", "samples.jsonl"),
-    "changed line": (_lines(lambda lines: [*lines[:4], lines[4].replace(b"1500", b"9000"), *lines[5:]]), "changed", "samples.jsonl"),
-    "doubled line": (_lines(lambda lines: [*lines[:5], lines[4], *lines[5:]]), "doubled", "samples.jsonl"),
-    "swapped lines": (_lines(lambda lines: [*lines[6:8], *lines[:6], *lines[8:]]), "out of order", "samples.jsonl"),
-    "added line": (_lines(lambda lines: [*lines, lines[0].replace(b'"block":0', b'"block":7')]), "not chained", "samples.jsonl"),
+    "changed line": (
+        _lines(lambda lines: [*lines[:4], lines[4].replace(b"1500", b"9000"), *lines[5:]]),
+        "changed",
+        "samples.jsonl",
+    ),
+    "doubled line": (
+        _lines(lambda lines: [*lines[:5], lines[4], *lines[5:]]),
+        "doubled",
+        "samples.jsonl",
+    ),
+    "swapped lines": (
+        _lines(lambda lines: [*lines[6:8], *lines[:6], *lines[8:]]),
+        "out of order",
+        "samples.jsonl",
+    ),
+    "added line": (
+        _lines(lambda lines: [*lines, lines[0].replace(b'"block":0', b'"block":7')]),
+        "not chained",
+        "samples.jsonl",
+    ),
     "lost end": (_lines(lambda lines: lines[:-3]), "lost", "samples.jsonl"),
     "lost records": (_remove("cpp.jsonl"), "lost", "cpp.jsonl"),
-    "lost attestation": (_lines(lambda lines: lines[1:], "attestations.jsonl"), "lost", "attestations.jsonl"),
-    "lost event": (_lines(lambda lines: lines[:9] + lines[10:], "events.jsonl"), "lost", "events.jsonl"),
+    "lost attestation": (
+        _lines(lambda lines: lines[1:], "attestations.jsonl"),
+        "lost",
+        "attestations.jsonl",
+    ),
+    "lost event": (
+        _lines(lambda lines: lines[:9] + lines[10:], "events.jsonl"),
+        "lost",
+        "events.jsonl",
+    ),
     "changed event": (
-        _lines(lambda lines: [*lines[:-1], lines[-1].replace(b'"failed":0', b'"failed":1')], "events.jsonl"), "changed", "events.jsonl",
+        _lines(
+            lambda lines: [*lines[:-1], lines[-1].replace(b'"failed":0', b'"failed":1')],
+            "events.jsonl",
+        ),
+        "changed",
+        "events.jsonl",
     ),
-    "doubled event": (_lines(lambda lines: [*lines[:9], lines[8], *lines[9:]], "events.jsonl"), "doubled", "events.jsonl"),
+    "doubled event": (
+        _lines(lambda lines: [*lines[:9], lines[8], *lines[9:]], "events.jsonl"),
+        "doubled",
+        "events.jsonl",
+    ),
     "swapped events": (
-        _lines(lambda lines: [*lines[:9], lines[10], lines[9], *lines[11:]], "events.jsonl"), "out of order", "events.jsonl",
+        _lines(lambda lines: [*lines[:9], lines[10], lines[9], *lines[11:]], "events.jsonl"),
+        "out of order",
+        "events.jsonl",
     ),
-    "lost end of events": (_lines(lambda lines: lines[:-1], "events.jsonl"), "lost", "events.jsonl"),
+    "lost end of events": (
+        _lines(lambda lines: lines[:-1], "events.jsonl"),
+        "lost",
+        "events.jsonl",
+    ),
     "lost events": (_remove("events.jsonl"), "lost", "events.jsonl"),
-    "changed plan": (_bytes("plan.json", lambda data: data.replace(b'"seed": 1', b'"seed": 2')), "changed", "plan.json"),
-    "changed environment": (_bytes("env.json", lambda data: data.replace(b"6.1", b"6.2")), "changed", "env.json"),
+    "changed plan": (
+        _bytes("plan.json", lambda data: data.replace(b'"seed": 1', b'"seed": 2')),
+        "changed",
+        "plan.json",
+    ),
+    "changed environment": (
+        _bytes("env.json", lambda data: data.replace(b"6.1", b"6.2")),
+        "changed",
+        "env.json",
+    ),
     "lost environment": (_remove("env-2.json"), "lost", "env-2.json"),
     "changed seal": (_bytes("seal.json", lambda data: b"{}"), "changed", "seal.json"),
     "lost raw file": (_remove("raw/*/0/stdout"), "lost", "raw/"),
-    "changed raw file": (lambda run: sorted(run.glob("raw/*/1/stdout"))[0].write_bytes(b"x"), "changed", "raw/"),  # type: ignore[dict-item]
-}  # fmt: skip
+    "changed raw file": (
+        lambda run: sorted(run.glob("raw/*/1/stdout"))[0].write_bytes(b"x"),
+        "changed",
+        "raw/",
+    ),  # type: ignore[dict-item]
+}
 
 
 @pytest.mark.parametrize("name", DAMAGES)
@@ -76,13 +129,17 @@ def test_each_damage_is_named(run: Path, name: str) -> None:
     told = call(["verify", str(run), "--json"])
     assert told.exit_code == 1
     found = json.loads(told.stdout)["problems"]
-    assert any(problem["kind"] == kind and problem["file"].startswith(file) for problem in found), found
+    assert any(problem["kind"] == kind and problem["file"].startswith(file) for problem in found), (
+        found
+    )
     shown = call(["verify", str(run)])
     assert shown.exit_code == 1
     assert shown.stdout.startswith("problem: ")
 
 
-@pytest.mark.parametrize("arguments", [["report"], ["report", "--format", "md"], ["claims"], ["runs", "show"]])
+@pytest.mark.parametrize(
+    "arguments", [["report"], ["report", "--format", "md"], ["claims"], ["runs", "show"]]
+)
 def test_readers_name_it_in_their_first_lines(run: Path, arguments: list[str]) -> None:
     DAMAGES["lost line"][0](run)
     done = call([*arguments, str(run)])
@@ -121,11 +178,24 @@ def test_an_older_run_is_resumed_and_chained_from_then_on(tmp_path: Path) -> Non
     from cnibench.rundir.writer import RunWriter
 
     old = synthetic(
-        tmp_path, {"a": 1.0}, blocks=2, cpp=False, finished=False, fail=[("a", 1)], workloads=("tcp-rr",), placements=("intra",)
+        tmp_path,
+        {"a": 1.0},
+        blocks=2,
+        cpp=False,
+        finished=False,
+        fail=[("a", 1)],
+        workloads=("tcp-rr",),
+        placements=("intra",),
     )
     before = list(old.samples())
-    sizes = {name: (old.path / name).stat().st_size for name in ("samples.jsonl", "attestations.jsonl")}
-    events = (old.path / "events.jsonl").read_text().replace('"sizes":{}', f'"sizes":{json.dumps(sizes)}')
+    sizes = {
+        name: (old.path / name).stat().st_size for name in ("samples.jsonl", "attestations.jsonl")
+    }
+    events = (
+        (old.path / "events.jsonl")
+        .read_text()
+        .replace('"sizes":{}', f'"sizes":{json.dumps(sizes)}')
+    )
     (old.path / "events.jsonl").write_text(events)
     cell = old.plan.cells[0]
     with RunWriter.resume(old.path) as writer:
@@ -135,7 +205,10 @@ def test_an_older_run_is_resumed_and_chained_from_then_on(tmp_path: Path) -> Non
     reader = RunReader(old.path)
     assert not verify(reader, raw=True)
     assert reader.chain.chained
-    assert [(item.block, item.status) for item in reader.samples()] == [*((0, "ok") for item in before[:-1]), (0, "ok")]
+    assert [(item.block, item.status) for item in reader.samples()] == [
+        *((0, "ok") for item in before[:-1]),
+        (0, "ok"),
+    ]
     assert reader.done() == {(cell.id, 0), (cell.id, 1)}
     file = old.path / "samples.jsonl"
     file.write_bytes(file.read_bytes().replace(b'"mtu":1500', b'"mtu":9000', 1))

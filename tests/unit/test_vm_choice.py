@@ -26,7 +26,9 @@ def _a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CNIBENCH_VM", raising=False)
     monkeypatch.setattr(_kernel, "vm_problems", lambda installed=True: [])
     monkeypatch.setattr(_kernel, "newest", lambda: KERNEL)
-    monkeypatch.setattr(_kernel, "accelerator", lambda kernel: Accelerator("tcg", "there is no /dev/kvm"))
+    monkeypatch.setattr(
+        _kernel, "accelerator", lambda kernel: Accelerator("tcg", "there is no /dev/kvm")
+    )
 
 
 def test_auto_goes_to_the_vm_for_what_the_kernel_lacks_only() -> None:
@@ -41,13 +43,17 @@ def test_auto_goes_to_the_vm_for_what_the_kernel_lacks_only() -> None:
     assert _kernel.decide("auto", "kind", lambda: [IPIP]) is None
 
 
-def test_auto_takes_all_to_a_vm_only_where_its_figures_mean_something(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_all_to_a_vm_only_where_its_figures_mean_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert _kernel.decide("auto", "lab", lambda: [IPIP], whatever_runs=True) is None
     monkeypatch.setattr(_kernel, "accelerator", lambda kernel: Accelerator("kvm", ""))
     assert _kernel.decide("auto", "lab", lambda: [IPIP], whatever_runs=True) is not None
 
 
-def test_auto_stays_where_no_vm_can_be_had_and_vm_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_stays_where_no_vm_can_be_had_and_vm_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lacks = Problem("", "VM: the program qemu-system-x86_64", "apt-get install qemu-system-x86")
     monkeypatch.setattr(_kernel, "vm_problems", lambda installed=True: [lacks])
     assert _kernel.decide("auto", "lab", lambda: [IPIP]) is None
@@ -78,16 +84,26 @@ def test_emulation_shortens_what_nobody_asked_for() -> None:
     short, (told,) = vm.shortened(plan, {})
     assert (short.duration, short.warmup) == (1, 0)
     assert "cycles in the first block only" in told
-    assert {(work.windows, work.blocks) for work in short.workload} == {(("speed",), None), (("cpp",), 1)}
+    assert {(work.windows, work.blocks) for work in short.workload} == {
+        (("speed",), None),
+        (("cpp",), 1),
+    }
     assert short.number_of_blocks(3) == plan.number_of_blocks(3)
     known = {"flannel": builtin()["flannel"]}
     assert {cell.id for cell in cells(short, providers("workloads"), known)[0]} == {
         cell.id for cell in cells(plan, providers("workloads"), known)[0]
     }
     asked, _ = vm.shortened(plan, {"duration": "7s"})
-    assert (asked.duration, asked.warmup, {work.duration for work in asked.workload}) == (7, 0, {None})
+    assert (asked.duration, asked.warmup, {work.duration for work in asked.workload}) == (
+        7,
+        0,
+        {None},
+    )
     assert vm.shortened(plan, {"blocks": "4"})[0].workload == plan.workload
-    assert vm.shortened(plan.model_copy(update={"windows": ("speed",)}), {})[0].workload == plan.workload
+    assert (
+        vm.shortened(plan.model_copy(update={"windows": ("speed",)}), {})[0].workload
+        == plan.workload
+    )
     assert vm.shortened(plan, {"plan": "qi2021"}) == (plan, [])
     assert _kernel.Machine(KERNEL, Accelerator("kvm"), "").shortened(plan, {}) == (plan, [])
 

@@ -1,4 +1,6 @@
-"""The choice of the VM's kernel, its modules, the archive of the first stage and the frames on the port."""
+"""The choice of the VM's kernel, its modules, the archive of the first stage and the frames on the
+port.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from cnibench.vm import accel, bundle, frames, initramfs, kernel, machine, prelo
 
 
 def image(path: Path, release: str) -> Path:
-    """The header of a bzImage that names this release, as far as Documentation/arch/x86/boot.rst defines it."""
+    """The header of a bzImage that names this release, as far as Documentation/arch/x86/boot.rst
+    defines it.
+    """
     head = bytearray(0x1000)
     head[0x202:0x206] = b"HdrS"
     struct.pack_into("<H", head, 0x20E, 0x400)
@@ -40,10 +44,16 @@ def modules(folder: Path, release: str, listed: str = "") -> Path:
 def test_the_newest_kernel_with_its_modules_is_taken(tmp_path: Path) -> None:
     for release in ("6.1.0-9-amd64", "6.1.0-56-amd64", "6.10.1-amd64", "6.12.0-amd64"):
         image(tmp_path / "boot" / f"vmlinuz-{release}", release)
-    for release in ("6.1.0-9-amd64", "6.1.0-56-amd64", "6.10.1-amd64"):  # none for 6.12: removed, say
+    for release in (
+        "6.1.0-9-amd64",
+        "6.1.0-56-amd64",
+        "6.10.1-amd64",
+    ):  # none for 6.12: removed, say
         modules(tmp_path / "modules", release)
     found = kernel.newest(tmp_path / "boot", tmp_path / "modules")
-    assert found == kernel.Kernel(tmp_path / "boot/vmlinuz-6.10.1-amd64", "6.10.1-amd64", tmp_path / "modules/6.10.1-amd64")
+    assert found == kernel.Kernel(
+        tmp_path / "boot/vmlinuz-6.10.1-amd64", "6.10.1-amd64", tmp_path / "modules/6.10.1-amd64"
+    )
 
 
 def test_what_is_no_kernel_is_told(tmp_path: Path) -> None:
@@ -77,21 +87,36 @@ kernel/drivers/gpu/drm/drm.ko.xz:
         kernel.modules(some)
     (folder / "modules.builtin").write_text("kernel/drivers/virtio/virtio-pci.ko\n")
     assert {file.name.partition(".")[0] for file in kernel.modules(some)} == {
-        "9p", "9pnet", "9pnet_virtio", "netfs", "virtio_console", "overlay", "ipip", "tunnel4",
-    }  # fmt: skip
+        "9p",
+        "9pnet",
+        "9pnet_virtio",
+        "netfs",
+        "virtio_console",
+        "overlay",
+        "ipip",
+        "tunnel4",
+    }
 
 
 def test_cpio_reads_the_archive(tmp_path: Path) -> None:
-    names = ["kernel/" + name for name in ("virtio_pci.ko", "virtio_console.ko", "9pnet_virtio.ko", "9p.ko", "overlay.ko")]
+    names = [
+        "kernel/" + name
+        for name in ("virtio_pci.ko", "virtio_console.ko", "9pnet_virtio.ko", "9p.ko", "overlay.ko")
+    ]
     folder = modules(tmp_path, "6.12", "".join(f"{name}:\n" for name in names)) / "6.12"
     (folder / "kernel").mkdir()
     for name in names:
         (folder / name).write_bytes(name.encode())
-    archive = initramfs.build(kernel.Kernel(tmp_path / "vmlinuz", "6.12", folder), ["/bin/echo", "two words"], b"modules")
+    archive = initramfs.build(
+        kernel.Kernel(tmp_path / "vmlinuz", "6.12", folder), ["/bin/echo", "two words"], b"modules"
+    )
     into = tmp_path / "unpacked"
     into.mkdir()
     done = subprocess.run(
-        ["cpio", "-id", "--no-absolute-filenames", "--nonmatching", "dev/console"], input=archive, cwd=into, capture_output=True
+        ["cpio", "-id", "--no-absolute-filenames", "--nonmatching", "dev/console"],
+        input=archive,
+        cwd=into,
+        capture_output=True,
     )
     assert done.returncode == 0, done.stderr
     assert (into / "lib/modules/6.12/kernel/9p.ko").read_bytes() == b"kernel/9p.ko"
@@ -112,8 +137,14 @@ import cnibench.cpp.taxonomy, msgspec, pydantic
 loaders = {module.__name__: type(module.__spec__.loader).__name__ for module in (cnibench, cnibench.cpp.taxonomy, pydantic, msgspec._core)}
 data = resources.files("cnibench.cpp").joinpath("taxonomy.yaml").read_text()
 print(json.dumps([loaders, cnibench.cpp.taxonomy.__file__, bool(data), sys.path]))
-"""
-    argv = ["/bin/sh", "-c", 'exec "$@" 3<"$0"', str(tmp_path / "bundle"), *preload.command(program)]
+"""  # noqa: E501
+    argv = [
+        "/bin/sh",
+        "-c",
+        'exec "$@" 3<"$0"',
+        str(tmp_path / "bundle"),
+        *preload.command(program),
+    ]
     done = subprocess.run(argv, capture_output=True, text=True, cwd="/", env={"PATH": "/nowhere"})
     assert done.returncode == 0, done.stderr
     loaders, file, data, path = json.loads(done.stdout)
@@ -131,11 +162,18 @@ print(json.dumps([loaders, cnibench.cpp.taxonomy.__file__, bool(data), sys.path]
 kinds = strategies.sampled_from([frames.OUT, frames.ERR, frames.BEAT, frames.EXIT, frames.JOB])
 
 
-@given(strategies.lists(strategies.tuples(kinds, strategies.binary(max_size=300))), strategies.integers(1, 40))
+@given(
+    strategies.lists(strategies.tuples(kinds, strategies.binary(max_size=300))),
+    strategies.integers(1, 40),
+)
 def test_frames_survive_any_cutting(sent: list[tuple[bytes, bytes]], size: int) -> None:
     stream = b"".join(frames.pack(kind, payload) for kind, payload in sent)
     reader = frames.Reader()
-    got = [frame for start in range(0, len(stream), size) for frame in reader.feed(stream[start : start + size])]
+    got = [
+        frame
+        for start in range(0, len(stream), size)
+        for frame in reader.feed(stream[start : start + size])
+    ]
     assert got == sent
 
 
@@ -148,9 +186,13 @@ def test_what_is_no_frame_is_refused() -> None:
         frames.pack(frames.OUT, bytes(frames.LARGEST + 1))
 
 
-def test_what_a_machine_lacks_for_a_vm_is_told_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_machine_lacks_for_a_vm_is_told_with_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(problems, "newest", lambda: kernel.newest(tmp_path, tmp_path))
-    monkeypatch.setattr(initramfs, "_find", lambda program: None if program == "kmod" else f"/bin/{program}")
+    monkeypatch.setattr(
+        initramfs, "_find", lambda program: None if program == "kmod" else f"/bin/{program}"
+    )
     monkeypatch.setenv("PATH", str(tmp_path))
     told = {problem.lacks: problem.remedy for problem in problems.problems()}
     assert told["VM: the program qemu-system-x86_64"] == "apt-get install qemu-system-x86"
@@ -159,7 +201,10 @@ def test_what_a_machine_lacks_for_a_vm_is_told_with_its_package(tmp_path: Path, 
     assert problems.summary().startswith("no VM is possible: the program qemu-system-x86_64")
     known = kernel.Kernel(tmp_path / "vmlinuz", "1.0", tmp_path)
     monkeypatch.setattr(initramfs, "build", lambda *_: b"")
-    with pytest.raises(MissingError) as missing, machine.started(known, accel.Accelerator("tcg"), tmp_path, machine.Size()):
+    with (
+        pytest.raises(MissingError) as missing,
+        machine.started(known, accel.Accelerator("tcg"), tmp_path, machine.Size()),
+    ):
         pytest.fail("there is no qemu")
     assert missing.value.remedy == "apt-get install qemu-system-x86"
 
@@ -173,7 +218,11 @@ def test_without_kvm_the_guest_is_emulated(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("flags", "name", "expected"),
-    [("fpu constant_tsc nonstop_tsc", "tcg", "tsc=reliable"), ("fpu constant_tsc", "tcg", ""), ("fpu constant_tsc nonstop_tsc", "kvm", "")],
+    [
+        ("fpu constant_tsc nonstop_tsc", "tcg", "tsc=reliable"),
+        ("fpu constant_tsc", "tcg", ""),
+        ("fpu constant_tsc nonstop_tsc", "kvm", ""),
+    ],
 )
 def test_the_guest_trusts_a_tsc_that_is_steady(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, name: accel.Name, expected: str

@@ -31,10 +31,14 @@ class Loopback(Node, Pod):
     def __init__(self) -> None:
         self.node = self
 
-    def spawn(self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None) -> programs.Process:
+    def spawn(
+        self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None
+    ) -> programs.Process:
         return programs.spawn(argv, stdout=stdout, stderr=stderr)
 
-    def run(self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True) -> programs.Done:
+    def run(
+        self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True
+    ) -> programs.Done:
         return programs.run(argv, timeout=timeout, input=input, check=check)
 
     def read_text(self, path: str) -> str:
@@ -44,31 +48,54 @@ class Loopback(Node, Pod):
             raise ClusterError(str(error)) from None
 
 
-def context(workload: str, raw: Path, pair: int, warmup: float = 0.0, ip: int = 4, **params: Any) -> SampleContext:
+def context(
+    workload: str, raw: Path, pair: int, warmup: float = 0.0, ip: int = 4, **params: Any
+) -> SampleContext:
     """``pair`` sets the ports apart from those of other tests that run now."""
     here = Loopback()
     cell = Cell(
-        label="here", profile="here", placement="intra", workload=workload, ip=ip, pair=pair,
+        label="here",
+        profile="here",
+        placement="intra",
+        workload=workload,
+        ip=ip,
+        pair=pair,
         params=provider("workloads", workload).params(params),
-    )  # fmt: skip
+    )
     deployment = cast(Deployment, SimpleNamespace())
     return SampleContext(
-        cell=cell, block=0, deployment=deployment, client=here, server=here, duration=0.5, warmup=warmup, raw=raw, client_cpu=None,
+        cell=cell,
+        block=0,
+        deployment=deployment,
+        client=here,
+        server=here,
+        duration=0.5,
+        warmup=warmup,
+        raw=raw,
+        client_cpu=None,
         server_cpu=None,
-    )  # fmt: skip
+    )
 
 
 def test_netperf_from_end_to_end(tmp_path: Path) -> None:
     s = context("tcp-rr", tmp_path, 701)
-    found = {reading.metric: reading.value for reading in measure(s, provider("workloads", "tcp-rr"), []).findings.readings}
+    found = {
+        reading.metric: reading.value
+        for reading in measure(s, provider("workloads", "tcp-rr"), []).findings.readings
+    }
     assert found["transaction_rate"] > 0
     command = json.loads((tmp_path / "commands.json").read_text())["client"]
-    assert command[command.index("-l") + 1] == "1"  # half a second is not 0, which would be for ever
+    assert (
+        command[command.index("-l") + 1] == "1"
+    )  # half a second is not 0, which would be for ever
 
 
 def test_a_port_that_is_taken_is_a_failure_with_its_reason(tmp_path: Path) -> None:
     tested = provider("workloads", "http")
-    one, two = context("http", tmp_path / "1", 703, payload=1000), context("http", tmp_path / "2", 703, payload=1000)
+    one, two = (
+        context("http", tmp_path / "1", 703, payload=1000),
+        context("http", tmp_path / "2", 703, payload=1000),
+    )
     one.raw.mkdir()
     two.raw.mkdir()
     with tested.serve(one), pytest.raises(MeasureError, match="in use"), tested.serve(two):

@@ -1,4 +1,6 @@
-"""Parameters of the workloads: sizes and rates as people write them, everything else refused; figures for plans."""
+"""Parameters of the workloads: sizes and rates as people write them, everything else refused;
+figures for plans.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def test_defaults_are_a_fixed_point(name: str) -> None:
         ("http", {"payload": "5M", "requests": 500000}, {"payload": 5 << 20, "requests": 500000}),
     ],
 )
-def test_sizes_and_rates_are_read(name: str, given: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_sizes_and_rates_are_read(
+    name: str, given: dict[str, Any], expected: dict[str, Any]
+) -> None:
     assert expected.items() <= WORKLOADS[name].params(given).items()
 
 
@@ -71,7 +75,9 @@ def test_as_many_requests_at_once_as_there_are_in_all() -> None:
     http = WORKLOADS["http"]
     assert http.params({"requests": 10, "concurrency": 10})["concurrency"] == 10
     assert http.params({"concurrency": 500})["requests"] == 0, "a run by time has enough of them"
-    with pytest.raises(ValidationError, match=r"at least the concurrency 11, or 0 \(by time\), got 10"):
+    with pytest.raises(
+        ValidationError, match=r"at least the concurrency 11, or 0 \(by time\), got 10"
+    ):
         http.params({"requests": 10, "concurrency": 11})
 
 
@@ -95,7 +101,13 @@ def test_connections_are_spread_evenly(connections: int, pods: int) -> None:
 
 
 def test_a_slow_connection_sends_small_blocks() -> None:
-    assert [_load.Load(1, 1, rate).block() for rate in (0, 50e6, 10e6, 1e6, 1)] == [131072, 125000, 25000, 2500, 1024]
+    assert [_load.Load(1, 1, rate).block() for rate in (0, 50e6, 10e6, 1e6, 1)] == [
+        131072,
+        125000,
+        25000,
+        2500,
+        1024,
+    ]
 
 
 def test_pairs_of_the_load_are_those_of_qi2021() -> None:
@@ -115,7 +127,10 @@ def test_device_counters_of_any_text(text: str) -> None:
 
 
 def test_device_counters() -> None:
-    table = "Inter-|   Receive\n face |bytes\n    lo: 1 2 0 0 0 0 0 0 3 4 0 0 0 0 0 0\n  eth0:10 2 0 0 0 0 0 0 777 4 0 0 0 0 0 0\n"
+    table = (
+        "Inter-|   Receive\n face |bytes\n    lo: 1 2 0 0 0 0 0 0 3 4 0 0 0 0 0 0\n  eth0:10 2 0 0"
+        " 0 0 0 0 777 4 0 0 0 0 0 0\n"
+    )
     assert _load.sent(table, "eth0") == 777
 
 
@@ -131,5 +146,8 @@ def test_sockets_of_a_port() -> None:
 
 @given(st.floats(0.001, 1e5))
 def test_whole_seconds_never_fall_short(seconds: float) -> None:
-    assert seconds <= _common.whole_seconds(seconds) < seconds + 1 or _common.whole_seconds(seconds) == 1
+    assert (
+        seconds <= _common.whole_seconds(seconds) < seconds + 1
+        or _common.whole_seconds(seconds) == 1
+    )
     assert math.isfinite(_common.whole_seconds(seconds))

@@ -1,4 +1,6 @@
-"""Access to a cluster: kubectl and helm with one kubeconfig and context, and nothing of what is secret in it in any message."""
+"""Access to a cluster: kubectl and helm with one kubeconfig and context, and nothing of what is
+secret in it in any message.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,16 @@ from cnibench.system import process as programs
 from cnibench.system.process import Done
 
 QUICK = 30.0  # s: a question to the API server
-_SECRET = ("token", "password", "client-key-data", "client-certificate-data", "id-token", "refresh-token", "client-secret", "access-token")
+_SECRET = (
+    "token",
+    "password",
+    "client-key-data",
+    "client-certificate-data",
+    "id-token",
+    "refresh-token",
+    "client-secret",
+    "access-token",
+)
 _HIDDEN = "(secret)"
 _PROBE = 3.0  # s
 _AGAIN = 0.3  # s before a request is tried again
@@ -35,27 +46,43 @@ class DeniedError(ClusterError):
 
 
 class Access:
-    """One cluster. ``kubeconfig`` None: where kubectl finds it (KUBECONFIG, ~/.kube/config); ``context`` '': its current one."""
+    """One cluster. ``kubeconfig`` None: where kubectl finds it (KUBECONFIG, ~/.kube/config);
+    ``context`` '': its current one.
+    """
 
     def __init__(self, kubeconfig: Path | None, context: str = "") -> None:
         """Raises UsageError, InputError when there is no such file or context."""
         self.kubeconfig = kubeconfig
         config = _config(kubeconfig)
         self.context = context or str(config.get("current-context") or "")
-        self.availability = Availability(self._unanswered, f"the API server of the context '{self.context}'")
+        self.availability = Availability(
+            self._unanswered, f"the API server of the context '{self.context}'"
+        )
         self.dropped: list[str] = []  # connections into Pods that were lost
         self._secrets = sorted(_secrets(config), key=len, reverse=True)
         names = [str(item.get("name")) for item in config.get("contexts") or ()]
         if not self.context:
-            raise UsageError("the kubeconfig has no current context", f"name one with --context; it has: {', '.join(names) or 'none'}")
+            raise UsageError(
+                "the kubeconfig has no current context",
+                f"name one with --context; it has: {', '.join(names) or 'none'}",
+            )
         if self.context not in names:
-            raise UsageError(f"the kubeconfig has no context '{self.context}'", f"it has: {', '.join(names) or 'none'}")
+            raise UsageError(
+                f"the kubeconfig has no context '{self.context}'",
+                f"it has: {', '.join(names) or 'none'}",
+            )
 
-    def kubectl(self, *argv: str, timeout: float = QUICK, input: str | None = None, check: bool = True) -> Done:
-        """Raises UnreachableError, DeniedError, ClusterError when ``check`` and it fails, LimitError after ``timeout`` seconds."""
+    def kubectl(
+        self, *argv: str, timeout: float = QUICK, input: str | None = None, check: bool = True
+    ) -> Done:
+        """Raises UnreachableError, DeniedError, ClusterError when ``check`` and it fails,
+        LimitError after ``timeout`` seconds.
+        """
         return self._run(self.command(*argv), timeout, input, check)
 
-    def helm(self, *argv: str, timeout: float = QUICK, input: str | None = None, check: bool = True) -> Done:
+    def helm(
+        self, *argv: str, timeout: float = QUICK, input: str | None = None, check: bool = True
+    ) -> Done:
         """The same for helm."""
         options = ["--kube-context", self.context]
         if self.kubeconfig is not None:
@@ -76,7 +103,9 @@ class Access:
     def apply(self, *objects: Mapping[str, Any], timeout: float = QUICK) -> None:
         """Makes or changes objects by server-side apply. Raises as ``kubectl`` does."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", timeout=timeout, input=text)
+        self.kubectl(
+            "apply", "--server-side", "--force-conflicts", "-f", "-", timeout=timeout, input=text
+        )
 
     @cached_property
     def server_version(self) -> str:
@@ -88,8 +117,13 @@ class Access:
         try:
             from kubernetes import config
         except ImportError:
-            raise MissingError("the Python library 'kubernetes' is not installed", "pip install 'cnibench[kubernetes]'") from None
-        return config.new_client_from_config(str(self.kubeconfig) if self.kubeconfig else None, self.context)
+            raise MissingError(
+                "the Python library 'kubernetes' is not installed",
+                "pip install 'cnibench[kubernetes]'",
+            ) from None
+        return config.new_client_from_config(
+            str(self.kubeconfig) if self.kubeconfig else None, self.context
+        )
 
     def hidden(self, text: str) -> str:
         """``text`` without anything secret of the kubeconfig."""
@@ -126,7 +160,9 @@ class Access:
 
     def _run(self, argv: list[str], timeout: float, input: str | None, check: bool) -> Done:
         """An API server that does not answer is waited for, as long as ``availability`` allows."""
-        if self.availability.over and (said := self._unanswered()):  # what is tried to the end takes its whole time each
+        if self.availability.over and (
+            said := self._unanswered()
+        ):  # what is tried to the end takes its whole time each
             raise self._typed(status.UNREACHABLE, said, said)
         began = time.monotonic()
         while True:
@@ -136,9 +172,12 @@ class Access:
                 if self._passes("") and self._waits("no answer in time", began):
                     continue
                 raise LimitError(
-                    f"{' '.join(_short(argv))} did not end within {timeout:.0f} s", f"does the API server of '{self.context}' answer?"
+                    f"{' '.join(_short(argv))} did not end within {timeout:.0f} s",
+                    f"does the API server of '{self.context}' answer?",
                 ) from None
-            done = Done(done.argv, done.returncode, done.stdout, self.hidden(done.stderr), done.seconds)
+            done = Done(
+                done.argv, done.returncode, done.stdout, self.hidden(done.stderr), done.seconds
+            )
             if done.returncode == 0:
                 return done
             why = status.reason(done.stderr)
@@ -156,35 +195,55 @@ class Access:
         return why in status.PASSING or (why in status.UNCLEAR and bool(self._unanswered()))
 
     def _waits(self, said: str, began: float) -> bool:
-        """Is the request of ``began`` to be tried again, an outage being over now? Raises EndedError when that lasts too long."""
+        """Is the request of ``began`` to be tried again, an outage being over now? Raises
+        EndedError when that lasts too long.
+        """
         if time.monotonic() - began > self.availability.patience:
             return False
         self.availability.failed(said)
         self.availability.wait()
-        time.sleep(_AGAIN)  # it may answer, and refuse this request for another reason: too many, say
+        time.sleep(
+            _AGAIN
+        )  # it may answer, and refuse this request for another reason: too many, say
         return True
 
     def _unanswered(self) -> str:
-        """Why the API server does not answer, '' when it does: also one that is not ready yet does not."""
+        """Why the API server does not answer, '' when it does: also one that is not ready yet does
+        not.
+        """
         answer = self.api.call("GET", "/readyz", timeout=_PROBE)
-        return self.hidden(answer.message or answer.reason or f"HTTP {answer.status}")[:200] if answer.silent else ""
+        return (
+            self.hidden(answer.message or answer.reason or f"HTTP {answer.status}")[:200]
+            if answer.silent
+            else ""
+        )
 
     def error(self, done: Done) -> ClusterError:
         """What a failed kubectl or helm says, typed."""
-        said = self.hidden(" | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-4:])) or "(no output)"
-        return self._typed(status.reason(done.stderr), f"{' '.join(_short(done.argv))} ended with {done.returncode}: {said}", said)
+        said = (
+            self.hidden(" | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-4:]))
+            or "(no output)"
+        )
+        return self._typed(
+            status.reason(done.stderr),
+            f"{' '.join(_short(done.argv))} ended with {done.returncode}: {said}",
+            said,
+        )
 
     def refusal(self, answer: Answer, what: str) -> ClusterError:
         """The same for an answer that is no success; ``what`` could not be done."""
         said = self.hidden(answer.message or answer.reason or f"HTTP {answer.status}")
-        return self._typed(status.UNREACHABLE if answer.silent else answer.reason, f"{what}: {said}", said)
+        return self._typed(
+            status.UNREACHABLE if answer.silent else answer.reason, f"{what}: {said}", said
+        )
 
     def _typed(self, why: str, words: str, said: str) -> ClusterError:
         if why in status.DENIED:
             return DeniedError(words, f"give the user of the context '{self.context}' that right")
         if why in status.PASSING:
             return UnreachableError(
-                f"the API server of the context '{self.context}' does not answer: {said}", "is the cluster up? kubectl get nodes"
+                f"the API server of the context '{self.context}' does not answer: {said}",
+                "is the cluster up? kubectl get nodes",
             )
         return ClusterError(words)
 
@@ -216,9 +275,13 @@ def _config(kubeconfig: Path | None) -> dict[str, Any]:
         try:
             read = yaml.safe_load(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise InputError(f"{path}: {error.strerror}", "name the kubeconfig with --kubeconfig FILE") from None
+            raise InputError(
+                f"{path}: {error.strerror}", "name the kubeconfig with --kubeconfig FILE"
+            ) from None
         except (yaml.YAMLError, UnicodeDecodeError):  # its text is not quoted: it may be a secret
-            raise InputError(f"{path}: not YAML that can be read", "is this a kubeconfig?") from None
+            raise InputError(
+                f"{path}: not YAML that can be read", "is this a kubeconfig?"
+            ) from None
         if not isinstance(read, dict):
             raise InputError(f"{path}: expected a mapping", "is this a kubeconfig?")
         for key, value in read.items():
@@ -239,7 +302,11 @@ def _secrets(value: Any) -> set[str]:
             else:
                 found |= _secrets(item)
             if key == "env" and isinstance(item, list):  # of an exec plugin
-                found |= {str(one["value"]) for one in item if isinstance(one, dict) and len(str(one.get("value", ""))) > 7}
+                found |= {
+                    str(one["value"])
+                    for one in item
+                    if isinstance(one, dict) and len(str(one.get("value", ""))) > 7
+                }
     elif isinstance(value, list):
         for item in value:
             found |= _secrets(item)

@@ -1,4 +1,6 @@
-"""Whether the API server answers: outages are noted with their length, and waited for with a limit."""
+"""Whether the API server answers: outages are noted with their length, and waited for with a
+limit.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _GROWTH = 1.5
 
 
 class Availability:
-    """``probe`` says why the API server does not answer, '' when it does. ``patience`` in s; 0: nobody waits."""
+    """``probe`` says why the API server does not answer, '' when it does. ``patience`` in s; 0:
+    nobody waits.
+    """
 
     def __init__(self, probe: Callable[[], str], name: str) -> None:
         self.patience = 0.0
@@ -61,7 +65,9 @@ class Availability:
             return ended
 
     def wait(self) -> None:
-        """Returns when the API server answers. Raises EndedError when the outage has lasted for ``patience``, and ever after."""
+        """Returns when the API server answers. Raises EndedError when the outage has lasted for
+        ``patience``, and ever after.
+        """
         with self._waiting:
             if self._over is not None:
                 raise self._over
@@ -78,7 +84,10 @@ class Availability:
                     raise self._over
                 if not told:
                     told = True
-                    self.tell(f"{self._name} does not answer ({said}): waiting up to {duration(self.patience)}")
+                    self.tell(
+                        f"{self._name} does not answer ({said}): waiting up to"
+                        f" {duration(self.patience)}"
+                    )
                 time.sleep(min(pause, self.patience - waited))
                 pause = min(pause * _GROWTH, _MOST)
             self.answered()

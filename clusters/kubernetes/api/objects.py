@@ -1,4 +1,6 @@
-"""The objects that we make in a cluster: our namespace, the Pods of the workloads, the agent on the chosen nodes, Services."""
+"""The objects that we make in a cluster: our namespace, the Pods of the workloads, the agent on the
+chosen nodes, Services.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,13 @@ OURS = "app.kubernetes.io/managed-by"
 NAME = "cnibench"
 RUN, ROLE, POD = "cnibench.io/run", "cnibench.io/role", "cnibench.io/pod"
 AGENT = "agent"
-# all: privileged; network: the node's network namespace, and nothing else; none: a Pod like any other, which sees the node's CPU time.
+# all: privileged; network: the node's network namespace, and nothing else; none: a Pod like any
+# other, which sees the node's CPU time.
 Rights = Literal["all", "network", "none"]
 HOST = "/host"  # the node's files, in the agent
-Role = Literal["client", "server", "stranger"]  # whom the policies of an enforcing profile let in, and whom not
+Role = Literal[
+    "client", "server", "stranger"
+]  # whom the policies of an enforcing profile let in, and whom not
 PATIENT = [
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists"},
@@ -24,7 +29,9 @@ PATIENT = [
 
 @dataclass(frozen=True)
 class Making:
-    """What all of our objects have in common. ``rights``: what the cluster lets the agents have (Rights)."""
+    """What all of our objects have in common. ``rights``: what the cluster lets the agents have
+    (Rights).
+    """
 
     namespace: str
     run: str
@@ -44,55 +51,96 @@ class Making:
 
 
 def namespace(making: Making) -> dict[str, Any]:
-    """Ours; its Pod Security labels let the agent in where the cluster leaves that to namespaces."""
-    levels = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "audit", "warn")}
+    """Ours; its Pod Security labels let the agent in where the cluster leaves that to
+    namespaces.
+    """
+    levels = {
+        f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "audit", "warn")
+    }
     return {
-        "apiVersion": "v1", "kind": "Namespace",
-        "metadata": {"name": making.namespace, "labels": {**making.labels(), **({} if making.confined else levels)}},
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": making.namespace,
+            "labels": {**making.labels(), **({} if making.confined else levels)},
+        },
+    }
 
 
 def _on(node: str | Sequence[str]) -> dict[str, Any]:
     names = [node] if isinstance(node, str) else list(node)
-    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in names]
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    terms = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+        for name in names
+    ]
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+        }
+    }
 
 
 def _restricted() -> dict[str, Any]:
     """What Pod Security's ``restricted`` asks for (pod-security-standards of Kubernetes)."""
     return {
-        "allowPrivilegeEscalation": False, "runAsNonRoot": True, "runAsUser": 65534, "capabilities": {"drop": ["ALL"]},
+        "allowPrivilegeEscalation": False,
+        "runAsNonRoot": True,
+        "runAsUser": 65534,
+        "capabilities": {"drop": ["ALL"]},
         "seccompProfile": {"type": "RuntimeDefault"},
-    }  # fmt: skip
+    }
 
 
-def _spec(making: Making, image: str, context: Mapping[str, Any], node: str | Sequence[str]) -> dict[str, Any]:
+def _spec(
+    making: Making, image: str, context: Mapping[str, Any], node: str | Sequence[str]
+) -> dict[str, Any]:
     spec: dict[str, Any] = {
-        "affinity": _on(node), "tolerations": [*making.tolerations, *PATIENT], "automountServiceAccountToken": False,
-        "enableServiceLinks": False, "terminationGracePeriodSeconds": 0,
-        "containers": [{
-            "name": NAME, "image": image, "imagePullPolicy": "IfNotPresent", "command": ["sleep", "infinity"],
-            "securityContext": dict(context),
-        }],
-    }  # fmt: skip
+        "affinity": _on(node),
+        "tolerations": [*making.tolerations, *PATIENT],
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 0,
+        "containers": [
+            {
+                "name": NAME,
+                "image": image,
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["sleep", "infinity"],
+                "securityContext": dict(context),
+            }
+        ],
+    }
     if making.pull_secret:
         spec["imagePullSecrets"] = [{"name": making.pull_secret}]
     return spec
 
 
-def pod(making: Making, name: str, node: str, *, host: bool = False, role: Role = "client") -> dict[str, Any]:
-    """A Pod of the workloads, which waits for commands; ``host``: in its node's network namespace."""
-    # NET_ADMIN is for its own namespace: TIME_WAIT sockets and cached TCP metrics of one cell must not carry over to the next.
-    context = _restricted() if making.confined else {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}}
+def pod(
+    making: Making, name: str, node: str, *, host: bool = False, role: Role = "client"
+) -> dict[str, Any]:
+    """A Pod of the workloads, which waits for commands; ``host``: in its node's network
+    namespace.
+    """
+    # NET_ADMIN is for its own namespace: TIME_WAIT sockets and cached TCP metrics of one cell must
+    # not carry over to the next.
+    context = (
+        _restricted() if making.confined else {"capabilities": {"add": ["NET_ADMIN", "NET_RAW"]}}
+    )
     spec = _spec(making, making.workload_image, context, node)
     if host:
         spec |= {"hostNetwork": True, "dnsPolicy": "Default"}
     # The pause container reaps what programs leave behind: sleep, as the first process, would not.
     spec |= {"restartPolicy": "Never", "shareProcessNamespace": True}
     return {
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": making.namespace, "labels": {**making.labels(role), POD: name}}, "spec": spec,
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": making.namespace,
+            "labels": {**making.labels(role), POD: name},
+        },
+        "spec": spec,
+    }
 
 
 def _agent_spec(making: Making, nodes: str | Sequence[str]) -> dict[str, Any]:
@@ -104,44 +152,82 @@ def _agent_spec(making: Making, nodes: str | Sequence[str]) -> dict[str, Any]:
     if privileged:
         spec["hostPID"] = True
         spec["volumes"] = [{"name": "host", "hostPath": {"path": "/"}}]
-        spec["containers"][0]["volumeMounts"] = [{"name": "host", "mountPath": HOST, "mountPropagation": "HostToContainer"}]
+        spec["containers"][0]["volumeMounts"] = [
+            {"name": "host", "mountPath": HOST, "mountPropagation": "HostToContainer"}
+        ]
     return spec
 
 
 def agent(making: Making, nodes: Sequence[str]) -> dict[str, Any]:
     """The node agent, on the chosen nodes only. It needs no CNI.
 
-    Privileged, because sampling the kernel (CAP_PERFMON, CAP_SYSLOG for its symbols), reading rules (CAP_NET_ADMIN) and the files
-    of the node (its processes' namespaces) takes most of that anyway, and seccomp and AppArmor would refuse the rest.
-    With less, counters of the node's network namespace can still be read, or at least its CPU time.
+    Privileged, because sampling the kernel (CAP_PERFMON, CAP_SYSLOG for its symbols), reading rules
+    (CAP_NET_ADMIN) and the files of the node (its processes' namespaces) takes most of that anyway,
+    and seccomp and AppArmor would refuse the rest. With less, counters of the node's network
+    namespace can still be read, or at least its CPU time.
     """
     labels = making.labels(AGENT)
     return {
-        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
         "metadata": {"name": AGENT, "namespace": making.namespace, "labels": labels},
         "spec": {
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": _agent_spec(making, nodes)},
         },
-    }  # fmt: skip
+    }
 
 
 def agent_pod(making: Making, node: str) -> dict[str, Any]:
     """One Pod as the agents' DaemonSet makes them, to ask the API server whether it may be."""
-    metadata = {"name": "cnibench-may-it", "namespace": making.namespace, "labels": making.labels("probe")}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": _agent_spec(making, node)}
+    metadata = {
+        "name": "cnibench-may-it",
+        "namespace": making.namespace,
+        "labels": making.labels("probe"),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": _agent_spec(making, node),
+    }
 
 
-def service(making: Making, name: str, target: str, ports: Sequence[int], *, node_port: bool, families: Sequence[int]) -> dict[str, Any]:
-    """A Service of one Pod, every port to itself; as NodePort with the same number on the nodes, too."""
+def service(
+    making: Making,
+    name: str,
+    target: str,
+    ports: Sequence[int],
+    *,
+    node_port: bool,
+    families: Sequence[int],
+) -> dict[str, Any]:
+    """A Service of one Pod, every port to itself; as NodePort with the same number on the nodes,
+    too.
+    """
     listed: list[dict[str, Any]] = []
     for port in ports:
         for protocol in ("TCP", "UDP"):
-            one = {"name": f"{protocol.lower()}-{port}", "port": port, "targetPort": port, "protocol": protocol}
+            one = {
+                "name": f"{protocol.lower()}-{port}",
+                "port": port,
+                "targetPort": port,
+                "protocol": protocol,
+            }
             listed.append({**one, "nodePort": port} if node_port else one)
-    several = {"ipFamilyPolicy": "RequireDualStack"} if len(families) > 1 else {"ipFamilies": [f"IPv{families[0]}"]}
+    several = (
+        {"ipFamilyPolicy": "RequireDualStack"}
+        if len(families) > 1
+        else {"ipFamilies": [f"IPv{families[0]}"]}
+    )
     return {
-        "apiVersion": "v1", "kind": "Service",
+        "apiVersion": "v1",
+        "kind": "Service",
         "metadata": {"name": name, "namespace": making.namespace, "labels": making.labels()},
-        "spec": {"type": "NodePort" if node_port else "ClusterIP", "selector": {POD: target}, "ports": listed, **several},
-    }  # fmt: skip
+        "spec": {
+            "type": "NodePort" if node_port else "ClusterIP",
+            "selector": {POD: target},
+            "ports": listed,
+            **several,
+        },
+    }

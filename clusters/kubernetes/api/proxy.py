@@ -1,6 +1,8 @@
-"""HTTP to an API server with kubectl's credentials: answers have a status and a reason, and none costs a process.
+"""HTTP to an API server with kubectl's credentials: answers have a status and a reason, and none
+costs a process.
 
-One ``kubectl proxy`` listens on a socket in a private folder; it authenticates as kubectl does, plugins included.
+One ``kubectl proxy`` listens on a socket in a private folder; it authenticates as kubectl does,
+plugins included.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cnibench-api")
 
 @dataclass(frozen=True)
 class Answer:
-    """``status`` is that of HTTP, 0 when there was no answer; ``reason`` the API's, or why there was none."""
+    """``status`` is that of HTTP, 0 when there was no answer; ``reason`` the API's, or why there
+    was none.
+    """
 
     status: int
     body: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +62,9 @@ class _Connection(http.client.HTTPConnection):
 
 
 class Api:
-    """``command`` is the command line of ``kubectl proxy``. Started at its first use, and again when it has ended."""
+    """``command`` is the command line of ``kubectl proxy``. Started at its first use, and again
+    when it has ended.
+    """
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = list(command)
@@ -125,7 +131,9 @@ class Api:
             reader.join(_START)
             if reader.is_alive() or process.poll() is not None:
                 process.kill()
-                raise CnibenchError(f"kubectl proxy did not start: {said.text()[-300:] or 'it said nothing'}")
+                raise CnibenchError(
+                    f"kubectl proxy did not start: {said.text()[-300:] or 'it said nothing'}"
+                )
             self._process, self._socket = process, path
             self._stack = stack.pop_all()
 

@@ -1,4 +1,6 @@
-"""Requests about objects to the API server that kubectl has no words for: a deletion by UID, a listing of metadata alone."""
+"""Requests about objects to the API server that kubectl has no words for: a deletion by UID, a
+listing of metadata alone.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ class Rest:
         """The kinds of a group's version; none while the server that has that group is down."""
         path = f"/apis/{api}" if "/" in api else f"/api/{api}"
         answer = self._listed(path, JSON)
-        return [] if answer.status in _UNSERVED else list(self._checked(answer, path).get("resources") or ())
+        return (
+            []
+            if answer.status in _UNSERVED
+            else list(self._checked(answer, path).get("resources") or ())
+        )
 
     def metadata(self, path: str) -> list[Object] | None:
         """The metadata of all objects of a kind; None when they cannot be listed now."""
@@ -40,7 +46,9 @@ class Rest:
         more = ""
         while True:
             answer = self._listed(f"{path}?limit={_PAGE}{more}", _METADATA)
-            if answer.status in _UNSERVED or (answer.status == 500 and "conversion webhook" in answer.message):
+            if answer.status in _UNSERVED or (
+                answer.status == 500 and "conversion webhook" in answer.message
+            ):
                 return None
             page = self._checked(answer, path)
             found += page.get("items") or ()
@@ -51,33 +59,52 @@ class Rest:
 
     def create(self, path: str, item: Mapping[str, Any]) -> Object:
         """Raises ClusterError when it exists already."""
-        return self._checked(self.access.call("POST", f"{path}?fieldManager={APPLIER}", item, _LIMIT), path)
+        return self._checked(
+            self.access.call("POST", f"{path}?fieldManager={APPLIER}", item, _LIMIT), path
+        )
 
     def apply(self, path: str, item: Mapping[str, Any]) -> Object:
         """Server-side apply; the object as it is then, with its UID."""
         query = f"?fieldManager={APPLIER}&force=true&fieldValidation=Strict"
-        answer = self.access.call("PATCH", path + query, item, _LIMIT, content="application/apply-patch+yaml")
+        answer = self.access.call(
+            "PATCH", path + query, item, _LIMIT, content="application/apply-patch+yaml"
+        )
         return self._checked(answer, path)
 
     def patch(self, path: str, change: Mapping[str, Any]) -> bool:
-        """A merge patch; False when the object is gone, or is not the one whose metadata.uid ``change`` has."""
-        answer = self.access.call("PATCH", path, change, _LIMIT, content="application/merge-patch+json")
-        if answer.status in (404, 409) or (answer.status == 422 and "metadata.uid" in answer.message):
+        """A merge patch; False when the object is gone, or is not the one whose metadata.uid
+        ``change`` has.
+        """
+        answer = self.access.call(
+            "PATCH", path, change, _LIMIT, content="application/merge-patch+json"
+        )
+        if answer.status in (404, 409) or (
+            answer.status == 422 and "metadata.uid" in answer.message
+        ):
             return False
         self._checked(answer, path)
         return True
 
     def delete(self, path: str, uid: str, propagation: str = "Background") -> bool:
         """Asks for its end if it has this UID; False when that object is gone."""
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}, "propagationPolicy": propagation}
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+            "propagationPolicy": propagation,
+        }
         answer = self.access.call("DELETE", path, options, _LIMIT)
-        if answer.status == 404 or (answer.status == 409 and "UID in the precondition" in answer.message):
+        if answer.status == 404 or (
+            answer.status == 409 and "UID in the precondition" in answer.message
+        ):
             return False
         self._checked(answer, path)
         return True
 
     def _listed(self, path: str, accept: str) -> Answer:
-        """An answer of 503 may be that of an extension's own server, which the API server's being ready does not mend."""
+        """An answer of 503 may be that of an extension's own server, which the API server's being
+        ready does not mend.
+        """
         answer = self.access.api.call("GET", path, timeout=_LIMIT, accept=accept)
         if answer.status in (0, 429):
             answer = self.access.call("GET", path, timeout=_LIMIT, accept=accept)

@@ -21,9 +21,18 @@ class Tool:
 
 
 _TOOLS = {
-    "kubectl": Tool((1, 27), ("version", "--client"), "install kubectl: https://kubernetes.io/docs/tasks/tools/"),
-    "helm": Tool((3, 8), ("version", "--short"), "install helm 3: https://helm.sh/docs/intro/install/"),
-    "kind": Tool((0, 20), ("version",), "go install sigs.k8s.io/kind@v0.33.0, or see https://kind.sigs.k8s.io/docs/user/quick-start/"),
+    "kubectl": Tool(
+        (1, 27), ("version", "--client"), "install kubectl: https://kubernetes.io/docs/tasks/tools/"
+    ),
+    "helm": Tool(
+        (3, 8), ("version", "--short"), "install helm 3: https://helm.sh/docs/intro/install/"
+    ),
+    "kind": Tool(
+        (0, 20),
+        ("version",),
+        "go install sigs.k8s.io/kind@v0.33.0, or see"
+        " https://kind.sigs.k8s.io/docs/user/quick-start/",
+    ),
 }
 
 
@@ -50,5 +59,12 @@ def problems(*names: str) -> list[Problem]:
             found.append(Problem("", f"{name} does not tell its version", tool.remedy))
         elif said < tool.least:
             least = ".".join(map(str, tool.least))
-            found.append(Problem("", f"{name} is too old: it takes {name} {least} or newer (here is {said[0]}.{said[1]})", tool.remedy))
+            found.append(
+                Problem(
+                    "",
+                    f"{name} is too old: it takes {name} {least} or newer (here is"
+                    f" {said[0]}.{said[1]})",
+                    tool.remedy,
+                )
+            )
     return found

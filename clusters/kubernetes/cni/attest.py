@@ -1,6 +1,8 @@
-"""Proof by observation on a real cluster: what the nodes send and count during a probe is compared with what the profile claims.
+"""Proof by observation on a real cluster: what the nodes send and count during a probe is compared
+with what the profile claims.
 
-The checks have the names that the lab's have (clusters/lab/attest.py). The frames on the wire are read by the same function.
+The checks have the names that the lab's have (clusters/lab/attest.py). The frames on the wire are
+read by the same function.
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ if TYPE_CHECKING:
 _PLACEMENTS: tuple[Placement, ...] = ("intra", "inter")
 _PROBE = 192 * 1024  # bytes, as in the lab
 _DENIAL = 2.0  # s that denied connections are given; an allowed one needs milliseconds
-_SAME = {"ovs-vxlan": "vxlan", "evpn": "vxlan", "ila": "none"}  # what an encapsulation looks like on the wire
+_SAME = {
+    "ovs-vxlan": "vxlan",
+    "evpn": "vxlan",
+    "ila": "none",
+}  # what an encapsulation looks like on the wire
 _UNREADABLE = ("wireguard", "esp")  # the inner packet cannot be read, which is the point of it
 
 
@@ -32,25 +38,40 @@ def attest(deployment: KubernetesDeployment) -> list[Attestation]:
     """All checks, passed or not. Raises ClusterError, LimitError when one cannot be made."""
     found: list[Attestation] = []
     further = _further(deployment)
-    servers = [deployment.pair(placement)[1] for placement in _PLACEMENTS] + [deployment.pair("inter", pair)[1] for pair in further]
+    servers = [deployment.pair(placement)[1] for placement in _PLACEMENTS] + [
+        deployment.pair("inter", pair)[1] for pair in further
+    ]
     with probe.serving(*dict.fromkeys(servers)):
         for family in deployment.families:
             found += _inside(deployment, family)
             for pair in (0, *further):
                 found += _between(deployment, family, pair)
             found += _mtu(deployment, family)
-        if deployment.profile.kubernetes and deployment.profile.kubernetes.policy in ("unused", "enforced"):
-            found += _stranger(deployment, enforced=deployment.profile.kubernetes.policy == "enforced")
+        if deployment.profile.kubernetes and deployment.profile.kubernetes.policy in (
+            "unused",
+            "enforced",
+        ):
+            found += _stranger(
+                deployment, enforced=deployment.profile.kubernetes.policy == "enforced"
+            )
     return found
 
 
 def claims(profile: Profile) -> tuple[str, dict[int, int]]:
-    """(encapsulation on the wire, family to the bytes that the Pods' packets must leave free for it)."""
+    """(encapsulation on the wire, family to the bytes that the Pods' packets must leave free for
+    it).
+    """
     about = profile.kubernetes or Installation(host_network=True)
     datapath = profile.datapath
     encapsulation = about.encapsulation or (datapath.encapsulation if datapath else "none")
     four = about.overhead if about.overhead is not None else datapath.overhead if datapath else 0
-    more = about.overhead_ipv6 if about.overhead_ipv6 is not None else datapath.overhead_ipv6 if datapath else 0
+    more = (
+        about.overhead_ipv6
+        if about.overhead_ipv6 is not None
+        else datapath.overhead_ipv6
+        if datapath
+        else 0
+    )
     return _SAME.get(encapsulation, encapsulation), {4: four, 6: four + more}
 
 
@@ -58,11 +79,17 @@ def _inside(deployment: KubernetesDeployment, family: int) -> Iterator[Attestati
     """Traffic inside a node: it arrives and never reaches the wire."""
     client, server = deployment.pair("intra")
     failure, packets = _watched(deployment.nodes()[0], client, server, family)
-    yield deployment.attestation("reach-intra", "a TCP stream arrives", failure or "arrived", not failure, family)
+    yield deployment.attestation(
+        "reach-intra", "a TCP stream arrives", failure or "arrived", not failure, family
+    )
     astray = len(_of(packets, client, server, family))
     if client.interface:  # Pods on the node's own network have one address
         yield deployment.attestation(
-            "intra-stays-inside", "no packet of it on the wire", f"{astray} packets on the wire", not astray, family
+            "intra-stays-inside",
+            "no packet of it on the wire",
+            f"{astray} packets on the wire",
+            not astray,
+            family,
         )
 
 
@@ -73,36 +100,73 @@ def _further(deployment: KubernetesDeployment) -> list[int]:
 
 
 def _between(deployment: KubernetesDeployment, family: int, pair: int = 0) -> Iterator[Attestation]:
-    """Traffic between nodes: it arrives, in the claimed encapsulation and in no other, through the tunnel device when there is one."""
+    """Traffic between nodes: it arrives, in the claimed encapsulation and in no other, through the
+    tunnel device when there is one.
+    """
     client, server = deployment.pair("inter", pair)
     nodes = (client.node, server.node)
-    beside = f"-{nodes[0].name}-to-{nodes[1].name}" if pair else ""  # the first pair's checks have the names that the lab's have
+    beside = (
+        f"-{nodes[0].name}-to-{nodes[1].name}" if pair else ""
+    )  # the first pair's checks have the names that the lab's have
     expected, _ = claims(deployment.profile)
     pattern = _tunnel(deployment.profile, family)
     before = [counted(node, pattern) for node in nodes]
     failure, packets = _watched(nodes[0], client, server, family)
-    yield deployment.attestation(f"reach-inter{beside}", "a TCP stream arrives", failure or "arrived", not failure, family)
+    yield deployment.attestation(
+        f"reach-inter{beside}", "a TCP stream arrives", failure or "arrived", not failure, family
+    )
 
     if expected in _UNREADABLE:
-        packets = [packet for packet in packets if packet.encapsulation == expected] + _of(packets, client, server, family)
+        packets = [packet for packet in packets if packet.encapsulation == expected] + _of(
+            packets, client, server, family
+        )
     else:
         packets = _of(packets, client, server, family)
-    kinds = {kind: sum(packet.encapsulation == kind for packet in packets) for kind in sorted({one.encapsulation for one in packets})}
-    observed = ", ".join(f"{count} packets {kind}" for kind, count in kinds.items()) or "no packet of it on the wire"
-    yield deployment.attestation(f"encapsulation{beside}", f"all {expected}", observed, list(kinds) == [expected], family)
+    kinds = {
+        kind: sum(packet.encapsulation == kind for packet in packets)
+        for kind in sorted({one.encapsulation for one in packets})
+    }
+    observed = (
+        ", ".join(f"{count} packets {kind}" for kind, count in kinds.items())
+        or "no packet of it on the wire"
+    )
+    yield deployment.attestation(
+        f"encapsulation{beside}", f"all {expected}", observed, list(kinds) == [expected], family
+    )
     checksum = deployment.profile.features.outer_checksum
-    if checksum is not None and expected in KEYED and family == 4 and all(4 in node.addresses for node in deployment.nodes()):
-        yield deployment.attestation(f"outer-checksum{beside}", *outer_checksum(packets, checksum), family)
+    if (
+        checksum is not None
+        and expected in KEYED
+        and family == 4
+        and all(4 in node.addresses for node in deployment.nodes())
+    ):
+        yield deployment.attestation(
+            f"outer-checksum{beside}", *outer_checksum(packets, checksum), family
+        )
 
     if pattern:
         after = [counted(node, pattern) for node in nodes]
-        grown = [sum(new.values()) - sum(old.values()) for old, new in zip(before, after, strict=True)]
-        told = f"{grown[0]} B on {nodes[0].name}, {grown[1]} B on {nodes[1].name}" if all(after) else "there is no such device"
-        yield deployment.attestation(f"tunnel-device{beside}", f"{pattern} counts at least {_PROBE} B", told, min(grown) >= _PROBE, family)
+        grown = [
+            sum(new.values()) - sum(old.values()) for old, new in zip(before, after, strict=True)
+        ]
+        told = (
+            f"{grown[0]} B on {nodes[0].name}, {grown[1]} B on {nodes[1].name}"
+            if all(after)
+            else "there is no such device"
+        )
+        yield deployment.attestation(
+            f"tunnel-device{beside}",
+            f"{pattern} counts at least {_PROBE} B",
+            told,
+            min(grown) >= _PROBE,
+            family,
+        )
 
 
 def _mtu(deployment: KubernetesDeployment, family: int) -> Iterator[Attestation]:
-    """A full-size packet with DF passes between nodes, one byte more does not; the Pod's device or its route says so."""
+    """A full-size packet with DF passes between nodes, one byte more does not; the Pod's device or
+    its route says so.
+    """
     client, server = deployment.pair("inter")
     about = deployment.profile.kubernetes
     wire = int(client.node.read_text(f"/sys/class/net/{client.node.device}/mtu"))
@@ -110,23 +174,30 @@ def _mtu(deployment: KubernetesDeployment, family: int) -> Iterator[Attestation]
     own = path_mtu(client, server.addresses[family])
     full = probe.datagram(client, server.addresses[family], wanted)
     more = probe.datagram(client, server.addresses[family], wanted + 1, limit=0.5)
-    observed = f"the Pod's route {own} B; {wanted} B {full or 'passes'}; {wanted + 1} B {more or 'passes'}"
+    observed = (
+        f"the Pod's route {own} B; {wanted} B {full or 'passes'}; {wanted + 1} B {more or 'passes'}"
+    )
     expected = f"the Pod's route {wanted} B; {wanted} B with DF passes, {wanted + 1} B does not"
-    yield deployment.attestation("mtu", expected, observed, own == wanted and not full and bool(more), family)
+    yield deployment.attestation(
+        "mtu", expected, observed, own == wanted and not full and bool(more), family
+    )
 
 
 def _stranger(deployment: KubernetesDeployment, enforced: bool) -> Iterator[Attestation]:
-    """Whom the policies do not let in stays out, inside a node and between nodes; without policies nobody does.
+    """Whom the policies do not let in stays out, inside a node and between nodes; without policies
+    nobody does.
 
-    So that the denial is the policies' and not a dead Pod's, the stranger itself has to be reachable from its node, and the servers have
-    to answer others.
+    So that the denial is the policies' and not a dead Pod's, the stranger itself has to be
+    reachable from its node, and the servers have to answer others.
     """
     stranger = deployment.add_stranger()
     if enforced:
         with probe.serving(stranger):
             for family in deployment.families:
                 alive = probe.stream(stranger.node, stranger.addresses[family], 1)
-                yield deployment.attestation("stranger-alive", "its node reaches it", alive or "reached", not alive, family)
+                yield deployment.attestation(
+                    "stranger-alive", "its node reaches it", alive or "reached", not alive, family
+                )
     for family in deployment.families:
         for placement in _PLACEMENTS:
             client, server = deployment.pair(placement)
@@ -136,21 +207,43 @@ def _stranger(deployment: KubernetesDeployment, enforced: bool) -> Iterator[Atte
                 told = f"denied ({failure})" if failure else "it got through"
                 told += f"; and the client too ({friend})" if friend else ""
                 passed = bool(failure) and not friend
-                yield deployment.attestation(f"denied-{placement}", "a connection that no policy allows is denied", told, passed, family)
+                yield deployment.attestation(
+                    f"denied-{placement}",
+                    "a connection that no policy allows is denied",
+                    told,
+                    passed,
+                    family,
+                )
             else:
                 told = failure or "it got through"
-                yield deployment.attestation(f"undenied-{placement}", "nothing denies any connection", told, not failure, family)
+                yield deployment.attestation(
+                    f"undenied-{placement}",
+                    "nothing denies any connection",
+                    told,
+                    not failure,
+                    family,
+                )
 
 
-def _watched(node: KubernetesNode, client: KubernetesPod, server: KubernetesPod, family: int) -> tuple[str, list[Packet]]:
-    """What went wrong with a stream from the client to the server, and the packets that left the client's node meanwhile."""
-    outer = [address for one in (server.node,) if (address := one.addresses.get(4)) or (address := one.addresses.get(6))]
+def _watched(
+    node: KubernetesNode, client: KubernetesPod, server: KubernetesPod, family: int
+) -> tuple[str, list[Packet]]:
+    """What went wrong with a stream from the client to the server, and the packets that left the
+    client's node meanwhile.
+    """
+    outer = [
+        address
+        for one in (server.node,)
+        if (address := one.addresses.get(4)) or (address := one.addresses.get(6))
+    ]
     with probe.watching(node, server.addresses[family], *outer) as frames:
         failure = probe.stream(client, server.addresses[family], _PROBE)
     return failure, [packet for length, data in frames if (packet := read_frame(data, length))]
 
 
-def _of(packets: Sequence[Packet], client: KubernetesPod, server: KubernetesPod, family: int) -> list[Packet]:
+def _of(
+    packets: Sequence[Packet], client: KubernetesPod, server: KubernetesPod, family: int
+) -> list[Packet]:
     ends = (client.addresses[family], server.addresses[family])
     return [packet for packet in packets if (packet.source, packet.target) == ends]
 
@@ -160,7 +253,9 @@ def _tunnel(profile: Profile, family: int) -> str:
 
 
 def counted(node: KubernetesNode, pattern: str) -> dict[str, int]:
-    """Bytes both ways of each device with such a name. (Some, as Weave's, are read at their other end.)"""
+    """Bytes both ways of each device with such a name. (Some, as Weave's, are read at their other
+    end.)
+    """
     if not pattern:
         return {}
     links = json.loads(node.run(["ip", "-s", "-j", "link", "show"], timeout=20).stdout)
@@ -172,8 +267,12 @@ def counted(node: KubernetesNode, pattern: str) -> dict[str, int]:
 
 
 def path_mtu(pod: KubernetesPod, target: str) -> int:
-    """The largest packet that a Pod's route to an address takes: the route's own metric, or its device's MTU. Raises ClusterError."""
-    found = json.loads(pod.run(["ip", "-d", "-j", "route", "get", target], timeout=20).stdout or "[]")
+    """The largest packet that a Pod's route to an address takes: the route's own metric, or its
+    device's MTU. Raises ClusterError.
+    """
+    found = json.loads(
+        pod.run(["ip", "-d", "-j", "route", "get", target], timeout=20).stdout or "[]"
+    )
     if not found:
         raise ClusterError(f"the Pod {pod.name} has no route to {target}")
     metrics = found[0].get("metrics") or [{}]

@@ -1,6 +1,8 @@
-"""What a profile's installation consists of: charts rendered by helm and manifests read, with the cluster's variables and --set filled in.
+"""What a profile's installation consists of: charts rendered by helm and manifests read, with the
+cluster's variables and --set filled in.
 
-Nothing here changes a cluster. The same objects are applied, tried (server-side dry-run), searched for images and deleted again.
+Nothing here changes a cluster. The same objects are applied, tried (server-side dry-run), searched
+for images and deleted again.
 """
 
 from __future__ import annotations
@@ -23,21 +25,48 @@ from cnibench.model.profile import Profile
 
 FOLDER = Path(__file__).parents[1] / "manifests"
 LABEL = "cnibench.io/profile"
-_OWN = ("chart", "version", "image", "image-archive", "manifest")  # keys of --set that are no chart's and no manifest's
+_OWN = (
+    "chart",
+    "version",
+    "image",
+    "image-archive",
+    "manifest",
+)  # keys of --set that are no chart's and no manifest's
 _VARIABLE = re.compile(r"\$\{(\??)([a-z0-9_:]+)\}")
 _RENDERING = 120.0  # s: a chart that is fetched first
 _NAMESPACED = (
-    "ServiceAccount", "ConfigMap", "Secret", "Service", "Role", "RoleBinding", "Pod", "DaemonSet", "Deployment", "StatefulSet", "Job",
-    "CronJob", "PodDisruptionBudget", "NetworkPolicy", "Endpoints", "EndpointSlice", "Lease", "Ingress",
-    "HorizontalPodAutoscaler", "ServiceMonitor",
-)  # fmt: skip
+    "ServiceAccount",
+    "ConfigMap",
+    "Secret",
+    "Service",
+    "Role",
+    "RoleBinding",
+    "Pod",
+    "DaemonSet",
+    "Deployment",
+    "StatefulSet",
+    "Job",
+    "CronJob",
+    "PodDisruptionBudget",
+    "NetworkPolicy",
+    "Endpoints",
+    "EndpointSlice",
+    "Lease",
+    "Ingress",
+    "HorizontalPodAutoscaler",
+    "ServiceMonitor",
+)
 _LARGEST = 4 * 1024 * 1024  # bytes of a manifest from elsewhere
 
 Object = dict[str, Any]
 
 
-def render(access: Access, profile: Profile, settings: Mapping[str, str], variables: Mapping[str, str]) -> list[Object]:
-    """All objects that are applied, in order. Raises UsageError, InputError, MissingError, ClusterError (helm's own words), LimitError."""
+def render(
+    access: Access, profile: Profile, settings: Mapping[str, str], variables: Mapping[str, str]
+) -> list[Object]:
+    """All objects that are applied, in order. Raises UsageError, InputError, MissingError,
+    ClusterError (helm's own words), LimitError.
+    """
     about = installation(profile)
     check(profile, settings)
     known = {**_derived(variables), **variables}
@@ -59,7 +88,8 @@ def installation(profile: Profile) -> Installation:
     """Raises UsageError when the profile cannot be installed on Kubernetes."""
     if profile.kubernetes is None:
         raise UsageError(
-            f"{profile.name}: it does not say how it is installed on Kubernetes", "choose another one: 'cnibench profiles' lists them"
+            f"{profile.name}: it does not say how it is installed on Kubernetes",
+            "choose another one: 'cnibench profiles' lists them",
         )
     return profile.kubernetes
 
@@ -72,7 +102,11 @@ def check(profile: Profile, settings: Mapping[str, str]) -> None:
     for key in settings:
         first, _, name = key.partition(".")
         if key == "image-archive" or (
-            charts and (key in ("chart", "version") or (first in ("chart", "version") and name in _names(charts)))
+            charts
+            and (
+                key in ("chart", "version")
+                or (first in ("chart", "version") and name in _names(charts))
+            )
         ):
             continue
         if key in options or (key == "manifest" and not charts):
@@ -81,7 +115,11 @@ def check(profile: Profile, settings: Mapping[str, str]) -> None:
             continue
         if charts and key not in _OWN:
             continue  # a value of the chart: helm itself knows which there are
-        known = sorted(options | ({"chart", "version", "image"} if charts else {"manifest"}) | {"image-archive"})
+        known = sorted(
+            options
+            | ({"chart", "version", "image"} if charts else {"manifest"})
+            | {"image-archive"}
+        )
         raise UsageError(
             f"{profile.name}: --set {key} means nothing on Kubernetes",
             f"it takes: {', '.join(known)}" + (", the chart's values" if charts else ""),
@@ -89,7 +127,9 @@ def check(profile: Profile, settings: Mapping[str, str]) -> None:
 
 
 def images(objects: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The images of all containers, each once, in order. What an operator starts by itself is not among them."""
+    """The images of all containers, each once, in order. What an operator starts by itself is not
+    among them.
+    """
     found: dict[str, None] = {}
     for item in objects:
         for pod in _pod_specs(item):
@@ -99,21 +139,32 @@ def images(objects: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def archives(settings: Mapping[str, str]) -> list[Path]:
-    """The image archives that --set image-archive=PATH[,PATH] names. Raises InputError when there is no such file."""
+    """The image archives that --set image-archive=PATH[,PATH] names. Raises InputError when there
+    is no such file.
+    """
     paths = [Path(part) for part in settings.get("image-archive", "").split(",") if part]
     for path in paths:
         if not path.is_file():
-            raise InputError(f"{path}: no such image archive", "make one with 'podman save -o FILE IMAGE' or 'docker save -o FILE IMAGE'")
+            raise InputError(
+                f"{path}: no such image archive",
+                "make one with 'podman save -o FILE IMAGE' or 'docker save -o FILE IMAGE'",
+            )
     return paths
 
 
 def substitute(value: Any, variables: Mapping[str, str]) -> Any:
-    """``${name}`` filled in; where it is the whole text, it becomes true, false or a number if it looks like one.
+    """``${name}`` filled in; where it is the whole text, it becomes true, false or a number if it
+    looks like one.
 
-    ``${?name}`` drops its key when empty; ``${random:20}`` is 20 random bytes in hexadecimal digits.
+    ``${?name}`` drops its key when empty; ``${random:20}`` is 20 random bytes in hexadecimal
+    digits.
     """
     if isinstance(value, Mapping):
-        return {key: substitute(item, variables) for key, item in value.items() if not _dropped(item, variables)}
+        return {
+            key: substitute(item, variables)
+            for key, item in value.items()
+            if not _dropped(item, variables)
+        }
     if isinstance(value, list | tuple):
         return [substitute(item, variables) for item in value if not _dropped(item, variables)]
     if not isinstance(value, str):
@@ -142,7 +193,10 @@ def _value(name: str, variables: Mapping[str, str]) -> str:
 def _derived(variables: Mapping[str, str]) -> dict[str, str]:
     """Variables that follow from others."""
     registry = variables.get("registry", "").rstrip("/")
-    return {"ipv6": "true" if variables.get("pod_cidr_ipv6") else "false", "registry_slash": registry + "/" if registry else ""}
+    return {
+        "ipv6": "true" if variables.get("pod_cidr_ipv6") else "false",
+        "registry_slash": registry + "/" if registry else "",
+    }
 
 
 def _names(charts: Sequence[Chart]) -> set[str]:
@@ -150,30 +204,65 @@ def _names(charts: Sequence[Chart]) -> set[str]:
 
 
 def _namespace(chart: Chart) -> list[Object]:
-    """A CNI's Pods are privileged: the namespace that is made for them allows that (Pod Security admission)."""
+    """A CNI's Pods are privileged: the namespace that is made for them allows that (Pod Security
+    admission).
+    """
     if chart.namespace in ("kube-system", "default"):
         return []
-    labels = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "audit", "warn")}
-    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": chart.namespace, "labels": labels}}]
+    labels = {
+        f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "audit", "warn")
+    }
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": chart.namespace, "labels": labels},
+        }
+    ]
 
 
-def _chart(access: Access, chart: Chart, settings: Mapping[str, str], variables: Mapping[str, str], last: bool) -> list[Object]:
-    """``helm template``; keys without a chart's name go to the last chart, which is the CNI's own."""
+def _chart(
+    access: Access,
+    chart: Chart,
+    settings: Mapping[str, str],
+    variables: Mapping[str, str],
+    last: bool,
+) -> list[Object]:
+    """``helm template``; keys without a chart's name go to the last chart, which is the CNI's
+    own.
+    """
 
     def asked(key: str) -> str:
         return settings.get(f"{key}.{chart.name}") or (settings.get(key, "") if last else "")
 
     local = asked("chart")
     if local and not Path(local).exists():
-        raise InputError(f"{local}: there is no such chart", "a chart is a folder with Chart.yaml, or a .tgz of it")
-    argv = ["template", chart.release or chart.name, local or chart.name, "--namespace", chart.namespace, "--include-crds", "--values", "-"]
+        raise InputError(
+            f"{local}: there is no such chart",
+            "a chart is a folder with Chart.yaml, or a .tgz of it",
+        )
+    argv = [
+        "template",
+        chart.release or chart.name,
+        local or chart.name,
+        "--namespace",
+        chart.namespace,
+        "--include-crds",
+        "--values",
+        "-",
+    ]
     argv += ["--kube-version", access.server_version]
     if not local:
         argv += ["--repo", chart.repository, "--version", asked("version") or chart.version]
     if not chart.hooks:
         argv.append("--no-hooks")
     if last:
-        argv += [word for key, value in settings.items() if _is_value(key) for word in ("--set", f"{key}={value}")]
+        argv += [
+            word
+            for key, value in settings.items()
+            if _is_value(key)
+            for word in ("--set", f"{key}={value}")
+        ]
         argv += _image(chart, settings.get("image", ""))
     values = json.dumps(substitute(chart.values, variables))
     text = access.helm(*argv, timeout=_RENDERING, input=values).stdout
@@ -181,8 +270,16 @@ def _chart(access: Access, chart: Chart, settings: Mapping[str, str], variables:
     for item in found:  # what helm install does and helm template does not
         if item["kind"] in _NAMESPACED:
             item.setdefault("metadata", {}).setdefault("namespace", chart.namespace)
-        for container in (one for pod in _pod_specs(item) for one in _containers(pod) if one["name"] in chart.privileged):
-            container["securityContext"] = {**(container.get("securityContext") or {}), "privileged": True}
+        for container in (
+            one
+            for pod in _pod_specs(item)
+            for one in _containers(pod)
+            if one["name"] in chart.privileged
+        ):
+            container["securityContext"] = {
+                **(container.get("securityContext") or {}),
+                "privileged": True,
+            }
     return found
 
 
@@ -202,7 +299,9 @@ def _image(chart: Chart, name: str) -> list[str]:
     return ["--set", f"{keys[0]}={repository}", "--set", f"{keys[1]}={tag}"]
 
 
-def _manifest(manifest: Manifest, settings: Mapping[str, str], variables: Mapping[str, str]) -> list[Object]:
+def _manifest(
+    manifest: Manifest, settings: Mapping[str, str], variables: Mapping[str, str]
+) -> list[Object]:
     where = settings.get("manifest") or manifest.file
     if where:
         path = Path(where) if "/" in where else FOLDER / where
@@ -210,12 +309,14 @@ def _manifest(manifest: Manifest, settings: Mapping[str, str], variables: Mappin
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(
-                f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}", "check the profile's or --set's manifest"
+                f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}",
+                "check the profile's or --set's manifest",
             ) from None
     else:
         where, text = manifest.url, _download(manifest)
     options = {
-        key: _VARIABLE.sub(lambda match: _value(match[2], variables), settings.get(key, value)) for key, value in manifest.options.items()
+        key: _VARIABLE.sub(lambda match: _value(match[2], variables), settings.get(key, value))
+        for key, value in manifest.options.items()
     }
     return [_filled(item, {**variables, **options}) for item in _documents(text, where)]
 
@@ -223,25 +324,37 @@ def _manifest(manifest: Manifest, settings: Mapping[str, str], variables: Mappin
 def _filled(value: Any, variables: Mapping[str, str]) -> Any:
     """In manifests everything that is filled in stays text."""
     if isinstance(value, dict):
-        return {key: _filled(item, variables) for key, item in value.items() if not _dropped(item, variables)}
+        return {
+            key: _filled(item, variables)
+            for key, item in value.items()
+            if not _dropped(item, variables)
+        }
     if isinstance(value, list):
         return [_filled(item, variables) for item in value]
-    return _VARIABLE.sub(lambda match: _value(match[2], variables), value) if isinstance(value, str) else value
+    return (
+        _VARIABLE.sub(lambda match: _value(match[2], variables), value)
+        if isinstance(value, str)
+        else value
+    )
 
 
 def _download(manifest: Manifest) -> str:
     if not manifest.url.startswith("https://"):
-        raise InputError(f"{manifest.url}: only https is fetched", "or name a file with --set manifest=PATH")
+        raise InputError(
+            f"{manifest.url}: only https is fetched", "or name a file with --set manifest=PATH"
+        )
     try:
         with urllib.request.urlopen(manifest.url, timeout=30) as answer:
             data = bytes(answer.read(_LARGEST + 1))
     except OSError as error:
         raise MissingError(
-            f"{manifest.url} cannot be fetched: {error}", "fetch it elsewhere and name it with --set manifest=PATH"
+            f"{manifest.url} cannot be fetched: {error}",
+            "fetch it elsewhere and name it with --set manifest=PATH",
         ) from None
     if hashlib.sha256(data).hexdigest() != manifest.sha256:
         raise InputError(
-            f"{manifest.url}: it is not the file that the profile names (sha256 {manifest.sha256})", "has it been changed there?"
+            f"{manifest.url}: it is not the file that the profile names (sha256 {manifest.sha256})",
+            "has it been changed there?",
         )
     return data.decode("utf-8", "replace")
 
@@ -252,10 +365,16 @@ def _documents(text: str, where: str) -> Iterator[Object]:
             if item is None:
                 continue
             if not isinstance(item, dict) or not item.get("kind") or not item.get("apiVersion"):
-                raise InputError(f"{where}: something in it is no object of Kubernetes (no kind or apiVersion)", "is this a manifest?")
+                raise InputError(
+                    f"{where}: something in it is no object of Kubernetes (no kind or apiVersion)",
+                    "is this a manifest?",
+                )
             yield from (item["items"] if item["kind"] == "List" else [item])
     except yaml.YAMLError as error:
-        raise InputError(f"{where}: not YAML that can be read: {str(error).splitlines()[0]}", "is this a manifest?") from None
+        raise InputError(
+            f"{where}: not YAML that can be read: {str(error).splitlines()[0]}",
+            "is this a manifest?",
+        ) from None
 
 
 def _adapt(item: Object, registry: str, pull_secret: str) -> None:
@@ -265,11 +384,16 @@ def _adapt(item: Object, registry: str, pull_secret: str) -> None:
             for container in _containers(pod):
                 container["image"] = mirrored(container["image"], registry)
         if pull_secret:
-            pod["imagePullSecrets"] = [*(pod.get("imagePullSecrets") or ()), {"name": pull_secret.rpartition("/")[2]}]
+            pod["imagePullSecrets"] = [
+                *(pod.get("imagePullSecrets") or ()),
+                {"name": pull_secret.rpartition("/")[2]},
+            ]
 
 
 def mirrored(image: str, registry: str) -> str:
-    """An image's name in a mirror that keeps all paths: quay.io/cilium/cilium:v1 is HOST/PATH/cilium/cilium:v1."""
+    """An image's name in a mirror that keeps all paths: quay.io/cilium/cilium:v1 is
+    HOST/PATH/cilium/cilium:v1.
+    """
     first, slash, rest = image.partition("/")
     path = rest if slash and ("." in first or ":" in first or first == "localhost") else image
     return f"{registry.rstrip('/')}/{path}"

@@ -1,4 +1,6 @@
-"""Which CNI a cluster has, and in which mode, by the objects that it runs with: nothing is changed for it."""
+"""Which CNI a cluster has, and in which mode, by the objects that it runs with: nothing is changed
+for it.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,16 @@ from cnibench.model.installation import Fact
 from cnibench.model.profile import Profile, builtin
 
 NONE = "no CNI"
-_RANK = {"unused": 0, "none": 0, "enforced": 1}  # of two that differ in our policies alone, the cluster's is the one without
+_RANK = {
+    "unused": 0,
+    "none": 0,
+    "enforced": 1,
+}  # of two that differ in our policies alone, the cluster's is the one without
 
 
 def current(access: Access, profiles: Mapping[str, Profile] | None = None) -> tuple[str, str]:
-    """(name of the profile that the cluster has, words); the name is '' when no profile fits, the words say what was seen.
+    """(name of the profile that the cluster has, words); the name is '' when no profile fits, the
+    words say what was seen.
 
     They are ``NONE`` where every node says that it has no network.
     """
@@ -48,22 +55,33 @@ def current(access: Access, profiles: Mapping[str, Profile] | None = None) -> tu
         return "", f"{cni}, in a mode that no profile describes ({told})"
     if _without(access):
         return "", NONE
-    return "", "no CNI that a profile describes; the network's DaemonSets: " + (", ".join(_daemonsets(access)) or "none")
+    return "", "no CNI that a profile describes; the network's DaemonSets: " + (
+        ", ".join(_daemonsets(access)) or "none"
+    )
 
 
 def _without(access: Access) -> bool:
-    """Do all nodes wait for a CNI? (What containerd and CRI-O tell the kubelet when they find no configuration.)"""
+    """Do all nodes wait for a CNI? (What containerd and CRI-O tell the kubelet when they find no
+    configuration.)
+    """
     said = []
     for node in access.get("nodes")["items"]:
-        ready: Mapping[str, Any] = next((item for item in node["status"].get("conditions", ()) if item["type"] == "Ready"), {})
+        ready: Mapping[str, Any] = next(
+            (item for item in node["status"].get("conditions", ()) if item["type"] == "Ready"), {}
+        )
         said.append(
-            ready.get("status") != "True" and bool(re.search(r"NetworkPluginNotReady|cni.*not initialized", ready.get("message", "")))
+            ready.get("status") != "True"
+            and bool(
+                re.search(r"NetworkPluginNotReady|cni.*not initialized", ready.get("message", ""))
+            )
         )
     return bool(said) and all(said)
 
 
 def observed(fact: Fact, found: Mapping[str, Any] | None) -> str:
-    """The fact's value in an object, as text; '' when there is no object, ``otherwise`` when it has no such value."""
+    """The fact's value in an object, as text; '' when there is no object, ``otherwise`` when it has
+    no such value.
+    """
     if found is None:
         return ""
     if fact.argument:
@@ -110,15 +128,25 @@ def _variable(found: Mapping[str, Any], name: str, otherwise: str) -> str:
     return otherwise
 
 
-def _fetch(access: Access, cache: dict[str, dict[str, Any] | None], name: str) -> dict[str, Any] | None:
+def _fetch(
+    access: Access, cache: dict[str, dict[str, Any] | None], name: str
+) -> dict[str, Any] | None:
     """KIND/NAMESPACE/NAME or KIND/NAME; None when there is none of it, or no such kind."""
     if name not in cache:
         kind, *rest = name.split("/")
         where = ["-n", rest[0]] if len(rest) == 2 else []
-        done = access.kubectl("get", kind, rest[-1], *where, "--ignore-not-found", "-o", "json", check=False)
-        if done.returncode and "the server doesn't have a resource type" not in done.stderr and "forbidden" not in done.stderr:
+        done = access.kubectl(
+            "get", kind, rest[-1], *where, "--ignore-not-found", "-o", "json", check=False
+        )
+        if (
+            done.returncode
+            and "the server doesn't have a resource type" not in done.stderr
+            and "forbidden" not in done.stderr
+        ):
             raise access.error(done)
-        cache[name] = json.loads(done.stdout) if not done.returncode and done.stdout.strip() else None
+        cache[name] = (
+            json.loads(done.stdout) if not done.returncode and done.stdout.strip() else None
+        )
     return cache[name]
 
 
@@ -128,11 +156,18 @@ def _words(fact: Fact) -> str:
 
 def _objects(profile: Profile) -> str:
     facts = profile.kubernetes.recognise if profile.kubernetes else ()
-    return ", ".join(f"{fact.object} {_words(fact)}={fact.equals}" for fact in facts if fact.at != ("kind",)) or facts[0].object
+    return (
+        ", ".join(
+            f"{fact.object} {_words(fact)}={fact.equals}" for fact in facts if fact.at != ("kind",)
+        )
+        or facts[0].object
+    )
 
 
 def _daemonsets(access: Access) -> list[str]:
     """DaemonSets on the nodes' network: a CNI is among them."""
     items = access.get("daemonsets", "--all-namespaces")["items"]
-    own = [item["metadata"] for item in items if item["spec"]["template"]["spec"].get("hostNetwork")]
+    own = [
+        item["metadata"] for item in items if item["spec"]["template"]["spec"].get("hostNetwork")
+    ]
     return [f"{meta['namespace']}/{meta['name']}" for meta in own]

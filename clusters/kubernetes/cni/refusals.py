@@ -1,6 +1,7 @@
 """What can never be measured on a cluster, and why.
 
-Told before anything is made where it is known by then, and as ``unsupported`` where it is seen later.
+Told before anything is made where it is known by then, and as ``unsupported`` where it is seen
+later.
 """
 
 from __future__ import annotations
@@ -20,14 +21,20 @@ def refusal(profile: Profile, cell: Cell) -> str:
     asked = conditions.of(cell.params)
     if asked is not None and asked.policy is not None:
         if asked.policy.layer == "L7" and cell.workload != "http":
-            return f"an HTTP rule lets HTTP through and nothing else: it is for the workload http, not {cell.workload}"
+            return (
+                "an HTTP rule lets HTTP through and nothing else: it is for the workload http, not"
+                f" {cell.workload}"
+            )
         if reason := policy(profile, asked.policy):
             return reason
         if paths.on_host(cell.path)[1]:
             return ON_NODE
     if cell.workload == "policy-effect":
         if paths.through_service(cell.path):
-            return f"its datagrams go to the Pod itself, no Service has their port: use the path pod, not {cell.path}"
+            return (
+                "its datagrams go to the Pod itself, no Service has their port: use the path pod,"
+                f" not {cell.path}"
+            )
         return enforcing(profile) or (ON_NODE if paths.on_host(cell.path)[1] else "")
     if cell.workload == "pods" and profile.features.network_model == "host":
         return "its Pods are the node itself, nothing is made for one"
@@ -45,16 +52,25 @@ def policy(profile: Profile, asked: Policies) -> str:
     """Why such policies cannot be had with this CNI."""
     if asked.conntrack == "bypassed":
         return (
-            "a real CNI lets packets of established connections by before its policies, or has each packet meet them: that is its own, and "
-            "bypassing conntrack on the nodes would take its address translation away, too; policy.conntrack=bypassed is for the lab"
+            "a real CNI lets packets of established connections by before its policies, or has each"
+            " packet meet them: that is its own, and bypassing conntrack on the nodes would take"
+            " its address translation away, too; policy.conntrack=bypassed is for the lab"
         )
     if asked.layer == "L7":
         if asked.restrictions:
-            return "policy.restrictions are ports of L4, and an HTTP rule has one: leave them out with policy.layer=L7"
+            return (
+                "policy.restrictions are ports of L4, and an HTTP rule has one: leave them out with"
+                " policy.layer=L7"
+            )
         if "L7" not in profile.features.policy.layers:
             return f"{profile.title} has no HTTP rules"
         if profile.cni != "cilium":
-            return f"HTTP rules of {profile.title} take a proxy that its installation here does not have"
+            return (
+                f"HTTP rules of {profile.title} take a proxy that its installation here does not"
+                " have"
+            )
     if (asked.api == "cni" or asked.layer == "L7") and profile.cni not in _OWN:
-        return f"{profile.title} has no policy objects of its own that are known here (policy.api=cni)"
+        return (
+            f"{profile.title} has no policy objects of its own that are known here (policy.api=cni)"
+        )
     return enforcing(profile)

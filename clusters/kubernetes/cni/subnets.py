@@ -1,4 +1,6 @@
-"""What an installation must know of a cluster that somebody else made: its address ranges and where its API server answers."""
+"""What an installation must know of a cluster that somebody else made: its address ranges and where
+its API server answers.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +21,35 @@ def variables(access: Access, nodes: Sequence[Facts], extra: Mapping[str, Any]) 
     pods, services = _of_kubeadm(access)
     if not pods or not services:
         arguments = _arguments(access)
-        pods, services = pods or arguments.get("cluster-cidr", ""), services or arguments.get("service-cluster-ip-range", "")
+        pods, services = (
+            pods or arguments.get("cluster-cidr", ""),
+            services or arguments.get("service-cluster-ip-range", ""),
+        )
     host, port = _endpoint(access)
     family = ipaddress.ip_address(host).version if host else 4
     return {
-        "pod_cidr": _first(pods, family), "pod_cidr_ipv6": _first(pods, 6), "service_cidr": _first(services, family),
-        "api_host": host, "api_port": port, "cluster_name": access.context,
-        "node_addresses": ",".join(node.addresses[family] for node in nodes if family in node.addresses),
-        "registry": str(extra.get("registry", "")), "pull_secret": str(extra.get("pull_secret", "")), "kubernetes": access.server_version,
-    }  # fmt: skip
+        "pod_cidr": _first(pods, family),
+        "pod_cidr_ipv6": _first(pods, 6),
+        "service_cidr": _first(services, family),
+        "api_host": host,
+        "api_port": port,
+        "cluster_name": access.context,
+        "node_addresses": ",".join(
+            node.addresses[family] for node in nodes if family in node.addresses
+        ),
+        "registry": str(extra.get("registry", "")),
+        "pull_secret": str(extra.get("pull_secret", "")),
+        "kubernetes": access.server_version,
+    }
 
 
 def need(known: Mapping[str, str]) -> None:
     """Raises ClusterError when installations would lack what they cannot do without."""
     if absent := [name for name in ("pod_cidr", "service_cidr", "api_host") if not known[name]]:
-        raise ClusterError(f"the cluster does not tell its {', '.join(absent)}", "give them: --set pod_cidr=10.244.0.0/16")
+        raise ClusterError(
+            f"the cluster does not tell its {', '.join(absent)}",
+            "give them: --set pod_cidr=10.244.0.0/16",
+        )
 
 
 def _first(cidrs: str, family: int) -> str:
@@ -45,7 +61,9 @@ def _first(cidrs: str, family: int) -> str:
 
 def _of_kubeadm(access: Access) -> tuple[str, str]:
     try:
-        data = access.get("configmap", "kubeadm-config", "-n", "kube-system")["data"]["ClusterConfiguration"]
+        data = access.get("configmap", "kubeadm-config", "-n", "kube-system")["data"][
+            "ClusterConfiguration"
+        ]
     except (CnibenchError, KeyError):
         return "", ""
     networking = yaml.safe_load(data).get("networking", {})
@@ -68,9 +86,13 @@ def _arguments(access: Access) -> dict[str, str]:
 
 
 def _endpoint(access: Access) -> tuple[str, str]:
-    """The API server's own address and port: a CNI that takes kube-proxy's place cannot reach it through a Service."""
+    """The API server's own address and port: a CNI that takes kube-proxy's place cannot reach it
+    through a Service.
+    """
     try:
-        subset = access.get("endpointslices", "-n", "default", "-l", "kubernetes.io/service-name=kubernetes")["items"][0]
+        subset = access.get(
+            "endpointslices", "-n", "default", "-l", "kubernetes.io/service-name=kubernetes"
+        )["items"][0]
         return str(subset["endpoints"][0]["addresses"][0]), str(subset["ports"][0]["port"])
     except (CnibenchError, KeyError, IndexError):
         return "", ""

@@ -11,13 +11,25 @@ from cnibench.testbed.cluster import Options, Problem
 def problems(profile: Profile, options: Options) -> list[Problem]:
     """What does not depend on the nodes: the installation, its programs, the address families."""
     if profile.kubernetes is None:
-        return [Problem(profile.name, "a way to install it on Kubernetes (the key 'kubernetes')", "measure it in the lab, or add the key")]
+        return [
+            Problem(
+                profile.name,
+                "a way to install it on Kubernetes (the key 'kubernetes')",
+                "measure it in the lab, or add the key",
+            )
+        ]
     found = []
     if any(step.chart for step in profile.kubernetes.steps):
         found += [Problem(profile.name, one.lacks, one.remedy) for one in tools.problems("helm")]
     for family in options.ip:
         if family not in profile.features.ip:
-            found.append(Problem(profile.name, f"IPv{family} in this mode", f"leave it out, or --ip {profile.features.ip[0]}"))
+            found.append(
+                Problem(
+                    profile.name,
+                    f"IPv{family} in this mode",
+                    f"leave it out, or --ip {profile.features.ip[0]}",
+                )
+            )
     return found
 
 
@@ -30,6 +42,8 @@ def on_this_kernel(profile: Profile) -> list[Problem]:
     for need in profile.kubernetes.kernel:
         if need in kernel.FEATURES and known and not known.get(need, False):
             feature = kernel.FEATURES[need]
-            remedy = f"use a kernel with {feature.option}" + (f": sudo modprobe {feature.module}" if feature.module else "")
+            remedy = f"use a kernel with {feature.option}" + (
+                f": sudo modprobe {feature.module}" if feature.module else ""
+            )
             found.append(Problem(profile.name, f"{feature.option} ({feature.words})", remedy))
     return found

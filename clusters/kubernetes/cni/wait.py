@@ -1,4 +1,6 @@
-"""Waiting until a CNI is ready: once a second what is still missing is asked for, and there is a reason when it never comes."""
+"""Waiting until a CNI is ready: once a second what is still missing is asked for, and there is a
+reason when it never comes.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,10 @@ from cnibench.model.installation import Wait
 from cnibench.model.profile import Profile
 
 _STEP = 1.0  # s between two questions
-# s that a kubelet's word on its network may be old: it asks the runtime every 5 s (updateRuntimeUp, pkg/kubelet/kubelet.go) and tells
-# the API server of it later. A node that is Ready may be so by the CNI before this one, and turn NotReady when this one runs already.
+# s that a kubelet's word on its network may be old: it asks the runtime every 5 s (updateRuntimeUp,
+# pkg/kubelet/kubelet.go) and tells
+# the API server of it later. A node that is Ready may be so by the CNI before this one, and turn
+# NotReady when this one runs already.
 _STALE = 7.0
 _HOPELESS = ("InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError")
 _CRASHES = 5  # restarts of one container after which waiting is vain
@@ -24,14 +28,18 @@ _CRASHES = 5  # restarts of one container after which waiting is vain
 def ready(access: Access, profile: Profile, limit: float) -> None:
     """Returns when all that the profile waits for is there and every node is Ready.
 
-    Raises LimitError after ``limit`` seconds, ClusterError as soon as it cannot become ready; both say which Pod waits for what.
+    Raises LimitError after ``limit`` seconds, ClusterError as soon as it cannot become ready; both
+    say which Pod waits for what.
     """
     waits = installation(profile).ready
     deadline = time.monotonic() + limit
     turned = set[str]()  # nodes that were seen NotReady: what they say afterwards is of this CNI
     complete = 0.0
     while True:
-        nodes = {item["metadata"]["name"]: _condition(item, "Ready") for item in access.get("nodes")["items"]}
+        nodes = {
+            item["metadata"]["name"]: _condition(item, "Ready")
+            for item in access.get("nodes")["items"]
+        }
         turned |= {name for name, is_ready in nodes.items() if not is_ready}
         missing = [words for one in waits if (words := _lacks(access, one))]
         missing += [f"node {name} is not Ready" for name, is_ready in nodes.items() if not is_ready]
@@ -43,12 +51,20 @@ def ready(access: Access, profile: Profile, limit: float) -> None:
             continue
         complete = 0.0
         namespaces = sorted({one.namespace for one in waits if one.rollout})
-        pods = [pod for namespace in namespaces for pod in access.get("pods", "-n", namespace)["items"]]
+        pods = [
+            pod for namespace in namespaces for pod in access.get("pods", "-n", namespace)["items"]
+        ]
         if hopeless := _hopeless(pods):
-            raise ClusterError(f"{profile.name} cannot become ready: {hopeless}", "kubectl describe shows more; is the image there?")
+            raise ClusterError(
+                f"{profile.name} cannot become ready: {hopeless}",
+                "kubectl describe shows more; is the image there?",
+            )
         if time.monotonic() >= deadline:
             told = "; ".join(missing + _troubles(pods))
-            raise LimitError(f"{profile.name} was not ready within {limit:.0f} s: {told}", "give it longer, or see 'kubectl describe pods'")
+            raise LimitError(
+                f"{profile.name} was not ready within {limit:.0f} s: {told}",
+                "give it longer, or see 'kubectl describe pods'",
+            )
         time.sleep(min(_STEP, max(deadline - time.monotonic(), 0)))
 
 
@@ -56,7 +72,13 @@ def established(access: Access, definitions: Sequence[Object], limit: float = 60
     """Waits until custom resource definitions can be used. Raises LimitError, ClusterError."""
     if definitions:
         names = [f"customresourcedefinition/{item['metadata']['name']}" for item in definitions]
-        access.kubectl("wait", "--for=condition=Established", *names, f"--timeout={limit:.0f}s", timeout=limit + 10)
+        access.kubectl(
+            "wait",
+            "--for=condition=Established",
+            *names,
+            f"--timeout={limit:.0f}s",
+            timeout=limit + 10,
+        )
 
 
 def _lacks(access: Access, one: Wait) -> str:
@@ -71,8 +93,14 @@ def _lacks(access: Access, one: Wait) -> str:
     if one.object:
         done = access.kubectl("get", one.object, "--ignore-not-found", "-o", "json", check=False)
         found = json.loads(done.stdout) if not done.returncode and done.stdout.strip() else None
-        return "" if found and _condition(found, one.condition) else f"{one.object} is not {one.condition}"
-    done = access.kubectl("get", one.rollout, "-n", one.namespace, "--ignore-not-found", "-o", "json")
+        return (
+            ""
+            if found and _condition(found, one.condition)
+            else f"{one.object} is not {one.condition}"
+        )
+    done = access.kubectl(
+        "get", one.rollout, "-n", one.namespace, "--ignore-not-found", "-o", "json"
+    )
     if not done.stdout.strip():
         return f"there is no {one.rollout} in {one.namespace}"
     workload = json.loads(done.stdout)
@@ -80,23 +108,41 @@ def _lacks(access: Access, one: Wait) -> str:
 
 
 def _silent(access: Access, one: Wait, workload: Mapping[str, Any]) -> str:
-    """Which Pod of a rolled-out workload has not yet said that it works (its program runs, but it has no probe that tells)."""
+    """Which Pod of a rolled-out workload has not yet said that it works (its program runs, but it
+    has no probe that tells).
+    """
     labels = workload["spec"]["selector"].get("matchLabels", {})
-    for pod in access.get("pods", "-n", one.namespace, "-l", ",".join(f"{key}={value}" for key, value in labels.items()))["items"]:
+    for pod in access.get(
+        "pods",
+        "-n",
+        one.namespace,
+        "-l",
+        ",".join(f"{key}={value}" for key, value in labels.items()),
+    )["items"]:
         name = pod["metadata"]["name"]
-        if one.logged not in access.kubectl("logs", "-n", one.namespace, name, "--tail=-1", check=False).stdout:
+        if (
+            one.logged
+            not in access.kubectl(
+                "logs", "-n", one.namespace, name, "--tail=-1", check=False
+            ).stdout
+        ):
             return f"{name} has not said '{one.logged}' yet"
     return ""
 
 
 def rollout(workload: Mapping[str, Any]) -> str:
-    """What a DaemonSet's or Deployment's rollout lacks, '' when it is done (as kubectl decides: polymorphichelpers/rollout_status.go)."""
+    """What a DaemonSet's or Deployment's rollout lacks, '' when it is done (as kubectl decides:
+    polymorphichelpers/rollout_status.go).
+    """
     name = f"{workload['kind'].lower()}/{workload['metadata']['name']}"
     status = workload.get("status", {})
     if status.get("observedGeneration", 0) < workload["metadata"].get("generation", 0):
         return f"{name} has not been looked at yet"
     if workload["kind"] == "DaemonSet":
-        wanted, updated, available = (status.get(key, 0) for key in ("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable"))
+        wanted, updated, available = (
+            status.get(key, 0)
+            for key in ("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable")
+        )
         if not wanted:
             return f"{name} is on no node yet"
     else:
@@ -105,11 +151,18 @@ def rollout(workload: Mapping[str, Any]) -> str:
             status.get("updatedReplicas", 0),
             status.get("availableReplicas", 0),
         )
-    return "" if updated >= wanted and available >= wanted else f"{name} has {min(updated, available)} of {wanted} Pods available"
+    return (
+        ""
+        if updated >= wanted and available >= wanted
+        else f"{name} has {min(updated, available)} of {wanted} Pods available"
+    )
 
 
 def _condition(found: Mapping[str, Any], name: str) -> bool:
-    return any(item["type"] == name and item["status"] == "True" for item in found.get("status", {}).get("conditions") or ())
+    return any(
+        item["type"] == name and item["status"] == "True"
+        for item in found.get("status", {}).get("conditions") or ()
+    )
 
 
 def _statuses(pods: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, Mapping[str, Any]]]:
@@ -124,10 +177,16 @@ def _hopeless(pods: Iterable[Mapping[str, Any]]) -> str:
         waiting = status.get("state", {}).get("waiting") or {}
         if waiting.get("reason") in _HOPELESS:
             return f"{name}: {waiting['reason']}: {waiting.get('message', '')}"
-        if status.get("restartCount", 0) >= _CRASHES and waiting.get("reason") == "CrashLoopBackOff":
+        if (
+            status.get("restartCount", 0) >= _CRASHES
+            and waiting.get("reason") == "CrashLoopBackOff"
+        ):
             ended = status.get("lastState", {}).get("terminated") or {}
             said = ended.get("message") or ended.get("reason")
-            return f"{name} ended {status['restartCount']} times, the last time with {ended.get('exitCode')}: {said}"
+            return (
+                f"{name} ended {status['restartCount']} times, the last time with"
+                f" {ended.get('exitCode')}: {said}"
+            )
     return ""
 
 

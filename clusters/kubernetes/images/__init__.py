@@ -1,4 +1,6 @@
-"""The two images: what is in them, their names, how they are built and given to a cluster that has no registry."""
+"""The two images: what is in them, their names, how they are built and given to a cluster that has
+no registry.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from cnibench.system import process as programs
 
 KINDS = ("workload", "agent")
 _HERE = Path(__file__).parent
-_HOME = "localhost/cnibench"  # no registry has that name: what is not loaded is not silently fetched from a stranger
+# no registry has that name: what is not loaded is not silently fetched from a stranger
+_HOME = "localhost/cnibench"
 _BUILD = 1800.0  # s
 _SAVE = 300.0  # s
 _ASK = 20.0  # s
@@ -28,13 +31,17 @@ def containerfile(kind: str) -> Path:
 
 
 def name(kind: str, registry: str = "") -> str:
-    """The image's name; its tag changes with what is in it, so that an old one is never taken for it."""
+    """The image's name; its tag changes with what is in it, so that an old one is never taken for
+    it.
+    """
     content = containerfile(kind).read_bytes() + " ".join(_arguments(kind)).encode()
-    return f"{registry.rstrip('/') or _HOME}/{kind}:{__version__}-{hashlib.sha256(content).hexdigest()[:8]}"
+    return f"{registry.rstrip('/') or _HOME}/{kind}:{__version__}-{hashlib.sha256(content).hexdigest()[:8]}"  # noqa: E501
 
 
 def _arguments(kind: str) -> list[str]:
-    """Build arguments: the Debian packages of all workloads, those of other installed packages too."""
+    """Build arguments: the Debian packages of all workloads, those of other installed packages
+    too.
+    """
     if kind != "workload":
         return []
     return ["--build-arg", f"WORKLOADS={' '.join(sorted(set(packages_of('workloads').values())))}"]
@@ -49,14 +56,30 @@ class Engine:
     def has(self, image: str) -> bool:
         """Is it there? Raises nothing for an engine that has stopped: it has none then."""
         try:
-            return programs.run([self.program, "image", "inspect", "--format", "{{.Id}}", image], timeout=_ASK, check=False).returncode == 0
+            return (
+                programs.run(
+                    [self.program, "image", "inspect", "--format", "{{.Id}}", image],
+                    timeout=_ASK,
+                    check=False,
+                ).returncode
+                == 0
+            )
         except CnibenchError:
             return False
 
     def build(self, kind: str, base: str = "", registry: str = "") -> str:
         """Builds one; its name. Raises ClusterError."""
         image = name(kind, registry)
-        argv = [self.program, "build", "--network", "host", "-t", image, "-f", str(containerfile(kind))]
+        argv = [
+            self.program,
+            "build",
+            "--network",
+            "host",
+            "-t",
+            image,
+            "-f",
+            str(containerfile(kind)),
+        ]
         argv += _arguments(kind)
         if base:
             argv += ["--build-arg", f"BASE={base}"]
@@ -65,7 +88,11 @@ class Engine:
 
     def save(self, images: Sequence[str], path: Path) -> None:
         """All of them in one archive. Raises ClusterError."""
-        many = ["--multi-image-archive", "--format", "docker-archive"] if self.program == "podman" else []
+        many = (
+            ["--multi-image-archive", "--format", "docker-archive"]
+            if self.program == "podman"
+            else []
+        )
         part = path.with_name(path.name + ".part")
         part.unlink(missing_ok=True)
         try:
@@ -79,12 +106,16 @@ class Engine:
         programs.run([self.program, "push", image], timeout=_SAVE)
 
     def id(self, image: str) -> str:
-        return programs.run([self.program, "image", "inspect", "--format", "{{.Id}}", image], timeout=_ASK).stdout.strip()
+        return programs.run(
+            [self.program, "image", "inspect", "--format", "{{.Id}}", image], timeout=_ASK
+        ).stdout.strip()
 
 
 @cache
 def engine() -> Engine:
-    """The one that KIND_EXPERIMENTAL_PROVIDER names, else docker or podman, whichever answers. Raises MissingError."""
+    """The one that KIND_EXPERIMENTAL_PROVIDER names, else docker or podman, whichever answers.
+    Raises MissingError.
+    """
     named = os.environ.get("KIND_EXPERIMENTAL_PROVIDER", "")
     told = []
     for program in (named,) if named else ("docker", "podman"):
@@ -98,15 +129,24 @@ def engine() -> Engine:
             continue
         if done.returncode == 0:
             return Engine(program)
-        told.append(f"{program} does not answer: {(done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]}")
-    raise MissingError(f"no container engine: {'; '.join(told)}", "sudo apt-get install podman, or start docker")
+        told.append(
+            f"{program} does not answer:"
+            f" {(done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]}"
+        )
+    raise MissingError(
+        f"no container engine: {'; '.join(told)}", "sudo apt-get install podman, or start docker"
+    )
 
 
 def archive(engine: Engine, images: Sequence[str]) -> Path:
-    """An archive of those images, made once and kept beside others in the user's cache. Raises ClusterError."""
+    """An archive of those images, made once and kept beside others in the user's cache. Raises
+    ClusterError.
+    """
     ids = [engine.id(image) for image in images]
     digest = hashlib.sha256("\n".join([*images, *ids]).encode()).hexdigest()[:16]
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cnibench" / "images"
+    folder = (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cnibench" / "images"
+    )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{digest}.tar"
     if not path.exists():
@@ -124,5 +164,7 @@ def missing(engine: Engine, registry: str = "") -> list[str]:
 def need(engine: Engine) -> list[str]:
     """Ours, when the engine has them. Raises MissingError."""
     if absent := missing(engine):
-        raise MissingError(f"{engine.program} has not the image {', '.join(absent)}", "cnibench images build")
+        raise MissingError(
+            f"{engine.program} has not the image {', '.join(absent)}", "cnibench images build"
+        )
     return [name(kind) for kind in KINDS]

@@ -1,11 +1,14 @@
-"""Program: runs commands in a Pod for cnibench, over its standard input and output. Standard library only; sent over the connection.
+"""Program: runs commands in a Pod for cnibench, over its standard input and output. Standard
+library only; sent over the connection.
 
-Each message, both ways, is 8 bytes (two lengths, big endian), a header in JSON, and bytes. Asked: {id, do: run|spawn|signal|read|ping}.
-Told: {id, pid}, then {id, stream: 1|2} with bytes, then {id, end: status}; {id, error, missing}; {id, texts: lengths} with bytes.
+Each message, both ways, is 8 bytes (two lengths, big endian), a header in JSON, and bytes. Asked:
+{id, do: run|spawn|signal|read|ping}. Told: {id, pid}, then {id, stream: 1|2} with bytes, then {id,
+end: status}; {id, error, missing}; {id, texts: lengths} with bytes.
 
-One thread, asleep unless something happens, so that nothing of it disturbs a measured window: of what a program prints the first
-part is told at once, the rest at its end. All programs die with this one (PR_SET_PDEATHSIG), and this one when its input
-ends or nothing has been heard for a while: kubectl may have been killed, or the API server have gone.
+One thread, asleep unless something happens, so that nothing of it disturbs a measured window: of
+what a program prints the first part is told at once, the rest at its end. All programs die with
+this one (PR_SET_PDEATHSIG), and this one when its input ends or nothing has been heard for a while:
+kubectl may have been killed, or the API server have gone.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ PIPE = 1 << 20  # bytes: a program that prints much wakes us seldom
 F_SETPIPE_SZ = 1031
 LIBC = ctypes.CDLL(None)
 PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
-AHEAD = -10  # nice value: hundreds of loaded connections must not keep us from starting the next program or opening a window
+# nice value: hundreds of loaded connections must not keep us from starting the next program or
+# opening a window
+AHEAD = -10
 
 
 def tell(header: dict[str, Any], data: bytes = b"") -> None:
@@ -48,15 +53,24 @@ def die_with_us() -> None:
 
 
 class Program:
-    def __init__(self, header: dict[str, Any], data: bytes, selector: selectors.BaseSelector) -> None:
+    def __init__(
+        self, header: dict[str, Any], data: bytes, selector: selectors.BaseSelector
+    ) -> None:
         self.id = header["id"]
         self.selector = selector
         self.told = {1: 0, 2: 0}
+        self.left = {1: header["most"], 2: header["most"]}  # bytes that it may still print
         self.kept: dict[int, list[bytes]] = {1: [], 2: []}
         self.popen = subprocess.Popen(
-            header["argv"], stdin=subprocess.PIPE if header.get("input") else subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, bufsize=0, env={**os.environ, **header.get("env", {})}, preexec_fn=die_with_us, process_group=0,
-        )  # fmt: skip
+            header["argv"],
+            stdin=subprocess.PIPE if header.get("input") else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env={**os.environ, **header.get("env", {})},
+            preexec_fn=die_with_us,
+            process_group=0,
+        )
         self.input = memoryview(data)
         self.pipes = ((1, cast(Any, self.popen.stdout)), (2, cast(Any, self.popen.stderr)))
         for number, pipe in self.pipes:
@@ -76,7 +90,11 @@ class Program:
         if self.stdin.closed:
             return
         try:
-            self.input = self.input[os.write(self.stdin.fileno(), self.input[:65536]) :] if self.input else self.input
+            self.input = (
+                self.input[os.write(self.stdin.fileno(), self.input[:65536]) :]
+                if self.input
+                else self.input
+            )
         except BrokenPipeError:
             self.input = memoryview(b"")
         except BlockingIOError:
@@ -96,7 +114,13 @@ class Program:
             self.selector.unregister(pipe)
             pipe.close()
             return False
-        if self.told[number] < AT_ONCE:
+        if self.left[number] < 0:
+            return True  # it is being ended
+        self.left[number] -= len(data)
+        if self.left[number] < 0:
+            tell({"id": self.id, "flood": number})
+            self.end(signal.SIGKILL)
+        elif self.told[number] < AT_ONCE:
             self.told[number] += len(data)
             tell({"id": self.id, "stream": number}, data)
         else:
@@ -160,7 +184,10 @@ class Runner:
             head, body = struct.unpack(">II", self.buffer[:8])
             if len(self.buffer) < 8 + head + body:
                 return
-            header, data = json.loads(self.buffer[8 : 8 + head]), self.buffer[8 + head : 8 + head + body]
+            header, data = (
+                json.loads(self.buffer[8 : 8 + head]),
+                self.buffer[8 + head : 8 + head + body],
+            )
             self.buffer = self.buffer[8 + head + body :]
             self.do(header, data)
 
@@ -181,8 +208,14 @@ class Runner:
             elif header["do"] == "ping":
                 tell({"id": header["id"], "texts": []})
         except Exception as error:
-            told = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-            tell({"id": header["id"], "error": told, "missing": isinstance(error, FileNotFoundError)})
+            told = (
+                f"{error.strerror}: {error.filename}"
+                if isinstance(error, OSError)
+                else f"{type(error).__name__}: {error}"
+            )
+            tell(
+                {"id": header["id"], "error": told, "missing": isinstance(error, FileNotFoundError)}
+            )
 
     def main(self) -> None:
         tell({"id": 0, "ready": sys.version.split()[0]})

@@ -1,4 +1,6 @@
-"""The node agents: one on each node that is looked at, with the rights that the cluster gives them."""
+"""The node agents: one on each node that is looked at, with the rights that the cluster gives
+them.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,36 @@ from cnibench.testbed.cluster import Wire
 _LEVELS: tuple[Rights, ...] = ("all", "network", "none")
 
 
-def plan(run: str, extra: Mapping[str, Any], namespace: str = "", tolerations: Sequence[Mapping[str, str]] = ()) -> Making:
-    """What our objects have in common: images of ``--registry``, the secret of ``--pull-secret``; the namespace has the run's name."""
-    workload, agent = (images.name(kind, str(extra.get("registry") or "")) for kind in ("workload", "agent"))
-    return Making(namespace or run, run, workload, agent, tolerations=tolerations, pull_secret=str(extra.get("pull_secret") or ""))
+def plan(
+    run: str,
+    extra: Mapping[str, Any],
+    namespace: str = "",
+    tolerations: Sequence[Mapping[str, str]] = (),
+) -> Making:
+    """What our objects have in common: images of ``--registry``, the secret of ``--pull-secret``;
+    the namespace has the run's name.
+    """
+    workload, agent = (
+        images.name(kind, str(extra.get("registry") or "")) for kind in ("workload", "agent")
+    )
+    return Making(
+        namespace or run,
+        run,
+        workload,
+        agent,
+        tolerations=tolerations,
+        pull_secret=str(extra.get("pull_secret") or ""),
+    )
 
 
-def start(access: Access, making: Making, nodes: Sequence[Facts]) -> tuple[Making, list[KubernetesNode]]:
-    """(what was allowed, the nodes in their order): agents made and connected to, each node's device known.
+def start(
+    access: Access, making: Making, nodes: Sequence[Facts]
+) -> tuple[Making, list[KubernetesNode]]:
+    """(what was allowed, the nodes in their order): agents made and connected to, each node's
+    device known.
 
-    What an earlier run changed on a node and could not restore is restored. Raises ClusterError, LimitError.
+    What an earlier run changed on a node and could not restore is restored. Raises ClusterError,
+    LimitError.
     """
     making = make(access, making, nodes)
     found = connect(access, making, nodes)
@@ -47,9 +69,11 @@ def start(access: Access, making: Making, nodes: Sequence[Facts]) -> tuple[Makin
 
 
 def make(access: Access, making: Making, nodes: Sequence[Facts]) -> Making:
-    """The agents in our namespace, which is made unless it is there; what was allowed. ``connect`` waits for them. Raises ClusterError.
+    """The agents in our namespace, which is made unless it is there; what was allowed. ``connect``
+    waits for them. Raises ClusterError.
 
-    Whether privileged Pods are allowed is asked of the API server by a Pod that is never made (a DaemonSet's refusal is only an event).
+    Whether privileged Pods are allowed is asked of the API server by a Pod that is never made (a
+    DaemonSet's refusal is only an event).
     """
     access.apply(objects.namespace(making))
     making = _copy_secret(access, making)
@@ -59,14 +83,17 @@ def make(access: Access, making: Making, nodes: Sequence[Facts]) -> Making:
             break
     else:
         raise DeniedError(
-            f"no Pod of ours may run on this cluster: {refusal}", "have its policies let in the namespace, or name one: -n NAME"
+            f"no Pod of ours may run on this cluster: {refusal}",
+            "have its policies let in the namespace, or name one: -n NAME",
         )
     access.apply(objects.agent(making, [node.name for node in nodes]))
     return making
 
 
 def refused(access: Access, making: Making, node: str) -> str:
-    """Why the API server lets no agent with these rights run, '' when it does. Raises ClusterError when it cannot be asked."""
+    """Why the API server lets no agent with these rights run, '' when it does. Raises ClusterError
+    when it cannot be asked.
+    """
     pod = objects.agent_pod(making, node)
     answer = access.call("POST", f"/api/v1/namespaces/{making.namespace}/pods?dryRun=All", pod)
     if answer.ok:
@@ -77,25 +104,40 @@ def refused(access: Access, making: Making, node: str) -> str:
 
 
 def _copy_secret(access: Access, making: Making) -> Making:
-    """An image pull secret works in its own namespace only: a copy goes to ours. Raises ClusterError."""
+    """An image pull secret works in its own namespace only: a copy goes to ours. Raises
+    ClusterError.
+    """
     if not making.pull_secret:
         return making
     where, _, name = making.pull_secret.rpartition("/")
     found = access.get("secret", name, "-n", where or "default")
     metadata = {"name": name, "namespace": making.namespace, "labels": making.labels()}
-    access.apply({"apiVersion": "v1", "kind": "Secret", "type": found["type"], "metadata": metadata, "data": found["data"]})
+    access.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": found["type"],
+            "metadata": metadata,
+            "data": found["data"],
+        }
+    )
     return replace(making, pull_secret=name)
 
 
 def connect(access: Access, making: Making, nodes: Sequence[Facts]) -> list[KubernetesNode]:
-    """The agents' connections, in the order of ``nodes``. Raises ClusterError, LimitError with the reason why one does not run."""
+    """The agents' connections, in the order of ``nodes``. Raises ClusterError, LimitError with the
+    reason why one does not run.
+    """
     ready = pods.wait_ready(access, making.namespace, f"{objects.ROLE}={objects.AGENT}", len(nodes))
     names = {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in ready}
     found = []
     for number, known in enumerate(nodes):
         short = letter(number)
         if known.name not in names:
-            raise ClusterError(f"no agent runs on node {known.name}", "does it tolerate the node's taints? --toleration")
+            raise ClusterError(
+                f"no agent runs on node {known.name}",
+                "does it tolerate the node's taints? --toleration",
+            )
         gateway = Gateway(access, making.namespace, names[known.name], f"the agent on node {short}")
         found.append(KubernetesNode(short, known, gateway, host=not making.confined))
     return found
@@ -128,11 +170,19 @@ def wire(node: KubernetesNode) -> Wire:
         drivers = node.run(["sh", "-c", script, "sh", *sorted(devices)], timeout=20).stdout.split()
     except CnibenchError:
         return "nic"
-    return "virtio" if any(driver.startswith("virtio") for driver in drivers) else "nic" if devices else "veth"
+    return (
+        "virtio"
+        if any(driver.startswith("virtio") for driver in drivers)
+        else "nic"
+        if devices
+        else "veth"
+    )
 
 
 def nics(nodes: Sequence[KubernetesNode], every: bool) -> tuple[list[Nic], list[int]]:
-    """As Cluster.nics, of those nodes: their hardware, and what reaches other nodes. Raises ClusterError."""
+    """As Cluster.nics, of those nodes: their hardware, and what reaches other nodes. Raises
+    ClusterError.
+    """
 
     def look(node: KubernetesNode) -> tuple[list[Nic], set[int]]:
         links = json.loads(node.run(["ip", "-j", "-d", "link", "show"], timeout=20).stdout)
@@ -141,22 +191,34 @@ def nics(nodes: Sequence[KubernetesNode], every: bool) -> tuple[list[Nic], list[
         under = known.carrying(node.device) if node.device else frozenset[str]()
         asked = [name for name in names if every or name in under or name in known.hardware]
         own = reading.there(node, asked, node.name, under, known.hardware)
-        return own, {int(link["linkinfo"]["info_data"]["port"]) for link in links if link.get("linkinfo", {}).get("info_kind") == "vxlan"}
+        return own, {
+            int(link["linkinfo"]["info_data"]["port"])
+            for link in links
+            if link.get("linkinfo", {}).get("info_kind") == "vxlan"
+        }
 
     found = on_each(nodes, look)
-    return [nic for own, _ in found for nic in own], sorted({port for _, ports in found for port in ports})
+    return [nic for own, _ in found for nic in own], sorted(
+        {port for _, ports in found for port in ports}
+    )
 
 
 def offload(nodes: Sequence[KubernetesNode]) -> dict[str, Any]:
-    """What those nodes' NICs do for tunnels, for env.json; nothing where they may not be looked into."""
+    """What those nodes' NICs do for tunnels, for env.json; nothing where they may not be looked
+    into.
+    """
     if not all(node.host for node in nodes):
         return {}
     return {"offload": facts.short(facts.judged(*nics(nodes, every=False)))}
 
 
 def restore(access: Access, namespace: str) -> None:
-    """Has the agents that a run left restore what it changed on their nodes; their guardians would end with them. Raises ClusterError."""
+    """Has the agents that a run left restore what it changed on their nodes; their guardians would
+    end with them. Raises ClusterError.
+    """
     where = change.restoring(f"{objects.HOST}{change.FOLDER}", -1)
-    for pod in access.get("pods", "-n", namespace, "-l", f"{objects.ROLE}={objects.AGENT}")["items"]:
+    for pod in access.get("pods", "-n", namespace, "-l", f"{objects.ROLE}={objects.AGENT}")[
+        "items"
+    ]:
         if pods.is_ready(pod):
             access.kubectl("exec", "-n", namespace, pod["metadata"]["name"], "--", *where)

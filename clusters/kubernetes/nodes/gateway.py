@@ -1,4 +1,6 @@
-"""One connection into a Pod, made once: ``kubectl exec -i`` to a small program that runs commands there (_runner.py)."""
+"""One connection into a Pod, made once: ``kubectl exec -i`` to a small program that runs commands
+there (_runner.py).
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,12 @@ PLAIN = {"LANG": "C", "LC_ALL": "C"}
 ANSWER = 20.0  # s: for anything that the other end does at once
 _START = 30.0  # s
 _TRIES = 3
-_PING = 7.0  # s; the other end gives up when some of them are missing: a killed kubectl does not always end its input
+# s; the other end gives up when some of them are missing: a killed kubectl does not always end its
+# input
+_PING = 7.0
 _SOURCE = Path(__file__).with_name("_runner.py")
-# The program comes over the connection: images stay as they are when it changes, and no command line is too long.
+# The program comes over the connection: images stay as they are when it changes, and no command
+# line is too long.
 _BOOT = """\
 import os
 def r(n):
@@ -39,14 +44,17 @@ def r(n):
 exec(compile(r(int(r(8))), "cnibench", "exec"))
 """
 
-# A child dies with the thread that started it (PR_SET_PDEATHSIG), and connections outlive the threads that first need them.
+# A child dies with the thread that started it (PR_SET_PDEATHSIG), and connections outlive the
+# threads that first need them.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cnibench-exec")
 
 
 class _Answer:
     """What came back for one message."""
 
-    def __init__(self, stdout: Path | None = None, stderr: Path | None = None, keep: bool = False) -> None:
+    def __init__(
+        self, stdout: Path | None = None, stderr: Path | None = None, keep: bool = False
+    ) -> None:
         self.first = threading.Event()  # something was told
         self.ended = threading.Event()
         self.pid = 0
@@ -55,7 +63,7 @@ class _Answer:
         self.missing = False
         self.texts: list[str] = []
         self.kept = {1: bytearray(), 2: bytearray()} if keep else None
-        self.sizes = {1: 0, 2: 0}  # bytes of output that came
+        self.flood = False  # has it printed more than it may? then it was ended there
         self._files: dict[int, IO[bytes]] = {}
         for number, path in ((1, stdout), (2, stderr)):
             if path is not None:
@@ -63,13 +71,13 @@ class _Answer:
 
     def take(self, header: dict[str, Any], data: bytes) -> None:
         if "stream" in header:
-            self.sizes[header["stream"]] += len(data)
-            if self.too_much():
-                return  # the process is ended by whoever waits for it, or looks at it
             if self.kept is not None:
                 self.kept[header["stream"]] += data
             elif header["stream"] in self._files:
                 self._files[header["stream"]].write(data)
+            return
+        if "flood" in header:
+            self.flood = True
             return
         if "pid" in header:
             self.pid = header["pid"]
@@ -85,10 +93,6 @@ class _Answer:
             self.finish(0)
         self.first.set()
 
-    def too_much(self) -> bool:
-        """Has it printed more than it may? What came beyond is dropped."""
-        return max(self.sizes.values()) > programs.MOST_OUTPUT
-
     def fail(self, error: str, missing: bool = False) -> None:
         self.error, self.missing = error, missing
         self.finish(None)
@@ -103,7 +107,9 @@ class _Answer:
 
 
 class RemoteProcess(Process):
-    """A program in a Pod, with the face of one that runs here; ``pid`` is its number there. Its files are whole once it has ended."""
+    """A program in a Pod, with the face of one that runs here; ``pid`` is its number there. Its
+    files are whole once it has ended.
+    """
 
     def __init__(self, argv: Sequence[str], gateway: Gateway, number: int, answer: _Answer) -> None:
         self.argv = tuple(argv)
@@ -119,7 +125,7 @@ class RemoteProcess(Process):
         """Exit status, or None while it runs. Raises ClusterError when the connection is lost."""
         if not self._answer.ended.is_set():
             return None
-        if self._answer.too_much():
+        if self._answer.flood:
             raise programs.too_much(self.argv, programs.MOST_OUTPUT)
         if self._answer.status is None:
             raise ClusterError(self._answer.error)
@@ -147,7 +153,9 @@ class RemoteProcess(Process):
 
 
 class Gateway:
-    """The connection to one container. ``what`` names it in messages. Opened at its first use; opened again after it was lost."""
+    """The connection to one container. ``what`` names it in messages. Opened at its first use;
+    opened again after it was lost.
+    """
 
     def __init__(self, access: Access, namespace: str, pod: str, what: str) -> None:
         self.access = access
@@ -167,7 +175,9 @@ class Gateway:
         """Makes the connection unless it stands. Raises ClusterError with what kubectl said."""
         if self._process is not None:
             return
-        for attempt in range(_TRIES):  # a Pod that is Ready may refuse its first exec while the node is busy
+        for attempt in range(
+            _TRIES
+        ):  # a Pod that is Ready may refuse its first exec while the node is busy
             try:
                 return self._open()
             except ClusterError:
@@ -177,8 +187,23 @@ class Gateway:
 
     def _open(self) -> None:
         self._log = programs.Errors()
-        argv = self.access.command("exec", "-i", "-n", self.namespace, self.pod, "--", "python3", "-I", "-S", "-u", "-c", _BOOT)
-        self._process, self._input, output = _starter.submit(programs.converse, argv, self._log).result()
+        argv = self.access.command(
+            "exec",
+            "-i",
+            "-n",
+            self.namespace,
+            self.pod,
+            "--",
+            "python3",
+            "-I",
+            "-S",
+            "-u",
+            "-c",
+            _BOOT,
+        )
+        self._process, self._input, output = _starter.submit(
+            programs.converse, argv, self._log
+        ).result()
         first = self._input  # ours is gone as soon as the reader sees that kubectl has ended
         ready = self._answers[0] = _Answer()
         self._closing = threading.Event()
@@ -191,7 +216,9 @@ class Gateway:
         if not ready.first.wait(_START * patience()) or ready.error:
             said = ready.error or f"no answer within {_START:.0f} s"
             self.close()
-            raise ClusterError(f"no command can be run in {self.what}: {said}", "does its image have python3?")
+            raise ClusterError(
+                f"no command can be run in {self.what}: {said}", "does its image have python3?"
+            )
         threading.Thread(target=self._ping, args=(self._closing,), daemon=True).start()
 
     def _read(self, output: IO[bytes], closing: threading.Event) -> None:
@@ -206,10 +233,7 @@ class Gateway:
                 number = header["id"]
                 answer = self._answers.get(number)
                 if answer is not None:
-                    before = answer.too_much()
                     answer.take(header, data)
-                    if answer.too_much() and not before:
-                        self.signal(number, signal.SIGKILL)
                     if answer.ended.is_set():
                         self._answers.pop(number, None)
         except (OSError, ValueError, struct.error):
@@ -256,11 +280,16 @@ class Gateway:
                     message = message[self._input.write(message) :]
             except OSError:
                 self._answers.pop(number, None)
-                raise ClusterError(f"the connection to {self.what} is lost", "is the Pod still there? kubectl get pods") from None
+                raise ClusterError(
+                    f"the connection to {self.what} is lost",
+                    "is the Pod still there? kubectl get pods",
+                ) from None
         return number
 
     def signal(self, number: int, which: int) -> None:
-        """To the process group of a program; nothing when the connection is gone, for then it is dead."""
+        """To the process group of a program; nothing when the connection is gone, for then it is
+        dead.
+        """
         text = json.dumps({"id": number, "do": "signal", "number": int(which)}).encode()
         with self._lock:
             if self._input is not None:
@@ -272,11 +301,24 @@ class Gateway:
     def _spawn(self, argv: Sequence[str], answer: _Answer, input: str | None) -> int:
         self.open()
         data = b"" if input is None else input.encode()
-        number = self._ask({"do": "spawn", "argv": list(argv), "env": PLAIN, "input": input is not None}, data, answer)
+        number = self._ask(
+            {
+                "do": "spawn",
+                "argv": list(argv),
+                "env": PLAIN,
+                "input": input is not None,
+                "most": programs.MOST_OUTPUT,
+            },
+            data,
+            answer,
+        )
         if not answer.first.wait(ANSWER * patience()):
             raise LimitError(f"{self.what} did not start {argv[0]} within {ANSWER:.0f} s")
         if answer.missing:
-            raise MissingError(f"the program '{argv[0]}' is not in {self.what}", "use the images of 'cnibench images build'")
+            raise MissingError(
+                f"the program '{argv[0]}' is not in {self.what}",
+                "use the images of 'cnibench images build'",
+            )
         if answer.error:
             raise ClusterError(f"{self.what}: {argv[0]}: {answer.error}")
         return number
@@ -286,8 +328,12 @@ class Gateway:
         answer = _Answer(stdout, stderr)
         return RemoteProcess(argv, self, self._spawn(argv, answer, None), answer)
 
-    def run(self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True) -> Done:
-        """Runs a program to its end. Raises ClusterError when ``check`` and it fails, LimitError after ``timeout`` seconds."""
+    def run(
+        self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True
+    ) -> Done:
+        """Runs a program to its end. Raises ClusterError when ``check`` and it fails, LimitError
+        after ``timeout`` seconds.
+        """
         answer = _Answer(keep=True)
         start = time.monotonic()
         with RemoteProcess(argv, self, self._spawn(argv, answer, input), answer) as process:
@@ -304,7 +350,9 @@ class Gateway:
         return self.read_all([path])[0]
 
     def read_all(self, paths: Sequence[str]) -> list[str]:
-        """Files as seen there, asked for once. Raises ClusterError, which names the one that cannot be read."""
+        """Files as seen there, asked for once. Raises ClusterError, which names the one that cannot
+        be read.
+        """
         self.open()
         answer = _Answer()
         self._ask({"do": "read", "paths": list(paths)}, b"", answer)

@@ -1,4 +1,6 @@
-"""Looks at the measured nodes through their agents, for ``cnibench doctor``: settings, NICs, the way between them, clocks."""
+"""Looks at the measured nodes through their agents, for ``cnibench doctor``: settings, NICs, the
+way between them, clocks.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from cnibench.testbed.cluster import Nodes, Remark
 _SMALL = 100  # bytes of a packet that passes anywhere
 _LIMIT = 30.0  # s
 
-# Prints one node's facts; what it cannot see is ''. adjtimex(2) with no mode set only reads: 5 (TIME_ERROR) means not synchronised.
+# Prints one node's facts; what it cannot see is ''. adjtimex(2) with no mode set only reads: 5
+# (TIME_ERROR) means not synchronised.
 _LOOK = r"""
 import ctypes, glob, json, os, re, subprocess, sys
 device = sys.argv[1]
@@ -64,35 +67,51 @@ print(json.dumps({
     "rings": " ".join("%s %s" % one for one in rings), "interrupts": interrupts(), "rps": all_of(net + "/queues/rx-*/rps_cpus"),
     "irqbalance": "runs" if "irqbalance" in comms else "does not run", "synchronised": synchronised(),
 }))
-"""
+"""  # noqa: E501
 
 
 def compared(nodes: Sequence[KubernetesNode]) -> Nodes:
     """Two nodes beside each other. Raises ClusterError when their agents cannot be asked."""
     facts = dict(zip((node.name for node in nodes), on_each(nodes, _look), strict=True))
-    return Nodes(facts, [*alike.remarks(facts), *_nics(nodes), *_way(nodes, facts), *_refused(nodes)])
+    return Nodes(
+        facts, [*alike.remarks(facts), *_nics(nodes), *_way(nodes, facts), *_refused(nodes)]
+    )
 
 
 def _look(node: KubernetesNode) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(node.run(["python3", "-I", "-c", _LOOK, node.device], timeout=_LIMIT).stdout)
+    found: dict[str, Any] = json.loads(
+        node.run(["python3", "-I", "-c", _LOOK, node.device], timeout=_LIMIT).stdout
+    )
     return found | {"interrupts": alike.interrupts(found["interrupts"]), "device": node.device}
 
 
 def _nics(nodes: Sequence[KubernetesNode]) -> Iterator[Remark]:
     found, _ = agents.nics(nodes, every=False)
-    commands = "cnibench offload --cluster existing shows them; ethtool -K, -L and -i, the same on both"
+    commands = (
+        "cnibench offload --cluster existing shows them; ethtool -K, -L and -i, the same on both"
+    )
     yield from (Remark("differs", f"NIC: {words}", commands) for words in judge.unlike(found))
     for node in nodes:
         if not any(nic.node == node.name and nic.underlay for nic in found):
-            yield Remark("unseen", f"node {node.name}: the NIC that has its address ({', '.join(node.addresses.values())})")
+            yield Remark(
+                "unseen",
+                f"node {node.name}: the NIC that has its address"
+                f" ({', '.join(node.addresses.values())})",
+            )
 
 
 def _way(nodes: Sequence[KubernetesNode], facts: dict[str, dict[str, Any]]) -> Iterator[Remark]:
-    """A small and a full-size packet both ways, and the clocks; the address families that both nodes have."""
+    """A small and a full-size packet both ways, and the clocks; the address families that both
+    nodes have.
+    """
     first, second = nodes
     families = sorted(first.addresses.keys() & second.addresses.keys())
     if not families or not all(facts[node.name]["mtu"] for node in nodes):
-        yield Remark("unseen", f"the way between {first.name} and {second.name}: they have no address in common that we see")
+        yield Remark(
+            "unseen",
+            f"the way between {first.name} and {second.name}: they have no address in common that"
+            " we see",
+        )
         return
     size = max(int(facts[node.name]["mtu"]) for node in nodes)
     try:
@@ -101,7 +120,10 @@ def _way(nodes: Sequence[KubernetesNode], facts: dict[str, dict[str, Any]]) -> I
             for one, other in ((first, second), (second, first)):
                 target = other.addresses[families[0]]
                 small = probe.datagram(one, target, _SMALL)
-                found[one.name, other.name] = (small, "" if small else probe.datagram(one, target, size))
+                found[one.name, other.name] = (
+                    small,
+                    "" if small else probe.datagram(one, target, size),
+                )
             offset = probe.clock(first, second.addresses[families[0]])
     except CnibenchError as error:
         yield Remark("unseen", f"the way between {first.name} and {second.name}: {error.message}")
@@ -114,5 +136,8 @@ def _way(nodes: Sequence[KubernetesNode], facts: dict[str, dict[str, Any]]) -> I
 
 def _refused(nodes: Sequence[KubernetesNode]) -> Iterator[Remark]:
     if not all(node.host for node in nodes):
-        words = "privileged Pods are refused: cycles per packet, rules, programs and other devices of the nodes cannot be seen"
+        words = (
+            "privileged Pods are refused: cycles per packet, rules, programs and other devices of"
+            " the nodes cannot be seen"
+        )
         yield Remark("unseen", words, "allow privileged Pods in our namespace")

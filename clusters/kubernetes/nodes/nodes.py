@@ -11,8 +11,13 @@ from cnibench.errors import UsageError
 
 HOST_LABEL = "kubernetes.io/hostname"
 _CONTROL = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-# Set by the node controller while a node has no CNI or is under pressure; DaemonSets tolerate them as well (daemonset controller).
-PASSING = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/network-unavailable")
+# Set by the node controller while a node has no CNI or is under pressure; DaemonSets tolerate them
+# as well (daemonset controller).
+PASSING = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/network-unavailable",
+)
 
 
 @dataclass(frozen=True)
@@ -24,12 +29,16 @@ class Taint:
     effect: str
 
     def __str__(self) -> str:
-        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+        return (
+            f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+        )
 
 
 @dataclass(frozen=True)
 class Facts:
-    """One node. ``addresses`` maps 4 and 6 to its internal address, ``pod_cidrs`` are those of its spec (a CNI may use others)."""
+    """One node. ``addresses`` maps 4 and 6 to its internal address, ``pod_cidrs`` are those of its
+    spec (a CNI may use others).
+    """
 
     name: str
     ready: bool
@@ -51,7 +60,9 @@ class Facts:
 def facts(node: Mapping[str, Any]) -> Facts:
     """Out of a Node object of the API."""
     status, spec, meta = node.get("status", {}), node.get("spec", {}), node["metadata"]
-    ready: Mapping[str, Any] = next((item for item in status.get("conditions", ()) if item["type"] == "Ready"), {})
+    ready: Mapping[str, Any] = next(
+        (item for item in status.get("conditions", ()) if item["type"] == "Ready"), {}
+    )
     addresses: dict[int, str] = {}
     for item in status.get("addresses", ()):
         if item["type"] == "InternalIP":
@@ -59,12 +70,25 @@ def facts(node: Mapping[str, Any]) -> Facts:
     info = status.get("nodeInfo", {})
     cidrs = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
     return Facts(
-        name=meta["name"], ready=ready.get("status") == "True", reason=str(ready.get("message", "its kubelet tells nothing")),
-        schedulable=not spec.get("unschedulable", False), addresses=addresses, pod_cidrs=tuple(cidrs),
-        taints=tuple(Taint(item["key"], item.get("value", ""), item["effect"]) for item in spec.get("taints", ())),
-        labels=meta.get("labels", {}), system=info.get("operatingSystem", "linux"), architecture=info.get("architecture", ""),
-        info={key: info[key] for key in ("kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion") if key in info},
-    )  # fmt: skip
+        name=meta["name"],
+        ready=ready.get("status") == "True",
+        reason=str(ready.get("message", "its kubelet tells nothing")),
+        schedulable=not spec.get("unschedulable", False),
+        addresses=addresses,
+        pod_cidrs=tuple(cidrs),
+        taints=tuple(
+            Taint(item["key"], item.get("value", ""), item["effect"])
+            for item in spec.get("taints", ())
+        ),
+        labels=meta.get("labels", {}),
+        system=info.get("operatingSystem", "linux"),
+        architecture=info.get("architecture", ""),
+        info={
+            key: info[key]
+            for key in ("kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion")
+            if key in info
+        },
+    )
 
 
 def toleration(text: str) -> dict[str, str]:
@@ -74,7 +98,10 @@ def toleration(text: str) -> dict[str, str]:
     name, _, effect = text.partition(":")
     key, equals, value = name.partition("=")
     if not key or effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):
-        raise UsageError(f"--toleration takes KEY[=VALUE][:EFFECT] or all, not '{text}'", "write dedicated=net:NoSchedule")
+        raise UsageError(
+            f"--toleration takes KEY[=VALUE][:EFFECT] or all, not '{text}'",
+            "write dedicated=net:NoSchedule",
+        )
     found = {"key": key, "operator": "Equal" if equals else "Exists"}
     if equals:
         found["value"] = value
@@ -99,7 +126,9 @@ def matches(labels: Mapping[str, str], selector: str) -> bool:
     """A label selector of equalities: ``a=b,c!=d,e,!f``. Raises UsageError for others."""
     for part in (item.strip() for item in selector.split(",") if item.strip()):
         if any(word in part for word in (" in ", " notin ", "(")):
-            raise UsageError(f"the selector '{part}' is set-based", "write equalities: zone=a,disk!=hdd")
+            raise UsageError(
+                f"the selector '{part}' is set-based", "write equalities: zone=a,disk!=hdd"
+            )
         if "!=" in part:
             key, _, value = part.partition("!=")
             if labels.get(key) == value:
@@ -127,39 +156,75 @@ class Wanted:
     tolerations: tuple[Mapping[str, str], ...] = ()
 
 
-def choose(nodes: Sequence[Facts], wanted: Wanted, families: Sequence[int] = (4,)) -> tuple[Facts, Facts]:
-    """(the client's node, the server's). A node that was named is taken although it is cordoned or of the control plane.
+def choose(
+    nodes: Sequence[Facts], wanted: Wanted, families: Sequence[int] = (4,)
+) -> tuple[Facts, Facts]:
+    """(the client's node, the server's). A node that was named is taken although it is cordoned or
+    of the control plane.
 
     Raises UsageError saying why each node is not taken.
     """
-    client = _pick(nodes, wanted.client, wanted.client_selector, wanted, families, "client", without="")
-    server = _pick(nodes, wanted.server, wanted.server_selector, wanted, families, "server", without=client.name)
+    client = _pick(
+        nodes, wanted.client, wanted.client_selector, wanted, families, "client", without=""
+    )
+    server = _pick(
+        nodes,
+        wanted.server,
+        wanted.server_selector,
+        wanted,
+        families,
+        "server",
+        without=client.name,
+    )
     if client.name == server.name:
-        raise UsageError("the client's and the server's node are one node", "name two: --client-node A --server-node B")
+        raise UsageError(
+            "the client's and the server's node are one node",
+            "name two: --client-node A --server-node B",
+        )
     return client, server
 
 
-def more(nodes: Sequence[Facts], chosen: tuple[Facts, Facts], wanted: Wanted, families: Sequence[int], pairs: int) -> list[Facts]:
-    """The nodes of ``pairs`` pairs, the two that were chosen first: two more for each further pair as long as there are, none where they
-    were named. An odd one, which then has the client of one pair and the server of another, only where no selector says which it is for."""
+def more(
+    nodes: Sequence[Facts],
+    chosen: tuple[Facts, Facts],
+    wanted: Wanted,
+    families: Sequence[int],
+    pairs: int,
+) -> list[Facts]:
+    """The nodes of ``pairs`` pairs, the two that were chosen first: two more for each further pair
+    as long as there are, none where they were named. An odd one, which then has the client of one
+    pair and the server of another, only where no selector says which it is for.
+    """
     found = list(chosen)
     if wanted.client or wanted.server:
         return found
     for pair in range(1, pairs):
         for selector in (wanted.client_selector, wanted.server_selector):
             for node in sorted(nodes, key=lambda one: (one.control_plane, one.name)):
-                if node not in found and not _unfit(node, wanted.tolerations, families, bool(selector)) and matches(node.labels, selector):
+                if (
+                    node not in found
+                    and not _unfit(node, wanted.tolerations, families, bool(selector))
+                    and matches(node.labels, selector)
+                ):
                     found.append(node)
                     break
             else:
-                odd = len(found) > 2 * pair and not (wanted.client_selector or wanted.server_selector)
+                odd = len(found) > 2 * pair and not (
+                    wanted.client_selector or wanted.server_selector
+                )
                 return found if odd else found[: 2 * pair]
     return found
 
 
 def _pick(
-    nodes: Sequence[Facts], name: str, selector: str, wanted: Wanted, families: Sequence[int], role: str, without: str
-) -> Facts:  # fmt: skip
+    nodes: Sequence[Facts],
+    name: str,
+    selector: str,
+    wanted: Wanted,
+    families: Sequence[int],
+    role: str,
+    without: str,
+) -> Facts:
     other = wanted.server if role == "client" else wanted.client
     reasons = []
     for node in sorted(nodes, key=lambda one: (one.control_plane, one.name)):
@@ -174,13 +239,23 @@ def _pick(
             return node
         reasons.append(f"{node.name} {why}")
     if name and not reasons:
-        raise UsageError(f"there is no node '{name}'", f"there are: {', '.join(sorted(node.name for node in nodes))}")
+        raise UsageError(
+            f"there is no node '{name}'",
+            f"there are: {', '.join(sorted(node.name for node in nodes))}",
+        )
     told = "; ".join(reasons) or "there is no other node"
-    raise UsageError(f"no node for the {role}: {told}", f"name one with --{role}-node or --{role}-selector, and tolerate with --toleration")
+    raise UsageError(
+        f"no node for the {role}: {told}",
+        f"name one with --{role}-node or --{role}-selector, and tolerate with --toleration",
+    )
 
 
-def _unfit(node: Facts, tolerations: Sequence[Mapping[str, str]], families: Sequence[int], asked: bool) -> str:
-    """Why a node cannot be taken, '' when it can. One whose only fault is that it has no CNI yet can."""
+def _unfit(
+    node: Facts, tolerations: Sequence[Mapping[str, str]], families: Sequence[int], asked: bool
+) -> str:
+    """Why a node cannot be taken, '' when it can. One whose only fault is that it has no CNI yet
+    can.
+    """
     if node.system != "linux":
         return f"runs {node.system}"
     if not node.ready and not any(taint.key in PASSING for taint in node.taints):

@@ -29,10 +29,14 @@ class KubernetesPlace(Place):
         self.name = name
         self.gateway = gateway
 
-    def spawn(self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None) -> Process:
+    def spawn(
+        self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None
+    ) -> Process:
         return self.gateway.spawn(argv, stdout, stderr)
 
-    def run(self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True) -> Done:
+    def run(
+        self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True
+    ) -> Done:
         return self.gateway.run(argv, timeout=timeout, input=input, check=check)
 
     def read_text(self, path: str) -> str:
@@ -40,10 +44,11 @@ class KubernetesPlace(Place):
 
 
 class KubernetesNode(KubernetesPlace, Node):
-    """A node, through our agent there: its network namespace and processes, the agent's programs, its files under ``/host``.
+    """A node, through our agent there: its network namespace and processes, the agent's programs,
+    its files under ``/host``.
 
-    ``name`` is a, b, ... in all that is published; ``facts`` has its own. ``device`` is that of its address. ``host`` is False where
-    privileged Pods are refused: then only counters can be read.
+    ``name`` is a, b, ... in all that is published; ``facts`` has its own. ``device`` is that of its
+    address. ``host`` is False where privileged Pods are refused: then only counters can be read.
     """
 
     disk = HOST
@@ -60,7 +65,10 @@ class KubernetesNode(KubernetesPlace, Node):
         if path.startswith(_KERNEL):
             return self.gateway.read(path)
         if not self.host:
-            raise ClusterError(f"node {self.name}: its files cannot be read without a privileged agent", "allow privileged Pods")
+            raise ClusterError(
+                f"node {self.name}: its files cannot be read without a privileged agent",
+                "allow privileged Pods",
+            )
         return self.gateway.read(HOST + path)
 
     def read_each(self, paths: Sequence[str]) -> list[str | None]:
@@ -76,7 +84,14 @@ class KubernetesNode(KubernetesPlace, Node):
 class KubernetesPod(KubernetesPlace, Pod):
     """A Pod of ours; ``pod`` is its name in the cluster."""
 
-    def __init__(self, pod: str, node: KubernetesNode, gateway: Gateway, addresses: Mapping[int, str], host: bool) -> None:
+    def __init__(
+        self,
+        pod: str,
+        node: KubernetesNode,
+        gateway: Gateway,
+        addresses: Mapping[int, str],
+        host: bool,
+    ) -> None:
         super().__init__(pod, gateway)
         self.pod = pod
         self.node: KubernetesNode = node
@@ -85,6 +100,8 @@ class KubernetesPod(KubernetesPlace, Pod):
 
 
 def on_each(nodes: Sequence[KubernetesNode], what: Callable[[KubernetesNode], _T]) -> list[_T]:
-    """What it gave for each node, in their order; many nodes at the same time. Raises what it raised for the first that failed."""
+    """What it gave for each node, in their order; many nodes at the same time. Raises what it
+    raised for the first that failed.
+    """
     with ThreadPoolExecutor(max_workers=_TOGETHER) as pool:
         return list(pool.map(what, nodes))

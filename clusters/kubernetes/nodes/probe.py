@@ -1,4 +1,6 @@
-"""Small exchanges between two places of a cluster, by Python in their images, and what a node sends meanwhile."""
+"""Small exchanges between two places of a cluster, by Python in their images, and what a node sends
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _LIFE = 120  # s after which what was started ends by itself, whatever became of
 _RUN = 20.0  # s beyond a probe's own limit
 _MOST = 5000  # frames of one capture
 
-# Streams are counted to their end and the count is told; each datagram is answered by its length, or by the time when it asks for that.
+# Streams are counted to their end and the count is told; each datagram is answered by its length,
+# or by the time when it asks for that.
 _SERVER = """
 import select, socket, sys, time
 port, life = int(sys.argv[1]), time.time() + float(sys.argv[2])
@@ -89,7 +92,7 @@ except TimeoutError:
     print("not within %g s" % limit)
 except OSError as error:
     print(errno.errorcode.get(error.errno, "?"))
-"""
+"""  # noqa: E501
 # The exchange with the shortest way there and back tells most (RFC 5905, section 8).
 _CLOCK = """
 import socket, sys, time
@@ -109,7 +112,8 @@ try:
 except OSError as error:
     print(error.strerror or "no answer within 1 s")
 """
-# Outgoing frames (after segmentation, as they are on the wire) that name one of the addresses: length and the first 256 bytes.
+# Outgoing frames (after segmentation, as they are on the wire) that name one of the addresses:
+# length and the first 256 bytes.
 _CAPTURE = """
 import os, select, socket, sys, time
 device, stop, life, most = sys.argv[1], sys.argv[2], time.time() + float(sys.argv[3]), int(sys.argv[4])
@@ -130,17 +134,24 @@ while time.time() < life and most > 0:
     if address[2] == 4 and any(item in data for item in wanted):
         most -= 1
         print(length, data.hex())
-"""
+"""  # noqa: E501
 
 
 @contextlib.contextmanager
 def serving(*places: Place, port: int = PORT) -> Iterator[None]:
-    """Streams and datagrams to ``port`` are answered in each place. Raises ClusterError when one does not begin."""
+    """Streams and datagrams to ``port`` are answered in each place. Raises ClusterError when one
+    does not begin.
+    """
     with contextlib.ExitStack() as stack:
         started = []
         for place in places:
-            out, err = stack.enter_context(scratch.nameless()), stack.enter_context(scratch.nameless())
-            process = place.spawn(["python3", "-c", _SERVER, str(port), str(_LIFE)], stdout=out, stderr=err)
+            out, err = (
+                stack.enter_context(scratch.nameless()),
+                stack.enter_context(scratch.nameless()),
+            )
+            process = place.spawn(
+                ["python3", "-c", _SERVER, str(port), str(_LIFE)], stdout=out, stderr=err
+            )
             started.append((place, stack.enter_context(process), out, err))
         for place, process, out, err in started:
             _begun(place.name, out, err, process.poll)
@@ -148,15 +159,21 @@ def serving(*places: Place, port: int = PORT) -> Iterator[None]:
 
 
 def stream(client: Place, target: str, size: int, limit: float = 5.0, port: int = PORT) -> str:
-    """Sends ``size`` bytes over TCP. '' when all arrived within ``limit`` seconds, else what went wrong."""
+    """Sends ``size`` bytes over TCP. '' when all arrived within ``limit`` seconds, else what went
+    wrong.
+    """
     argv = ["python3", "-c", _STREAM, target, str(port), str(size), str(limit)]
     return client.run(argv, timeout=limit + _RUN).stdout.strip()
 
 
 def datagram(client: Place, target: str, packet: int, limit: float = 2.0, port: int = PORT) -> str:
-    """One UDP datagram that makes an IP packet of ``packet`` bytes, with DF, and its answer. '' or what went wrong."""
+    """One UDP datagram that makes an IP packet of ``packet`` bytes, with DF, and its answer. '' or
+    what went wrong.
+    """
     size = packet - (48 if ":" in target else 28)
-    return client.run(["python3", "-c", _DATAGRAM, target, str(port), str(size), str(limit)], timeout=limit + _RUN).stdout.strip()
+    return client.run(
+        ["python3", "-c", _DATAGRAM, target, str(port), str(size), str(limit)], timeout=limit + _RUN
+    ).stdout.strip()
 
 
 def clock(client: Place, target: str, port: int = PORT) -> tuple[float, float] | str:
@@ -171,7 +188,9 @@ def clock(client: Place, target: str, port: int = PORT) -> tuple[float, float] |
 
 @contextlib.contextmanager
 def watching(node: KubernetesNode, *addresses: str) -> Iterator[list[tuple[int, bytes]]]:
-    """(length, first 256 bytes) of what leaves the node over its wire with one of the addresses in it; complete when the block is left."""
+    """(length, first 256 bytes) of what leaves the node over its wire with one of the addresses in
+    it; complete when the block is left.
+    """
     frames: list[tuple[int, bytes]] = []
     with scratch.nameless() as out, scratch.nameless() as err:
         stop = f"/tmp/cnibench-stop-{time.monotonic_ns()}"
@@ -195,5 +214,8 @@ def _begun(where: str, out: Path, err: Path, poll: object) -> None:
         ended = poll() if callable(poll) else None
         if ended is not None or time.monotonic() > deadline:
             said = err.read_text().strip().splitlines()[-1:]
-            raise ClusterError(f"{where}: a probe did not begin: {' '.join(said) or 'it said nothing'}", "is python3 in the image?")
+            raise ClusterError(
+                f"{where}: a probe did not begin: {' '.join(said) or 'it said nothing'}",
+                "is python3 in the image?",
+            )
         time.sleep(0.02)

@@ -1,4 +1,6 @@
-"""The CNI's own processes on the measured nodes: those of the Pods that its workloads (DaemonSets, Deployments) have there."""
+"""The CNI's own processes on the measured nodes: those of the Pods that its workloads (DaemonSets,
+Deployments) have there.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from cnibench.clusters.kubernetes.pods import pods
 from cnibench.model.profile import Profile
 from cnibench.testbed.place import Node
 
-# Each process whose control group is one of these Pods' ($1): its number, when it began (proc_pid_stat(5), field 22) and its name. The UID
+# Each process whose control group is one of these Pods' ($1): its number, when it began
+# (proc_pid_stat(5), field 22) and its name. The UID
 # is in the path, with _ for - under systemd.
 _SCRIPT = """
 grep -lsE "$1" "$2"/[0-9]*/cgroup | while read -r file; do
@@ -25,7 +28,8 @@ done 2>/dev/null
 """
 _PROC = "/proc"
 _WAITS = ("pause", "sleep", "sh", "bash")  # a Pod's sandbox, and shells that wait
-_STAYS = 1.0  # s: what has ended after that was a program of a probe, or of a daemon that has others do its work
+# s: what has ended after that was a program of a probe, or of a daemon that has others do its work
+_STAYS = 1.0
 
 
 @dataclass
@@ -42,43 +46,63 @@ class Processes:
     def look(self) -> None:
         """Finds them anew: those that stay. Raises ClusterError.
 
-        While a Pod of the CNI is not Ready, those that were known and are gone are kept, so that what is read of them says so.
+        While a Pod of the CNI is not Ready, those that were known and are gone are kept, so that
+        what is read of them says so.
         """
         uids, ready = self._uids()
-        lines = {node: self._there(node, uids[node.facts.name]) for node in self.nodes if node.host and node.facts.name in uids}
+        lines = {
+            node: self._there(node, uids[node.facts.name])
+            for node in self.nodes
+            if node.host and node.facts.name in uids
+        }
         if lines:
             time.sleep(_STAYS)
         found: dict[str, tuple[Node, int]] = {}
         began: dict[str, str] = {}
         for node, said in lines.items():
-            for name, (pid, start) in _named(said, node.name, self._still(node, [(pid, start) for pid, start, _ in said])).items():
+            for name, (pid, start) in _named(
+                said, node.name, self._still(node, [(pid, start) for pid, start, _ in said])
+            ).items():
                 found[name], began[name] = (node, pid), start
         if not ready:
-            found = {**{name: process for name, process in self.found.items() if name not in found}, **found}
+            found = {
+                **{name: process for name, process in self.found.items() if name not in found},
+                **found,
+            }
             began = {**self._began, **began}
         self.found, self._began, self._whole = found, began, ready
 
     def reset_state(self) -> None:
-        """Looks again when one of them is gone, which takes one request to each node to see. Raises ClusterError."""
+        """Looks again when one of them is gone, which takes one request to each node to see. Raises
+        ClusterError.
+        """
         if not self._whole or not self._all_there():
             self.look()
 
     def _all_there(self) -> bool:
         for node in self.nodes:
-            known = [(pid, self._began[name]) for name, (place, pid) in self.found.items() if place is node]
+            known = [
+                (pid, self._began[name])
+                for name, (place, pid) in self.found.items()
+                if place is node
+            ]
             if known and len(self._still(node, known)) < len(known):
                 return False
         return True
 
     def _uids(self) -> tuple[dict[str, list[str]], bool]:
-        """Node's name to the UIDs of the Pods there, and whether all those on the measured nodes are Ready."""
+        """Node's name to the UIDs of the Pods there, and whether all those on the measured nodes
+        are Ready.
+        """
         uids: dict[str, list[str]] = {}
         measured = {node.facts.name for node in self.nodes}
         ready = True
         for wait in self.profile.kubernetes.ready if self.profile.kubernetes else ():
             if not wait.rollout:
                 continue
-            selector = self.access.get(wait.rollout, "-n", wait.namespace)["spec"]["selector"].get("matchLabels", {})
+            selector = self.access.get(wait.rollout, "-n", wait.namespace)["spec"]["selector"].get(
+                "matchLabels", {}
+            )
             labels = ",".join(f"{key}={value}" for key, value in selector.items())
             for pod in self.access.get("pods", "-n", wait.namespace, "-l", labels)["items"]:
                 where = str(pod["spec"].get("nodeName"))
@@ -97,7 +121,11 @@ class Processes:
     def _still(self, node: KubernetesNode, known: Sequence[tuple[int, str]]) -> set[int]:
         """Those that have not ended: another process may have the number of one that has."""
         texts = node.read_each([f"{_PROC}/{pid}/stat" for pid, _ in known])
-        return {pid for (pid, start), text in zip(known, texts, strict=True) if text and _lives(text, start)}
+        return {
+            pid
+            for (pid, start), text in zip(known, texts, strict=True)
+            if text and _lives(text, start)
+        }
 
 
 def _lives(stat: str, start: str) -> bool:
@@ -105,7 +133,9 @@ def _lives(stat: str, start: str) -> bool:
     return fields[0] not in "ZX" and fields[19] == start
 
 
-def _named(said: Sequence[tuple[int, str, str]], node: str, still: set[int]) -> Mapping[str, tuple[int, str]]:
+def _named(
+    said: Sequence[tuple[int, str, str]], node: str, still: set[int]
+) -> Mapping[str, tuple[int, str]]:
     found: dict[str, tuple[int, str]] = {}
     for pid, start, name in said:
         if name in _WAITS or pid not in still:

@@ -1,4 +1,6 @@
-"""Facts of a cluster and its nodes for env.json: nothing by which the owner could be told (no names, no addresses)."""
+"""Facts of a cluster and its nodes for env.json: nothing by which the owner could be told (no
+names, no addresses).
+"""
 
 from __future__ import annotations
 
@@ -12,27 +14,60 @@ from cnibench.errors import CnibenchError
 
 # What changes a datapath's cost, where the node has it.
 _SYSCTLS = (
-    "net.bridge.bridge-nf-call-iptables", "net.core.rmem_max", "net.core.wmem_max", "net.ipv4.tcp_congestion_control", 
-    "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.netfilter.nf_conntrack_max", "net.core.default_qdisc", "net.ipv4.conf.all.rp_filter",
-)  # fmt: skip
-_FEATURES = ("tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation", "tx-tcp-segmentation", "rx-gro", "tx-checksum-ip-generic")
+    "net.bridge.bridge-nf-call-iptables",
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+    "net.netfilter.nf_conntrack_max",
+    "net.core.default_qdisc",
+    "net.ipv4.conf.all.rp_filter",
+)
+_FEATURES = (
+    "tx-udp_tnl-segmentation",
+    "tx-udp_tnl-csum-segmentation",
+    "tx-tcp-segmentation",
+    "rx-gro",
+    "tx-checksum-ip-generic",
+)
 
 
 def describe(access: Access, nodes: Sequence[KubernetesNode]) -> dict[str, Any]:
-    """The cluster's version, and of each node what the API and its agent tell; all nodes at the same time."""
+    """The cluster's version, and of each node what the API and its agent tell; all nodes at the
+    same time.
+    """
     told = on_each(nodes, _node)
-    facts: dict[str, Any] = {"kubernetes": access.server_version, "nodes": dict(zip((node.name for node in nodes), told, strict=True))}
+    facts: dict[str, Any] = {
+        "kubernetes": access.server_version,
+        "nodes": dict(zip((node.name for node in nodes), told, strict=True)),
+    }
     if not all(node.host for node in nodes):
-        facts["lacks"] = "privileged Pods are refused here: no cycles per packet, no rules, no devices of the nodes; counters only"
+        facts["lacks"] = (
+            "privileged Pods are refused here: no cycles per packet, no rules, no devices of the"
+            " nodes; counters only"
+        )
     return facts
 
 
 def _node(node: KubernetesNode) -> dict[str, Any]:
     known = node.facts
-    told: dict[str, Any] = {**known.info, "architecture": known.architecture, "control_plane": known.control_plane}
-    told["sysctls"] = {name: value for name in _SYSCTLS if (value := _file(node, f"/proc/sys/{name.replace('.', '/')}"))}
+    told: dict[str, Any] = {
+        **known.info,
+        "architecture": known.architecture,
+        "control_plane": known.control_plane,
+    }
+    told["sysctls"] = {
+        name: value
+        for name in _SYSCTLS
+        if (value := _file(node, f"/proc/sys/{name.replace('.', '/')}"))
+    }
     told["cpu_model"] = next(
-        (line.partition(":")[2].strip() for line in _file(node, "/proc/cpuinfo").splitlines() if line.startswith(("model name", "Model"))),
+        (
+            line.partition(":")[2].strip()
+            for line in _file(node, "/proc/cpuinfo").splitlines()
+            if line.startswith(("model name", "Model"))
+        ),
         "",
     )
     if node.device:
@@ -42,14 +77,22 @@ def _node(node: KubernetesNode) -> dict[str, Any]:
 
 def _device(node: KubernetesNode) -> dict[str, Any]:
     folder = f"/sys/class/net/{node.device}"
-    found: dict[str, Any] = {"mtu": _file(node, f"{folder}/mtu"), "speed": _file(node, f"{folder}/speed")}
+    found: dict[str, Any] = {
+        "mtu": _file(node, f"{folder}/mtu"),
+        "speed": _file(node, f"{folder}/speed"),
+    }
     try:
         features = node.run(["ethtool", "-k", node.device], timeout=20).stdout
         found["features"] = {
-            name: value.strip() for line in features.splitlines() for name, _, value in [line.strip().partition(":")] if name in _FEATURES
+            name: value.strip()
+            for line in features.splitlines()
+            for name, _, value in [line.strip().partition(":")]
+            if name in _FEATURES
         }
         found["driver"] = (
-            json.loads(node.run(["ip", "-j", "-d", "link", "show", node.device], timeout=20).stdout)[0]
+            json.loads(
+                node.run(["ip", "-j", "-d", "link", "show", node.device], timeout=20).stdout
+            )[0]
             .get("linkinfo", {})
             .get("info_kind", "")
         )

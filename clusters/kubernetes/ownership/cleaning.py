@@ -1,4 +1,6 @@
-"""What may be removed of what runs left on a cluster: the same checks for ``clean`` and for a run that finds it in its way."""
+"""What may be removed of what runs left on a cluster: the same checks for ``clean`` and for a run
+that finds it in its way.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _RECORD = f"/api/v1/namespaces/kube-system/configmaps/{install.RECORD}"
 
 @dataclass(frozen=True)
 class Record:
-    """A CNI that a run installed and did not remove; ``version`` is the record's resourceVersion."""
+    """A CNI that a run installed and did not remove; ``version`` is the record's
+    resourceVersion.
+    """
 
     profile: str
     run: str
@@ -41,15 +45,21 @@ def record(access: Access) -> Record | None:
     meta = answer.body["metadata"]
     noted = meta.get("annotations") or {}
     return Record(
-        str(answer.body.get("data", {}).get("profile", "")), str(noted.get(objects.RUN, "")),
-        str(noted.get(lease.OWNER) or UNKNOWN), str(meta["resourceVersion"]),
-    )  # fmt: skip
+        str(answer.body.get("data", {}).get("profile", "")),
+        str(noted.get(objects.RUN, "")),
+        str(noted.get(lease.OWNER) or UNKNOWN),
+        str(meta["resourceVersion"]),
+    )
 
 
 class Survey:
-    """What is left on one cluster. ``owners`` are those whose leftovers may be removed, beside this user's own."""
+    """What is left on one cluster. ``owners`` are those whose leftovers may be removed, beside this
+    user's own.
+    """
 
-    def __init__(self, access: Access, allowed: Allowed, owners: Sequence[str], tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, access: Access, allowed: Allowed, owners: Sequence[str], tell: Callable[[str], None]
+    ) -> None:
         """Watches the Leases that matter for as long as they last. Raises ClusterError."""
         self.access = access
         self.allowed = allowed
@@ -58,9 +68,15 @@ class Survey:
         self._holder = f"{state.owner()}_clean-{secrets.token_hex(4)}"
         self._held: set[str] = set()
         found = survey.spaces(access)
-        matter = [one for one in found if one.owner in self.mine or (self.record and one.run == self.record.run)]
+        matter = [
+            one
+            for one in found
+            if one.owner in self.mine or (self.record and one.run == self.record.run)
+        ]
         settled = {one.name: one for one in survey.watched(access, matter, tell)}
-        self.spaces = [settled.get(one.name, one) for one in found if one.name in settled or one not in matter]
+        self.spaces = [
+            settled.get(one.name, one) for one in found if one.name in settled or one not in matter
+        ]
 
     def of_record(self) -> Space | None:
         """The namespace of the run that installed the CNI, when it is still there."""
@@ -68,12 +84,15 @@ class Survey:
         return next((one for one in self.spaces if run and one.run == run), None)
 
     def hold(self, space: Space | None) -> None:
-        """Takes a Lease over, so that a run that was only asleep finds it lost. Raises ClusterError when that has woken up."""
+        """Takes a Lease over, so that a run that was only asleep finds it lost. Raises ClusterError
+        when that has woken up.
+        """
         if space is None or not space.lease or space.name in self._held:
             return
         if not lease.take(self.access, space.lease, self._holder):
             raise ClusterError(
-                f"the Lease of the namespace {space.name} was renewed meanwhile: it stays", "a run uses it; wait for its end"
+                f"the Lease of the namespace {space.name} was renewed meanwhile: it stays",
+                "a run uses it; wait for its end",
             )
         self._held.add(space.name)
 
@@ -84,11 +103,15 @@ class Survey:
             kept, remedy = self._kept(space)
             what = f"the namespace {space.name} on the cluster of the context {self.access.context}"
             remove = functools.partial(self._remove, space)
-            found.append(Leftover(what, remove, owner=space.owner or UNKNOWN, kept=kept, remedy=remedy))
+            found.append(
+                Leftover(what, remove, owner=space.owner or UNKNOWN, kept=kept, remedy=remedy)
+            )
         return found
 
     def cni(self, nodes: int, remove: Callable[[], object]) -> Leftover | None:
-        """The CNI that a run left, with why it stays; ``remove`` does the work. Raises ClusterError."""
+        """The CNI that a run left, with why it stays; ``remove`` does the work. Raises
+        ClusterError.
+        """
         if self.record is None:
             return None
         context = self.access.context
@@ -107,29 +130,58 @@ class Survey:
             )
         else:
             try:
-                safety.check_change(self.allowed, self.record.profile, context, nodes, strangers, ours=True)
+                safety.check_change(
+                    self.allowed, self.record.profile, context, nodes, strangers, ours=True
+                )
             except RefusedError as error:
                 kept, remedy, refused = error.message, error.remedy, True
-        return Leftover(what, remove, owner=self.record.owner, about=about, kept=kept, remedy=remedy, refused=refused)
+        return Leftover(
+            what,
+            remove,
+            owner=self.record.owner,
+            about=about,
+            kept=kept,
+            remedy=remedy,
+            refused=refused,
+        )
 
     def take_record(self, run: str) -> None:
-        """The CNI is from now on that of ``run``. Raises ClusterError when somebody else was quicker, or Pods of others have come."""
+        """The CNI is from now on that of ``run``. Raises ClusterError when somebody else was
+        quicker, or Pods of others have come.
+        """
         assert self.record is not None
         self.hold(self.of_record())
         strangers = safety.foreign(self.access.get("pods", "-A")["items"])
         count = len(self.access.get("nodes")["items"])
-        safety.check_change(self.allowed, self.record.profile, self.access.context, count, strangers, ours=True)
+        safety.check_change(
+            self.allowed, self.record.profile, self.access.context, count, strangers, ours=True
+        )
         noted = {objects.RUN: run, lease.OWNER: state.owner()}
         self.access.kubectl(
-            "annotate", "configmap", install.RECORD, "-n", "kube-system", "--overwrite", f"--resource-version={self.record.version}",
+            "annotate",
+            "configmap",
+            install.RECORD,
+            "-n",
+            "kube-system",
+            "--overwrite",
+            f"--resource-version={self.record.version}",
             *(f"{key}={value}" for key, value in noted.items()),
-        )  # fmt: skip
+        )
 
     def _kept(self, space: Space) -> tuple[str, str]:
         if space.use == "unproven":
-            return "no Lease in it proves that cnibench made it", f"kubectl delete namespace {space.name}, if it is yours"
+            return (
+                "no Lease in it proves that cnibench made it",
+                f"kubectl delete namespace {space.name}, if it is yours",
+            )
         if space.owner not in self.mine:
-            return f"it is of {space.owner}", f"cnibench clean --cluster existing --owner {space.owner} removes it, unless a run uses it"
+            return (
+                f"it is of {space.owner}",
+                (
+                    f"cnibench clean --cluster existing --owner {space.owner} removes it, unless a"
+                    " run uses it"
+                ),
+            )
         if space.use in ("live", "held"):
             return f"a run of {space.owner} uses it", "wait for its end"
         pods = self.access.get("pods", "-n", space.name)["items"]

@@ -1,9 +1,11 @@
-"""Ownership of a namespace on a cluster: a Lease (coordination.k8s.io/v1) in it, renewed for as long as its run lives.
+"""Ownership of a namespace on a cluster: a Lease (coordination.k8s.io/v1) in it, renewed for as
+long as its run lives.
 
-Its rule is that of client-go's leader election (tools/leaderelection): whoever finds the Lease unchanged for
-longer than its duration, by the observer's own monotonic clock, may take it. Times in a Lease are for people:
-no clock of one machine is compared with that of another. Taking it is one conditional write, so that of two
-that want it one gets it, and a run that was only asleep finds that it has lost it.
+Its rule is that of client-go's leader election (tools/leaderelection): whoever finds the Lease
+unchanged for longer than its duration, by the observer's own monotonic clock, may take it. Times in
+a Lease are for people: no clock of one machine is compared with that of another. Taking it is one
+conditional write, so that of two that want it one gets it, and a run that was only asleep finds
+that it has lost it.
 """
 
 from __future__ import annotations
@@ -28,21 +30,31 @@ OWNER, SPACE = "cnibench.io/owner", "cnibench.io/namespace-uid"
 
 def path(namespace: str, name: str = NAME) -> str:
     """Of a Lease, in the API; ``name`` '': of all in the namespace."""
-    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases" + (f"/{name}" if name else "")
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases" + (
+        f"/{name}" if name else ""
+    )
 
 
 def body(namespace: str, uid: str, owner: str, holder: str) -> dict[str, Any]:
     """A new Lease; ``uid`` is the namespace's, so that a copy elsewhere proves nothing."""
     moment = _now()
     return {
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
         "metadata": {
-            "name": NAME, "namespace": namespace, "labels": {objects.OURS: objects.NAME}, "annotations": {OWNER: owner, SPACE: uid},
+            "name": NAME,
+            "namespace": namespace,
+            "labels": {objects.OURS: objects.NAME},
+            "annotations": {OWNER: owner, SPACE: uid},
         },
         "spec": {
-            "holderIdentity": holder, "leaseDurationSeconds": DURATION, "acquireTime": moment, "renewTime": moment, "leaseTransitions": 0,
+            "holderIdentity": holder,
+            "leaseDurationSeconds": DURATION,
+            "acquireTime": moment,
+            "renewTime": moment,
+            "leaseTransitions": 0,
         },
-    }  # fmt: skip
+    }
 
 
 def taken(lease: Mapping[str, Any], holder: str) -> dict[str, Any]:
@@ -58,9 +70,11 @@ def taken(lease: Mapping[str, Any], holder: str) -> dict[str, Any]:
 
 
 class Lease:
-    """One that this process holds. A thread renews it; ``lost`` says why it is not ours any more, '' while it is.
+    """One that this process holds. A thread renews it; ``lost`` says why it is not ours any more,
+    '' while it is.
 
-    The thread may be starved or the process stopped: ``check`` sees that by the age of the last renewal.
+    The thread may be starved or the process stopped: ``check`` sees that by the age of the last
+    renewal.
     """
 
     def __init__(self, access: Access, namespace: str, uid: str, owner: str, run: str) -> None:
@@ -79,7 +93,9 @@ class Lease:
         threading.Thread(target=self._keep, name="cnibench-lease", daemon=True).start()
 
     def check(self, now: bool = False) -> str:
-        """Why it is not ours any more, '' when it is. Asks the API server when the last renewal is old, or ``now``."""
+        """Why it is not ours any more, '' when it is. Asks the API server when the last renewal is
+        old, or ``now``.
+        """
         if not self.lost and (now or _clock() - self._renewed > DURATION):
             self._renew()
         return self.lost
@@ -89,7 +105,9 @@ class Lease:
         self._end.set()
 
     def release(self) -> None:
-        """Ends the renewing, and says on the cluster that nobody holds it. An API server that does not answer is no error."""
+        """Ends the renewing, and says on the cluster that nobody holds it. An API server that does
+        not answer is no error.
+        """
         self._end.set()
         with self._busy:
             if not self.lost:
@@ -111,10 +129,14 @@ class Lease:
             began = time.monotonic()
             lease = {**self._lease, "spec": {**self._lease["spec"], "renewTime": _now()}}
             answer = self.access.api.call("PUT", path(self.namespace), lease, _ANSWER)
-            if answer.status == 409:  # somebody has changed it, or our last renewal arrived after we gave it up
+            if (
+                answer.status == 409
+            ):  # somebody has changed it, or our last renewal arrived after we gave it up
                 answer = self._again()
             if answer.silent:
-                self.access.availability.failed(answer.message or answer.reason, time.monotonic() - began)
+                self.access.availability.failed(
+                    answer.message or answer.reason, time.monotonic() - began
+                )
                 return False
             self.access.availability.answered()
             if answer.ok:
@@ -122,7 +144,10 @@ class Lease:
             elif answer.status == 404:
                 self.lost = self._gone()
             elif _clock() - self._renewed > DURATION:
-                self.lost = f"the Lease of the namespace {self.namespace} cannot be renewed: {answer.message or answer.reason}"
+                self.lost = (
+                    f"the Lease of the namespace {self.namespace} cannot be renewed:"
+                    f" {answer.message or answer.reason}"
+                )
             return True
 
     def _again(self) -> Answer:
@@ -132,22 +157,36 @@ class Lease:
         spec = answer.body["spec"]
         if spec.get("holderIdentity") != self.holder:
             other = spec.get("holderIdentity") or "nobody"
-            self.lost = f"the Lease of the namespace {self.namespace} was taken away from this run: its holder is {other}"
+            self.lost = (
+                f"the Lease of the namespace {self.namespace} was taken away from this run: its"
+                f" holder is {other}"
+            )
             return answer
         lease = {**answer.body, "spec": {**spec, "renewTime": _now()}}
         return self.access.api.call("PUT", path(self.namespace), lease, _ANSWER)
 
     def _gone(self) -> str:
         answer = self.access.api.call("GET", f"/api/v1/namespaces/{self.namespace}", None, _ANSWER)
-        ending = answer.status == 404 or bool(answer.body.get("metadata", {}).get("deletionTimestamp"))
-        what = f"the namespace {self.namespace}" if ending else f"the Lease of the namespace {self.namespace}"
+        ending = answer.status == 404 or bool(
+            answer.body.get("metadata", {}).get("deletionTimestamp")
+        )
+        what = (
+            f"the namespace {self.namespace}"
+            if ending
+            else f"the Lease of the namespace {self.namespace}"
+        )
         return f"somebody else has deleted {what}"
 
 
 def changed(lease: Mapping[str, Any]) -> tuple[Any, ...]:
     """What a renewal changes: while this stays the same, nobody has renewed it."""
     spec = lease.get("spec", {})
-    return (lease.get("metadata", {}).get("uid"), spec.get("holderIdentity"), spec.get("renewTime"), spec.get("leaseTransitions"))
+    return (
+        lease.get("metadata", {}).get("uid"),
+        spec.get("holderIdentity"),
+        spec.get("renewTime"),
+        spec.get("leaseTransitions"),
+    )
 
 
 def seconds(lease: Mapping[str, Any]) -> float:
@@ -157,7 +196,9 @@ def seconds(lease: Mapping[str, Any]) -> float:
 
 
 def take(access: Access, lease: Mapping[str, Any], holder: str) -> bool:
-    """Makes ``holder`` the holder unless the Lease has changed since it was read. Raises ClusterError."""
+    """Makes ``holder`` the holder unless the Lease has changed since it was read. Raises
+    ClusterError.
+    """
     answer = access.call("PUT", path(lease["metadata"]["namespace"]), taken(lease, holder))
     if answer.ok:
         return True

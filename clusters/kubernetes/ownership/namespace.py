@@ -1,4 +1,6 @@
-"""Our namespaces on clusters of others: made as ours with a Lease, and deleted only as the ones that were made."""
+"""Our namespaces on clusters of others: made as ours with a Lease, and deleted only as the ones
+that were made.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from cnibench.testbed.cluster import Outage
 PATIENCE = "2m"  # how long a run waits for an API server that does not answer
 GONE = 120.0  # s: a namespace with all that is in it
 _AGAIN = 0.5  # s
-_SETTLING = 60.0  # s that the cluster is given after an outage: kubelets report every 10 s, the node controller looks every 5 s
+# s that the cluster is given after an outage: kubelets report every 10 s, the node controller looks
+# every 5 s
+_SETTLING = 60.0
 
 
 def path(name: str) -> str:
@@ -38,7 +42,9 @@ class Claim:
     """A namespace that this process has made and owns."""
 
     def __init__(self, access: Access, making: Making) -> None:
-        """Makes it, with its Lease. Raises UsageError when there is one of that name, ClusterError; nothing stays then."""
+        """Makes it, with its Lease. Raises UsageError when there is one of that name, ClusterError;
+        nothing stays then.
+        """
         self.access = access
         self.name = making.namespace
         owner = state.owner()
@@ -57,7 +63,9 @@ class Claim:
             raise
 
     def outages(self, suspect: bool, alive: Callable[[], str]) -> list[Outage]:
-        """As Cluster.outages; ``alive`` says what of the run's has died, as Standing.alive does. Raises EndedError."""
+        """As Cluster.outages; ``alive`` says what of the run's has died, as Standing.alive does.
+        Raises EndedError.
+        """
         availability = self.access.availability
         self._keep(suspect)
         if availability.down():
@@ -68,7 +76,9 @@ class Claim:
         if not found and suspect and dropped and not alive():
             found = [Outage(now(), 0.0, dropped[0])]
         end = time.monotonic() + _SETTLING
-        while found and alive() and time.monotonic() < end:  # nodes are called NotReady until their kubelets come through again
+        while (
+            found and alive() and time.monotonic() < end
+        ):  # nodes are called NotReady until their kubelets come through again
             time.sleep(_AGAIN)
         return found
 
@@ -78,7 +88,9 @@ class Claim:
             raise EndedError(words, "cnibench clean --cluster existing --dry-run says what is left")
 
     def remove(self) -> None:
-        """Deletes it with all that is in it, unless it is not ours any more. Raises ClusterError."""
+        """Deletes it with all that is in it, unless it is not ours any more. Raises
+        ClusterError.
+        """
         if self.lease.check(now=True):
             self.lease.release()
             return
@@ -89,28 +101,52 @@ class Claim:
 
 
 def remove(access: Access, name: str, uid: str, limit: float = GONE) -> None:
-    """Deletes the namespace of that name and UID with all that is in it, and waits until it is gone; another of that name stays.
+    """Deletes the namespace of that name and UID with all that is in it, and waits until it is
+    gone; another of that name stays.
 
     Raises ClusterError.
     """
-    answer = access.call("DELETE", path(name), {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}})
+    answer = access.call(
+        "DELETE",
+        path(name),
+        {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}},
+    )
     if answer.status == 409:  # it is going already, or another one has its name now
         answer = access.call("GET", path(name))
-    if answer.status == 404 or (answer.ok and answer.body.get("metadata", {}).get("uid", uid) != uid):
+    if answer.status == 404 or (
+        answer.ok and answer.body.get("metadata", {}).get("uid", uid) != uid
+    ):
         return
     if not answer.ok:
         raise access.refusal(answer, f"the namespace {name} cannot be deleted")
     # Without a CNI no sandbox ends properly: its Pods are not waited for.
     ours = ("-l", f"{objects.OURS}={objects.NAME}", "-n", name)
-    access.kubectl("delete", "pods", *ours, "--ignore-not-found", "--force", "--grace-period=0", "--wait=false", check=False)
+    access.kubectl(
+        "delete",
+        "pods",
+        *ours,
+        "--ignore-not-found",
+        "--force",
+        "--grace-period=0",
+        "--wait=false",
+        check=False,
+    )
     end = time.monotonic() + limit
-    while (answer := access.call("GET", path(name))).ok and answer.body["metadata"].get("uid") == uid:
+    while (answer := access.call("GET", path(name))).ok and answer.body["metadata"].get(
+        "uid"
+    ) == uid:
         if time.monotonic() > end:
-            raise ClusterError(f"the namespace {name} did not go within {limit:.0f} s", f"kubectl get all -n {name}")
+            raise ClusterError(
+                f"the namespace {name} did not go within {limit:.0f} s",
+                f"kubectl get all -n {name}",
+            )
         time.sleep(_AGAIN)
     if not answer.ok and answer.status != 404:
         raise access.refusal(answer, f"whether the namespace {name} is gone cannot be asked")
 
 
 def _not_free(name: str) -> UsageError:
-    return UsageError(f"the namespace '{name}' exists already", "name one that does not, or leave -n out; 'cnibench clean' removes ours")
+    return UsageError(
+        f"the namespace '{name}' exists already",
+        "name one that does not, or leave -n out; 'cnibench clean' removes ours",
+    )

@@ -1,4 +1,6 @@
-"""What this user keeps between commands: the owner ID that its runs write on clusters, and the folders of its kind clusters."""
+"""What this user keeps between commands: the owner ID that its runs write on clusters, and the
+folders of its kind clusters.
+"""
 
 from __future__ import annotations
 
@@ -19,29 +21,92 @@ from cnibench.errors import MissingError
 PREFIX = "cnibench-"
 _OWNER = re.compile(r"[a-z]+-[a-z]+-[0-9a-f]{6}")
 _FIRST = (
-    "amber", "brave", "calm", "clear", "cool", "deep", "early", "fair", "fine", "fresh", "gentle", "grand", "green", "happy", "kind",
-    "late", "light", "lucky", "merry", "mild", "neat", "new", "noble", "plain", "proud", "quick", "quiet", "rapid", "sharp", "still",
-    "warm", "wise",
-)  # fmt: skip
+    "amber",
+    "brave",
+    "calm",
+    "clear",
+    "cool",
+    "deep",
+    "early",
+    "fair",
+    "fine",
+    "fresh",
+    "gentle",
+    "grand",
+    "green",
+    "happy",
+    "kind",
+    "late",
+    "light",
+    "lucky",
+    "merry",
+    "mild",
+    "neat",
+    "new",
+    "noble",
+    "plain",
+    "proud",
+    "quick",
+    "quiet",
+    "rapid",
+    "sharp",
+    "still",
+    "warm",
+    "wise",
+)
 _SECOND = (
-    "ash", "badger", "beech", "birch", "crane", "cedar", "dove", "elm", "falcon", "finch", "fir", "fox", "hare", "hawk", "heron",
-    "holly", "ibis", "larch", "lark", "lynx", "maple", "marten", "oak", "otter", "owl", "pine", "raven", "robin", "swan", "tern", "wren",
+    "ash",
+    "badger",
+    "beech",
+    "birch",
+    "crane",
+    "cedar",
+    "dove",
+    "elm",
+    "falcon",
+    "finch",
+    "fir",
+    "fox",
+    "hare",
+    "hawk",
+    "heron",
+    "holly",
+    "ibis",
+    "larch",
+    "lark",
+    "lynx",
+    "maple",
+    "marten",
+    "oak",
+    "otter",
+    "owl",
+    "pine",
+    "raven",
+    "robin",
+    "swan",
+    "tern",
+    "wren",
     "yew",
-)  # fmt: skip
+)
 
 
 def folder() -> Path:
-    """Where it is kept, private to the user. Raises MissingError where no such folder can be made."""
+    """Where it is kept, private to the user. Raises MissingError where no such folder can be
+    made.
+    """
     path = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "cnibench"
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise MissingError(f"{path}: {error.strerror}", "set XDG_STATE_HOME to a folder that can be written") from None
+        raise MissingError(
+            f"{path}: {error.strerror}", "set XDG_STATE_HOME to a folder that can be written"
+        ) from None
     return path
 
 
 def owner() -> str:
-    """The ID of this user on this machine, ``WORD-WORD-HEX``: made once, and kept in this user's state.
+    """The ID of this user on this machine, ``WORD-WORD-HEX``: made once, and kept in this user's
+    state.
 
     The first word stands for the user's name and the second for the machine's, so that colleagues
     can tell IDs apart; neither name can be read from them.
@@ -60,7 +125,9 @@ def owner() -> str:
         draft.unlink()
         return path.read_text(encoding="ascii").strip()
     except OSError as error:
-        raise MissingError(f"{path}: {error.strerror}", "set XDG_STATE_HOME to a folder that can be written") from None
+        raise MissingError(
+            f"{path}: {error.strerror}", "set XDG_STATE_HOME to a folder that can be written"
+        ) from None
 
 
 def is_owner(text: str) -> bool:
@@ -74,7 +141,9 @@ def new_name() -> str:
 
 
 def new_cluster() -> str:
-    """Of a kind cluster of ours. The owner is in it: kind labels the containers with this name, and with nothing else."""
+    """Of a kind cluster of ours. The owner is in it: kind labels the containers with this name, and
+    with nothing else.
+    """
     return f"{PREFIX}{owner()}-{secrets.token_hex(3)}"
 
 
@@ -85,7 +154,9 @@ def owner_of(cluster: str) -> str:
 
 
 class Kept:
-    """The folder of one kind cluster, with its kubeconfig. The kernel ends the lock with the process that uses it."""
+    """The folder of one kind cluster, with its kubeconfig. The kernel ends the lock with the
+    process that uses it.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,4 +1,6 @@
-"""What runs left on a cluster: namespaces that their Leases prove to be ours, whose they are, and whether somebody still uses them."""
+"""What runs left on a cluster: namespaces that their Leases prove to be ours, whose they are, and
+whether somebody still uses them.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,10 @@ _MARGIN = 1.0  # s
 
 @dataclass(frozen=True)
 class Space:
-    """A namespace with our label. ``use``: held (has a holder that was not watched yet), live or expired (it was),
-    released (nobody holds it), unproven (no Lease of this very namespace says whose it is)."""
+    """A namespace with our label. ``use``: held (has a holder that was not watched yet), live or
+    expired (it was), released (nobody holds it), unproven (no Lease of this very namespace says
+    whose it is).
+    """
 
     name: str
     uid: str
@@ -40,7 +44,8 @@ def spaces(access: Access) -> list[Space]:
 
 
 def watched(access: Access, found: Sequence[Space], tell: Callable[[str], None]) -> list[Space]:
-    """The same, each that is held watched for the duration of its Lease: live when it was renewed, expired when not.
+    """The same, each that is held watched for the duration of its Lease: live when it was renewed,
+    expired when not.
 
     Raises ClusterError.
     """
@@ -48,7 +53,10 @@ def watched(access: Access, found: Sequence[Space], tell: Callable[[str], None])
     settled = {one.name: one for one in found}
     if waiting:
         longest = max(_patience(one) for one in waiting.values())
-        tell(f"watching for up to {duration(longest)} whether a run still renews the Lease of {', '.join(waiting)}")
+        tell(
+            f"watching for up to {duration(longest)} whether a run still renews the Lease of"
+            f" {', '.join(waiting)}"
+        )
     began = time.monotonic()
     while waiting:
         time.sleep(_LOOK)
@@ -65,7 +73,9 @@ def watched(access: Access, found: Sequence[Space], tell: Callable[[str], None])
 
 
 def _look_again(access: Access, known: Space) -> Space:
-    """What became of one whose Lease has changed: renewed by its holder, given up, or gone (no UID)."""
+    """What became of one whose Lease has changed: renewed by its holder, given up, or gone (no
+    UID).
+    """
     answer = access.call("GET", namespace.path(known.name))
     if answer.status == 404:
         return replace(known, uid="")

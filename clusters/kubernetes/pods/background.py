@@ -1,7 +1,9 @@
-"""Pods of the background load, of which there are hundreds: entered from their nodes, over the one connection that each agent keeps.
+"""Pods of the background load, of which there are hundreds: entered from their nodes, over the one
+connection that each agent keeps.
 
-A ``kubectl exec`` for each would take more memory and CPU time than the load that runs in it. Where agents may not look into their nodes
-each Pod has a connection of its own, and they are made at the same time.
+A ``kubectl exec`` for each would take more memory and CPU time than the load that runs in it. Where
+agents may not look into their nodes each Pod has a connection of its own, and they are made at the
+same time.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 _LIMIT = 30.0  # s
 _TOGETHER = 8  # connections that are made at the same time
 
-# UID of a Pod to the number of the process that waits in its container. The UID is in the path of its control group, with _ for - under
+# UID of a Pod to the number of the process that waits in its container. The UID is in the path of
+# its control group, with _ for - under
 # systemd; its sandbox (pause) has the network namespace as well, but not the programs.
 _FIND = """
 import json, os, re, sys
@@ -45,23 +48,35 @@ print(json.dumps(found))
 
 
 class EnteredPod(KubernetesPod):
-    """A Pod whose namespaces its node's agent enters; ``pid`` is that of its container's first process on the node."""
+    """A Pod whose namespaces its node's agent enters; ``pid`` is that of its container's first
+    process on the node.
+    """
 
     def __init__(self, pod: KubernetesPod, pid: int) -> None:
-        gateway = Gateway(pod.gateway.access, pod.gateway.namespace, pod.pod, pod.gateway.what)  # never opened
+        gateway = Gateway(
+            pod.gateway.access, pod.gateway.namespace, pod.pod, pod.gateway.what
+        )  # never opened
         super().__init__(pod.pod, pod.node, gateway, pod.addresses, not pod.interface)
         self.pid = pid
 
-    def spawn(self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None) -> Process:
+    def spawn(
+        self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None
+    ) -> Process:
         return self.node.spawn(self._entering(argv), stdout=stdout, stderr=stderr)
 
-    def run(self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True) -> Done:
+    def run(
+        self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True
+    ) -> Done:
         return self.node.run(self._entering(argv), timeout=timeout, input=input, check=check)
 
     def read_text(self, path: str) -> str:
         """A file as the Pod sees it. Raises ClusterError, also when the Pod is gone."""
         try:
-            return self.node.gateway.read(self.inside(path)) if _of_network(path) else self.run(["cat", path], timeout=_LIMIT).stdout
+            return (
+                self.node.gateway.read(self.inside(path))
+                if _of_network(path)
+                else self.run(["cat", path], timeout=_LIMIT).stdout
+            )
         except ClusterError as error:
             raise self.dead(error) from None
 
@@ -71,7 +86,9 @@ class EnteredPod(KubernetesPod):
 
     def dead(self, error: ClusterError) -> ClusterError:
         """What is said when its files cannot be read."""
-        return ClusterError(f"the background Pod {self.name} cannot be entered, has it died? {error.message}")
+        return ClusterError(
+            f"the background Pod {self.name} cannot be entered, has it died? {error.message}"
+        )
 
     def _entering(self, argv: Sequence[str]) -> list[str]:
         return ["nsenter", "-t", str(self.pid), "-m", "-n", "--", *argv]
@@ -82,7 +99,9 @@ def _of_network(path: str) -> bool:
 
 
 def read(pods: Sequence[KubernetesPod], path: str) -> list[str]:
-    """A file of all of these Pods: one request to each node for those that are entered, the others together. Raises ClusterError."""
+    """A file of all of these Pods: one request to each node for those that are entered, the others
+    together. Raises ClusterError.
+    """
     found: dict[str, str] = {}
     entered = [pod for pod in pods if isinstance(pod, EnteredPod) and _of_network(path)]
     for node in dict.fromkeys(pod.node for pod in entered):
@@ -95,7 +114,13 @@ def read(pods: Sequence[KubernetesPod], path: str) -> list[str]:
         found |= dict(zip((pod.name for pod in there), texts, strict=True))
     others = [pod for pod in pods if pod.name not in found]
     with ThreadPoolExecutor(max_workers=_TOGETHER) as pool:
-        found |= dict(zip((pod.name for pod in others), pool.map(lambda pod: pod.read_text(path), others), strict=True))
+        found |= dict(
+            zip(
+                (pod.name for pod in others),
+                pool.map(lambda pod: pod.read_text(path), others),
+                strict=True,
+            )
+        )
     return [found[pod.name] for pod in pods]
 
 
@@ -109,13 +134,20 @@ def enter(deployment: KubernetesDeployment, pods: Sequence[KubernetesPod]) -> li
         return []
     names = {pod.pod for pod in pods}
     items = deployment.access.get("pods", "-n", deployment.namespace, timeout=_LIMIT)["items"]
-    uids = {item["metadata"]["name"]: str(item["metadata"]["uid"]) for item in items if item["metadata"]["name"] in names}
+    uids = {
+        item["metadata"]["name"]: str(item["metadata"]["uid"])
+        for item in items
+        if item["metadata"]["name"] in names
+    }
     found: dict[str, int] = {}
     for node in dict.fromkeys(pod.node for pod in pods):
-        found |= _processes(node, [uids[pod.name] for pod in pods if pod.node is node and pod.name in uids])
+        found |= _processes(
+            node, [uids[pod.name] for pod in pods if pod.node is node and pod.name in uids]
+        )
     if absent := sorted(name for name in names if uids.get(name) not in found):
         raise ClusterError(
-            f"the background Pods {', '.join(absent[:3])} have no process on their node", "have they ended? kubectl get pods"
+            f"the background Pods {', '.join(absent[:3])} have no process on their node",
+            "have they ended? kubectl get pods",
         )
     return [EnteredPod(pod, found[uids[pod.name]]) for pod in pods]
 

@@ -1,4 +1,6 @@
-"""Conditions of a cell on a cluster: policies through the API and the CNI itself, features of the pair's and the nodes' interfaces."""
+"""Conditions of a cell on a cluster: policies through the API and the CNI itself, features of the
+pair's and the nodes' interfaces.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def under(
-    deployment: KubernetesDeployment, asked: Conditions, client: KubernetesPod, server: KubernetesPod, cell: Cell | None = None
+    deployment: KubernetesDeployment,
+    asked: Conditions,
+    client: KubernetesPod,
+    server: KubernetesPod,
+    cell: Cell | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
     """As Standing.under."""
     records: list[dict[str, Any]] = []
@@ -26,5 +32,7 @@ def under(
         if asked.policy is not None:
             records += stack.enter_context(policies.applied(deployment, asked.policy, server, cell))
         if asked.offload is not None:
-            records += stack.enter_context(features.applied(deployment, asked.offload, client, server))
+            records += stack.enter_context(
+                features.applied(deployment, asked.offload, client, server)
+            )
         yield records

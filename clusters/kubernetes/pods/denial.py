@@ -1,7 +1,9 @@
-"""UDP to one port denied, so that the time can be taken until it is: the request is ready and sent without anything in between.
+"""UDP to one port denied, so that the time can be taken until it is: the request is ready and sent
+without anything in between.
 
-A NetworkPolicy can only allow. So one is made that lets nothing but TCP into our Pods, and those that let the pair in by everything do it
-by TCP alone meanwhile. Cilium's and Calico's own policies can deny.
+A NetworkPolicy can only allow. So one is made that lets nothing but TCP into our Pods, and those
+that let the pair in by everything do it by TCP alone meanwhile. Cilium's and Calico's own policies
+can deny.
 """
 
 from __future__ import annotations
@@ -22,14 +24,18 @@ from cnibench.system.process import Process
 if TYPE_CHECKING:
     from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 
-_BEGINNING = 1.0  # s that kubectl is given to come to where it reads the objects; what it has not done by then is measured with the rest
+# s that kubectl is given to come to where it reads the objects; what it has not done by then is
+# measured with the rest
+_BEGINNING = 1.0
 _DONE = 60.0  # s
 
 
 class Denying:
     """A kubectl that waits for the objects, and then makes them."""
 
-    def __init__(self, deployment: KubernetesDeployment, objects: list[Object], kinds: set[Kind]) -> None:
+    def __init__(
+        self, deployment: KubernetesDeployment, objects: list[Object], kinds: set[Kind]
+    ) -> None:
         self.kinds = kinds
         self._deployment = deployment
         self._text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()
@@ -62,7 +68,10 @@ class Denying:
             if status and self._sent:
                 raise ClusterError(f"the policies could not be made: {self._words()}")
         except LimitError:
-            raise LimitError(f"the API server took no policies within {_DONE:.0f} s", "does it answer? kubectl get nodes") from None
+            raise LimitError(
+                f"the API server took no policies within {_DONE:.0f} s",
+                "does it answer? kubectl get nodes",
+            ) from None
         finally:
             self._said.close()
 
@@ -78,7 +87,10 @@ def prepare(deployment: KubernetesDeployment, port: int) -> Callable[[], None]:
     if own:
         objects = [policy_objects.denial(deployment.making, kind, port) for kind in sorted(own)]
     else:
-        objects = [*_letting_in(deployment, tcp_only=True), policy_objects.only_tcp(deployment.making)]
+        objects = [
+            *_letting_in(deployment, tcp_only=True),
+            policy_objects.only_tcp(deployment.making),
+        ]
     deployment.denying = Denying(deployment, objects, own or {"kubernetes"})
     return deployment.denying.send
 
@@ -99,11 +111,18 @@ def end(deployment: KubernetesDeployment) -> None:
 
 def _letting_in(deployment: KubernetesDeployment, *, tcp_only: bool) -> list[Object]:
     """The NetworkPolicies that let the pair in, by TCP alone or as they are."""
-    found = [item for kind, build in deployment.restrict.values() if kind == "kubernetes" for item in build(tcp_only)]
+    found = [
+        item
+        for kind, build in deployment.restrict.values()
+        if kind == "kubernetes"
+        for item in build(tcp_only)
+    ]
     if deployment.profile.kubernetes and deployment.profile.kubernetes.policy == "enforced":
         for item in manifests.own("policies.yaml"):
             item["metadata"]["namespace"] = deployment.namespace
             if tcp_only:
-                item["spec"]["ingress"] = [{**rule, "ports": [{"protocol": "TCP"}]} for rule in item["spec"]["ingress"]]
+                item["spec"]["ingress"] = [
+                    {**rule, "ports": [{"protocol": "TCP"}]} for rule in item["spec"]["ingress"]
+                ]
             found.append(item)
     return found

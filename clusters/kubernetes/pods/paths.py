@@ -1,4 +1,6 @@
-"""How a client reaches its server: Pod to Pod, through a Service, from or to the nodes' own network."""
+"""How a client reaches its server: Pod to Pod, through a Service, from or to the nodes' own
+network.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,15 @@ _LEAST, _MOST = 30000, 32767  # the range of node ports (kube-apiserver, --servi
 @cache
 def _ports() -> tuple[int, ...]:
     """The first port of each workload."""
-    return tuple(sorted({port for workload in providers("workloads").values() for port in workload.ports}))
+    return tuple(
+        sorted({port for workload in providers("workloads").values() for port in workload.ports})
+    )
 
 
 def node_ports() -> range:
-    """The first of the node ports that each server may take: a block with room for the ports of all workloads."""
+    """The first of the node ports that each server may take: a block with room for the ports of all
+    workloads.
+    """
     block = _ROOM * len(_ports())
     return range(_LEAST, _MOST - block, block)
 
@@ -40,37 +46,49 @@ def through_service(path: str) -> bool:
 
 
 def port(number: int, first: int) -> int:
-    """Where a server that would listen on ``number`` listens when its node ports begin at ``first`` (0: it has none, and listens there).
+    """Where a server that would listen on ``number`` listens when its node ports begin at ``first``
+    (0: it has none, and listens there).
 
-    A node port is the same on the node, on the Service and in the Pod: netperf tells its peer the port that it connects to.
+    A node port is the same on the node, on the Service and in the Pod: netperf tells its peer the
+    port that it connects to.
     """
     if not first:
         return number
     for index, base in enumerate(_ports()):
         if base <= number < base + _ROOM:
             return first + index * _ROOM + number - base
-    raise UnsupportedError(f"no Service has port {number}", f"a Service is for at most {_ROOM} ports of a workload: ask for fewer pairs")
+    raise UnsupportedError(
+        f"no Service has port {number}",
+        f"a Service is for at most {_ROOM} ports of a workload: ask for fewer pairs",
+    )
 
 
-def service(making: Making, server: str, path: str, families: Sequence[int], first: int) -> dict[str, Any]:
+def service(
+    making: Making, server: str, path: str, families: Sequence[int], first: int
+) -> dict[str, Any]:
     """The Service that a path to that server needs."""
     ports = [port(base + more, first) for base in _ports() for more in range(_ROOM)]
-    return objects.service(making, f"{server}-{path}", server, ports, node_port=bool(first), families=families)
+    return objects.service(
+        making, f"{server}-{path}", server, ports, node_port=bool(first), families=families
+    )
 
 
 def cluster_ips(service: Mapping[str, Any]) -> dict[int, str]:
     """4 and 6 to the Service's address, out of its object."""
-    return {ipaddress.ip_address(item).version: item for item in service["spec"].get("clusterIPs", ())}
+    return {
+        ipaddress.ip_address(item).version: item for item in service["spec"].get("clusterIPs", ())
+    }
 
 
-# A connection at last: kube-proxy (or what takes its place) writes a new Service's rules some time after it was made.
+# A connection at last: kube-proxy (or what takes its place) writes a new Service's rules some time
+# after it was made.
 _LISTEN = """
 import socket, sys
 listener = socket.create_server((sys.argv[1], int(sys.argv[2])), family=socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET)
 print("ready", flush=True)
 while True:
     listener.accept()[0].close()
-"""
+"""  # noqa: E501
 _CONNECT = """
 import socket, sys, time
 end = time.monotonic() + float(sys.argv[3])
@@ -86,14 +104,22 @@ while True:
 _WRITTEN = 30.0  # s
 
 
-def wait_reached(client: KubernetesPod, server: KubernetesPod, path: str, address: str, family: int, first: int) -> None:
-    """Until the client reaches the server through its Service. Raises ClusterError after a limit."""
-    number = str(port(_ports()[-1] + _ROOM - 1, first))  # no workload uses the last one unless there are that many pairs
+def wait_reached(
+    client: KubernetesPod, server: KubernetesPod, path: str, address: str, family: int, first: int
+) -> None:
+    """Until the client reaches the server through its Service. Raises ClusterError after a
+    limit.
+    """
+    number = str(
+        port(_ports()[-1] + _ROOM - 1, first)
+    )  # no workload uses the last one unless there are that many pairs
     with server.spawn([server.python, "-I", "-S", "-c", _LISTEN, server.addresses[family], number]):
         argv = [client.python, "-I", "-S", "-c", _CONNECT, address, number, str(_WRITTEN)]
         done = client.run(argv, timeout=_WRITTEN + 20, check=False)
     if done.returncode != 0:
         said = done.stderr.strip()
         raise ClusterError(
-            f"{client.name} does not reach {server.name} by its {path} within {_WRITTEN:.0f} s: {said}", "does kube-proxy run?"
+            f"{client.name} does not reach {server.name} by its {path} within {_WRITTEN:.0f} s:"
+            f" {said}",
+            "does kube-proxy run?",
         )

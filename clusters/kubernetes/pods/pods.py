@@ -14,9 +14,17 @@ from cnibench.system.guest import patience
 READY = 180.0  # s: pulling an image takes most of it
 EACH = 1.0  # s: what a plan reckons with for one of many that are made at once on a small machine
 _AGAIN = 0.25  # s
-# What a container that waits for these will not come out of by itself soon (kubelet, images and container runtime).
-_HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "CrashLoopBackOff")
-_FULL = "Too many pods"  # the scheduler's word for a node that has as many as its kubelet takes (110 unless told otherwise)
+# What a container that waits for these will not come out of by itself soon (kubelet, images and
+# container runtime).
+_HOPELESS = (
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "CrashLoopBackOff",
+)
+# the scheduler's word for a node that has as many as its kubelet takes (110 unless told otherwise)
+_FULL = "Too many pods"
 _PULL = ("ErrImagePull", "ImagePullBackOff")
 _PULL_TRIES = 20.0  # s: a registry may be slow to answer once, not for ever
 
@@ -30,22 +38,38 @@ def addresses(pod: Mapping[str, Any]) -> dict[int, str]:
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    return any(item["type"] == "Ready" and item["status"] == "True" for item in pod.get("status", {}).get("conditions", ()))
+    return any(
+        item["type"] == "Ready" and item["status"] == "True"
+        for item in pod.get("status", {}).get("conditions", ())
+    )
 
 
 def trouble(pod: Mapping[str, Any]) -> tuple[str, str]:
-    """(the reason's name, words) why a Pod is not ready, ('', '') when nothing speaks against it."""
+    """(the reason's name, words) why a Pod is not ready, ('', '') when nothing speaks against
+    it.
+    """
     status = pod.get("status", {})
     if status.get("phase") in ("Failed", "Succeeded"):
-        ended = [item["state"]["terminated"] for item in status.get("containerStatuses", ()) if "terminated" in item.get("state", {})]
-        said = status if "reason" in status or not ended else ended[0]  # the kubelet's own reason (Evicted), else the container's
+        ended = [
+            item["state"]["terminated"]
+            for item in status.get("containerStatuses", ())
+            if "terminated" in item.get("state", {})
+        ]
+        said = (
+            status if "reason" in status or not ended else ended[0]
+        )  # the kubelet's own reason (Evicted), else the container's
         return "Ended", f"{said.get('reason', status['phase'])} {said.get('message', '')}".strip()
     for item in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
         waiting = item.get("state", {}).get("waiting", {})
         if waiting.get("reason") in (*_HOPELESS, *_PULL):
             said = str(waiting.get("message", ""))
-            if waiting["reason"] == "CrashLoopBackOff" and (last := item.get("lastState", {}).get("terminated")):
-                said = f"its container ended with {last.get('exitCode')} {last.get('reason', '')} {last.get('message', '')}".strip()
+            if waiting["reason"] == "CrashLoopBackOff" and (
+                last := item.get("lastState", {}).get("terminated")
+            ):
+                said = (
+                    f"its container ended with {last.get('exitCode')} {last.get('reason', '')}"
+                    f" {last.get('message', '')}".strip()
+                )
             return str(waiting["reason"]), said
     for item in status.get("conditions", ()):
         if item["type"] == "PodScheduled" and item["status"] == "False":
@@ -53,9 +77,11 @@ def trouble(pod: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-def wait_ready(access: Access, namespace: str, selector: str, count: int, limit: float = READY) -> list[dict[str, Any]]:
-    """Until ``count`` Pods of that label selector are Ready; their objects. Raises ClusterError, LimitError with what the Pods and the
-    namespace's events say."""
+def wait_ready(
+    access: Access, namespace: str, selector: str, count: int, limit: float = READY
+) -> list[dict[str, Any]]:
+    """Until ``count`` Pods of that label selector are Ready; their objects. Raises ClusterError,
+    LimitError with what the Pods and the namespace's events say."""
     start = time.monotonic()
     pulling: float | None = None
     while True:
@@ -82,25 +108,39 @@ def wait_ready(access: Access, namespace: str, selector: str, count: int, limit:
         time.sleep(_AGAIN)
 
 
-def _never(access: Access, namespace: str, pod: Mapping[str, Any], reason: str, said: str) -> ClusterError:
+def _never(
+    access: Access, namespace: str, pod: Mapping[str, Any], reason: str, said: str
+) -> ClusterError:
     name = pod["metadata"]["name"]
     remedy = f"kubectl get events -n {namespace} says more"
     if _FULL in said:
-        remedy = "its kubelet takes 110 Pods unless told otherwise (maxPods): ask for fewer, or give it more room"
+        remedy = (
+            "its kubelet takes 110 Pods unless told otherwise (maxPods): ask for fewer, or give it"
+            " more room"
+        )
     if "Image" in reason or reason in _PULL:
         remedy = (
-            "'cnibench images build' and 'cnibench images load' bring the images where there is no registry; or --registry, --pull-secret"
+            "'cnibench images build' and 'cnibench images load' bring the images where there is no"
+            " registry; or --registry, --pull-secret"
         )
     if "resource temporarily unavailable" in said:
-        remedy = "its node has all processes and threads that it may: pids_limit of containers.conf, podPidsLimit of the kubelet, pid_max"
+        remedy = (
+            "its node has all processes and threads that it may: pids_limit of containers.conf,"
+            " podPidsLimit of the kubelet, pid_max"
+        )
     told = said or events(access, namespace, name)
     return ClusterError(f"the Pod {name} will not run: {reason}: {told}", remedy)
 
 
-def _late(access: Access, namespace: str, found: Sequence[Mapping[str, Any]], selector: str, count: int) -> str:
+def _late(
+    access: Access, namespace: str, found: Sequence[Mapping[str, Any]], selector: str, count: int
+) -> str:
     waiting = [pod["metadata"]["name"] for pod in found if not is_ready(pod)]
     if not waiting:
-        return f"{len(found)} of {count} Pods ({selector}) were made ({events(access, namespace, '') or 'no event'})"
+        return (
+            f"{len(found)} of {count} Pods ({selector}) were made"
+            f" ({events(access, namespace, '') or 'no event'})"
+        )
     first = next(pod for pod in found if pod["metadata"]["name"] == waiting[0])
     told = " ".join(trouble(first)).strip() or events(access, namespace, waiting[0]) or "no event"
     return f"the Pods {', '.join(waiting)} were not ready ({told})"
@@ -122,4 +162,14 @@ def remove(access: Access, namespace: str, names: Iterable[str], limit: float = 
     """Removes Pods at once, and waits until they are gone. Raises ClusterError, LimitError."""
     listed = list(names)
     if listed:
-        access.kubectl("delete", "pod", "-n", namespace, "--ignore-not-found", "--force", "--grace-period=0", *listed, timeout=limit)
+        access.kubectl(
+            "delete",
+            "pod",
+            "-n",
+            namespace,
+            "--ignore-not-found",
+            "--force",
+            "--grace-period=0",
+            *listed,
+            timeout=limit,
+        )

@@ -1,7 +1,9 @@
-"""Policies as a condition of a cell on a cluster: made, seen to be in force by a stranger's connections, counted, and taken back.
+"""Policies as a condition of a cell on a cluster: made, seen to be in force by a stranger's
+connections, counted, and taken back.
 
-The API takes a policy at once and its CNI some time later, or never. So a stranger on the client's node connects to two ports of the
-server, of which the policies let it use one: that is what no cluster without them does. Only the server's incoming packets are affected.
+The API takes a policy at once and its CNI some time later, or never. So a stranger on the client's
+node connects to two ports of the server, of which the policies let it use one: that is what no
+cluster without them does. Only the server's incoming packets are affected.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ print("ready", flush=True)
 while True:
     for one in select.select(listeners, [], [])[0]:
         one.accept()[0].close()
-"""
+"""  # noqa: E501
 # Twice the same: one connection may also fail because the machine is busy.
 _STATE = """
 import socket, sys, time
@@ -58,15 +60,22 @@ while True:
     last = seen
     time.sleep(0.02)
 print(seen)
-"""
+"""  # noqa: E501
 
 
 @contextlib.contextmanager
 def applied(
-    deployment: KubernetesDeployment, asked: Policies, server: KubernetesPod, cell: Cell | None = None
+    deployment: KubernetesDeployment,
+    asked: Policies,
+    server: KubernetesPod,
+    cell: Cell | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
-    """The policies for the block; one record. Raises UnsupportedError with the reason, ClusterError when they do not come into force."""
-    if reason := refusals.policy(deployment.profile, asked) or ("" if server.interface else refusals.ON_NODE):
+    """The policies for the block; one record. Raises UnsupportedError with the reason, ClusterError
+    when they do not come into force.
+    """
+    if reason := refusals.policy(deployment.profile, asked) or (
+        "" if server.interface else refusals.ON_NODE
+    ):
         raise UnsupportedError(f"{deployment.label}: {reason}")
     kind = kind_of(deployment, asked)
     http = policy_objects.HTTP_PORT
@@ -74,26 +83,45 @@ def applied(
         _need_proxy(deployment)
         if cell is not None:  # each pair has a port of its own, and a path may choose
             http = deployment.port(cell, http + cell.pair)
-    nodes = [address for node in deployment.nodes() for family, address in node.addresses.items() if family in deployment.families]
+    nodes = [
+        address
+        for node in deployment.nodes()
+        for family, address in node.addresses.items()
+        if family in deployment.families
+    ]
 
     def build(tcp_only: bool) -> list[Object]:
-        made = policy_objects.rules(asked, kind, deployment.families, nodes, tcp_only=tcp_only, http_port=http)
+        made = policy_objects.rules(
+            asked, kind, deployment.families, nodes, tcp_only=tcp_only, http_port=http
+        )
         return made.objects(deployment.making, kind, server.name, asked.objects == "many")
 
     passed = policy_objects.rules(asked, kind, deployment.families).passed
     objects = build(False)
-    record = {"condition": "policy", **asked.model_dump(mode="json"), "kind": policy_objects.resource(kind), "server": server.name}
+    record = {
+        "condition": "policy",
+        **asked.model_dump(mode="json"),
+        "kind": policy_objects.resource(kind),
+        "server": server.name,
+    }
     if not objects:
         yield [{**record, "found": {"objects": 0}, "seconds": 0.0}]
         return
     base = _state(deployment, server, (_OPEN, _CLOSED), _NOTICE)
-    with deployment.undone("policies", lambda: _take_back(deployment, kind, server, len(objects), base)):
+    with deployment.undone(
+        "policies", lambda: _take_back(deployment, kind, server, len(objects), base)
+    ):
         began = time.monotonic()
         _create(deployment, objects)
         _await(deployment, server, base)
-        found = {"objects": _count(deployment, kind, server.name)} | _entries(deployment, server, passed)
+        found = {"objects": _count(deployment, kind, server.name)} | _entries(
+            deployment, server, passed
+        )
         if found["objects"] != len(objects):
-            raise ClusterError(f"{deployment.label}: {len(objects)} policies were asked for, there are {found['objects']}")
+            raise ClusterError(
+                f"{deployment.label}: {len(objects)} policies were asked for, there are"
+                f" {found['objects']}"
+            )
         deployment.restrict[server.name] = (kind, build)
         try:
             yield [{**record, "found": found, "seconds": time.monotonic() - began}]
@@ -107,25 +135,47 @@ def kind_of(deployment: KubernetesDeployment, asked: Policies) -> Kind:
         return "kubernetes"
     if deployment.profile.cni == "cilium":
         return "cilium"
-    served = deployment.access.kubectl("get", "--raw", "/apis/projectcalico.org/v3", check=False).returncode == 0
+    served = (
+        deployment.access.kubectl(
+            "get", "--raw", "/apis/projectcalico.org/v3", check=False
+        ).returncode
+        == 0
+    )
     return "calico" if served else "calico-crd"
 
 
 def _create(deployment: KubernetesDeployment, objects: Sequence[Object]) -> None:
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-    deployment.access.kubectl("create", "-f", "-", timeout=_QUICK + _EACH * len(objects), input=text)
+    deployment.access.kubectl(
+        "create", "-f", "-", timeout=_QUICK + _EACH * len(objects), input=text
+    )
 
 
 def delete(deployment: KubernetesDeployment, kind: Kind, of: str, count: int) -> None:
-    options = ("-n", deployment.namespace, "-l", f"{FOR}={of}", "--ignore-not-found", "--wait=false")
-    deployment.access.kubectl("delete", policy_objects.resource(kind), *options, timeout=_QUICK + _EACH * count)
+    options = (
+        "-n",
+        deployment.namespace,
+        "-l",
+        f"{FOR}={of}",
+        "--ignore-not-found",
+        "--wait=false",
+    )
+    deployment.access.kubectl(
+        "delete", policy_objects.resource(kind), *options, timeout=_QUICK + _EACH * count
+    )
 
 
 def _count(deployment: KubernetesDeployment, kind: Kind, of: str) -> int:
-    return len(deployment.access.get(policy_objects.resource(kind), "-n", deployment.namespace, "-l", f"{FOR}={of}")["items"])
+    return len(
+        deployment.access.get(
+            policy_objects.resource(kind), "-n", deployment.namespace, "-l", f"{FOR}={of}"
+        )["items"]
+    )
 
 
-def _take_back(deployment: KubernetesDeployment, kind: Kind, server: KubernetesPod, count: int, base: str) -> None:
+def _take_back(
+    deployment: KubernetesDeployment, kind: Kind, server: KubernetesPod, count: int, base: str
+) -> None:
     delete(deployment, kind, server.name, count)
     if (seen := _state(deployment, server, (base,), _EFFECT)) != base:
         raise ClusterError(f"{_EFFECT:.0f} s after the policies were deleted {_words(seen)}")
@@ -136,44 +186,78 @@ def _await(deployment: KubernetesDeployment, server: KubernetesPod, base: str) -
     seen = _state(deployment, server, (_UNDER,), _EFFECT)
     if seen == base == _OPEN:
         raise UnsupportedError(
-            f"{deployment.label}: the policies stand in the API, and nothing enforces them: {_EFFECT:.0f} s later a stranger is let in",
+            f"{deployment.label}: the policies stand in the API, and nothing enforces them:"
+            f" {_EFFECT:.0f} s later a stranger is let in",
             "measure a CNI that does",
         )
     if seen != _UNDER:
-        raise LimitError(f"{deployment.label}: the policies were not in force within {_EFFECT:.0f} s: {_words(seen)}")
+        raise LimitError(
+            f"{deployment.label}: the policies were not in force within {_EFFECT:.0f} s:"
+            f" {_words(seen)}"
+        )
 
 
 def _words(state: str) -> str:
-    said = [f"port {CANARY + number} {'lets' if letter == '1' else 'does not let'} a stranger in" for number, letter in enumerate(state)]
+    said = [
+        f"port {CANARY + number} {'lets' if letter == '1' else 'does not let'} a stranger in"
+        for number, letter in enumerate(state)
+    ]
     return " and ".join(said) or "nothing was seen"
 
 
-def _state(deployment: KubernetesDeployment, server: KubernetesPod, wanted: Sequence[str], limit: float) -> str:
-    """Which of the two ports a stranger can connect to, as soon as it is one of ``wanted``, or after ``limit`` seconds."""
+def _state(
+    deployment: KubernetesDeployment, server: KubernetesPod, wanted: Sequence[str], limit: float
+) -> str:
+    """Which of the two ports a stranger can connect to, as soon as it is one of ``wanted``, or
+    after ``limit`` seconds.
+    """
     stranger = deployment.add_stranger()
     address = server.addresses[deployment.families[0]]
     ports = [str(CANARY), str(CANARY + 1)]
     listen = [server.python, "-I", "-S", "-u", "-c", _LISTEN, address, *ports]
-    with scratch.nameless() as out, scratch.nameless() as err, server.spawn(listen, stdout=out, stderr=err) as listener:
+    with (
+        scratch.nameless() as out,
+        scratch.nameless() as err,
+        server.spawn(listen, stdout=out, stderr=err) as listener,
+    ):
         end = time.monotonic() + _NOTICE * patience()
         while "ready" not in out.read_text():
             if listener.poll() is not None or time.monotonic() > end:
                 said = err.read_text().strip()[-200:] or "it said nothing"
                 raise ClusterError(f"{server.name} does not listen for a stranger: {said}")
             time.sleep(0.01)
-        argv = [stranger.python, "-I", "-S", "-c", _STATE, address, ",".join(ports), ",".join(wanted), str(limit)]
+        argv = [
+            stranger.python,
+            "-I",
+            "-S",
+            "-c",
+            _STATE,
+            address,
+            ",".join(ports),
+            ",".join(wanted),
+            str(limit),
+        ]
         return stranger.run(argv, timeout=limit + _NOTICE).stdout.strip()
 
 
 def _entries(deployment: KubernetesDeployment, server: KubernetesPod, least: int) -> dict[str, int]:
-    """Entries of the Pod's policy map in the kernel, where the CNI is Cilium and they can be read; ``least`` of them are waited for."""
+    """Entries of the Pod's policy map in the kernel, where the CNI is Cilium and they can be read;
+    ``least`` of them are waited for.
+    """
     if deployment.profile.cni != "cilium" or not server.node.host:
         return {}
     try:
-        number = int(deployment.access.get("ciliumendpoint", server.pod, "-n", deployment.namespace)["status"]["id"])
+        number = int(
+            deployment.access.get("ciliumendpoint", server.pod, "-n", deployment.namespace)[
+                "status"
+            ]["id"]
+        )
     except (CnibenchError, KeyError, ValueError):
         return {}
-    script = f"bpftool -j map dump pinned $(ls {HOST}/sys/fs/bpf/tc/globals/cilium_policy_*{number:05d} | head -n 1)"
+    script = (
+        f"bpftool -j map dump pinned $(ls {HOST}/sys/fs/bpf/tc/globals/cilium_policy_*{number:05d}"
+        " | head -n 1)"
+    )
     end = time.monotonic() + _EFFECT * patience()
     while True:
         done = server.node.run(["sh", "-c", script], timeout=_QUICK, check=False)
@@ -183,23 +267,53 @@ def _entries(deployment: KubernetesDeployment, server: KubernetesPod, least: int
         if found >= least:
             return {f"entries of the policy map of {server.name}": found}
         if time.monotonic() > end:
-            raise LimitError(f"{deployment.label}: {least} policy entries were asked for, the policy map of {server.name} has {found}")
+            raise LimitError(
+                f"{deployment.label}: {least} policy entries were asked for, the policy map of"
+                f" {server.name} has {found}"
+            )
         time.sleep(0.2)
 
 
 def _need_proxy(deployment: KubernetesDeployment) -> None:
-    """Raises UnsupportedError where Cilium has no Envoy: it would take the policy and let nothing through."""
+    """Raises UnsupportedError where Cilium has no Envoy: it would take the policy and let nothing
+    through.
+    """
     assert deployment.profile.kubernetes is not None
-    agent = next(one for one in deployment.profile.kubernetes.ready if one.rollout.startswith("daemonset/"))
+    agent = next(
+        one for one in deployment.profile.kubernetes.ready if one.rollout.startswith("daemonset/")
+    )
     config = deployment.access.get("configmap", "cilium-config", "-n", agent.namespace)["data"]
     if config.get("enable-l7-proxy", "true") == "false":
-        raise UnsupportedError(f"{deployment.label}: its agent has HTTP rules switched off (enable-l7-proxy)", "--set l7Proxy=true")
-    beside = ("daemonset", "cilium-envoy", "-n", agent.namespace, "--ignore-not-found", "-o", "name")
+        raise UnsupportedError(
+            f"{deployment.label}: its agent has HTTP rules switched off (enable-l7-proxy)",
+            "--set l7Proxy=true",
+        )
+    beside = (
+        "daemonset",
+        "cilium-envoy",
+        "-n",
+        agent.namespace,
+        "--ignore-not-found",
+        "-o",
+        "name",
+    )
     if deployment.access.kubectl("get", *beside).stdout.strip():
         return
-    look = ("exec", "-n", agent.namespace, agent.rollout, "-c", "cilium-agent", "--", "sh", "-c", "command -v cilium-envoy")
+    look = (
+        "exec",
+        "-n",
+        agent.namespace,
+        agent.rollout,
+        "-c",
+        "cilium-agent",
+        "--",
+        "sh",
+        "-c",
+        "command -v cilium-envoy",
+    )
     if deployment.access.kubectl(*look, check=False).returncode:
         raise UnsupportedError(
-            f"{deployment.label}: HTTP rules are enforced by Envoy, which is neither in the image of its agent nor in a DaemonSet of its own",
+            f"{deployment.label}: HTTP rules are enforced by Envoy, which is neither in the image"
+            " of its agent nor in a DaemonSet of its own",
             "use an image that has it, or --set envoy.enabled=true",
         )

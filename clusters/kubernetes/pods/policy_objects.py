@@ -1,9 +1,11 @@
-"""Policies for one Pod as objects of the API: NetworkPolicy, CiliumNetworkPolicy, Calico's NetworkPolicy, with so many entries.
+"""Policies for one Pod as objects of the API: NetworkPolicy, CiliumNetworkPolicy, Calico's
+NetworkPolicy, with so many entries.
 
-As in the lab no entry can match what is sent: their peers are of 198.18.0.0/15 (RFC 2544) and 2001:db8::/32 (RFC 3849), the ports of
-restrictions are below 1024. A Pod that a policy selects is closed to all others, so one rule always lets the pair in: before the entries
-or after them. Another lets a stranger in on one port: by that port, and by the next one, it is seen from outside that the policies are in
-force.
+As in the lab no entry can match what is sent: their peers are of 198.18.0.0/15 (RFC 2544) and
+2001:db8::/32 (RFC 3849), the ports of restrictions are below 1024. A Pod that a policy selects is
+closed to all others, so one rule always lets the pair in: before the entries or after them. Another
+lets a stranger in on one port: by that port, and by the next one, it is seen from outside that the
+policies are in force.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def resource(kind: Kind) -> str:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the policies of one Pod are made of, each a rule in the form of its kind, in their order."""
+    """What the policies of one Pod are made of, each a rule in the form of its kind, in their
+    order.
+    """
 
     made: list[Object]
     passed: int  # entries at L3 and L4 that can match nothing
@@ -53,16 +57,28 @@ class Rules:
     def objects(self, making: Making, kind: Kind, server: str, many: bool) -> list[Object]:
         """One policy with all rules, or one of each."""
         groups = [[rule] for rule in self.made] if many else [self.made]
-        return [_policy(making, kind, server, number, rules) for number, rules in enumerate(groups)] if self.made else []
+        return (
+            [_policy(making, kind, server, number, rules) for number, rules in enumerate(groups)]
+            if self.made
+            else []
+        )
 
 
 def rules(
-    asked: Policies, kind: Kind, families: Sequence[int], nodes: Sequence[str] = (), *, tcp_only: bool = False, http_port: int = HTTP_PORT
+    asked: Policies,
+    kind: Kind,
+    families: Sequence[int],
+    nodes: Sequence[str] = (),
+    *,
+    tcp_only: bool = False,
+    http_port: int = HTTP_PORT,
 ) -> Rules:
-    """The rules for what is asked; none at all for nothing. ``nodes`` are addresses of nodes, whose Pods' packets may have them.
+    """The rules for what is asked; none at all for nothing. ``nodes`` are addresses of nodes, whose
+    Pods' packets may have them.
 
-    ``tcp_only``: the pair is let in by TCP alone. With L7 there is always the one HTTP rule, for ``http_port``: without it no proxy is
-    passed, whatever the number of entries; they are of that proxy, none is one of L3 or L4.
+    ``tcp_only``: the pair is let in by TCP alone. With L7 there is always the one HTTP rule, for
+    ``http_port``: without it no proxy is passed, whatever the number of entries; they are of that
+    proxy, none is one of L3 or L4.
     """
     first = asked.entries > 0 and asked.setting == "top-of-chain"
     passed = asked.entries - first
@@ -71,7 +87,11 @@ def rules(
     if not asked.entries and not asked.restrictions:
         return Rules([], 0)
     entries = [
-        _entry(kind, [f"{_FIRST[family] + number}/{_FIRST[family].max_prefixlen}" for family in families]) for number in range(passed)
+        _entry(
+            kind,
+            [f"{_FIRST[family] + number}/{_FIRST[family].max_prefixlen}" for family in families],
+        )
+        for number in range(passed)
     ]
     peer = _peer(kind, nodes, tcp_only)
     ordered = [peer, *entries] if first else [*entries, peer]
@@ -79,38 +99,67 @@ def rules(
 
 
 def denial(making: Making, kind: Kind, port: int) -> Object:
-    """A policy of the CNI's own that denies UDP to that port of every Pod of ours, whatever others allow."""
+    """A policy of the CNI's own that denies UDP to that port of every Pod of ours, whatever others
+    allow.
+    """
     if kind == "cilium":
-        deny = {"fromEntities": ["all"], "toPorts": [{"ports": [{"port": str(port), "protocol": "UDP"}]}]}
+        deny = {
+            "fromEntities": ["all"],
+            "toPorts": [{"ports": [{"port": str(port), "protocol": "UDP"}]}],
+        }
         spec: Object = {"endpointSelector": dict(_PEERS), "ingressDeny": [deny]}
     else:
         rule = {"action": "Deny", "protocol": "UDP", "destination": {"ports": [port]}}
-        spec = {"selector": _words(ROLE, _BENCH), "types": ["Ingress"], "order": 1, "ingress": [rule, {"action": "Pass"}]}
+        spec = {
+            "selector": _words(ROLE, _BENCH),
+            "types": ["Ingress"],
+            "order": 1,
+            "ingress": [rule, {"action": "Pass"}],
+        }
     return _object(making, kind, "denial", "cnibench-denial", spec)
 
 
 def only_tcp(making: Making) -> Object:
     """A NetworkPolicy that lets nothing but TCP into our Pods, from anybody."""
-    spec = {"podSelector": dict(_PEERS), "policyTypes": ["Ingress"], "ingress": [{"ports": [{"protocol": "TCP"}]}]}
+    spec = {
+        "podSelector": dict(_PEERS),
+        "policyTypes": ["Ingress"],
+        "ingress": [{"ports": [{"protocol": "TCP"}]}],
+    }
     return _object(making, "kubernetes", "denial", "cnibench-denial", spec)
 
 
 def _policy(making: Making, kind: Kind, server: str, number: int, made: Sequence[Object]) -> Object:
     name = f"cnibench-{server}-{number:05d}"
     if kind == "kubernetes":
-        spec: Object = {"podSelector": {"matchLabels": {POD: server}}, "policyTypes": ["Ingress"], "ingress": list(made)}
+        spec: Object = {
+            "podSelector": {"matchLabels": {POD: server}},
+            "policyTypes": ["Ingress"],
+            "ingress": list(made),
+        }
     elif kind == "cilium":
         spec = {"endpointSelector": {"matchLabels": {POD: server}}, "ingress": list(made)}
     else:
-        spec = {"selector": _words(POD, [server]), "types": ["Ingress"], "order": 100 + number, "ingress": list(made)}
+        spec = {
+            "selector": _words(POD, [server]),
+            "types": ["Ingress"],
+            "order": 100 + number,
+            "ingress": list(made),
+        }
     return _object(making, kind, server, name, spec)
 
 
 def _object(making: Making, kind: Kind, label: str, name: str, spec: Object) -> Object:
     version, word = _APIS[kind]
-    if kind == "calico-crd":  # the name that Calico's own API server stores a policy of the tier "default" under
+    if (
+        kind == "calico-crd"
+    ):  # the name that Calico's own API server stores a policy of the tier "default" under
         name = f"default.{name}"
-    metadata = {"name": name, "namespace": making.namespace, "labels": {**making.labels(), FOR: label}}
+    metadata = {
+        "name": name,
+        "namespace": making.namespace,
+        "labels": {**making.labels(), FOR: label},
+    }
     return {"apiVersion": version, "kind": word, "metadata": metadata, "spec": spec}
 
 
@@ -121,16 +170,32 @@ def _words(key: str, values: Sequence[str]) -> str:
 
 def _entry(kind: Kind, cidrs: Sequence[str]) -> Object:
     if kind == "kubernetes":
-        return {"from": [{"ipBlock": {"cidr": one}} for one in cidrs], "ports": [{"protocol": "TCP", "port": _PORT}]}
+        return {
+            "from": [{"ipBlock": {"cidr": one}} for one in cidrs],
+            "ports": [{"protocol": "TCP", "port": _PORT}],
+        }
     if kind == "cilium":
-        return {"fromCIDR": list(cidrs), "toPorts": [{"ports": [{"port": str(_PORT), "protocol": "TCP"}]}]}
-    return {"action": "Allow", "protocol": "TCP", "source": {"nets": list(cidrs)}, "destination": {"ports": [_PORT]}}
+        return {
+            "fromCIDR": list(cidrs),
+            "toPorts": [{"ports": [{"port": str(_PORT), "protocol": "TCP"}]}],
+        }
+    return {
+        "action": "Allow",
+        "protocol": "TCP",
+        "source": {"nets": list(cidrs)},
+        "destination": {"ports": [_PORT]},
+    }
 
 
 def _peer(kind: Kind, nodes: Sequence[str], tcp_only: bool) -> Object:
     if kind == "kubernetes":
-        blocks = [{"ipBlock": {"cidr": f"{one}/{ipaddress.ip_address(one).max_prefixlen}"}} for one in nodes]
-        return {"from": [{"podSelector": dict(_PEERS)}, *blocks]} | ({"ports": [{"protocol": "TCP"}]} if tcp_only else {})
+        blocks = [
+            {"ipBlock": {"cidr": f"{one}/{ipaddress.ip_address(one).max_prefixlen}"}}
+            for one in nodes
+        ]
+        return {"from": [{"podSelector": dict(_PEERS)}, *blocks]} | (
+            {"ports": [{"protocol": "TCP"}]} if tcp_only else {}
+        )
     if kind == "cilium":
         return {"fromEndpoints": [dict(_PEERS)]}
     return {"action": "Allow", "source": {"selector": _words(ROLE, _BENCH)}}
@@ -138,10 +203,21 @@ def _peer(kind: Kind, nodes: Sequence[str], tcp_only: bool) -> Object:
 
 def _stranger(kind: Kind) -> Object:
     if kind == "kubernetes":
-        return {"from": [{"podSelector": dict(_STRANGER)}], "ports": [{"protocol": "TCP", "port": CANARY}]}
+        return {
+            "from": [{"podSelector": dict(_STRANGER)}],
+            "ports": [{"protocol": "TCP", "port": CANARY}],
+        }
     if kind == "cilium":
-        return {"fromEndpoints": [dict(_STRANGER)], "toPorts": [{"ports": [{"port": str(CANARY), "protocol": "TCP"}]}]}
-    return {"action": "Allow", "protocol": "TCP", "source": {"selector": _words(ROLE, ["stranger"])}, "destination": {"ports": [CANARY]}}
+        return {
+            "fromEndpoints": [dict(_STRANGER)],
+            "toPorts": [{"ports": [{"port": str(CANARY), "protocol": "TCP"}]}],
+        }
+    return {
+        "action": "Allow",
+        "protocol": "TCP",
+        "source": {"selector": _words(ROLE, ["stranger"])},
+        "destination": {"ports": [CANARY]},
+    }
 
 
 def _restrictions(kind: Kind, count: int) -> list[Object]:
@@ -150,18 +226,37 @@ def _restrictions(kind: Kind, count: int) -> list[Object]:
     if not ports:
         return []
     if kind == "kubernetes":
-        return [{"from": [{"podSelector": dict(_PEERS)}], "ports": [{"protocol": "TCP", "port": port} for port in ports]}]
+        return [
+            {
+                "from": [{"podSelector": dict(_PEERS)}],
+                "ports": [{"protocol": "TCP", "port": port} for port in ports],
+            }
+        ]
     if kind == "cilium":
         lists = [ports[at : at + _PORTS] for at in range(0, count, _PORTS)]
-        named = [{"ports": [{"port": str(port), "protocol": "TCP"} for port in one]} for one in lists]
+        named = [
+            {"ports": [{"port": str(port), "protocol": "TCP"} for port in one]} for one in lists
+        ]
         return [{"fromEndpoints": [dict(_PEERS)], "toPorts": named}]
-    return [{"action": "Allow", "protocol": "TCP", "source": {"selector": _words(ROLE, _BENCH)}, "destination": {"ports": ports}}]
+    return [
+        {
+            "action": "Allow",
+            "protocol": "TCP",
+            "source": {"selector": _words(ROLE, _BENCH)},
+            "destination": {"ports": ports},
+        }
+    ]
 
 
 def _http(port: int, passed: int, first: bool) -> Object:
-    """Cilium's: the pair is let in by HTTP alone, with one method to one path; entries are other paths."""
+    """Cilium's: the pair is let in by HTTP alone, with one method to one path; entries are other
+    paths.
+    """
     method, path = _HTTP
     others = [{"method": method, "path": f"/other/{number}"} for number in range(passed)]
     through = {"method": method, "path": path}
-    rule = {"ports": [{"port": str(port), "protocol": "TCP"}], "rules": {"http": [through, *others] if first else [*others, through]}}
+    rule = {
+        "ports": [{"port": str(port), "protocol": "TCP"}],
+        "rules": {"http": [through, *others] if first else [*others, through]},
+    }
     return {"fromEndpoints": [dict(_PEERS)], "toPorts": [rule]}

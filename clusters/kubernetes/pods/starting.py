@@ -1,11 +1,15 @@
-"""Pods whose start is timed: by the API's news of them, and by what the container runtime and the CNI's plugins leave on the node.
+"""Pods whose start is timed: by the API's news of them, and by what the container runtime and the
+CNI's plugins leave on the node.
 
-Three clocks' worth of facts make a Pod's steps. The API server's watch tells when it was taken, bound to its node, run and ready (the
-conditions themselves are in whole seconds, so the moment counts at which the news arrives here). The runtime makes a network namespace
-for each Pod, mounts it at a file, and calls the plugins; libcni (containernetworking/cni, libcni/api.go) writes their result to
-``/var/lib/cni/results`` when ADD has ended. The plugin host-local keeps a file for each address that it gives. The times of those files
-are the node's, which its clock's distance from ours is taken from. Where the node may not be looked into, the kubelet's condition
-PodReadyToStartContainers ends one step for sandbox and network together.
+Three clocks' worth of facts make a Pod's steps. The API server's watch tells when it was taken,
+bound to its node, run and ready (the conditions themselves are in whole seconds, so the moment
+counts at which the news arrives here). The runtime makes a network namespace for each Pod, mounts
+it at a file, and calls the plugins; libcni (containernetworking/cni, libcni/api.go) writes their
+result to
+``/var/lib/cni/results`` when ADD has ended. The plugin host-local keeps a file for each address
+that it gives. The times of those files are the node's, which its clock's distance from ours is
+taken from. Where the node may not be looked into, the kubelet's condition PodReadyToStartContainers
+ends one step for sandbox and network together.
 """
 
 from __future__ import annotations
@@ -38,7 +42,8 @@ _WATCHING = 20.0  # s for the watch to begin
 _GONE = 60.0  # s
 _PACKET = 30.0  # s until a ready Pod answers
 
-# Name of each Pod to when its network namespace was made, when ADD had ended, when host-local gave the address; in s of the node's clock.
+# Name of each Pod to when its network namespace was made, when ADD had ended, when host-local gave
+# the address; in s of the node's clock.
 _ON_NODE = """
 import glob, json, os, sys, time
 root, wanted, found = sys.argv[1], set(json.loads(sys.argv[2])), {}
@@ -63,8 +68,9 @@ for path in glob.glob(root + "/var/lib/cni/results/*"):
     files = [one for address in given if address for one in glob.glob(root + "/var/lib/cni/networks/*/" + address)]
     found[name] = {"added": at, "made": min(made, default=None), "address": max((os.stat(one).st_mtime for one in files), default=None)}
 print(json.dumps({"now": time.time(), "pods": found}))
-"""
-# How long each address takes to answer (a refused connection is an answer, too), and how often it was asked.
+"""  # noqa: E501
+# How long each address takes to answer (a refused connection is an answer, too), and how often it
+# was asked.
 _ANSWERS = """
 import socket, sys, time
 end, left, tries = time.monotonic() + float(sys.argv[1]), sys.argv[2:], 0
@@ -123,16 +129,26 @@ class _Watch:
         """Raises LimitError, ClusterError with the reason why a Pod does not come."""
         end = time.monotonic() + limit * patience()
         while waiting := [name for name in names if "ready" not in self._of(name).seen]:
-            told = next((self._of(name).trouble for name in waiting if self._of(name).trouble[0]), ("", ""))
+            told = next(
+                (self._of(name).trouble for name in waiting if self._of(name).trouble[0]), ("", "")
+            )
             if told[0] and not told[0].startswith("Unschedulable"):
-                raise ClusterError(f"the Pod {waiting[0]} will not run: {' '.join(told).strip()}", "kubectl describe pod says more")
+                raise ClusterError(
+                    f"the Pod {waiting[0]} will not run: {' '.join(told).strip()}",
+                    "kubectl describe pod says more",
+                )
             try:
                 news = self._news.get(timeout=max(0.0, end - time.monotonic()))
             except queue.Empty:
                 said = f" ({' '.join(told)})" if told[0] else ""
-                raise LimitError(f"the Pods {', '.join(waiting[:3])} were not ready within {limit:.0f} s{said}") from None
+                raise LimitError(
+                    f"the Pods {', '.join(waiting[:3])} were not ready within {limit:.0f} s{said}"
+                ) from None
             if news is None:
-                raise ClusterError("the API server ended the watch of our Pods", "is it still there? kubectl get pods")
+                raise ClusterError(
+                    "the API server ended the watch of our Pods",
+                    "is it still there? kubectl get pods",
+                )
             self._take(*news)
 
     def _of(self, name: str) -> _Timed:
@@ -143,29 +159,42 @@ class _Watch:
         if news.get("type") == "DELETED" or pod.get("kind") != "Pod":
             return
         timed = self._of(pod["metadata"]["name"])
-        holds = {item["type"] for item in pod.get("status", {}).get("conditions", ()) if item["status"] == "True"}
+        holds = {
+            item["type"]
+            for item in pod.get("status", {}).get("conditions", ())
+            if item["status"] == "True"
+        }
         states = pod.get("status", {}).get("containerStatuses", ())
         for step, there in (
-            ("asked", True), ("scheduled", bool(pod["spec"].get("nodeName"))), ("network", "PodReadyToStartContainers" in holds),
-            ("running", any("running" in item.get("state", {}) for item in states)), ("ready", "Ready" in holds),
-        ):  # fmt: skip
+            ("asked", True),
+            ("scheduled", bool(pod["spec"].get("nodeName"))),
+            ("network", "PodReadyToStartContainers" in holds),
+            ("running", any("running" in item.get("state", {}) for item in states)),
+            ("ready", "Ready" in holds),
+        ):
             if there:
                 timed.seen.setdefault(step, at)
         timed.addresses = pods.addresses(pod) or timed.addresses
         timed.trouble = pods.trouble(pod)
 
 
-def start(deployment: KubernetesDeployment, node: KubernetesNode, count: int, at_once: bool) -> list[Started]:
+def start(
+    deployment: KubernetesDeployment, node: KubernetesNode, count: int, at_once: bool
+) -> list[Started]:
     """As Standing.start_pods; what was made is removed again when not all of it could be."""
     if deployment.profile.features.network_model == "host":
-        raise UnsupportedError(f"{deployment.label}: its Pods are the node itself, nothing is made for one")
+        raise UnsupportedError(
+            f"{deployment.label}: its Pods are the node itself, nothing is made for one"
+        )
     deployment.started += 1
     names = [f"{node.name}s{deployment.started}-{number}" for number in range(count)]
     client, _ = deployment.pair("intra")
     try:
         with _watching(deployment) as watch:
             groups = [names] if at_once else [[name] for name in names]
-            made = [one for group in groups for one in _group(deployment, watch, client, node, group)]
+            made = [
+                one for group in groups for one in _group(deployment, watch, client, node, group)
+            ]
     except BaseException:
         with contextlib.suppress(CnibenchError):
             remove(deployment, names)
@@ -174,30 +203,45 @@ def start(deployment: KubernetesDeployment, node: KubernetesNode, count: int, at
 
 
 def remove(deployment: KubernetesDeployment, names: Sequence[str]) -> None:
-    """Removes such Pods and waits until their nodes have taken them off the network. Raises ClusterError, LimitError."""
+    """Removes such Pods and waits until their nodes have taken them off the network. Raises
+    ClusterError, LimitError.
+    """
     if names:
         options = ("--ignore-not-found", "--grace-period=1", f"--timeout={_GONE:.0f}s")
-        deployment.access.kubectl("delete", "pod", "-n", deployment.namespace, *options, *names, timeout=_GONE + 10)
+        deployment.access.kubectl(
+            "delete", "pod", "-n", deployment.namespace, *options, *names, timeout=_GONE + 10
+        )
 
 
 @contextlib.contextmanager
 def _watching(deployment: KubernetesDeployment) -> Iterator[_Watch]:
-    """A watch of all our Pods; it has told of one that is there already when the block is entered, so it is late for none that comes."""
-    path = f"/api/v1/namespaces/{deployment.namespace}/pods?watch=1&labelSelector={objects.RUN}%3D{deployment.making.run}"
+    """A watch of all our Pods; it has told of one that is there already when the block is entered,
+    so it is late for none that comes.
+    """
+    path = f"/api/v1/namespaces/{deployment.namespace}/pods?watch=1&labelSelector={objects.RUN}%3D{deployment.making.run}"  # noqa: E501
     with contextlib.closing(programs.Errors()) as said:
-        process, given, output = programs.converse(deployment.access.command("get", "--raw", path), said)
+        process, given, output = programs.converse(
+            deployment.access.command("get", "--raw", path), said
+        )
         with process, given:
             watch = _Watch(output)
             try:
                 watch.begin()
             except ClusterError as error:
                 told = deployment.access.hidden(said.text()[-300:])
-                raise ClusterError(f"our Pods cannot be watched: {told or error.message}", "may we watch Pods there?") from None
+                raise ClusterError(
+                    f"our Pods cannot be watched: {told or error.message}",
+                    "may we watch Pods there?",
+                ) from None
             yield watch
 
 
 def _group(
-    deployment: KubernetesDeployment, watch: _Watch, client: KubernetesPod, node: KubernetesNode, names: Sequence[str]
+    deployment: KubernetesDeployment,
+    watch: _Watch,
+    client: KubernetesPod,
+    node: KubernetesNode,
+    names: Sequence[str],
 ) -> list[Started]:
     """Pods that are asked for together."""
     items = [objects.pod(deployment.making, name, node.facts.name) for name in names]
@@ -212,21 +256,36 @@ def _group(
     for name in names:
         timed = watch.pods[name]
         if (packet := answers.get(timed.addresses[family])) is None:
-            raise ClusterError(f"{deployment.label}: the new Pod {name} is not reached within {_PACKET:.0f} s")
+            raise ClusterError(
+                f"{deployment.label}: the new Pod {name} is not reached within {_PACKET:.0f} s"
+            )
         steps, network = _steps(asked, timed.seen, told.get(name, {}))
         pod = KubernetesPod(
             name,
             node,
-            Gateway(deployment.access, deployment.namespace, name, f"the Pod {name} on node {node.name}"),
+            Gateway(
+                deployment.access, deployment.namespace, name, f"the Pod {name} on node {node.name}"
+            ),
             timed.addresses,
             False,
         )
-        made.append(Started(pod, [*steps, ("first-packet", packet)], timed.seen["ready"] - asked + packet, network))
+        made.append(
+            Started(
+                pod,
+                [*steps, ("first-packet", packet)],
+                timed.seen["ready"] - asked + packet,
+                network,
+            )
+        )
     return made
 
 
-def _steps(asked: float, seen: Mapping[str, float], told: Mapping[str, float | None]) -> tuple[list[tuple[str, float]], float]:
-    """(step, seconds) in their order, and the network's part: the plugins' ADD, or (not known) sandbox and network together."""
+def _steps(
+    asked: float, seen: Mapping[str, float], told: Mapping[str, float | None]
+) -> tuple[list[tuple[str, float]], float]:
+    """(step, seconds) in their order, and the network's part: the plugins' ADD, or (not known)
+    sandbox and network together.
+    """
     steps = [("scheduled", seen["scheduled"] - asked)]
     last = seen["scheduled"]
     made, added, address = (told.get(key) for key in ("made", "added", "address"))
@@ -250,17 +309,32 @@ def _steps(asked: float, seen: Mapping[str, float], told: Mapping[str, float | N
 
 
 def _answers(client: KubernetesPod, addresses: Sequence[str]) -> dict[str, float]:
-    """Address to the seconds until it answered: those of one connection where the first try was answered."""
+    """Address to the seconds until it answered: those of one connection where the first try was
+    answered.
+    """
     argv = [client.python, "-I", "-S", "-c", _ANSWERS, str(_PACKET), *addresses]
     said = client.run(argv, timeout=_PACKET * 2).stdout
     return {key: float(value) for key, value in (line.split() for line in said.splitlines())}
 
 
-def _told(deployment: KubernetesDeployment, node: KubernetesNode, names: Sequence[str]) -> dict[str, dict[str, float | None]]:
-    """What the node tells of each Pod, in s of our clock; nothing where it may not be looked into."""
+def _told(
+    deployment: KubernetesDeployment, node: KubernetesNode, names: Sequence[str]
+) -> dict[str, dict[str, float | None]]:
+    """What the node tells of each Pod, in s of our clock; nothing where it may not be looked
+    into.
+    """
     if not node.host:
         return {}
-    argv = [node.python, "-I", "-S", "-c", _ON_NODE, HOST, json.dumps(list(names)), deployment.namespace]
+    argv = [
+        node.python,
+        "-I",
+        "-S",
+        "-c",
+        _ON_NODE,
+        HOST,
+        json.dumps(list(names)),
+        deployment.namespace,
+    ]
     before = time.time()
     try:
         told = json.loads(node.run(argv, timeout=_WATCHING).stdout)
@@ -269,4 +343,7 @@ def _told(deployment: KubernetesDeployment, node: KubernetesNode, names: Sequenc
     after = time.time()
     # A difference that the way to the node may have taken is none.
     ahead = 0.0 if before <= told["now"] <= after else told["now"] - (before + after) / 2
-    return {name: {key: at if at is None else at - ahead for key, at in times.items()} for name, times in told["pods"].items()}
+    return {
+        name: {key: at if at is None else at - ahead for key, at in times.items()}
+        for name, times in told["pods"].items()
+    }

@@ -1,7 +1,8 @@
-"""Program: lists, removes and keeps files of a node for cnibench. Standard library only; sent over the connection, asked in JSON on its
-standard input, answers in JSON.
+"""Program: lists, removes and keeps files of a node for cnibench. Standard library only; sent over
+the connection, asked in JSON on its standard input, answers in JSON.
 
-It sees the node's files as the node does (chroot), and no link is ever followed: a folder on the way that is one ends the way.
+It sees the node's files as the node does (chroot), and no link is ever followed: a folder on the
+way that is one ends the way.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class Files:
         self.failed: list[str] = []
 
     def matches(self, pattern: str) -> Iterator[tuple[int, str, str]]:
-        """(descriptor of the folder, its path, name) of all that is there; * and ? stand for anything within a name."""
+        """(descriptor of the folder, its path, name) of all that is there; * and ? stand for
+        anything within a name.
+        """
         if not pattern.startswith("/") or ".." in pattern.split("/"):
             raise ValueError(f"{pattern}: not a path that can be looked for")
         root = os.open("/", FOLDER)
@@ -38,7 +41,11 @@ class Files:
 
     def _matches(self, folder: int, path: str, parts: list[str]) -> Iterator[tuple[int, str, str]]:
         try:
-            names = sorted(fnmatch.filter(os.listdir(folder), parts[0])) if set(parts[0]) & set("*?[") else [parts[0]]
+            names = (
+                sorted(fnmatch.filter(os.listdir(folder), parts[0]))
+                if set(parts[0]) & set("*?[")
+                else [parts[0]]
+            )
         except OSError:
             return
         for name in names:
@@ -100,7 +107,9 @@ class Files:
 
     def rename(self, folder: int, path: str, name: str, new: str) -> None:
         """Nothing that has the new name is replaced, no link is made another file's name."""
-        if f"{path}/{name}" in self.kept or not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        if f"{path}/{name}" in self.kept or not stat.S_ISREG(
+            os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        ):
             return
         try:
             os.link(name, new, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -122,7 +131,9 @@ def listed(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def removed(asked: dict[str, Any]) -> dict[str, Any]:
-    """``patterns`` with all below go, except ``kept``; what ends in ``backups`` gets its name back; ``empty`` folders go if they are."""
+    """``patterns`` with all below go, except ``kept``; what ends in ``backups`` gets its name back;
+    ``empty`` folders go if they are.
+    """
     files = Files(asked["kept"])
     for pattern in asked["patterns"]:
         for match in files.matches(pattern):
@@ -159,7 +170,12 @@ def saved(asked: dict[str, Any]) -> dict[str, Any]:
     """``text`` is on the disk under ``path``, or what was there before is."""
     folder, name = parent(asked["path"])
     part = f".{name}.{os.getpid()}"
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    descriptor = os.open(
+        part,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+        0o600,
+        dir_fd=folder,
+    )
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(asked["text"])
         file.flush()
@@ -173,7 +189,9 @@ def loaded(asked: dict[str, Any]) -> dict[str, Any]:
     """The text of ``path``, None when there is no such file."""
     files = Files([])
     for folder, _, name in files.matches(asked["path"]):
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        descriptor = os.open(
+            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
+        )
         with os.fdopen(descriptor, encoding="utf-8") as file:
             return {"text": file.read(LARGEST)}
     return {"text": None}

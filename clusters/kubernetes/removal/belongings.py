@@ -1,4 +1,6 @@
-"""Which objects of a cluster are a CNI's, by what was recorded and who wrote or owns them; and whose objects would go with them."""
+"""Which objects of a cluster are a CNI's, by what was recorded and who wrote or owns them; and
+whose objects would go with them.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,25 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from cnibench.clusters.kubernetes.api.rest import APPLIER
-from cnibench.clusters.kubernetes.removal.inventory import DEFINITION, Identity, Kind, Thing, defined_by
+from cnibench.clusters.kubernetes.removal.inventory import (
+    DEFINITION,
+    Identity,
+    Kind,
+    Thing,
+    defined_by,
+)
 from cnibench.errors import ClusterError
 
-# What these write follows from other objects (default service accounts, endpoints, a workload's Pods), or completes them.
-_CLUSTER = frozenset({"kube-controller-manager", "kube-apiserver", "kube-scheduler", "kubelet", "k3s", "kubernetes"})
-# Many projects' programs have these names: they tell only within definitions and namespaces that are the CNI's.
+# What these write follows from other objects (default service accounts, endpoints, a workload's
+# Pods), or completes them.
+_CLUSTER = frozenset(
+    {"kube-controller-manager", "kube-apiserver", "kube-scheduler", "kubelet", "k3s", "kubernetes"}
+)
+# Many projects' programs have these names: they tell only within definitions and namespaces that
+# are the CNI's.
 _COMMON = frozenset({"operator", "manager", "controller", "main"})
-# What programs write that give no name. calicoctl is one of them: it tells only of objects that nobody but the CNI makes.
+# What programs write that give no name. calicoctl is one of them: it tells only of objects that
+# nobody but the CNI makes.
 _NAMELESS = frozenset({"Go-http-client"})
 _NEVER = frozenset({"kube-system", "kube-public", "kube-node-lease", "default"})  # namespaces
 
@@ -22,8 +35,9 @@ _NEVER = frozenset({"kube-system", "kube-public", "kube-node-lease", "default"})
 class Known:
     """What is known of an installation.
 
-    ``applied`` maps what was applied to its UID, '' where the process ended before the answer came; ``profile`` is the label that those
-    have. ``before`` are UIDs of all objects that were there before. ``managers`` are the names under which its programs write.
+    ``applied`` maps what was applied to its UID, '' where the process ended before the answer came;
+    ``profile`` is the label that those have. ``before`` are UIDs of all objects that were there
+    before. ``managers`` are the names under which its programs write.
     """
 
     applied: Mapping[Identity, str]
@@ -33,16 +47,22 @@ class Known:
     bookkeeping: Collection[str] = ()
 
     def names(self, one: Thing, inside: bool) -> set[str]:
-        """Those by which such an object is its own; ``inside``: in a namespace or of a definition of its own."""
+        """Those by which such an object is its own; ``inside``: in a namespace or of a definition
+        of its own.
+        """
         names = set(self.managers) - (set() if inside else _COMMON)
-        return names | (_NAMELESS if inside and one.kind.resource in self.bookkeeping else frozenset())
+        return names | (
+            _NAMELESS if inside and one.kind.resource in self.bookkeeping else frozenset()
+        )
 
 
 @dataclass(frozen=True)
 class Belongings:
-    """What would be removed: ``applied`` in the order of ``Known.applied``, ``made`` by its programs; ``derived`` follows them by itself.
+    """What would be removed: ``applied`` in the order of ``Known.applied``, ``made`` by its
+    programs; ``derived`` follows them by itself.
 
-    ``foreign`` are objects of others that would go with one of these, each with the one that it would go with.
+    ``foreign`` are objects of others that would go with one of these, each with the one that it
+    would go with.
     """
 
     applied: Sequence[Thing]
@@ -73,24 +93,34 @@ class BlockedError(ClusterError):
 
 
 def check(found: Belongings, what: str, unseen: Collection[Kind] = ()) -> None:
-    """Raises BlockedError with the names of all foreign objects, or with the kinds that could not be listed and may have some."""
+    """Raises BlockedError with the names of all foreign objects, or with the kinds that could not
+    be listed and may have some.
+    """
     if found.foreign:
         names = sorted({f"{one} (with {holder})" for one, holder in found.foreign})
         raise BlockedError(
             f"{what} is not removed, for it would take along what others made: {', '.join(names)}",
-            "move or delete these (kubectl delete ...), then repeat it; 'cnibench clean --cluster existing' removes what a run left",
+            "move or delete these (kubectl delete ...), then repeat it; 'cnibench clean --cluster"
+            " existing' removes what a run left",
         )
     definitions = {one.name for one in found.definitions}
-    hidden = sorted(one.resource for one in unseen if (one.namespaced and found.namespaces) or one.resource in definitions)
+    hidden = sorted(
+        one.resource
+        for one in unseen
+        if (one.namespaced and found.namespaces) or one.resource in definitions
+    )
     if hidden:
         raise BlockedError(
-            f"{what} is not removed: these cannot be listed, and may have objects of others that would go with it: {', '.join(hidden)}",
+            f"{what} is not removed: these cannot be listed, and may have objects of others that"
+            f" would go with it: {', '.join(hidden)}",
             f"kubectl get {hidden[0]} -A says why",
         )
 
 
 def find(known: Known, things: Sequence[Thing]) -> Belongings:
-    """``things`` are all objects that are there. Nothing that was there before, or that others wrote, is ever among what is found."""
+    """``things`` are all objects that are there. Nothing that was there before, or that others
+    wrote, is ever among what is found.
+    """
     new = [one for one in things if one.uid not in known.before]
     applied = {one.uid: one for one in new if _was_applied(known, one)}
     ours = dict(applied)
@@ -104,12 +134,18 @@ def find(known: Known, things: Sequence[Thing]) -> Belongings:
                 continue
             if _written_by(one, known.names(one, one.uid in inside)):
                 made[one.uid] = ours[one.uid] = one
-            elif one.owners & (ours.keys() | derived.keys()) or (one.uid in inside and (_follows(one) or one.of_a_run)):
+            elif one.owners & (ours.keys() | derived.keys()) or (
+                one.uid in inside and (_follows(one) or one.of_a_run)
+            ):
                 derived[one.uid] = one
         if len(ours) + len(derived) == size:
             break
     inside = _inside([*ours.values(), *derived.values()], things)
-    foreign = [(one, inside[one.uid]) for one in things if one.uid in inside and one.uid not in ours and one.uid not in derived]
+    foreign = [
+        (one, inside[one.uid])
+        for one in things
+        if one.uid in inside and one.uid not in ours and one.uid not in derived
+    ]
     order = list(known.applied)
     return Belongings(
         sorted(applied.values(), key=lambda one: order.index(one.identity)),
@@ -127,12 +163,16 @@ def _was_applied(known: Known, one: Thing) -> bool:
 
 
 def _written_by(one: Thing, names: set[str]) -> bool:
-    """By its programs, and nobody but the cluster beside them: what somebody has edited is his, too."""
+    """By its programs, and nobody but the cluster beside them: what somebody has edited is his,
+    too.
+    """
     return bool(one.managers & names) and one.managers <= names | _CLUSTER
 
 
 def _follows(one: Thing) -> bool:
-    """The service account of each namespace has no field that anybody wrote, unless somebody changes it."""
+    """The service account of each namespace has no field that anybody wrote, unless somebody
+    changes it.
+    """
     if not one.managers:
         return one.kind.kind == "ServiceAccount" and one.name == "default"
     return one.managers <= _CLUSTER

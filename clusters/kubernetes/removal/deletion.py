@@ -1,4 +1,6 @@
-"""Deleting a CNI's objects from the API by UID, also those that finalizers keep which nobody answers any more."""
+"""Deleting a CNI's objects from the API by UID, also those that finalizers keep which nobody
+answers any more.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,30 @@ Step = Callable[[str, Callable[[], None]], None]
 
 
 def delete(inventory: Inventory, known: Known, found: Belongings, step: Step) -> None:
-    """All of it, through ``step``, which calls each part with its name: custom resources while their controllers run, the rest, last
-    what holds others: definitions and namespaces, which are looked into once more. Each raises ClusterError or LimitError.
+    """All of it, through ``step``, which calls each part with its name: custom resources while
+    their controllers run, the rest, last what holds others: definitions and namespaces, which are
+    looked into once more. Each raises ClusterError or LimitError.
     """
     rest = inventory.rest
-    custom = [one for one in found.applied if any(defined_by(each, [one]) for each in found.definitions)]
+    custom = [
+        one for one in found.applied if any(defined_by(each, [one]) for each in found.definitions)
+    ]
     holders = [*found.definitions, *found.namespaces]
     last = {one.uid for one in (*custom, *holders)}
     step("custom resources", lambda: _delete(rest, custom, GOING))
-    step("objects", lambda: _delete(rest, [one for one in reversed(found.applied) if one.uid not in last], GOING, "Foreground"))
-    step("objects that its programs made", lambda: _delete(rest, [one for one in found.made if one.uid not in last], _FREEING))
+    step(
+        "objects",
+        lambda: _delete(
+            rest,
+            [one for one in reversed(found.applied) if one.uid not in last],
+            GOING,
+            "Foreground",
+        ),
+    )
+    step(
+        "objects that its programs made",
+        lambda: _delete(rest, [one for one in found.made if one.uid not in last], _FREEING),
+    )
     held: dict[str, list[Thing]] | None = None
 
     def look() -> None:
@@ -40,19 +56,32 @@ def delete(inventory: Inventory, known: Known, found: Belongings, step: Step) ->
             things = [one for each in held.values() for one in each]
             names = [str(one) for one in holders if one.uid in held]
             raise ClusterError(
-                f"stays, for others have meanwhile put objects there: {', '.join(map(str, things))} (with {', '.join(names)})"
+                f"stays, for others have meanwhile put objects there: {', '.join(map(str, things))}"
+                f" (with {', '.join(names)})"
             )
 
     step("what holds others", look)
     empty = [one for one in holders if held is not None and one.uid not in held]
-    step("definitions", lambda: _definitions(inventory, known, [one for one in empty if one.kind.kind == DEFINITION]))
-    step("namespaces", lambda: _delete(rest, [one for one in empty if one.kind.kind != DEFINITION], GOING, free=False))
+    step(
+        "definitions",
+        lambda: _definitions(
+            inventory, known, [one for one in empty if one.kind.kind == DEFINITION]
+        ),
+    )
+    step(
+        "namespaces",
+        lambda: _delete(
+            rest, [one for one in empty if one.kind.kind != DEFINITION], GOING, free=False
+        ),
+    )
     if len(empty) == len(holders):
         step("what belonged to them", lambda: _gone(rest, found.derived, time.monotonic() + GOING))
 
 
 def _held(inventory: Inventory, known: Known, holders: Sequence[Thing]) -> dict[str, list[Thing]]:
-    """UID of each that holds objects of others, and which: somebody may have put one there since it was looked at."""
+    """UID of each that holds objects of others, and which: somebody may have put one there since it
+    was looked at.
+    """
     wanted = {one.uid for one in holders}
     found: dict[str, list[Thing]] = {}
     for one, holder in belongings.find(known, inventory.things()).foreign if holders else ():
@@ -61,8 +90,17 @@ def _held(inventory: Inventory, known: Known, holders: Sequence[Thing]) -> dict[
     return found
 
 
-def _delete(rest: Rest, things: Sequence[Thing], patience: float, propagation: str = "Background", *, free: bool = True) -> None:
-    """Asks for the end of each and waits; those that are still there after ``patience`` seconds lose their finalizers."""
+def _delete(
+    rest: Rest,
+    things: Sequence[Thing],
+    patience: float,
+    propagation: str = "Background",
+    *,
+    free: bool = True,
+) -> None:
+    """Asks for the end of each and waits; those that are still there after ``patience`` seconds
+    lose their finalizers.
+    """
     left = [one for one in things if rest.delete(one.path, one.uid, propagation)]
     begun = time.monotonic()
     try:
@@ -76,19 +114,30 @@ def _delete(rest: Rest, things: Sequence[Thing], patience: float, propagation: s
 
 
 def _gone(rest: Rest, things: Sequence[Thing], deadline: float) -> None:
-    """Returns when none of these is there any more; others may have their names. Raises LimitError at ``deadline``."""
+    """Returns when none of these is there any more; others may have their names. Raises LimitError
+    at ``deadline``.
+    """
     left = list(things)
     while True:
-        left = [one for one in left if ((rest.get(one.path) or {}).get("metadata") or {}).get("uid") == one.uid]
+        left = [
+            one
+            for one in left
+            if ((rest.get(one.path) or {}).get("metadata") or {}).get("uid") == one.uid
+        ]
         if not left:
             return
         if time.monotonic() >= deadline:
-            raise LimitError(f"still there: {', '.join(map(str, left[:5]))}" + (f" and {len(left) - 5} more" if len(left) > 5 else ""))
+            raise LimitError(
+                f"still there: {', '.join(map(str, left[:5]))}"
+                + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+            )
         time.sleep(_STEP)
 
 
 def _definitions(inventory: Inventory, known: Known, definitions: Sequence[Thing]) -> None:
-    """With their objects, of which those that are the CNI's lose their finalizers when nobody answers these any more."""
+    """With their objects, of which those that are the CNI's lose their finalizers when nobody
+    answers these any more.
+    """
     rest = inventory.rest
     left = [one for one in definitions if rest.delete(one.path, one.uid)]
     begun = time.monotonic()
@@ -98,7 +147,11 @@ def _definitions(inventory: Inventory, known: Known, definitions: Sequence[Thing
     except LimitError:
         pass
     found = belongings.find(known, inventory.things())
-    for one in (item for definition in left for item in defined_by(definition, [*found.explicit, *found.derived])):
+    for one in (
+        item
+        for definition in left
+        for item in defined_by(definition, [*found.explicit, *found.derived])
+    ):
         rest.patch(one.path, {"metadata": {"uid": one.uid, "finalizers": None}})
     _gone(rest, left, begun + GOING)
 
@@ -107,29 +160,40 @@ def marks(rest: Rest) -> Marks:
     """The keys of annotations, labels and taints that each node has."""
     return {
         node["metadata"]["name"]: {
-            "annotations": sorted(node["metadata"].get("annotations") or {}), "labels": sorted(node["metadata"].get("labels") or {}),
+            "annotations": sorted(node["metadata"].get("annotations") or {}),
+            "labels": sorted(node["metadata"].get("labels") or {}),
             "taints": sorted({item["key"] for item in node["spec"].get("taints") or ()}),
         }
         for node in _nodes(rest)
-    }  # fmt: skip
+    }
 
 
 def clean_nodes(rest: Rest, about: Installation, before: Marks) -> None:
-    """Removes from the Node objects the annotations and labels that the CNI's programs wrote, and its taints, if they were not there
-    before. Raises ClusterError."""
+    """Removes from the Node objects the annotations and labels that the CNI's programs wrote, and
+    its taints, if they were not there before. Raises ClusterError."""
     for node in _nodes(rest):
         meta, had = node["metadata"], before.get(node["metadata"]["name"], {})
         change: Object = {"uid": meta["uid"]}
         for what in ("annotations", "labels"):
-            own = [key for key in _written(meta, what, about.managers) if key in (meta.get(what) or {}) and key not in had.get(what, ())]
+            own = [
+                key
+                for key in _written(meta, what, about.managers)
+                if key in (meta.get(what) or {}) and key not in had.get(what, ())
+            ]
             if own:
                 change[what] = dict.fromkeys(own)
         body: Object = {"metadata": change}
         taints = node["spec"].get("taints") or []
-        kept = [item for item in taints if item["key"] not in about.leaves.taints or item["key"] in had.get("taints", ())]
+        kept = [
+            item
+            for item in taints
+            if item["key"] not in about.leaves.taints or item["key"] in had.get("taints", ())
+        ]
         if len(kept) < len(taints):
             body |= {"spec": {"taints": kept}}
-            change["resourceVersion"] = meta["resourceVersion"]  # a list is replaced: nobody else's change may get lost
+            change["resourceVersion"] = meta[
+                "resourceVersion"
+            ]  # a list is replaced: nobody else's change may get lost
         if len(change) > 1:
             rest.patch(f"/api/v1/nodes/{meta['name']}", body)
 
@@ -139,7 +203,9 @@ def _written(meta: Object, what: str, managers: Sequence[str]) -> set[str]:
     found: dict[bool, set[str]] = {True: set(), False: set()}
     for one in meta.get("managedFields") or ():
         keys = one.get("fieldsV1", {}).get("f:metadata", {}).get(f"f:{what}", {})
-        found[one.get("manager") in managers] |= {key.removeprefix("f:") for key in keys if key.startswith("f:")}
+        found[one.get("manager") in managers] |= {
+            key.removeprefix("f:") for key in keys if key.startswith("f:")
+        }
     return found[True] - found[False]
 
 

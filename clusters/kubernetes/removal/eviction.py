@@ -1,4 +1,6 @@
-"""Taking every Pod off the Pod network while its CNI can undo its part, and letting them come back."""
+"""Taking every Pod off the Pod network while its CNI can undo its part, and letting them come
+back.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _LEAVING = 30.0  # s that Pods are given to leave a network
 
 
 def evict(access: Access) -> None:
-    """Takes every Pod off the Pod network while the CNI can undo its part; controllers make new ones once ``admit`` lets them."""
+    """Takes every Pod off the Pod network while the CNI can undo its part; controllers make new
+    ones once ``admit`` lets them.
+    """
     names = [item["metadata"]["name"] for item in access.get("nodes")["items"]]
     access.kubectl("taint", "nodes", *names, f"{TAINT}=:NoSchedule", "--overwrite")
     by_namespace: dict[str, list[str]] = {}
@@ -24,9 +28,21 @@ def evict(access: Access) -> None:
         if not spec.get("hostNetwork") and spec.get("nodeName") and meta.get("ownerReferences"):
             by_namespace.setdefault(meta["namespace"], []).append(meta["name"])
     for namespace, pods in by_namespace.items():
-        for force in (["--grace-period=2"], ["--grace-period=0", "--force"]):  # without a CNI, no sandbox ever ends properly
+        for force in (
+            ["--grace-period=2"],
+            ["--grace-period=0", "--force"],
+        ):  # without a CNI, no sandbox ever ends properly
             options = ("--ignore-not-found", *force, f"--timeout={_LEAVING:.0f}s")
-            done = access.kubectl("delete", "pods", "-n", namespace, *pods, *options, timeout=_LEAVING + 10, check=False)
+            done = access.kubectl(
+                "delete",
+                "pods",
+                "-n",
+                namespace,
+                *pods,
+                *options,
+                timeout=_LEAVING + 10,
+                check=False,
+            )
             if not done.returncode:
                 break
         else:
@@ -34,9 +50,11 @@ def evict(access: Access) -> None:
 
 
 def await_teardown(access: Access, nodes: Sequence[KubernetesNode]) -> None:
-    """Waits, not for ever, until the runtime has taken the evicted Pods off the network: the API forgets a Pod before that is done.
+    """Waits, not for ever, until the runtime has taken the evicted Pods off the network: the API
+    forgets a Pod before that is done.
 
-    The runtime keeps one network namespace for each Pod that is not on its node's network (containerd's ``/run/netns/cni-*``).
+    The runtime keeps one network namespace for each Pod that is not on its node's network
+    (containerd's ``/run/netns/cni-*``).
     """
     deadline = time.monotonic() + _LEAVING
     waiting = [node for node in nodes if node.host]
@@ -51,7 +69,9 @@ def await_teardown(access: Access, nodes: Sequence[KubernetesNode]) -> None:
 
 def _networks(node: KubernetesNode) -> int:
     script = f"ls {HOST}/run/netns 2>/dev/null | grep -c ^cni-"
-    return int(node.run(["sh", "-c", script], timeout=remains.QUICK, check=False).stdout.strip() or 0)
+    return int(
+        node.run(["sh", "-c", script], timeout=remains.QUICK, check=False).stdout.strip() or 0
+    )
 
 
 def admit(access: Access) -> None:

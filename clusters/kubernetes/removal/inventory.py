@@ -1,4 +1,6 @@
-"""All objects that a cluster has, by their metadata: what each is, its UID, who wrote it and what owns it."""
+"""All objects that a cluster has, by their metadata: what each is, its UID, who wrote it and what
+owns it.
+"""
 
 from __future__ import annotations
 
@@ -86,15 +88,24 @@ def group(api: str) -> str:
 
 def thing(kind: Kind, metadata: Mapping[str, Any]) -> Thing:
     """Out of an object's metadata."""
-    writers = (one for one in metadata.get("managedFields") or () if one.get("subresource") != "status")
+    writers = (
+        one for one in metadata.get("managedFields") or () if one.get("subresource") != "status"
+    )
     annotations = metadata.get("annotations") or {}
     return Thing(
-        kind, str(metadata.get("namespace") or ""), str(metadata["name"]), str(metadata["uid"]),
+        kind,
+        str(metadata.get("namespace") or ""),
+        str(metadata["name"]),
+        str(metadata["uid"]),
         managers=frozenset(str(one.get("manager", "")) for one in writers),
         owners=frozenset(str(one["uid"]) for one in metadata.get("ownerReferences") or ()),
         labels=tuple(sorted((metadata.get("labels") or {}).items())),
-        release="/".join(str(annotations[key]) for key in _RELEASE) if all(key in annotations for key in _RELEASE) else "",
-    )  # fmt: skip
+        release=(
+            "/".join(str(annotations[key]) for key in _RELEASE)
+            if all(key in annotations for key in _RELEASE)
+            else ""
+        ),
+    )
 
 
 class Inventory:
@@ -106,34 +117,62 @@ class Inventory:
         self.unseen: list[Kind] = []  # could not be listed the last time
 
     def _look(self) -> None:
-        """Every group's kinds, each in the version that the API server prefers. A group whose own server is down has none."""
+        """Every group's kinds, each in the version that the API server prefers. A group whose own
+        server is down has none.
+        """
         versions = ["v1"]
         for one in (self.rest.get("/apis") or {}).get("groups", ()):
             preferred = one["preferredVersion"]["groupVersion"]
-            versions += [preferred, *(item["groupVersion"] for item in one["versions"] if item["groupVersion"] != preferred)]
+            versions += [
+                preferred,
+                *(
+                    item["groupVersion"]
+                    for item in one["versions"]
+                    if item["groupVersion"] != preferred
+                ),
+            ]
         self.kinds = {}
         for api in versions:
             for item in self.rest.kinds(api):
-                if "/" not in item["name"] and {"list", "delete"} <= set(item["verbs"]) and item["name"] not in _FLEETING:
-                    self.kinds.setdefault((group(api), item["kind"]), Kind(api, item["kind"], item["name"], item["namespaced"]))
+                if (
+                    "/" not in item["name"]
+                    and {"list", "delete"} <= set(item["verbs"])
+                    and item["name"] not in _FLEETING
+                ):
+                    self.kinds.setdefault(
+                        (group(api), item["kind"]),
+                        Kind(api, item["kind"], item["name"], item["namespaced"]),
+                    )
 
     def kind(self, item: Mapping[str, Any]) -> Kind:
-        """Of an object, in its own version. Raises ClusterError when the API server does not know it."""
+        """Of an object, in its own version. Raises ClusterError when the API server does not know
+        it.
+        """
         key = (group(item["apiVersion"]), item["kind"])
         if key not in self.kinds:
             self._look()  # its definition may be new
         if key not in self.kinds:
-            raise ClusterError(f"the API server knows no {item['kind']} of {item['apiVersion']}", "is the profile for this Kubernetes?")
+            raise ClusterError(
+                f"the API server knows no {item['kind']} of {item['apiVersion']}",
+                "is the profile for this Kubernetes?",
+            )
         known = self.kinds[key]
         return Kind(item["apiVersion"], known.kind, known.plural, known.namespaced)
 
     def identity(self, item: Mapping[str, Any]) -> Identity:
         """Of an object that may be of a kind which is not known yet."""
         meta = item["metadata"]
-        return group(item["apiVersion"]), item["kind"], str(meta.get("namespace") or ""), str(meta["name"])
+        return (
+            group(item["apiVersion"]),
+            item["kind"],
+            str(meta.get("namespace") or ""),
+            str(meta["name"]),
+        )
 
     def scoped(self, objects: Sequence[Object]) -> list[Object]:
-        """As the API server has them: objects of its own kinds without a namespace are in ``default``, those of no namespace have none."""
+        """As the API server has them: objects of its own kinds without a namespace are in
+        ``default``, those of no namespace have none.
+        """
         found = []
         for item in objects:
             known = self.kinds.get((group(item["apiVersion"]), item["kind"]))
@@ -146,7 +185,9 @@ class Inventory:
         return found
 
     def things(self) -> list[Thing]:
-        """All that is there; each object once, although several groups may serve it. Raises ClusterError."""
+        """All that is there; each object once, although several groups may serve it. Raises
+        ClusterError.
+        """
         self._look()
         found: dict[str, Thing] = {}
         self.unseen = []

@@ -1,6 +1,8 @@
-"""The word on the cluster of what is installed: a ConfigMap that is there before anything else and goes last.
+"""The word on the cluster of what is installed: a ConfigMap that is there before anything else and
+goes last.
 
-Whatever ends the process, the next one reads there what was applied (kind, name, UID), and what was on the cluster before.
+Whatever ends the process, the next one reads there what was applied (kind, name, UID), and what was
+on the cluster before.
 """
 
 from __future__ import annotations
@@ -33,10 +35,11 @@ Marks = Mapping[str, Mapping[str, Sequence[str]]]  # node: annotations, labels, 
 
 @dataclass
 class Record:
-    """What is known of one installation; ``copied`` maps nodes to the plugins that we put there, ``marks`` is what the nodes had.
+    """What is known of one installation; ``copied`` maps nodes to the plugins that we put there,
+    ``marks`` is what the nodes had.
 
-    ``remembered``: each of those keeps on its disk what it had, and nothing was done to any before that. ``owner``
-    and ``run`` say whose it is.
+    ``remembered``: each of those keeps on its disk what it had, and nothing was done to any before
+    that. ``owner`` and ``run`` say whose it is.
     """
 
     profile: str
@@ -52,21 +55,33 @@ class Record:
     uid: str = ""
 
     def create(self, rest: Rest) -> None:
-        """Raises ClusterError when there is one already, or when the cluster has more objects than one can note."""
+        """Raises ClusterError when there is one already, or when the cluster has more objects than
+        one can note.
+        """
         packed = _packed({"before": sorted(self.before), "marks": self.marks})
         owned = {key: value for key, value in ((RUN, self.run), (OWNER, self.owner)) if value}
         item = {
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": NAME, "namespace": "kube-system", "labels": {LABEL: self.profile}, "annotations": owned},
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": NAME,
+                "namespace": "kube-system",
+                "labels": {LABEL: self.profile},
+                "annotations": owned,
+            },
             "data": {
-                "profile": self.profile, "installation": self.about.model_dump_json(), "variables": json.dumps(self.variables),
-                "copied": json.dumps(self.copied), **self._changing(),
+                "profile": self.profile,
+                "installation": self.about.model_dump_json(),
+                "variables": json.dumps(self.variables),
+                "copied": json.dumps(self.copied),
+                **self._changing(),
             },
             "binaryData": {"before": packed},
-        }  # fmt: skip
+        }
         if len(json.dumps(item)) > _LARGEST:
             raise ClusterError(
-                f"what is on this cluster ({len(self.before)} objects) does not fit into the record of it",
+                f"what is on this cluster ({len(self.before)} objects) does not fit into the record"
+                " of it",
                 "install CNIs on a cluster that runs nothing but itself",
             )
         self.uid = str(rest.create(_FOLDER, item)["metadata"]["uid"])
@@ -84,29 +99,43 @@ class Record:
 
 
 def read(rest: Rest) -> Record | None:
-    """None when nothing is recorded. Raises ClusterError for a record that this version does not understand."""
+    """None when nothing is recorded. Raises ClusterError for a record that this version does not
+    understand.
+    """
     item = rest.get(_PATH)
     if item is None:
         return None
     data: dict[str, Any] = item.get("data") or {}
     try:
         packed = _unpacked(item["binaryData"]["before"])
-        applied = {(api, kind, namespace, name): uid for api, kind, namespace, name, uid in json.loads(data["applied"])}
+        applied = {
+            (api, kind, namespace, name): uid
+            for api, kind, namespace, name, uid in json.loads(data["applied"])
+        }
         return Record(
-            data["profile"], Installation.model_validate_json(data["installation"]), applied, json.loads(data["variables"]),
-            json.loads(data["copied"]), frozenset(packed["before"]), packed["marks"], json.loads(data["remembered"]),
+            data["profile"],
+            Installation.model_validate_json(data["installation"]),
+            applied,
+            json.loads(data["variables"]),
+            json.loads(data["copied"]),
+            frozenset(packed["before"]),
+            packed["marks"],
+            json.loads(data["remembered"]),
             uid=item["metadata"]["uid"],
-        )  # fmt: skip
+        )
     except (KeyError, TypeError, ValueError, ValidationError, zlib.error) as error:
         raise ClusterError(
-            f"the ConfigMap kube-system/{NAME} is not one that this version of cnibench wrote ({type(error).__name__})",
+            f"the ConfigMap kube-system/{NAME} is not one that this version of cnibench wrote"
+            f" ({type(error).__name__})",
             "remove with the version that installed it: cnibench clean",
         ) from None
 
 
 def profile(access: Access) -> str:
     """The profile that is recorded, '' for none; one kubectl, no more."""
-    found = access.kubectl("get", "configmap", NAME, "-n", "kube-system", "--ignore-not-found", "-o", "json").stdout
+    found = access.kubectl(
+        "get", "configmap", NAME, "-n", "kube-system", "--ignore-not-found", "-o", "json"
+    ).stdout
     return str(json.loads(found).get("data", {}).get("profile", "")) if found.strip() else ""
 
 

@@ -1,7 +1,8 @@
 """What a CNI leaves on a node, found by comparing the node before and after.
 
-A snapshot is one script in the agent: devices, routes, rules, chains and rules of iptables (both back ends, both families), ipsets,
-nft tables, programs at tc, pinned eBPF objects, CNI files, IPsec states, and the sysctls that CNIs set.
+A snapshot is one script in the agent: devices, routes, rules, chains and rules of iptables (both
+back ends, both families), ipsets, nft tables, programs at tc, pinned eBPF objects, CNI files, IPsec
+states, and the sysctls that CNIs set.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
     from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 
 QUICK = 30.0  # s
-BACKENDS = tuple(f"{family}-{kind}" for family in ("iptables", "ip6tables") for kind in ("legacy", "nft"))
+BACKENDS = tuple(
+    f"{family}-{kind}" for family in ("iptables", "ip6tables") for kind in ("legacy", "nft")
+)
 _SYSCTLS = (
-    "/proc/sys/net/ipv4/conf/all /proc/sys/net/ipv4/conf/default /proc/sys/net/ipv6/conf/all /proc/sys/net/ipv6/conf/default "
-    "/proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/fib_multipath_use_neigh /proc/sys/net/core/bpf_jit_enable /proc/sys/net/bridge"
+    "/proc/sys/net/ipv4/conf/all /proc/sys/net/ipv4/conf/default /proc/sys/net/ipv6/conf/all"
+    " /proc/sys/net/ipv6/conf/default /proc/sys/net/ipv4/ip_forward"
+    " /proc/sys/net/ipv4/fib_multipath_use_neigh /proc/sys/net/core/bpf_jit_enable"
+    " /proc/sys/net/bridge"
 )
 SCRIPT = f"""
 cd /
@@ -52,16 +57,22 @@ section mounts; cut -d" " -f2 /proc/1/mounts
 section xfrm; ip xfrm state count 2>/dev/null; ip xfrm policy count 2>/dev/null
 section sysctls; grep -rs . {_SYSCTLS}
 true
-"""
-VOLATILE = re.compile(r" (expires|cache|age|users|used) \S+| (linkdown|dead|offload|trap|rt_offload|rt_trap)\b|\s+$")
-_PROXY = re.compile(r"\bKUBE-(?!ROUTER-|POD-FW-|NWPLCY-)[A-Z-]+")  # kube-proxy's and the kubelet's own, which change with each Service
+"""  # noqa: E501
+VOLATILE = re.compile(
+    r" (expires|cache|age|users|used) \S+| (linkdown|dead|offload|trap|rt_offload|rt_trap)\b|\s+$"
+)
+_PROXY = re.compile(
+    r"\bKUBE-(?!ROUTER-|POD-FW-|NWPLCY-)[A-Z-]+"
+)  # kube-proxy's and the kubelet's own, which change with each Service
 _TABLES = "filter|nat|mangle|raw|security"  # of iptables' nft back end
 _FRAMEWORK = re.compile(f"table (ip6?|inet|arp|bridge) ({_TABLES}|kube-proxy)")
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a node has, by kind: names of devices, lines of routes and so on. ``sysctls`` are NAME=VALUE."""
+    """What a node has, by kind: names of devices, lines of routes and so on. ``sysctls`` are
+    NAME=VALUE.
+    """
 
     node: str
     items: Mapping[str, frozenset[str]]
@@ -70,7 +81,10 @@ class Snapshot:
 def snapshot(node: KubernetesNode) -> Snapshot:
     """Raises ClusterError when the agent may not look (no privileged Pods)."""
     if not node.host:
-        raise ClusterError(f"node {node.name}: what a CNI leaves cannot be looked for without a privileged agent", "allow privileged Pods")
+        raise ClusterError(
+            f"node {node.name}: what a CNI leaves cannot be looked for without a privileged agent",
+            "allow privileged Pods",
+        )
     return Snapshot(node.facts.name, parse(node.run(["sh", "-c", SCRIPT], timeout=QUICK).stdout))
 
 
@@ -87,23 +101,38 @@ def parse(text: str) -> dict[str, frozenset[str]]:
 
 
 def empty_bases(ruleset: str) -> list[str]:
-    """FAMILY TABLE CHAIN of the base chains of iptables' nft back end that accept everything and hold no rule.
+    """FAMILY TABLE CHAIN of the base chains of iptables' nft back end that accept everything and
+    hold no rule.
 
-    Takes what ``nft list ruleset`` printed: ``iptables-nft-save`` prints a table's base chains whether they are there or not.
+    Takes what ``nft list ruleset`` printed: ``iptables-nft-save`` prints a table's base chains
+    whether they are there or not.
     """
     found = []
-    for family, table, body in re.findall(rf"^table (ip6?) ({_TABLES}) {{\n(.*?)^}}", ruleset, re.MULTILINE | re.DOTALL):
-        for chain, hook, rules in re.findall(r"^\tchain (\S+) {\n\t\t(type [^\n]*)\n(.*?)^\t}", body, re.MULTILINE | re.DOTALL):
+    for family, table, body in re.findall(
+        rf"^table (ip6?) ({_TABLES}) {{\n(.*?)^}}", ruleset, re.MULTILINE | re.DOTALL
+    ):
+        for chain, hook, rules in re.findall(
+            r"^\tchain (\S+) {\n\t\t(type [^\n]*)\n(.*?)^\t}", body, re.MULTILINE | re.DOTALL
+        ):
             if hook.endswith("policy accept;") and not rules.strip():
                 found.append(f"{family} {table} {chain}")
     return found
 
 
 _KINDS = {
-    "links": "device", "routes": "route", "rules": "routing rule", "ipsets": "ipset", "nft": "nft", "ruleset": "empty base chain",
-    "tc": "program at tc", "pins": "pinned eBPF object", "files": "file", "xfrm": "IPsec", "sysctls": "sysctl",
+    "links": "device",
+    "routes": "route",
+    "rules": "routing rule",
+    "ipsets": "ipset",
+    "nft": "nft",
+    "ruleset": "empty base chain",
+    "tc": "program at tc",
+    "pins": "pinned eBPF object",
+    "files": "file",
+    "xfrm": "IPsec",
+    "sysctls": "sysctl",
     **dict.fromkeys(BACKENDS, "iptables"),
-}  # fmt: skip
+}
 
 
 def _lines(kind: str, body: str) -> Iterator[str]:
@@ -146,7 +175,9 @@ def plain(line: str) -> str:
 
 
 def addresses(link: Mapping[str, Any]) -> list[str]:
-    """DEVICE ADDRESS/PREFIX of a link as ``ip -j address`` shows it, those aside that the kernel gives by itself."""
+    """DEVICE ADDRESS/PREFIX of a link as ``ip -j address`` shows it, those aside that the kernel
+    gives by itself.
+    """
     return [
         f"{link['ifname']} {one['local']}/{one['prefixlen']}"
         for one in link.get("addr_info", ())
@@ -155,13 +186,19 @@ def addresses(link: Mapping[str, Any]) -> list[str]:
 
 
 def leftovers(before: Snapshot, after: Snapshot) -> list[str]:
-    """What is there now and was not before, each named with its kind; changes of sysctls with both values."""
+    """What is there now and was not before, each named with its kind; changes of sysctls with both
+    values.
+    """
     found = []
     for kind in after.items:
         new = after.items[kind] - before.items.get(kind, frozenset())
         if kind == "sysctl":
             was = dict(item.split("=", 1) for item in before.items.get(kind, ()))
-            new = frozenset(f"{name} is {value}, was {was[name]}" for name, value in (item.split("=", 1) for item in new) if name in was)
+            new = frozenset(
+                f"{name} is {value}, was {was[name]}"
+                for name, value in (item.split("=", 1) for item in new)
+                if name in was
+            )
         if kind == "IPsec" and "IPsec" not in before.items:
             new = frozenset()
         found += [f"{kind} {item}" for item in sorted(new)]
@@ -171,7 +208,9 @@ def leftovers(before: Snapshot, after: Snapshot) -> list[str]:
 def sysctls(node: KubernetesNode) -> dict[str, str]:
     """Those that CNIs set, by their path below /proc/sys."""
     found = {}
-    for line in node.run(["sh", "-c", f"grep -rs . {_SYSCTLS}; true"], timeout=QUICK).stdout.splitlines():
+    for line in node.run(
+        ["sh", "-c", f"grep -rs . {_SYSCTLS}; true"], timeout=QUICK
+    ).stdout.splitlines():
         name, _, value = line.removeprefix("/proc/sys/").partition(":")
         found[name] = value
     return found

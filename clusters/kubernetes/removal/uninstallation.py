@@ -1,4 +1,6 @@
-"""Uninstalling a CNI: planned by what is recorded or rendered, shown, saved, and carried out on the API and on all nodes."""
+"""Uninstalling a CNI: planned by what is recorded or rendered, shown, saved, and carried out on the
+API and on all nodes.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from cnibench.model.profile import Profile
 
 @dataclass(frozen=True)
 class Removal:
-    """A removal that was planned: of what is recorded, or (``record`` None) of what somebody else installed."""
+    """A removal that was planned: of what is recorded, or (``record`` None) of what somebody else
+    installed.
+    """
 
     name: str
     about: Installation
@@ -33,10 +37,14 @@ class Removal:
 
 
 def planned(
-    access: Access, profile: Profile | None = None, settings: Mapping[str, str] | None = None, variables: Mapping[str, str] | None = None
+    access: Access,
+    profile: Profile | None = None,
+    settings: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Removal | None:
-    """What is to be removed: what is recorded; else the CNI of this profile, which somebody else installed, by the UIDs that its objects
-    have now: those that its profile renders, and those of the helm release that made them. None when there is neither.
+    """What is to be removed: what is recorded; else the CNI of this profile, which somebody else
+    installed, by the UIDs that its objects have now: those that its profile renders, and those of
+    the helm release that made them. None when there is neither.
 
     Raises ClusterError, and what rendering raises.
     """
@@ -46,7 +54,9 @@ def planned(
         return Removal(
             note.profile,
             note.about,
-            Known(note.applied, note.profile, note.about.managers, note.before, note.about.bookkeeping),
+            Known(
+                note.applied, note.profile, note.about.managers, note.before, note.about.bookkeeping
+            ),
             note.variables,
             note,
         )
@@ -56,13 +66,24 @@ def planned(
     things = inventory.things()
     objects = inventory.scoped(manifests.render(access, profile, settings or {}, variables or {}))
     wanted = {inventory.identity(item): number for number, item in enumerate(objects)}
-    found = sorted((one for one in things if one.identity in wanted), key=lambda one: wanted[one.identity])
+    found = sorted(
+        (one for one in things if one.identity in wanted), key=lambda one: wanted[one.identity]
+    )
     releases = {one.release for one in found if one.release and one.kind.kind == "DaemonSet"}
-    found += [one for one in things if one not in found and (one.release in releases or _notes(one) in releases)]
+    found += [
+        one
+        for one in things
+        if one not in found and (one.release in releases or _notes(one) in releases)
+    ]
     return Removal(
         profile.name,
         about,
-        Known({one.identity: one.uid for one in found}, "", about.managers, bookkeeping=about.bookkeeping),
+        Known(
+            {one.identity: one.uid for one in found},
+            "",
+            about.managers,
+            bookkeeping=about.bookkeeping,
+        ),
         variables or {},
     )
 
@@ -70,11 +91,17 @@ def planned(
 def _notes(one: Thing) -> str:
     """The release NAMESPACE/NAME that a Secret is helm's own record of, - for all else."""
     labels = dict(one.labels)
-    return f"{one.namespace}/{labels.get('name')}" if one.kind.kind == "Secret" and labels.get("owner") == "helm" else "-"
+    return (
+        f"{one.namespace}/{labels.get('name')}"
+        if one.kind.kind == "Secret" and labels.get("owner") == "helm"
+        else "-"
+    )
 
 
 def preview(access: Access, planned: Removal) -> list[str]:
-    """The objects that would be deleted now, one a line. Raises BlockedError when it would take along those of others."""
+    """The objects that would be deleted now, one a line. Raises BlockedError when it would take
+    along those of others.
+    """
     rest = Rest(access)
     inventory = Inventory(rest)
     found = belongings.find(planned.known, inventory.things())
@@ -95,9 +122,10 @@ def uninstall(
 ) -> None:
     """Removes what ``install`` made, from the API and from all nodes; or what ``plan`` says.
 
-    Manifests of all that goes are written to the folder ``saved`` first, and ``say`` is told where they are. Pods of the cluster's
-    own that had the CNI's network are recreated. Raises BlockedError, and then nothing was removed, when others have objects in
-    what would go; ClusterError naming what could not be removed.
+    Manifests of all that goes are written to the folder ``saved`` first, and ``say`` is told where
+    they are. Pods of the cluster's own that had the CNI's network are recreated. Raises
+    BlockedError, and then nothing was removed, when others have objects in what would go;
+    ClusterError naming what could not be removed.
     """
     plan = plan or planned(access, profile, settings, variables)
     if plan is None:
@@ -127,26 +155,41 @@ def uninstall(
     deletion.delete(inventory, plan.known, found, step)
     before = plan.record.marks if plan.record else {}
     step("nodes' metadata", lambda: deletion.clean_nodes(rest, plan.about, before))
-    _clean_nodes(plan, [cidr for cidr in (known.get("pod_cidr", ""), known.get("pod_cidr_ipv6", "")) if cidr], nodes, step)
+    _clean_nodes(
+        plan,
+        [cidr for cidr in (known.get("pod_cidr", ""), known.get("pod_cidr_ipv6", "")) if cidr],
+        nodes,
+        step,
+    )
     step("Pods", lambda: eviction.admit(access))
     if failed:
         told = "; ".join(f"{what}: {error.message}" for what, error in failed)
-        raise ClusterError(f"not all of {plan.name} could be removed: {told}", next((one.remedy for _, one in failed if one.remedy), ""))
+        raise ClusterError(
+            f"not all of {plan.name} could be removed: {told}",
+            next((one.remedy for _, one in failed if one.remedy), ""),
+        )
     if plan.record:
         plan.record.remove(rest)
         on_each([node for node in nodes if node.host], removal.forget)
 
 
 def _clean_nodes(
-    plan: Removal, cidrs: Sequence[str], nodes: Sequence[KubernetesNode], step: Callable[[str, Callable[[], None]], None]
+    plan: Removal,
+    cidrs: Sequence[str],
+    nodes: Sequence[KubernetesNode],
+    step: Callable[[str, Callable[[], None]], None],
 ) -> None:
-    """Twice: a plugin that the runtime called just before its configuration went may write its files again (Cilium's deleteQueue)."""
+    """Twice: a plugin that the runtime called just before its configuration went may write its
+    files again (Cilium's deleteQueue).
+    """
 
     def clean(node: KubernetesNode) -> None:
         if plan.record is not None and not plan.record.remembered:
             return  # nothing was begun
         copied = plan.record.copied.get(node.facts.name, ()) if plan.record else ()
-        known = plan.record is not None and node.facts.name in plan.record.marks  # else it is new, or the CNI is not ours
+        known = (
+            plan.record is not None and node.facts.name in plan.record.marks
+        )  # else it is new, or the CNI is not ours
         had, sysctls = removal.before(node) if known else (None, None)
         for last in (False, True):
             removal.clean(node, plan.about, cidrs, copied, had, sysctls)
@@ -160,7 +203,9 @@ def _clean_nodes(
 
 
 def give_up(access: Access, nodes: Sequence[KubernetesNode]) -> None:
-    """Forgets an installation without removing it: the CNI is the cluster's own from now on. Raises ClusterError."""
+    """Forgets an installation without removing it: the CNI is the cluster's own from now on. Raises
+    ClusterError.
+    """
     rest = Rest(access)
     if note := record.read(rest):
         note.remove(rest)

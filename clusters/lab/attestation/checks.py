@@ -1,6 +1,8 @@
-"""Proof by observation: what a stand does with probe packets is compared with what its profile claims.
+"""Proof by observation: what a stand does with probe packets is compared with what its profile
+claims.
 
-Expected comes from the profile and the run's options; observed from devices' counters, from the frames on the wire and from what arrives.
+Expected comes from the profile and the run's options; observed from devices' counters, from the
+frames on the wire and from what arrives.
 """
 
 from __future__ import annotations
@@ -22,9 +24,17 @@ if TYPE_CHECKING:
 
 _PLACEMENTS: tuple[Placement, ...] = ("intra", "inter")
 _PROBE = 192 * 1024  # bytes: some hundred packets of an MTU, some ten super-packets
-_JUMBO = 9216  # bytes: largest MTU of which a window's beginning and the kernel's 64 KiB always hold several segments
-_DENIAL = 0.4  # s that denied connections are given; inside one machine an allowed one needs less than a millisecond
-_SAME = {"ovs-vxlan": "vxlan", "evpn": "vxlan", "ila": "none"}  # what an encapsulation looks like on the wire
+# bytes: largest MTU of which a window's beginning and the kernel's 64 KiB always hold several
+# segments
+_JUMBO = 9216
+# s that denied connections are given; inside one machine an allowed one needs less than a
+# millisecond
+_DENIAL = 0.4
+_SAME = {
+    "ovs-vxlan": "vxlan",
+    "evpn": "vxlan",
+    "ila": "none",
+}  # what an encapsulation looks like on the wire
 
 
 def attest(deployment: LabDeployment) -> list[Attestation]:
@@ -46,14 +56,23 @@ def attest(deployment: LabDeployment) -> list[Attestation]:
 
 
 def _wire(deployment: LabDeployment) -> Iterator[Attestation]:
-    """The wire itself: its features, and the packet sizes that a plain TCP stream from node to node has on it."""
+    """The wire itself: its features, and the packet sizes that a plain TCP stream from node to node
+    has on it.
+    """
     name = wire.model(deployment.options)
     for node in deployment.nodes():
         wanted = {**wire.bits(name), **deployment.datapath.underlay_features(node)}
         now = features.read(node.ns, node.wire)
-        wrong = [f"{bit} {'on' if now.get(bit) else 'off'}" for bit, on in wanted.items() if now.get(bit, False) != on]
+        wrong = [
+            f"{bit} {'on' if now.get(bit) else 'off'}"
+            for bit, on in wanted.items()
+            if now.get(bit, False) != on
+        ]
         yield deployment.attestation(
-            f"wire-features-{node.name}", f"offload model {name}", ", ".join(wrong) or "as the model says", not wrong
+            f"wire-features-{node.name}",
+            f"offload model {name}",
+            ", ".join(wrong) or "as the model says",
+            not wrong,
         )
     a, b = deployment.nodes()
     with tap.watching(a) as seen:
@@ -62,17 +81,40 @@ def _wire(deployment: LabDeployment) -> Iterator[Attestation]:
     yield _sizes(deployment, "wire-offload", packets, "none", 4, failure)
 
 
-def _sizes(deployment: LabDeployment, check: str, packets: list[tap.Packet], encapsulation: str, family: int, failure: str) -> Attestation:
-    on = {**wire.bits(wire.model(deployment.options)), **deployment.datapath.underlay_features(deployment.a)}
+def _sizes(
+    deployment: LabDeployment,
+    check: str,
+    packets: list[tap.Packet],
+    encapsulation: str,
+    family: int,
+    failure: str,
+) -> Attestation:
+    on = {
+        **wire.bits(wire.model(deployment.options)),
+        **deployment.datapath.underlay_features(deployment.a),
+    }
     limit = deployment.wire_mtu + 14  # Ethernet header
-    whole = wire.passes_whole(on, encapsulation, family) and (check == "wire-offload" or deployment.datapath.super_packets)
+    whole = wire.passes_whole(on, encapsulation, family) and (
+        check == "wire-offload" or deployment.datapath.super_packets
+    )
     longest = max((packet.length for packet in packets), default=0)
     if deployment.wire_mtu > _JUMBO:
-        expected = f"frames of any length: above an MTU of {_JUMBO} B not every stream is sent in super-packets"
-        return deployment.attestation(check, expected, failure or f"longest {longest} B", not failure and bool(packets), family)
+        expected = (
+            f"frames of any length: above an MTU of {_JUMBO} B not every stream is sent in"
+            " super-packets"
+        )
+        return deployment.attestation(
+            check,
+            expected,
+            failure or f"longest {longest} B",
+            not failure and bool(packets),
+            family,
+        )
     expected = f"frames longer than {limit} B" if whole else f"no frame longer than {limit} B"
     passed = not failure and bool(packets) and (longest > limit) == whole
-    return deployment.attestation(check, expected, failure or f"longest {longest} B", passed, family)
+    return deployment.attestation(
+        check, expected, failure or f"longest {longest} B", passed, family
+    )
 
 
 def _inside(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
@@ -80,39 +122,83 @@ def _inside(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
     client, server = deployment.pair("intra")
     with tap.watching(deployment.a) as seen:
         failure = probe.stream(client.ns, server.ns, server.addresses[family], family, _PROBE)
-    yield deployment.attestation("reach-intra", "a TCP stream arrives", failure or "arrived", not failure, family)
+    yield deployment.attestation(
+        "reach-intra", "a TCP stream arrives", failure or "arrived", not failure, family
+    )
     astray = len(seen.between(client.addresses[family], server.addresses[family]))
-    yield deployment.attestation("intra-stays-inside", "no packet of it on the wire", f"{astray} packets on the wire", not astray, family)
+    yield deployment.attestation(
+        "intra-stays-inside",
+        "no packet of it on the wire",
+        f"{astray} packets on the wire",
+        not astray,
+        family,
+    )
 
 
 def _between(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
-    """Traffic between nodes: it arrives, in the claimed encapsulation and in no other, through the tunnel device when there is one."""
+    """Traffic between nodes: it arrives, in the claimed encapsulation and in no other, through the
+    tunnel device when there is one.
+    """
     client, server = deployment.pair("inter")
     claimed = deployment.claim.encapsulation
     expected = _SAME.get(claimed, claimed)
     tunnels = [deployment.datapath.tunnel_on(node, family) for node in deployment.nodes()]
-    before = [links.statistics(node.ns, name) for node, name in zip(deployment.nodes(), tunnels, strict=True) if name]
+    before = [
+        links.statistics(node.ns, name)
+        for node, name in zip(deployment.nodes(), tunnels, strict=True)
+        if name
+    ]
     with tap.watching(deployment.a) as seen:
         failure = probe.stream(client.ns, server.ns, server.addresses[family], family, _PROBE)
-    yield deployment.attestation("reach-inter", "a TCP stream arrives", failure or "arrived", not failure, family)
+    yield deployment.attestation(
+        "reach-inter", "a TCP stream arrives", failure or "arrived", not failure, family
+    )
 
-    source, target = deployment.datapath.on_wire(client, family), deployment.datapath.on_wire(server, family)
+    source, target = (
+        deployment.datapath.on_wire(client, family),
+        deployment.datapath.on_wire(server, family),
+    )
     packets = seen.between(source, target)
-    if expected in ("wireguard", "esp"):  # the inner packet cannot be read, which is the point of it
+    if expected in (
+        "wireguard",
+        "esp",
+    ):  # the inner packet cannot be read, which is the point of it
         packets = [packet for packet in seen.packets if packet.encapsulation == expected]
-    kinds = {kind: sum(packet.encapsulation == kind for packet in packets) for kind in sorted({p.encapsulation for p in packets})}
-    observed = ", ".join(f"{count} packets {kind}" for kind, count in kinds.items()) or "no packet of it on the wire"
-    yield deployment.attestation("encapsulation", f"all {expected}", observed, list(kinds) == [expected], family)
+    kinds = {
+        kind: sum(packet.encapsulation == kind for packet in packets)
+        for kind in sorted({p.encapsulation for p in packets})
+    }
+    observed = (
+        ", ".join(f"{count} packets {kind}" for kind, count in kinds.items())
+        or "no packet of it on the wire"
+    )
+    yield deployment.attestation(
+        "encapsulation", f"all {expected}", observed, list(kinds) == [expected], family
+    )
     checksum = deployment.profile.features.outer_checksum
     if checksum is not None and expected in tap.KEYED and family == 4:
-        yield deployment.attestation("outer-checksum", *tap.outer_checksum(packets, checksum), family)
+        yield deployment.attestation(
+            "outer-checksum", *tap.outer_checksum(packets, checksum), family
+        )
     yield _sizes(deployment, "offload-inter", packets, claimed, family, failure)
 
     if before:
-        after = [links.statistics(node.ns, name) for node, name in zip(deployment.nodes(), tunnels, strict=True)]
-        sent, got = after[0]["tx_bytes"] - before[0]["tx_bytes"], after[1]["rx_bytes"] - before[1]["rx_bytes"]
+        after = [
+            links.statistics(node.ns, name)
+            for node, name in zip(deployment.nodes(), tunnels, strict=True)
+        ]
+        sent, got = (
+            after[0]["tx_bytes"] - before[0]["tx_bytes"],
+            after[1]["rx_bytes"] - before[1]["rx_bytes"],
+        )
         seen_by = f"{sent} B out of a's, {got} B into b's"
-        yield deployment.attestation("tunnel-device", f"{tunnels[0]} counts at least {_PROBE} B", seen_by, min(sent, got) >= _PROBE, family)
+        yield deployment.attestation(
+            "tunnel-device",
+            f"{tunnels[0]} counts at least {_PROBE} B",
+            seen_by,
+            min(sent, got) >= _PROBE,
+            family,
+        )
 
 
 def _mtu(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
@@ -120,10 +206,20 @@ def _mtu(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
     client, server = deployment.pair("inter")
     device = _device_mtu(deployment, client)
     full = probe.datagram(client.ns, server.ns, server.addresses[family], family, deployment.mtu)
-    more = probe.datagram(client.ns, server.ns, server.addresses[family], family, deployment.mtu + 1, limit=0.1)
-    observed = f"device {device} B; {deployment.mtu} B {full or 'passes'}; {deployment.mtu + 1} B {more or 'passes'}"
-    expected = f"device {deployment.mtu} B; {deployment.mtu} B with DF passes, {deployment.mtu + 1} B does not"
-    yield deployment.attestation("mtu", expected, observed, device == deployment.mtu and not full and bool(more), family)
+    more = probe.datagram(
+        client.ns, server.ns, server.addresses[family], family, deployment.mtu + 1, limit=0.1
+    )
+    observed = (
+        f"device {device} B; {deployment.mtu} B {full or 'passes'}; {deployment.mtu + 1} B"
+        f" {more or 'passes'}"
+    )
+    expected = (
+        f"device {deployment.mtu} B; {deployment.mtu} B with DF passes, {deployment.mtu + 1} B"
+        " does not"
+    )
+    yield deployment.attestation(
+        "mtu", expected, observed, device == deployment.mtu and not full and bool(more), family
+    )
 
 
 def _device_mtu(deployment: LabDeployment, pod: LabPod) -> int:
@@ -131,7 +227,9 @@ def _device_mtu(deployment: LabDeployment, pod: LabPod) -> int:
 
 
 class _Attempt(NamedTuple):
-    """A connection of the stranger's that must not come about; ``until`` on the monotonic clock it is given time to."""
+    """A connection of the stranger's that must not come about; ``until`` on the monotonic clock it
+    is given time to.
+    """
 
     family: int
     placement: Placement
@@ -145,23 +243,33 @@ def _begun(deployment: LabDeployment, stack: contextlib.ExitStack) -> list[_Atte
     for family in deployment.families:
         for placement in _PLACEMENTS:
             server = deployment.pair(placement)[1]
-            _, listener = stack.enter_context(probe.attempt(stranger.ns, server.ns, server.addresses[family], family))
+            _, listener = stack.enter_context(
+                probe.attempt(stranger.ns, server.ns, server.addresses[family], family)
+            )
             begun.append(_Attempt(family, placement, listener, time.monotonic() + _DENIAL))
     return begun
 
 
 def _denied(deployment: LabDeployment, begun: Sequence[_Attempt]) -> Iterator[Attestation]:
-    """Whom the policy does not let in stays out, inside a node and between nodes; whom it lets in was seen above (reach-*).
+    """Whom the policy does not let in stays out, inside a node and between nodes; whom it lets in
+    was seen above (reach-*).
 
-    So that the denial is the policy's and not a dead Pod's, the stranger itself has to be reachable from its node.
+    So that the denial is the policy's and not a dead Pod's, the stranger itself has to be reachable
+    from its node.
     """
     stranger = deployment.stranger(deployment.a)
     for family in deployment.families:
         alive = probe.stream(deployment.a.ns, stranger.ns, stranger.addresses[family], family, 1)
-        yield deployment.attestation("stranger-alive", "its node reaches it", alive or "reached", not alive, family)
+        yield deployment.attestation(
+            "stranger-alive", "its node reaches it", alive or "reached", not alive, family
+        )
     for each in begun:
         through = probe.reached(each.listener, max(each.until - time.monotonic(), 0))
         observed = "it got through" if through else "denied"
         yield deployment.attestation(
-            f"denied-{each.placement}", "a connection that no policy allows is denied", observed, not through, each.family
+            f"denied-{each.placement}",
+            "a connection that no policy allows is denied",
+            observed,
+            not through,
+            each.family,
         )

@@ -1,4 +1,6 @@
-"""Small exchanges between two places, by sockets of this thread made in their namespaces: no process, milliseconds each."""
+"""Small exchanges between two places, by sockets of this thread made in their namespaces: no
+process, milliseconds each.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,12 @@ def _socket(ns: Namespace, family: int, kind: int) -> socket.socket:
     return sock
 
 
-def stream(client: Namespace, server: Namespace, target: str, family: int, size: int, limit: float = 3.0) -> str:
-    """Sends ``size`` bytes over TCP, client to server. '' when all arrived within ``limit`` seconds, else what went wrong."""
+def stream(
+    client: Namespace, server: Namespace, target: str, family: int, size: int, limit: float = 3.0
+) -> str:
+    """Sends ``size`` bytes over TCP, client to server. '' when all arrived within ``limit``
+    seconds, else what went wrong.
+    """
     end = time.monotonic() + limit
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(_socket(server, family, socket.SOCK_STREAM))
@@ -60,9 +66,16 @@ def stream(client: Namespace, server: Namespace, target: str, family: int, size:
     return ""
 
 
-def datagram(client: Namespace, server: Namespace, target: str, family: int, packet: int, limit: float = 1.0) -> str:
-    """Sends one UDP datagram that makes an IP packet of ``packet`` bytes, with DF. '' when it arrived, else why not."""
-    with _socket(server, family, socket.SOCK_DGRAM) as receiver, _socket(client, family, socket.SOCK_DGRAM) as sender:
+def datagram(
+    client: Namespace, server: Namespace, target: str, family: int, packet: int, limit: float = 1.0
+) -> str:
+    """Sends one UDP datagram that makes an IP packet of ``packet`` bytes, with DF. '' when it
+    arrived, else why not.
+    """
+    with (
+        _socket(server, family, socket.SOCK_DGRAM) as receiver,
+        _socket(client, family, socket.SOCK_DGRAM) as sender,
+    ):
         if family == 4:
             sender.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_DO)
         else:
@@ -76,9 +89,16 @@ def datagram(client: Namespace, server: Namespace, target: str, family: int, pac
 
 
 @contextlib.contextmanager
-def attempt(client: Namespace, server: Namespace, target: str, family: int, port: int = 0) -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A TCP connection that is begun and left open: (connecting socket, listening socket); ``reached`` says how it went."""
-    with _socket(server, family, socket.SOCK_STREAM) as listener, _socket(client, family, socket.SOCK_STREAM) as sender:
+def attempt(
+    client: Namespace, server: Namespace, target: str, family: int, port: int = 0
+) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A TCP connection that is begun and left open: (connecting socket, listening socket);
+    ``reached`` says how it went.
+    """
+    with (
+        _socket(server, family, socket.SOCK_STREAM) as listener,
+        _socket(client, family, socket.SOCK_STREAM) as sender,
+    ):
         listener.bind((target, port))
         listener.listen(1)
         sender.connect_ex(listener.getsockname())
@@ -86,7 +106,9 @@ def attempt(client: Namespace, server: Namespace, target: str, family: int, port
 
 
 def reached(sock: socket.socket, limit: float) -> bool:
-    """Has a connection or a datagram reached the socket within ``limit`` seconds? (poll(2): there may be thousands of open files.)"""
+    """Has a connection or a datagram reached the socket within ``limit`` seconds? (poll(2): there
+    may be thousands of open files.)
+    """
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(limit * 1000))

@@ -1,4 +1,6 @@
-"""What really goes over the wire: a packet socket on a node's end of it, and a pure reading of frames down to the inner packet."""
+"""What really goes over the wire: a packet socket on a node's end of it, and a pure reading of
+frames down to the inner packet.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,30 @@ from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.errors import ClusterError
 
 _ETH_P_ALL, _ETH_P_IP, _ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
-_OUTGOING = 4  # PACKET_OUTGOING: taken after segmentation (xmit_one in net/core/dev.c), so lengths are those of the wire
-# A ring that the kernel copies packets into at once (linux/if_packet.h). What waits in a socket's queue shares its bytes with the packet on
+# PACKET_OUTGOING: taken after segmentation (xmit_one in net/core/dev.c), so lengths are those of
+# the wire
+_OUTGOING = 4
+# A ring that the kernel copies packets into at once (linux/if_packet.h). What waits in a socket's
+# queue shares its bytes with the packet on
 # its way, which the other node may rewrite before it is read: ILA's routes do.
 _SOL_PACKET, _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION, _TPACKET_V2 = 263, 5, 6, 10, 1
-_BLOCK, _BLOCKS, _FRAME = 1 << 16, 128, 512  # bytes, number, bytes: 16384 packets, of each the first 256 bytes at least
-_READY, _STATUS, _HEAD = 1, struct.Struct("=IIIHH"), 32  # TP_STATUS_USER; status, length, captured, where it begins; aligned tpacket2_hdr
+_BLOCK, _BLOCKS, _FRAME = (
+    1 << 16,
+    128,
+    512,
+)  # bytes, number, bytes: 16384 packets, of each the first 256 bytes at least
+_READY, _STATUS, _HEAD = (
+    1,
+    struct.Struct("=IIIHH"),
+    32,
+)  # TP_STATUS_USER; status, length, captured, where it begins; aligned tpacket2_hdr
 _KIND = _HEAD + 10  # sll_pkttype of the sockaddr_ll that follows
 _SNAP = 256
 _VXLAN_PORTS = (4789, 8472, 6784)  # IANA's, Linux' own, Weave's
-_SLEEVE_PORT, _SLEEVE_HEAD = 6783, 6 + 12 + 2  # Weave: names of the sender and of both peers, the frame's length
+_SLEEVE_PORT, _SLEEVE_HEAD = (
+    6783,
+    6 + 12 + 2,
+)  # Weave: names of the sender and of both peers, the frame's length
 _GENEVE_PORT, _FLANNEL_UDP_PORT, _WIREGUARD_PORTS = 6081, 8285, (51820, 51821, 51871)
 
 
@@ -32,9 +48,11 @@ KEYED = ("vxlan", "geneve")  # encapsulations in UDP with a key
 
 @dataclass(frozen=True)
 class Packet:
-    """One packet on the wire: its encapsulation ('none' without one), the innermost addresses that can be read, its length in bytes.
+    """One packet on the wire: its encapsulation ('none' without one), the innermost addresses that
+    can be read, its length in bytes.
 
-    ``key`` is the VNI of a VXLAN or Geneve packet, -1 for others; ``checksum``: has the outer UDP header of such a packet one?
+    ``key`` is the VNI of a VXLAN or Geneve packet, -1 for others; ``checksum``: has the outer UDP
+    header of such a packet one?
     """
 
     encapsulation: str
@@ -46,10 +64,18 @@ class Packet:
 
 
 def outer_checksum(packets: Sequence[Packet], wanted: bool) -> tuple[str, str, bool]:
-    """(what is expected of the outer UDP checksum over IPv4, what is observed, as expected?); it decides which feature of a NIC helps."""
+    """(what is expected of the outer UDP checksum over IPv4, what is observed, as expected?); it
+    decides which feature of a NIC helps.
+    """
     with_one = sum(packet.checksum for packet in packets)
-    observed = f"in {with_one} of {len(packets)} packets" if packets else "no packet of it on the wire"
-    return "in all packets" if wanted else "in none", observed, bool(packets) and with_one == (len(packets) if wanted else 0)
+    observed = (
+        f"in {with_one} of {len(packets)} packets" if packets else "no packet of it on the wire"
+    )
+    return (
+        "in all packets" if wanted else "in none",
+        observed,
+        bool(packets) and with_one == (len(packets) if wanted else 0),
+    )
 
 
 @dataclass
@@ -64,7 +90,9 @@ class Seen:
 
 
 def read_frame(frame: bytes, length: int) -> Packet | None:
-    """The packet in an Ethernet frame (its first 256 bytes are enough); None when it is not IP (ARP, say)."""
+    """The packet in an Ethernet frame (its first 256 bytes are enough); None when it is not IP
+    (ARP, say).
+    """
     if len(frame) < 14:
         return None
     kind = struct.unpack_from("!H", frame, 12)[0]
@@ -77,11 +105,17 @@ def _read_ip(data: bytes, length: int, encapsulation: str) -> Packet | None:
     try:
         if data[0] >> 4 == 4:
             head, protocol = (data[0] & 15) * 4, data[9]
-            source, target = str(ipaddress.IPv4Address(data[12:16])), str(ipaddress.IPv4Address(data[16:20]))
+            source, target = (
+                str(ipaddress.IPv4Address(data[12:16])),
+                str(ipaddress.IPv4Address(data[16:20])),
+            )
             fragment = struct.unpack_from("!H", data, 6)[0] & 0x1FFF
         else:
             head, protocol, fragment = 40, data[6], 0
-            source, target = str(ipaddress.IPv6Address(data[8:24])), str(ipaddress.IPv6Address(data[24:40]))
+            source, target = (
+                str(ipaddress.IPv6Address(data[8:24])),
+                str(ipaddress.IPv6Address(data[24:40])),
+            )
         own = Packet(encapsulation, source, target, length)
         if encapsulation != "none" or fragment:
             return own
@@ -102,7 +136,9 @@ def _read_udp(data: bytes, length: int) -> Packet | None:
     if port in _VXLAN_PORTS:
         return _with_key(_read_ip(data[8 + 8 + 14 :], length, "vxlan"), data)
     if port == _GENEVE_PORT:
-        return _with_key(_read_ip(data[8 + 8 + (data[8] & 0x3F) * 4 + 14 :], length, "geneve"), data)
+        return _with_key(
+            _read_ip(data[8 + 8 + (data[8] & 0x3F) * 4 + 14 :], length, "geneve"), data
+        )
     if port == _FLANNEL_UDP_PORT:
         return _read_ip(data[8:], length, "udp")
     if port == _SLEEVE_PORT:
@@ -114,12 +150,15 @@ def _read_udp(data: bytes, length: int) -> Packet | None:
 
 def _with_key(packet: Packet | None, udp: bytes) -> Packet | None:
     # RFC 7348 and RFC 8926 have the key at the same place; a checksum of 0 is none (RFC 768).
-    return packet and replace(packet, key=int.from_bytes(udp[12:15], "big"), checksum=udp[6:8] != b"\0\0")
+    return packet and replace(
+        packet, key=int.from_bytes(udp[12:15], "big"), checksum=udp[6:8] != b"\0\0"
+    )
 
 
 @contextlib.contextmanager
 def watching(node: LabNode) -> Iterator[Seen]:
-    """Collects what leaves ``node`` over the wire; complete when the block is left. Meant for probes of some hundred packets.
+    """Collects what leaves ``node`` over the wire; complete when the block is left. Meant for
+    probes of some hundred packets.
 
     Raises ClusterError when more went by than it could take.
     """
@@ -128,7 +167,11 @@ def watching(node: LabNode) -> Iterator[Seen]:
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     with sock:
         sock.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
-        sock.setsockopt(_SOL_PACKET, _PACKET_RX_RING, struct.pack("=4I", _BLOCK, _BLOCKS, _FRAME, _BLOCK * _BLOCKS // _FRAME))
+        sock.setsockopt(
+            _SOL_PACKET,
+            _PACKET_RX_RING,
+            struct.pack("=4I", _BLOCK, _BLOCKS, _FRAME, _BLOCK * _BLOCKS // _FRAME),
+        )
         with mmap.mmap(sock.fileno(), _BLOCK * _BLOCKS) as ring:
             sock.bind((node.wire, _ETH_P_ALL))
             yield seen

@@ -1,4 +1,6 @@
-"""The processes of a datapath: started in a node's namespace, watched, ended with the stand; and the programs of ours among them."""
+"""The processes of a datapath: started in a node's namespace, watched, ended with the stand; and
+the programs of ours among them.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,25 @@ _STEP = 0.01  # s between two looks at a condition
 
 
 def program(name: str) -> str:
-    """The path of ``clusters/lab/programs/NAME`` as a program that can be run (a wheel keeps no execute bit). Raises MissingError."""
+    """The path of ``clusters/lab/programs/NAME`` as a program that can be run (a wheel keeps no
+    execute bit). Raises MissingError.
+    """
     source, target = _FOLDER / f"{name}.elf", _HOME / name
     try:
         head = source.open("rb").read(20)
     except OSError:
         raise MissingError(
-            f"the compiled program {source.name} is not there", "install gcc and libc6-dev and install cnibench again"
+            f"the compiled program {source.name} is not there",
+            "install gcc and libc6-dev and install cnibench again",
         ) from None
     wanted = _EM.get(os.uname().machine)
-    if len(head) < 20 or (wanted and struct.unpack_from("<H" if head[5] == 1 else ">H", head, 18)[0] != wanted):
-        raise MissingError(f"{source.name} is made for another kind of machine", "install gcc and install cnibench from its sources")
+    if len(head) < 20 or (
+        wanted and struct.unpack_from("<H" if head[5] == 1 else ">H", head, 18)[0] != wanted
+    ):
+        raise MissingError(
+            f"{source.name} is made for another kind of machine",
+            "install gcc and install cnibench from its sources",
+        )
     _HOME.mkdir(exist_ok=True)
     made = target.with_suffix(f".{os.getpid()}")
     shutil.copyfile(source, made)
@@ -59,7 +69,12 @@ class Daemons:
     def start(self, name: str, ns: Namespace, argv: Sequence[str]) -> None:
         """Starts one in ``ns``; what it says goes to a log of its name. Raises MissingError."""
         log = self.file(f"{name}.log")
-        self._running[name] = programs.spawn(ns.enter(argv), stdout=log, stderr=self.file(f"{name}.err"), env={"LANG": "C", "LC_ALL": "C"})
+        self._running[name] = programs.spawn(
+            ns.enter(argv),
+            stdout=log,
+            stderr=self.file(f"{name}.err"),
+            env={"LANG": "C", "LC_ALL": "C"},
+        )
 
     def pids(self) -> dict[str, int]:
         """Name to process number."""
@@ -75,18 +90,27 @@ class Daemons:
 
     def last_words(self, name: str) -> str:
         """The last line of its log, after a colon; '' when it said nothing."""
-        lines = [line for end in ("log", "err") for line in _text(self.file(f"{name}.{end}")).splitlines() if line.strip()]
+        lines = [
+            line
+            for end in ("log", "err")
+            for line in _text(self.file(f"{name}.{end}")).splitlines()
+            if line.strip()
+        ]
         return f": {lines[-1].strip()}" if lines else ""
 
     def wait(self, what: str, ready: Callable[[], bool], limit: float, remedy: str = "") -> None:
-        """Until ``ready()``. Raises ClusterError when that takes more than ``limit`` seconds (more under emulation) or a daemon dies."""
+        """Until ``ready()``. Raises ClusterError when that takes more than ``limit`` seconds (more
+        under emulation) or a daemon dies.
+        """
         deadline = time.monotonic() + limit * patience()
         while not ready():
             died = self.alive()
             if died:
                 raise ClusterError(f"{what}: {died}", remedy)
             if time.monotonic() > deadline:
-                said = "".join(f"; {name}{words}" for name in self._running if (words := self.last_words(name)))
+                said = "".join(
+                    f"; {name}{words}" for name in self._running if (words := self.last_words(name))
+                )
                 raise ClusterError(f"{what}: not within {limit:g} s{said}", remedy)
             time.sleep(_STEP)
 

@@ -19,7 +19,9 @@ class Keys(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """The other end: its key, its address on the wire, and what may come from and go to it (prefixes)."""
+    """The other end: its key, its address on the wire, and what may come from and go to it
+    (prefixes).
+    """
 
     public: str
     address: str
@@ -35,7 +37,17 @@ def make_keys(ns: Namespace) -> Keys:
 def make(ns: Namespace, name: str, port: int, keys: Keys, peer: Peer, *, mtu: int) -> None:
     """A device that is up, with one peer, both ends at ``port``. Raises ClusterError."""
     links.add(ns, name, "wireguard", up=False)
-    argv = ["wg", "set", name, "listen-port", str(port), "private-key", "/dev/stdin", "peer", peer.public]
+    argv = [
+        "wg",
+        "set",
+        name,
+        "listen-port",
+        str(port),
+        "private-key",
+        "/dev/stdin",
+        "peer",
+        peer.public,
+    ]
     argv += ["endpoint", f"{peer.address}:{port}", "allowed-ips", ",".join(peer.allowed)]
     ns.run(argv, input=keys.private)
     links.set_link(ns, name, mtu=mtu, state="up")

@@ -1,7 +1,9 @@
-"""What a datapath builder is: it makes, from kernel objects, what one CNI in one mode makes on the nodes and for each Pod.
+"""What a datapath builder is: it makes, from kernel objects, what one CNI in one mode makes on the
+nodes and for each Pod.
 
-Each builder is one module of clusters/lab/datapaths whose ``PROVIDER`` is a subclass (or a tuple of them); its ``name`` stands
-in a profile's ``datapath.model``. Nothing needs undoing that goes with its namespace.
+Each builder is one module of clusters/lab/datapaths whose ``PROVIDER`` is a subclass (or a tuple of
+them); its ``name`` stands in a profile's ``datapath.model``. Nothing needs undoing that goes with
+its namespace.
 """
 
 from __future__ import annotations
@@ -34,14 +36,19 @@ class NoOptions(Strict):
 class Datapath(abc.ABC):
     """One profile's datapath on one stand.
 
-    ``self.stand`` gives the nodes, ``self.profile`` what is claimed (``encapsulation``, ``overhead``, ``policy``), ``self.options`` the
-    profile's ``datapath.options``, checked against ``Options``.
+    ``self.stand`` gives the nodes, ``self.profile`` what is claimed (``encapsulation``,
+    ``overhead``, ``policy``), ``self.options`` the profile's ``datapath.options``, checked against
+    ``Options``.
     """
 
     name: ClassVar[str]  # of the model
     Options: ClassVar[type[Strict]] = NoOptions
-    needs: ClassVar[tuple[str, ...]] = ()  # keys of kernel.FEATURES that this model needs, whatever the profile
-    programs: ClassVar[Mapping[str, str]] = {}  # what the model runs on the nodes, by name or path: the Debian package that has it
+    needs: ClassVar[
+        tuple[str, ...]
+    ] = ()  # keys of kernel.FEATURES that this model needs, whatever the profile
+    programs: ClassVar[
+        Mapping[str, str]
+    ] = {}  # what the model runs on the nodes, by name or path: the Debian package that has it
     super_packets: ClassVar[bool] = True  # False: Pods' own devices cut TCP into packets of the MTU
     sandbox: ClassVar[bool] = True  # False: Pods are the nodes' own namespaces
 
@@ -56,48 +63,65 @@ class Datapath(abc.ABC):
         return ""
 
     def tunnel_on(self, node: LabNode, family: int) -> str:
-        """The tunnel device that a node's Pod packets of one family leave through, where it differs by node or family."""
+        """The tunnel device that a node's Pod packets of one family leave through, where it differs
+        by node or family.
+        """
         return self.tunnel
 
     @abc.abstractmethod
     def build(self) -> None:
-        """The nodes' part: bridges, tunnel devices, routes between nodes, base rules. Raises ClusterError."""
+        """The nodes' part: bridges, tunnel devices, routes between nodes, base rules. Raises
+        ClusterError.
+        """
 
     @abc.abstractmethod
     def connect(self, pod: LabPod) -> Iterator[str]:
-        """One Pod's part, as the CNI's ADD does it: a generator that yields the name of each step *after* it is done.
+        """One Pod's part, as the CNI's ADD does it: a generator that yields the name of each step
+        *after* it is done.
 
-        Usual names: ``link``, ``address``, ``routes``, ``policy``. Time is taken between the yields. Raises ClusterError.
+        Usual names: ``link``, ``address``, ``routes``, ``policy``. Time is taken between the
+        yields. Raises ClusterError.
         """
 
     def batch(self) -> AbstractContextManager[None]:
-        """Around several ``connect`` at once: what a daemon writes for all Pods of a node is loaded once, when the block is left."""
+        """Around several ``connect`` at once: what a daemon writes for all Pods of a node is loaded
+        once, when the block is left.
+        """
         return nullcontext()
 
     def disconnect(self, pod: LabPod) -> None:  # noqa: B027 - most builders have nothing to undo
-        """Undoes what of ``connect`` does not go with the Pod's namespace: its rules, routes, map entries."""
+        """Undoes what of ``connect`` does not go with the Pod's namespace: its rules, routes, map
+        entries.
+        """
 
     def remove(self) -> None:  # noqa: B027
         """Undoes what does not go with the nodes' namespaces: processes, pinned maps."""
 
     def reset_state(self) -> None:  # noqa: B027
-        """Called between cells: forgets the connections that the datapath itself keeps (tables of eBPF programs)."""
+        """Called between cells: forgets the connections that the datapath itself keeps (tables of
+        eBPF programs).
+        """
 
     def alive(self) -> str:
         """'' while every process that the datapath needs runs, else which one died."""
         return ""
 
     def policies(self, asked: Policies | None) -> float:
-        """Puts these policy entries beside the profile's own on both nodes, in place of earlier ones (None: none); the seconds it took.
+        """Puts these policy entries beside the profile's own on both nodes, in place of earlier
+        ones (None: none); the seconds it took.
 
         Raises UnsupportedError, ClusterError.
         """
         if asked is None:
             return 0.0
-        raise UnsupportedError(f"{self.deployment.label}: its datapath has no packet filter to put policies in")
+        raise UnsupportedError(
+            f"{self.deployment.label}: its datapath has no packet filter to put policies in"
+        )
 
     def policies_found(self) -> Mapping[str, int]:
-        """Entries of ``policies`` that the kernel has, read back: place (node, or node and family) to their number."""
+        """Entries of ``policies`` that the kernel has, read back: place (node, or node and family)
+        to their number.
+        """
         return {}
 
     def policies_expected(self, asked: Policies | None) -> int:
@@ -105,20 +129,30 @@ class Datapath(abc.ABC):
         return 0
 
     def deny(self, port: int | None) -> None:
-        """Denies UDP to that port of every Pod from now on; None: no longer. Raises UnsupportedError, ClusterError."""
+        """Denies UDP to that port of every Pod from now on; None: no longer. Raises
+        UnsupportedError, ClusterError.
+        """
         if port is not None:
-            raise UnsupportedError(f"{self.deployment.label}: its datapath has no packet filter to put a policy in")
+            raise UnsupportedError(
+                f"{self.deployment.label}: its datapath has no packet filter to put a policy in"
+            )
 
     def underlay_features(self, node: LabNode) -> dict[str, bool]:
-        """Offload features (kernel names) that this profile itself sets on the node's device on the wire, after the wire's own model."""
+        """Offload features (kernel names) that this profile itself sets on the node's device on the
+        wire, after the wire's own model.
+        """
         return {}
 
     def on_wire(self, pod: LabPod, family: int) -> str:
-        """The address that stands for a Pod in the innermost packet on the wire, where a datapath rewrites it (ILA)."""
+        """The address that stands for a Pod in the innermost packet on the wire, where a datapath
+        rewrites it (ILA).
+        """
         return pod.addresses[family]
 
     def checks(self) -> Sequence[Attestation]:
-        """Attestations that only this datapath has, beyond those of attest.py; use ``self.stand.attestation(...)`` to make each."""
+        """Attestations that only this datapath has, beyond those of attest.py; use
+        ``self.stand.attestation(...)`` to make each.
+        """
         return ()
 
 
@@ -127,20 +161,31 @@ def builders() -> dict[str, type[Datapath]]:
     return providers(_ROOM)
 
 
-def builder_of(profile: Profile, settings: Mapping[str, str] | None = None) -> tuple[type[Datapath], Strict]:
-    """The builder of a profile's datapath and its checked options, ``settings`` (``--set KEY=VALUE``) over them. Raises InputError."""
+def builder_of(
+    profile: Profile, settings: Mapping[str, str] | None = None
+) -> tuple[type[Datapath], Strict]:
+    """The builder of a profile's datapath and its checked options, ``settings`` (``--set
+    KEY=VALUE``) over them. Raises InputError.
+    """
     if profile.datapath is None:
-        raise InputError(f"{profile.name} has no datapath model for the lab", "use --cluster kind or existing for it")
+        raise InputError(
+            f"{profile.name} has no datapath model for the lab",
+            "use --cluster kind or existing for it",
+        )
     try:
         found: type[Datapath] = provider(_ROOM, profile.datapath.model)
     except UsageError:
         raise InputError(
-            f"{profile.name}: datapath.model: there is no '{profile.datapath.model}'", f"there are: {', '.join(sorted(builders()))}"
+            f"{profile.name}: datapath.model: there is no '{profile.datapath.model}'",
+            f"there are: {', '.join(sorted(builders()))}",
         ) from None
     try:
         changed = {key: yaml.safe_load(value) for key, value in (settings or {}).items()}
         return found, found.Options.model_validate({**profile.datapath.options, **changed})
     except yaml.YAMLError:
-        raise InputError(f"{profile.name}: a value of --set cannot be read", "write a plain number, word, true or false") from None
+        raise InputError(
+            f"{profile.name}: a value of --set cannot be read",
+            "write a plain number, word, true or false",
+        ) from None
     except ValidationError as error:
         raise explain(f"{profile.name}: datapath.options", error) from None

@@ -1,7 +1,9 @@
-"""``bridge``: Docker's own network on two hosts with static routes between their subnets, datapath A of bruijn2017.
+"""``bridge``: Docker's own network on two hosts with static routes between their subnets, datapath
+A of bruijn2017.
 
-One Linux bridge per host, veth pairs, a subnet per host, no tunnel (report of that study, section on the test bed); the rules
-are those of one Docker network (see rules/docker.py), masquerading included: a container's packets leave with its host's address.
+One Linux bridge per host, veth pairs, a subnet per host, no tunnel (report of that study, section
+on the test bed); the rules are those of one Docker network (see rules/docker.py), masquerading
+included: a container's packets leave with its host's address.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ class Bridge(Bridged):
 
     def on_wire(self, pod: LabPod, family: int) -> str:
         # Connections are begun on the first host, and IPv4 ones leave it masqueraded.
-        return pod.node.addresses[4] if family == 4 and pod.node is self.deployment.a else pod.addresses[family]
+        return (
+            pod.node.addresses[4]
+            if family == 4 and pod.node is self.deployment.a
+            else pod.addresses[family]
+        )
 
     def parts(self, node: LabNode, family: int) -> Sequence[Part]:
         return (docker.rules(family, self.bridge, node.subnets[family]),)

@@ -1,4 +1,6 @@
-"""Pods behind a Linux bridge, as the reference plugin ``bridge`` attaches them (containernetworking/plugins, plugins/main/bridge)."""
+"""Pods behind a Linux bridge, as the reference plugin ``bridge`` attaches them
+(containernetworking/plugins, plugins/main/bridge).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _PROTINFO, _MODE = 12 | 0x8000, 4  # nested
 
 
 class Bridged(Filtered):
-    """A bridge on each node that is the Pods' gateway; never promiscuous. Subclasses add the way between the nodes and the rules."""
+    """A bridge on each node that is the Pods' gateway; never promiscuous. Subclasses add the way
+    between the nodes and the rules.
+    """
 
     bridge: ClassVar[str]
     hairpin: ClassVar[bool] = False
@@ -27,7 +31,9 @@ class Bridged(Filtered):
     def build(self) -> None:
         for node in self.deployment.nodes():
             self._bridge(node)
-            self.between(node, self.deployment.b if node is self.deployment.a else self.deployment.a)
+            self.between(
+                node, self.deployment.b if node is self.deployment.a else self.deployment.a
+            )
             self.changed(node)
 
     def between(self, here: LabNode, there: LabNode) -> None:
@@ -39,18 +45,32 @@ class Bridged(Filtered):
         return ()
 
     def _bridge(self, node: LabNode) -> None:
-        links.add(node.ns, self.bridge, "bridge", address=links.mac(3, node.number), mtu=self.deployment.mtu)
+        links.add(
+            node.ns,
+            self.bridge,
+            "bridge",
+            address=links.mac(3, node.number),
+            mtu=self.deployment.mtu,
+        )
         for family in self.deployment.families:
             length = node.subnets[family].partition("/")[2]
             links.address(node.ns, self.bridge, f"{node.gateways[family]}/{length}")
-        if 6 in self.deployment.families:  # without it the node cannot ask for a Pod's MAC on behalf of others (ndisc_send_ns)
+        if (
+            6 in self.deployment.families
+        ):  # without it the node cannot ask for a Pod's MAC on behalf of others (ndisc_send_ns)
             links.address(node.ns, self.bridge, _LINK_LOCAL)
 
     def connect(self, pod: LabPod) -> Iterator[str]:
         node = pod.node
         own = links.mac(2, node.number, pod.number)
         links.veth(
-            node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.deployment.mtu, mac=links.mac(1, node.number, pod.number), peer_mac=own
+            node.ns,
+            pod.host_end,
+            pod.ns,
+            pod.interface,
+            mtu=self.deployment.mtu,
+            mac=links.mac(1, node.number, pod.number),
+            peer_mac=own,
         )
         links.set_link(node.ns, pod.host_end, master=links.index(node.ns, self.bridge))
         if self.hairpin:
@@ -74,8 +94,14 @@ class Bridged(Filtered):
 
 
 def _reflect(node: LabNode, port: str) -> None:
-    """Turns on a bridge port's hairpin mode: frames may leave it through the port that they came by (IFLA_BRPORT_MODE in IFLA_PROTINFO)."""
+    """Turns on a bridge port's hairpin mode: frames may leave it through the port that they came by
+    (IFLA_BRPORT_MODE in IFLA_PROTINFO).
+    """
     head = struct.pack("=BxHiII", _AF_BRIDGE, 0, links.index(node.ns, port), 0, 0)
     netlink.ask(
-        node.ns, f"hairpin of {port}", _SETLINK, netlink.CHANGE, head + netlink.attribute(_PROTINFO, netlink.attribute(_MODE, b"\1"))
+        node.ns,
+        f"hairpin of {port}",
+        _SETLINK,
+        netlink.CHANGE,
+        head + netlink.attribute(_PROTINFO, netlink.attribute(_MODE, b"\1")),
     )

@@ -1,10 +1,13 @@
-"""``calico``: routed veth pairs with proxy ARP, Felix's rules, and between the nodes BGP routes, VXLAN or IP-in-IP.
+"""``calico``: routed veth pairs with proxy ARP, Felix's rules, and between the nodes BGP routes,
+VXLAN or IP-in-IP.
 
-Follows projectcalico/calico v3.32.1 cni-plugin/pkg/dataplane/linux/dataplane_linux.go (one /32 per Pod, gateway 169.254.1.1, the MAC
-ee:ee:ee:ee:ee:ee at the node's end), felix/dataplane/linux/endpoint_mgr.go (sysctls of the node's end), vxlan_mgr.go and vxlanfdb
-(vxlan.calico, VNI 4096, port 4789, routes of protocol 80), ipip_mgr.go (tunl0), confd's BIRD templates (routes of protocol bird, 12,
-and a blackhole for the node's own block), felix/rules for the filters. The address block of a node is a /24 here, where Calico's
-default is /26: one route per node either way.
+Follows projectcalico/calico v3.32.1 cni-plugin/pkg/dataplane/linux/dataplane_linux.go (one /32 per
+Pod, gateway 169.254.1.1, the MAC ee:ee:ee:ee:ee:ee at the node's end),
+felix/dataplane/linux/endpoint_mgr.go (sysctls of the node's end), vxlan_mgr.go and vxlanfdb
+(vxlan.calico, VNI 4096, port 4789, routes of protocol 80), ipip_mgr.go (tunl0), confd's BIRD
+templates (routes of protocol bird, 12, and a blackhole for the node's own block), felix/rules for
+the filters. The address block of a node is a /24 here, where Calico's default is /26: one route per
+node either way.
 """
 
 from __future__ import annotations
@@ -13,7 +16,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from cnibench.clusters.lab.attestation import probe
-from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS, NAMESPACE, Filtered, FilterOptions
+from cnibench.clusters.lab.datapaths.filtered import (
+    CLUSTER_CIDRS,
+    NAMESPACE,
+    Filtered,
+    FilterOptions,
+)
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import calico
@@ -29,13 +37,18 @@ _LINK_SCOPE = 253
 _DEVICES = {4: "vxlan.calico", 6: "vxlan-v6.calico"}
 _VNI, _IPIP = 4096, "tunl0"
 _DENIED_PORT = 9  # discard: no workload of ours uses it, and the policy does not name it
-_DENIAL = 0.25  # s that a denied connection is given; inside one machine an allowed one needs less than a millisecond
-# What the policies open: HTTP, iperf3, and the ports that programs get from the kernel (net.ipv4.ip_local_port_range of the Pods).
+# s that a denied connection is given; inside one machine an allowed one needs less than a
+# millisecond
+_DENIAL = 0.25
+# What the policies open: HTTP, iperf3, and the ports that programs get from the kernel
+# (net.ipv4.ip_local_port_range of the Pods).
 _OPEN = ("80", "443", "5201:5299", "8080", "10000:65000")
 
 
 class CalicoOptions(FilterOptions):
-    """``felix`` false leaves out all of Calico's chains (the model of qi2021's "np"); ``ports`` are those that the policies open."""
+    """``felix`` false leaves out all of Calico's chains (the model of qi2021's "np"); ``ports`` are
+    those that the policies open.
+    """
 
     felix: bool = True
     ports: tuple[str, ...] = _OPEN
@@ -64,7 +77,8 @@ class Calico(Filtered):
     def build(self) -> None:
         a, b = self.deployment.nodes()
         for here, there in ((a, b), (b, a)):
-            # The kernel answers for 169.254.1.1 by proxy ARP when it has a route there through another device. A real node has its default
+            # The kernel answers for 169.254.1.1 by proxy ARP when it has a route there through
+            # another device. A real node has its default
             # route; here that would send strays to and fro between the nodes.
             links.route(here.ns, "169.254.0.0/16", dev=here.wire, scope=_LINK_SCOPE)
             for family in self.deployment.families:
@@ -77,7 +91,8 @@ class Calico(Filtered):
             self._vxlan(here, there, family)
             return
         if self.encapsulation == "ipip":
-            # tunl0 is the kernel's own fallback device, without addresses of its ends: the route's next hop is the outer address.
+            # tunl0 is the kernel's own fallback device, without addresses of its ends: the route's
+            # next hop is the outer address.
             _fallback_device(here)
             links.set_link(here.ns, _IPIP, mtu=self.deployment.mtu, state="up")
             links.address(here.ns, _IPIP, f"{here.gateways[4]}/32")
@@ -88,23 +103,51 @@ class Calico(Filtered):
 
     def _vxlan(self, here: LabNode, there: LabNode, family: int) -> None:
         device, length = _DEVICES[family], 32 if family == 4 else 128
-        local: dict[str, Any] = {"vxlan_local": here.addresses[4]} if family == 4 else {"vxlan_local6": here.addresses[6]}
+        local: dict[str, Any] = (
+            {"vxlan_local": here.addresses[4]}
+            if family == 4
+            else {"vxlan_local6": here.addresses[6]}
+        )
         links.add(
-            here.ns, device, "vxlan", vxlan_id=_VNI, vxlan_link=links.index(here.ns, here.wire), vxlan_port=calico.VXLAN_PORT,
-            vxlan_learning=0, address=links.mac(5, family, here.number), mtu=self.deployment.mtu, **local,
-        )  # fmt: skip
+            here.ns,
+            device,
+            "vxlan",
+            vxlan_id=_VNI,
+            vxlan_link=links.index(here.ns, here.wire),
+            vxlan_port=calico.VXLAN_PORT,
+            vxlan_learning=0,
+            address=links.mac(5, family, here.number),
+            mtu=self.deployment.mtu,
+            **local,
+        )
         links.address(here.ns, device, f"{here.gateways[family]}/{length}")
         mac = links.mac(5, family, there.number)
         links.neighbour(here.ns, device, there.gateways[family], mac)
         links.fdb(here.ns, device, mac, there.addresses[family])
-        links.route(here.ns, there.subnets[family], via=there.gateways[family], dev=device, onlink=True, proto=_FELIX)
+        links.route(
+            here.ns,
+            there.subnets[family],
+            via=there.gateways[family],
+            dev=device,
+            onlink=True,
+            proto=_FELIX,
+        )
         links.route(here.ns, here.subnets[family], type="blackhole", proto=_FELIX)
 
     def connect(self, pod: LabPod) -> Iterator[str]:
         node = pod.node
         pod.host_end = calico.interface_name(NAMESPACE, f"{self.deployment.number}-{pod.name}")
         own = links.mac(2, node.number, pod.number)
-        links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.deployment.mtu, mac=HOST_MAC, peer_mac=own, up=False)
+        links.veth(
+            node.ns,
+            pod.host_end,
+            pod.ns,
+            pod.interface,
+            mtu=self.deployment.mtu,
+            mac=HOST_MAC,
+            peer_mac=own,
+            up=False,
+        )
         node.ns.sysctl(host_settings(pod.host_end))
         for ns, device in ((node.ns, pod.host_end), (pod.ns, pod.interface)):
             links.set_link(ns, device, state="up")
@@ -117,8 +160,19 @@ class Calico(Filtered):
                 links.route(pod.ns, f"{GATEWAYS[4]}/32", dev=pod.interface, scope=_LINK_SCOPE)
             else:
                 links.address(node.ns, pod.host_end, f"{GATEWAYS[6]}/64")
-            links.route(pod.ns, _EVERYTHING[family], via=GATEWAYS[family], dev=pod.interface, onlink=family == 6)
-            links.route(node.ns, f"{address}/{32 if family == 4 else 128}", dev=pod.host_end, scope=_LINK_SCOPE if family == 4 else 0)
+            links.route(
+                pod.ns,
+                _EVERYTHING[family],
+                via=GATEWAYS[family],
+                dev=pod.interface,
+                onlink=family == 6,
+            )
+            links.route(
+                node.ns,
+                f"{address}/{32 if family == 4 else 128}",
+                dev=pod.host_end,
+                scope=_LINK_SCOPE if family == 4 else 0,
+            )
         yield "routes"
         if self.options.felix:
             self.joined(pod)
@@ -137,7 +191,9 @@ class Calico(Filtered):
 
     def _felix(self, node: LabNode, family: int) -> calico.Node:
         enforced = self.deployment.claim.policy == "enforced"
-        bench = [pod for pod in self.deployment.pods() if pod.role == "bench" and family in pod.addresses]
+        bench = [
+            pod for pod in self.deployment.pods() if pod.role == "bench" and family in pod.addresses
+        ]
         return calico.Node(
             family=family,
             encapsulation=self.encapsulation,
@@ -151,21 +207,31 @@ class Calico(Filtered):
         )
 
     def checks(self) -> Sequence[Attestation]:
-        """With policies: a port that they do not name is closed even between Pods that may talk; on the same Pods others are open."""
+        """With policies: a port that they do not name is closed even between Pods that may talk; on
+        the same Pods others are open.
+        """
         if self.deployment.claim.policy != "enforced":
             return ()
         found = []
         client, server = self.deployment.pair("inter")
         for family in self.deployment.families:
-            with probe.attempt(client.ns, server.ns, server.addresses[family], family, _DENIED_PORT) as (_, listener):
+            with probe.attempt(
+                client.ns, server.ns, server.addresses[family], family, _DENIED_PORT
+            ) as (_, listener):
                 through = probe.reached(listener, _DENIAL)
             expected = f"TCP port {_DENIED_PORT}, which no policy opens, is closed"
-            found.append(self.deployment.attestation("denied-port", expected, "open" if through else "closed", not through, family))
+            found.append(
+                self.deployment.attestation(
+                    "denied-port", expected, "open" if through else "closed", not through, family
+                )
+            )
         return found
 
 
 def _fallback_device(node: LabNode) -> None:
-    """Brings tunl0 into being where the kernel does not make it for each namespace (net.core.fb_tunnels_only_for_init_net)."""
+    """Brings tunl0 into being where the kernel does not make it for each namespace
+    (net.core.fb_tunnels_only_for_init_net).
+    """
     try:
         links.index(node.ns, _IPIP)
     except ClusterError:

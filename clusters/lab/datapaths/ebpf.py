@@ -1,11 +1,15 @@
-"""``ebpf``: Cilium's datapath by eBPF programs at tc (bpf/cilium.c): endpoints, policies and connections in maps, no rule inside a node.
+"""``ebpf``: Cilium's datapath by eBPF programs at tc (bpf/cilium.c): endpoints, policies and
+connections in maps, no rule inside a node.
 
-Between nodes a collect-metadata VXLAN (or Geneve) device ``cilium_vxlan`` that carries the source's identity in the VNI, or, without a
-tunnel, routed packets. Follows cilium/cilium v1.15.19: bpf/bpf_lxc.c, bpf_overlay.c, bpf_host.c, bpf/lib; devices, routes and routing
-rules as pkg/datapath/loader, pkg/datapath/linux and pkg/proxy make them (cilium_host with cilium_net, cilium_vxlan, lxc*). Beside
-kube-proxy, as in the chart's default, the node's stack routes (``host_routing: legacy``; daemon/cmd/kube_proxy_replacement.go,
-finishKubeProxyReplacementInit): packets of the tunnel, and without one the Pods' own, meet kube-proxy's rules and Cilium's. In
-kube-proxy's place Cilium asks the routing table itself (``ebpf``). docs/fidelity.md compares the model with the real one.
+Between nodes a collect-metadata VXLAN (or Geneve) device ``cilium_vxlan`` that carries the source's
+identity in the VNI, or, without a tunnel, routed packets. Follows cilium/cilium v1.15.19:
+bpf/bpf_lxc.c, bpf_overlay.c, bpf_host.c, bpf/lib; devices, routes and routing rules as
+pkg/datapath/loader, pkg/datapath/linux and pkg/proxy make them (cilium_host with cilium_net,
+cilium_vxlan, lxc*). Beside kube-proxy, as in the chart's default, the node's stack routes
+(``host_routing: legacy``; daemon/cmd/kube_proxy_replacement.go, finishKubeProxyReplacementInit):
+packets of the tunnel, and without one the Pods' own, meet kube-proxy's rules and Cilium's. In
+kube-proxy's place Cilium asks the routing table itself (``ebpf``). docs/fidelity.md compares the
+model with the real one.
 """
 
 from __future__ import annotations
@@ -22,7 +26,15 @@ from cnibench.clusters.lab.attestation import probe, tap
 from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS, Filtered, FilterOptions
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.ebpf import tc as ebpf_tc
-from cnibench.clusters.lab.ebpf.maps import ALLOW_ALL, FORWARDED, HOST, REMOTE_NODE, WORLD, NodeMaps, Rule
+from cnibench.clusters.lab.ebpf.maps import (
+    ALLOW_ALL,
+    FORWARDED,
+    HOST,
+    REMOTE_NODE,
+    WORLD,
+    NodeMaps,
+    Rule,
+)
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import cilium
@@ -47,10 +59,13 @@ _OTHERS = 0x10000  # identities that no Pod of ours has
 
 
 class EbpfOptions(FilterOptions):
-    """``host_routing``: ``legacy`` goes through the node's stack, ``ebpf`` delivers with redirect_peer and asks the FIB itself.
+    """``host_routing``: ``legacy`` goes through the node's stack, ``ebpf`` delivers with
+    redirect_peer and asks the FIB itself.
 
-    ``kube_proxy``: are kube-proxy's and the kubelet's rules there? ``masquerade``: by whom Pods' packets that leave the cluster are.
-    ``conntrack_entries``: size of each family's connection table (Cilium's own default depends on the memory: at least 131072).
+    ``kube_proxy``: are kube-proxy's and the kubelet's rules there? ``masquerade``: by whom Pods'
+    packets that leave the cluster are.
+    ``conntrack_entries``: size of each family's connection table (Cilium's own default depends on
+    the memory: at least 131072).
     """
 
     host_routing: Literal["ebpf", "legacy"] = "legacy"
@@ -72,15 +87,21 @@ class Ebpf(Filtered):
 
     @property
     def tunnel(self) -> str:
-        return {"vxlan": "cilium_vxlan", "geneve": "cilium_geneve"}.get(self.deployment.claim.encapsulation, "")
+        return {"vxlan": "cilium_vxlan", "geneve": "cilium_geneve"}.get(
+            self.deployment.claim.encapsulation, ""
+        )
 
     def build(self) -> None:
         a, b = self.deployment.nodes()
         for here, there in ((a, b), (b, a)):
             self._devices(here)
-            entries = dict.fromkeys(("cilium_ct4_global", "cilium_ct6_global"), self.options.conntrack_entries)
+            entries = dict.fromkeys(
+                ("cilium_ct4_global", "cilium_ct6_global"), self.options.conntrack_entries
+            )
             tunnel = links.index(here.ns, self.tunnel) if self.tunnel else 0
-            maps = self.maps[here.name] = NodeMaps(tunnel, host_routing=self.options.host_routing == "ebpf", entries=entries)
+            maps = self.maps[here.name] = NodeMaps(
+                tunnel, host_routing=self.options.host_routing == "ebpf", entries=entries
+            )
             maps.policy(POLICY, self._policy())
             self._neighbourhood(maps, here, there)
             self._routes(here, there)
@@ -96,7 +117,13 @@ class Ebpf(Filtered):
     def _devices(self, node: LabNode) -> None:
         ns = node.ns
         links.veth(
-            ns, "cilium_host", ns, "cilium_net", mac=links.mac(6, node.number), peer_mac=links.mac(7, node.number), mtu=self.deployment.mtu
+            ns,
+            "cilium_host",
+            ns,
+            "cilium_net",
+            mac=links.mac(6, node.number),
+            peer_mac=links.mac(7, node.number),
+            mtu=self.deployment.mtu,
         )
         for name in ("cilium_host", "cilium_net"):
             links.set_link(ns, name, arp=False)
@@ -104,46 +131,97 @@ class Ebpf(Filtered):
             links.address(ns, "cilium_host", f"{node.gateways[family]}/{_HOST_BITS[family]}")
         if self.tunnel == "cilium_vxlan":
             links.add(
-                ns, self.tunnel, "vxlan", vxlan_collect_metadata=True, vxlan_port=_VXLAN_PORT, vxlan_learning=0, mtu=self.deployment.mtu
+                ns,
+                self.tunnel,
+                "vxlan",
+                vxlan_collect_metadata=True,
+                vxlan_port=_VXLAN_PORT,
+                vxlan_learning=0,
+                mtu=self.deployment.mtu,
             )
         elif self.tunnel:
-            links.add(ns, self.tunnel, "geneve", geneve_collect_metadata=True, geneve_port=_GENEVE_PORT, mtu=self.deployment.mtu)
+            links.add(
+                ns,
+                self.tunnel,
+                "geneve",
+                geneve_collect_metadata=True,
+                geneve_port=_GENEVE_PORT,
+                mtu=self.deployment.mtu,
+            )
 
     def _neighbourhood(self, maps: NodeMaps, here: LabNode, there: LabNode) -> None:
-        """What the programs know before there is a Pod: the nodes' own addresses, and that all else is the world."""
+        """What the programs know before there is a Pod: the nodes' own addresses, and that all else
+        is the world.
+        """
         for family in self.deployment.families:
             maps.identity(_ANYWHERE[family], WORLD)
             for address in (here.addresses[family], here.gateways[family]):
                 maps.host_address(address)
                 maps.identity(f"{address}/{_HOST_BITS[family]}", HOST)
             maps.identity(f"{there.addresses[family]}/{_HOST_BITS[family]}", REMOTE_NODE)
-            maps.identity(f"{there.gateways[family]}/{_HOST_BITS[family]}", REMOTE_NODE, there.addresses[4] if self.tunnel else "")
+            maps.identity(
+                f"{there.gateways[family]}/{_HOST_BITS[family]}",
+                REMOTE_NODE,
+                there.addresses[4] if self.tunnel else "",
+            )
 
     def _routes(self, here: LabNode, there: LabNode) -> None:
         for family in self.deployment.families:
-            links.route(here.ns, here.subnets[family], dev="cilium_host", prefsrc=here.gateways[family])
+            links.route(
+                here.ns, here.subnets[family], dev="cilium_host", prefsrc=here.gateways[family]
+            )
             if self.tunnel:
-                links.route(here.ns, there.subnets[family], dev="cilium_host", prefsrc=here.gateways[family])
+                links.route(
+                    here.ns, there.subnets[family], dev="cilium_host", prefsrc=here.gateways[family]
+                )
             else:  # autoDirectNodeRoutes
-                links.route(here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire)
+                links.route(
+                    here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire
+                )
 
     def _routing_rules(self, node: LabNode) -> None:
-        """What is marked for a proxy goes to this node, before its own table is asked (pkg/proxy/routes.go, NodeEnsureLocalRoutingRule).
+        """What is marked for a proxy goes to this node, before its own table is asked
+        (pkg/proxy/routes.go, NodeEnsureLocalRoutingRule).
 
-        No packet here is marked so, but from the first rule on the kernel walks the rules for every route that it looks up.
+        No packet here is marked so, but from the first rule on the kernel walks the rules for every
+        route that it looks up.
         """
         for family in self.deployment.families:
             kind = _AF[family]
             ipr = node.ns.ipr
             ipr.route(
-                "add", family=kind, dst_len=0, type=_LOCAL_ROUTE, table=_TO_PROXY, oif=links.index(node.ns, "lo"), scope=_SCOPE[family]
+                "add",
+                family=kind,
+                dst_len=0,
+                type=_LOCAL_ROUTE,
+                table=_TO_PROXY,
+                oif=links.index(node.ns, "lo"),
+                scope=_SCOPE[family],
             )
-            ipr.rule("add", family=kind, priority=_PROXY_FIRST, fwmark=0x200, fwmask=0xF00, table=_TO_PROXY, action="FR_ACT_TO_TBL")
-            ipr.rule("add", family=kind, priority=_LOCAL_LATER, table=_LOCAL_TABLE, action="FR_ACT_TO_TBL")
+            ipr.rule(
+                "add",
+                family=kind,
+                priority=_PROXY_FIRST,
+                fwmark=0x200,
+                fwmask=0xF00,
+                table=_TO_PROXY,
+                action="FR_ACT_TO_TBL",
+            )
+            ipr.rule(
+                "add",
+                family=kind,
+                priority=_LOCAL_LATER,
+                table=_LOCAL_TABLE,
+                action="FR_ACT_TO_TBL",
+            )
             ipr.rule("del", family=kind, priority=0, table=_LOCAL_TABLE)
 
-    def _attach(self, node: LabNode, device: str, program: str, hook: str, endpoint: int = 0) -> None:
-        ebpf_tc.attach(node.ns, device, hook, program, self.maps[node.name].program(program), endpoint)
+    def _attach(
+        self, node: LabNode, device: str, program: str, hook: str, endpoint: int = 0
+    ) -> None:
+        ebpf_tc.attach(
+            node.ns, device, hook, program, self.maps[node.name].program(program), endpoint
+        )
 
     def connect(self, pod: LabPod) -> Iterator[str]:
         node, number = pod.node, pod.number + 1
@@ -167,10 +245,20 @@ class Ebpf(Filtered):
         return f"lxc{pod.node.number}{pod.number + 1:08x}"
 
     def _pair(self, pod: LabPod) -> tuple[int, str, str]:
-        """Makes the veth pair: the index of the node's end, the MAC of the Pod's, the MAC of the node's."""
+        """Makes the veth pair: the index of the node's end, the MAC of the Pod's, the MAC of the
+        node's.
+        """
         node = pod.node
         node_mac, mac = links.mac(1, node.number, pod.number), links.mac(2, node.number, pod.number)
-        index, _ = links.veth(node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.deployment.mtu, mac=node_mac, peer_mac=mac)
+        index, _ = links.veth(
+            node.ns,
+            pod.host_end,
+            pod.ns,
+            pod.interface,
+            mtu=self.deployment.mtu,
+            mac=node_mac,
+            peer_mac=mac,
+        )
         return index, mac, node_mac
 
     def _configure(self, pod: LabPod, node_mac: str) -> None:
@@ -178,13 +266,24 @@ class Ebpf(Filtered):
         for family, address in pod.addresses.items():
             links.address(pod.ns, pod.interface, f"{address}/{_HOST_BITS[family]}")
             links.neighbour(pod.ns, pod.interface, pod.node.gateways[family], node_mac)
-            links.route(pod.ns, _EVERYTHING[family], via=pod.node.gateways[family], dev=pod.interface, onlink=True)
+            links.route(
+                pod.ns,
+                _EVERYTHING[family],
+                via=pod.node.gateways[family],
+                dev=pod.interface,
+                onlink=True,
+            )
 
     def _policy(self) -> tuple[Rule, ...]:
-        """Enforced: in from the benchmark's Pods and from nodes, out everywhere. Else what an endpoint without policy has."""
+        """Enforced: in from the benchmark's Pods and from nodes, out everywhere. Else what an
+        endpoint without policy has.
+        """
         if self.deployment.claim.policy != "enforced":
             return ALLOW_ALL
-        return (*(Rule(identity=identity) for identity in (_IDENTITY["bench"], HOST, REMOTE_NODE)), Rule(egress=True))
+        return (
+            *(Rule(identity=identity) for identity in (_IDENTITY["bench"], HOST, REMOTE_NODE)),
+            Rule(egress=True),
+        )
 
     def policies(self, asked: Policies | None) -> float:
         self._asked = asked
@@ -220,14 +319,22 @@ class Ebpf(Filtered):
         self.maps.clear()
 
     def parts(self, node: LabNode, family: int) -> Sequence[Part]:
-        mode: cilium.Masquerade = "none" if self.options.masquerade == "ebpf" else "tunnel" if self.tunnel else "native"
-        agent = cilium.rules(family, CLUSTER_CIDRS[family], node.subnets[family], node.gateways[family], mode)
+        mode: cilium.Masquerade = (
+            "none" if self.options.masquerade == "ebpf" else "tunnel" if self.tunnel else "native"
+        )
+        agent = cilium.rules(
+            family, CLUSTER_CIDRS[family], node.subnets[family], node.gateways[family], mode
+        )
         return (self.kube_proxy(family), agent) if self.options.kube_proxy else (agent,)
 
     def sets(self, node: LabNode, family: int) -> Sequence[IpSet]:
         if self.tunnel or self.options.masquerade == "ebpf":
             return ()
-        return (cilium.nodes_set(family, [there.addresses[family] for there in self.deployment.nodes()]),)
+        return (
+            cilium.nodes_set(
+                family, [there.addresses[family] for there in self.deployment.nodes()]
+            ),
+        )
 
     def checks(self) -> Sequence[Attestation]:
         found: list[Attestation] = []
@@ -236,12 +343,16 @@ class Ebpf(Filtered):
         return found
 
     def _forwarded(self, family: int) -> Iterator[Attestation]:
-        """The programs themselves count the probe's packets; inside a node no rule does; between nodes the VNI is the identity."""
+        """The programs themselves count the probe's packets; inside a node no rule does; between
+        nodes the VNI is the identity.
+        """
         a, b = self.deployment.nodes()
         near, far = self.deployment.pair("intra"), self.deployment.pair("inter")
         for _ in range(_TRIES):  # a late packet of an earlier probe may be among them, once
             rules, before = self.routed(a, family), self._counts(a)
-            failure = probe.stream(near[0].ns, near[1].ns, near[1].addresses[family], family, _PROBE)
+            failure = probe.stream(
+                near[0].ns, near[1].ns, near[1].addresses[family], family, _PROBE
+            )
             after, hits = self._counts(a), self.routed(a, family) - rules
             if not hits:
                 break
@@ -249,10 +360,18 @@ class Ebpf(Filtered):
         # the connection's opening and its data alone are four packets, whatever their size
         passed = not failure and min(sent, got) >= 4
         yield self.deployment.attestation(
-            "ebpf-forwards-intra", "counted by the programs", failure or f"{sent} sent, {got} delivered", passed, family
+            "ebpf-forwards-intra",
+            "counted by the programs",
+            failure or f"{sent} sent, {got} delivered",
+            passed,
+            family,
         )
         yield self.deployment.attestation(
-            "no-rules-intra", "no packet at the rules of FORWARD", f"{hits} packets at the rules of FORWARD", not hits, family
+            "no-rules-intra",
+            "no packet at the rules of FORWARD",
+            f"{hits} packets at the rules of FORWARD",
+            not hits,
+            family,
         )
 
         before, there = self._counts(a), self._counts(b)
@@ -261,13 +380,24 @@ class Ebpf(Filtered):
         sent, got = self._counts(a)[0] - before[0], self._counts(b)[1] - there[1]
         passed = not failure and min(sent, got) >= 4
         yield self.deployment.attestation(
-            "ebpf-forwards-inter", "counted by the programs", failure or f"{sent} sent, {got} delivered", passed, family
+            "ebpf-forwards-inter",
+            "counted by the programs",
+            failure or f"{sent} sent, {got} delivered",
+            passed,
+            family,
         )
         if self.tunnel:
-            keys = {packet.key for packet in seen.between(far[0].addresses[family], far[1].addresses[family])}
+            keys = {
+                packet.key
+                for packet in seen.between(far[0].addresses[family], far[1].addresses[family])
+            }
             expected = _IDENTITY[far[0].role]
             yield self.deployment.attestation(
-                "identity-in-vni", str(expected), ", ".join(map(str, sorted(keys))) or "nothing", keys == {expected}, family
+                "identity-in-vni",
+                str(expected),
+                ", ".join(map(str, sorted(keys))) or "nothing",
+                keys == {expected},
+                family,
             )
 
     def _counts(self, node: LabNode) -> tuple[int, int]:
@@ -275,24 +405,41 @@ class Ebpf(Filtered):
         return maps.counted(FORWARDED, "egress"), maps.counted(FORWARDED, "ingress")
 
     def routed(self, node: LabNode, family: int) -> int:
-        """Packets that the chain FORWARD of this node's packet filter has seen: what the node's stack routed, none of the node's own."""
+        """Packets that the chain FORWARD of this node's packet filter has seen: what the node's
+        stack routed, none of the node's own.
+        """
         program = f"{'iptables' if family == 4 else 'ip6tables'}-{self.options.iptables}-save"
         text = node.ns.run([program, "-c", "-t", "filter"], timeout=20).stdout
         # the first rule is Cilium's jump, without a match: it counts all
-        return next((int(line[1:].partition(":")[0]) for line in text.splitlines() if "] -A FORWARD " in line), 0)
+        return next(
+            (
+                int(line[1:].partition(":")[0])
+                for line in text.splitlines()
+                if "] -A FORWARD " in line
+            ),
+            0,
+        )
 
 
 def _added(asked: Policies | None, denied: int | None) -> list[Rule]:
-    """Entries of a map, which has no order: those of other identities for what a packet passes, the peer's own for what it meets first.
+    """Entries of a map, which has no order: those of other identities for what a packet passes, the
+    peer's own for what it meets first.
 
-    Packets of the direction that a connection was opened in meet the policy each time, so nothing has to be bypassed.
+    Packets of the direction that a connection was opened in meet the policy each time, so nothing
+    has to be bypassed.
     """
     rules = [] if denied is None else [Rule(proto=_UDP, port=denied, deny=True)]
     if asked is not None:
-        rules += [Rule(identity=_IDENTITY["bench"], proto=_TCP, port=port) for port in range(1, asked.restrictions + 1)]
+        rules += [
+            Rule(identity=_IDENTITY["bench"], proto=_TCP, port=port)
+            for port in range(1, asked.restrictions + 1)
+        ]
         first = int(bool(asked.entries) and asked.setting == "top-of-chain")
         rules += [Rule(identity=_IDENTITY["bench"], proto=_TCP)] * first
-        rules += [Rule(identity=_OTHERS + number, proto=_TCP, port=80) for number in range(asked.entries - first)]
+        rules += [
+            Rule(identity=_OTHERS + number, proto=_TCP, port=80)
+            for number in range(asked.entries - first)
+        ]
     return rules
 
 

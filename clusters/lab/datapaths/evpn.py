@@ -1,9 +1,11 @@
-"""``evpn``: bridges joined by VXLAN, with BGP EVPN (RFC 7432, RFC 8365) as the control plane, as in makowski2018.
+"""``evpn``: bridges joined by VXLAN, with BGP EVPN (RFC 7432, RFC 8365) as the control plane, as in
+makowski2018.
 
-On each node FRR's bgpd and zebra, and a route server in a namespace of its own that both peer with. A container's MAC and IP are put into
-the node's bridge and neighbour table; FRR finds them there and announces a route type 2, and the other node's FRR makes the VXLAN device's
-forwarding entry and the neighbour from it: this module writes none. Flooding goes where routes type 3 say. Each tenant is a VNI with a
-bridge of its own, so that tenants may have overlapping addresses.
+On each node FRR's bgpd and zebra, and a route server in a namespace of its own that both peer with.
+A container's MAC and IP are put into the node's bridge and neighbour table; FRR finds them there
+and announces a route type 2, and the other node's FRR makes the VXLAN device's forwarding entry and
+the neighbour from it: this module writes none. Flooding goes where routes type 3 say. Each tenant
+is a VNI with a bridge of its own, so that tenants may have overlapping addresses.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ _NTF_MASTER, _STATIC = 0x04, 0x40  # NUD_NOARP: an entry of the bridge that does
 
 
 class EvpnOptions(Strict):
-    """``tenants``: how many segments there are; Pods are in the first. ``converge``: seconds that BGP is given for a session or a route."""
+    """``tenants``: how many segments there are; Pods are in the first. ``converge``: seconds that
+    BGP is given for a session or a route.
+    """
 
     tenants: int = Field(default=1, ge=1, le=16)
     converge: float = Field(default=30.0, gt=0, le=600)
@@ -66,18 +70,29 @@ class Evpn(Datapath):
             for tenant in range(self.options.tenants):
                 self._segment(node, tenant)
             here, there = _session(node)
-            links.veth(node.ns, "rs", server, f"to-{node.name}", mac=links.mac(8, node.number), peer_mac=links.mac(8, 2, node.number))
+            links.veth(
+                node.ns,
+                "rs",
+                server,
+                f"to-{node.name}",
+                mac=links.mac(8, node.number),
+                peer_mac=links.mac(8, 2, node.number),
+            )
             links.address(node.ns, "rs", f"{here}/30")
             links.address(server, f"to-{node.name}", f"{there}/30")
             # bgpd passes on only routes whose next hop it can reach
             links.route(server, f"{node.addresses[4]}/32", via=here, dev=f"to-{node.name}")
         peers = {_session(node)[0]: frr.node_as(node.number) for node in self.deployment.nodes()}
-        self.routers["rs"] = frr.Router(self.daemons, "rs", server, frr.server_config("192.168.101.254", peers))
+        self.routers["rs"] = frr.Router(
+            self.daemons, "rs", server, frr.server_config("192.168.101.254", peers)
+        )
         for node in self.deployment.nodes():
             config = frr.node_config(node.number, node.addresses[4], _session(node)[1], vnis)
             self.routers[node.name] = frr.Router(self.daemons, node.name, node.ns, config)
         remedy = "see what bgpd says above; --set converge=SECONDS gives it more time"
-        self.daemons.wait("BGP sessions with the route server", self._established, self.options.converge, remedy)
+        self.daemons.wait(
+            "BGP sessions with the route server", self._established, self.options.converge, remedy
+        )
 
     def _established(self) -> bool:
         sessions = self.routers["rs"].established()
@@ -85,13 +100,28 @@ class Evpn(Datapath):
 
     def _segment(self, node: LabNode, tenant: int) -> None:
         bridge, device = _bridge(tenant), _device(tenant)
-        links.add(node.ns, bridge, "bridge", address=links.mac(3, tenant, node.number), mtu=self.deployment.mtu)
         links.add(
-            node.ns, device, "vxlan", vxlan_id=_FIRST_VNI + tenant, vxlan_local=node.addresses[4], vxlan_port=_PORT, vxlan_learning=0,
-            address=links.mac(4, tenant, node.number), mtu=self.deployment.mtu,
-        )  # fmt: skip
+            node.ns,
+            bridge,
+            "bridge",
+            address=links.mac(3, tenant, node.number),
+            mtu=self.deployment.mtu,
+        )
+        links.add(
+            node.ns,
+            device,
+            "vxlan",
+            vxlan_id=_FIRST_VNI + tenant,
+            vxlan_local=node.addresses[4],
+            vxlan_port=_PORT,
+            vxlan_learning=0,
+            address=links.mac(4, tenant, node.number),
+            mtu=self.deployment.mtu,
+        )
         links.set_link(node.ns, device, master=links.index(node.ns, bridge))
-        node.ns.run(["bridge", "link", "set", "dev", device, "neigh_suppress", "on", "learning", "off"])
+        node.ns.run(
+            ["bridge", "link", "set", "dev", device, "neigh_suppress", "on", "learning", "off"]
+        )
 
     def connect(self, pod: LabPod) -> Iterator[str]:
         yield from self.attach(pod, 0)
@@ -113,10 +143,19 @@ class Evpn(Datapath):
         links.set_link(node.ns, pod.host_end, master=links.index(node.ns, bridge))
         yield "link"
         for family, address in pod.addresses.items():
-            links.address(pod.ns, pod.interface, f"{address}/{CLUSTER_CIDRS[family].partition('/')[2]}")
+            links.address(
+                pod.ns, pod.interface, f"{address}/{CLUSTER_CIDRS[family].partition('/')[2]}"
+            )
         yield "address"
-        # in place of one that the bridge has learnt by itself, from a packet of the Pod's first moments
-        node.ns.ipr.fdb("replace", ifindex=links.index(node.ns, pod.host_end), lladdr=own, state=_STATIC, flags=_NTF_MASTER)
+        # in place of one that the bridge has learnt by itself, from a packet of the Pod's first
+        # moments
+        node.ns.ipr.fdb(
+            "replace",
+            ifindex=links.index(node.ns, pod.host_end),
+            lladdr=own,
+            state=_STATIC,
+            flags=_NTF_MASTER,
+        )
         for address in pod.addresses.values():
             links.neighbour(node.ns, bridge, address, own)
         self._awaited.append((pod, tenant))
@@ -149,7 +188,9 @@ class Evpn(Datapath):
     def disconnect(self, pod: LabPod) -> None:
         tenant = int(pod.host_end[1:].partition("-")[0])
         for address in pod.addresses.values():
-            pod.node.ns.ipr.neigh("del", ifindex=links.index(pod.node.ns, _bridge(tenant)), dst=address)
+            pod.node.ns.ipr.neigh(
+                "del", ifindex=links.index(pod.node.ns, _bridge(tenant)), dst=address
+            )
 
     def alive(self) -> str:
         return self.daemons.alive()
@@ -161,33 +202,55 @@ class Evpn(Datapath):
             self._server = None
 
     def checks(self) -> Sequence[Attestation]:
-        """The receiving side's forwarding entry is FRR's (externally learnt), and the route that it was made from is shown."""
+        """The receiving side's forwarding entry is FRR's (externally learnt), and the route that it
+        was made from is shown.
+        """
         a, _ = self.deployment.nodes()
         _, server = self.deployment.pair("inter")
         mac = links.mac(2, server.node.number, server.number, 0)
         entry = learnt(a, 0).get(mac, "")
         end = server.node.addresses[4]
         expected = f"a's {_device(0)} sends {mac} to {end}, externally learnt"
-        found = [self.deployment.attestation("fdb-from-bgp", expected, f"to {entry}" if entry else "no such entry", entry == end)]
+        found = [
+            self.deployment.attestation(
+                "fdb-from-bgp", expected, f"to {entry}" if entry else "no such entry", entry == end
+            )
+        ]
         routes = [item for item in self.routers["a"].routes("macip") if mac in item["route"]]
         for family in self.deployment.families:
             own = [item for item in routes if f"[{server.addresses[family]}]" in item["route"]]
-            words = "; ".join(f"RD {item['rd']} {item['route']} next hop {item['next_hop']}" for item in own) or "no such route"
+            words = (
+                "; ".join(
+                    f"RD {item['rd']} {item['route']} next hop {item['next_hop']}" for item in own
+                )
+                or "no such route"
+            )
             passed = any(item["next_hop"] == end and item["valid"] for item in own)
             text = f"route type 2 for {mac} and {server.addresses[family]}, next hop {end}"
-            found.append(self.deployment.attestation("evpn-route-type-2", text, words, passed, family))
+            found.append(
+                self.deployment.attestation("evpn-route-type-2", text, words, passed, family)
+            )
         return found
 
 
 def learnt(node: LabNode, tenant: int) -> dict[str, str]:
-    """MAC to tunnel end, of the entries of the VXLAN device that a routing daemon made (NTF_EXT_LEARNED)."""
+    """MAC to tunnel end, of the entries of the VXLAN device that a routing daemon made
+    (NTF_EXT_LEARNED).
+    """
     said = node.ns.run(["bridge", "-j", "fdb", "show", "dev", _device(tenant)]).stdout
-    return {item["mac"]: item["dst"] for item in json.loads(said) if "dst" in item and "extern_learn" in item.get("flags", ())}
+    return {
+        item["mac"]: item["dst"]
+        for item in json.loads(said)
+        if "dst" in item and "extern_learn" in item.get("flags", ())
+    }
 
 
 def _known(node: LabNode, tenant: int, pods: Sequence[LabPod]) -> bool:
     """Has the node MACs and addresses of all these Pods from BGP?"""
-    if not {links.mac(2, pod.node.number, pod.number, tenant) for pod in pods} <= learnt(node, tenant).keys():
+    if (
+        not {links.mac(2, pod.node.number, pod.number, tenant) for pod in pods}
+        <= learnt(node, tenant).keys()
+    ):
         return False
     said = node.ns.run(["ip", "-j", "neigh", "show", "dev", _bridge(tenant)]).stdout
     found = {item["dst"] for item in json.loads(said) if "extern_learn" in item}

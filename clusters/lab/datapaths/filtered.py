@@ -1,7 +1,8 @@
-"""Datapaths with packet filters: what of iptables and ipset the node's programs want is loaded whole, in one call of each tool.
+"""Datapaths with packet filters: what of iptables and ipset the node's programs want is loaded
+whole, in one call of each tool.
 
-Rules of Pods come from daemons that watch the API and write them for all Pods at once (Felix, kube-router), so several Pods
-made in one ``batch`` are loaded once.
+Rules of Pods come from daemons that watch the API and write them for all Pods at once (Felix,
+kube-router), so several Pods made in one ``batch`` are loaded once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _LIMIT = 20.0  # seconds for one restore
 
 
 class FilterOptions(Strict):
-    """``iptables``: which of the two programs of that name the node has; distributions have ``nft`` since 2019."""
+    """``iptables``: which of the two programs of that name the node has; distributions have ``nft``
+    since 2019.
+    """
 
     iptables: Literal["nft", "legacy"] = "nft"
 
@@ -59,7 +62,9 @@ class Filtered(Datapath):
 
     def kube_proxy(self, family: int) -> Part:
         """kube-proxy's part, with the Services of an otherwise empty cluster."""
-        services = kubeproxy.default_services(family, self.deployment.a.addresses[family], _DNS[family])
+        services = kubeproxy.default_services(
+            family, self.deployment.a.addresses[family], _DNS[family]
+        )
         return kubeproxy.rules(family, CLUSTER_CIDRS[family], services)
 
     def described(self, node: LabNode, family: int) -> tuple[Pod, ...]:
@@ -70,7 +75,9 @@ class Filtered(Datapath):
     def text(self, node: LabNode, family: int) -> str:
         """What iptables-restore (4) or ip6tables-restore (6) reads for this node now."""
         verdict = "ACCEPT" if self.deployment.claim.policy == "none" else "RETURN"
-        return save_text((*self.parts(node, family), entries.rules(family, self._asked, self._denied, verdict)))
+        return save_text(
+            (*self.parts(node, family), entries.rules(family, self._asked, self._denied, verdict))
+        )
 
     def policies(self, asked: Policies | None) -> float:
         self._asked = asked
@@ -80,8 +87,12 @@ class Filtered(Datapath):
         found = {}
         for node in self.deployment.nodes():
             for family in self.deployment.families:
-                program = f"{'iptables' if family == 4 else 'ip6tables'}-{self.options.iptables}-save"
-                found[f"{node.name}, IPv{family}"] = entries.found(node.ns.run([program, "-t", "filter"], timeout=_LIMIT).stdout)
+                program = (
+                    f"{'iptables' if family == 4 else 'ip6tables'}-{self.options.iptables}-save"
+                )
+                found[f"{node.name}, IPv{family}"] = entries.found(
+                    node.ns.run([program, "-t", "filter"], timeout=_LIMIT).stdout
+                )
         return found
 
     def policies_expected(self, asked: Policies | None) -> int:
@@ -101,7 +112,9 @@ class Filtered(Datapath):
         """Loads sets and rules of all families. Raises ClusterError with what the tool said."""
         self.load_sets(node)
         for family in self.deployment.families:
-            program = f"{'iptables' if family == 4 else 'ip6tables'}-{self.options.iptables}-restore"
+            program = (
+                f"{'iptables' if family == 4 else 'ip6tables'}-{self.options.iptables}-restore"
+            )
             node.ns.run([program], input=self.text(node, family), timeout=_LIMIT)
 
     def load_sets(self, node: LabNode) -> None:
@@ -110,7 +123,9 @@ class Filtered(Datapath):
             node.ns.run(["ipset", "restore", "-exist"], input=ipset_text(sets), timeout=_LIMIT)
 
     def joined(self, pod: LabPod) -> None:
-        """Notes a Pod that is there now; its rules are loaded at once, or at the end of the batch."""
+        """Notes a Pod that is there now; its rules are loaded at once, or at the end of the
+        batch.
+        """
         self._members[pod.node.number].append(pod)
         self.changed(pod.node)
 
@@ -142,7 +157,8 @@ class Filtered(Datapath):
         if not stale:
             return
         jobs = [
-            partial(self.load if node.number in stale else self.load_sets, node) for node in self.deployment.nodes()
+            partial(self.load if node.number in stale else self.load_sets, node)
+            for node in self.deployment.nodes()
         ]  # peers are on both
         if self.options.iptables == "legacy":  # one at a time: they would meet at its lock
             for job in jobs:

@@ -1,8 +1,10 @@
 """``flannel``: the bridge cni0 on each node, and between the nodes VXLAN or plain routes.
 
-Follows flannel v0.28.9 pkg/backend/vxlan (vxlan.go, device.go, vxlan_network.go: one on-link route, one permanent neighbour and one
-forwarding entry for each other node, no learning), pkg/backend/hostgw/hostgw.go, pkg/trafficmngr/iptables, and the CNI configuration in
-Documentation/kube-flannel.yml (bridge with hairpin mode, host the gateway). With IPv6 the device is flannel-v6.1 over the IPv6 underlay.
+Follows flannel v0.28.9 pkg/backend/vxlan (vxlan.go, device.go, vxlan_network.go: one on-link route,
+one permanent neighbour and one forwarding entry for each other node, no learning),
+pkg/backend/hostgw/hostgw.go, pkg/trafficmngr/iptables, and the CNI configuration in
+Documentation/kube-flannel.yml (bridge with hairpin mode, host the gateway). With IPv6 the device is
+flannel-v6.1 over the IPv6 underlay.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ _VNI, _PORT = 1, 8472  # defaultVNI; the kernel's default port, which flannel ke
 
 
 class FlannelOptions(FilterOptions):
-    """``backend`` as in net-conf.json; ``tunnel_offload`` false turns UDP tunnel segmentation off on the underlay (flannel-off)."""
+    """``backend`` as in net-conf.json; ``tunnel_offload`` false turns UDP tunnel segmentation off
+    on the underlay (flannel-off).
+    """
 
     backend: Literal["vxlan", "host-gw"] = "vxlan"
     tunnel_offload: bool = True
@@ -49,15 +53,29 @@ class Flannel(Bridged):
             if self.options.backend == "vxlan":
                 self._vxlan(here, there, family)
             else:
-                links.route(here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire)
+                links.route(
+                    here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire
+                )
 
     def _vxlan(self, here: LabNode, there: LabNode, family: int) -> None:
         device = _DEVICES[family]
-        local: dict[str, Any] = {"vxlan_local": here.addresses[4]} if family == 4 else {"vxlan_local6": here.addresses[6]}
+        local: dict[str, Any] = (
+            {"vxlan_local": here.addresses[4]}
+            if family == 4
+            else {"vxlan_local6": here.addresses[6]}
+        )
         links.add(
-            here.ns, device, "vxlan", vxlan_id=_VNI, vxlan_link=links.index(here.ns, here.wire), vxlan_port=_PORT, vxlan_learning=0,
-            address=links.mac(4, family, here.number), mtu=self.deployment.mtu, **local,
-        )  # fmt: skip
+            here.ns,
+            device,
+            "vxlan",
+            vxlan_id=_VNI,
+            vxlan_link=links.index(here.ns, here.wire),
+            vxlan_port=_PORT,
+            vxlan_learning=0,
+            address=links.mac(4, family, here.number),
+            mtu=self.deployment.mtu,
+            **local,
+        )
         # The network's own address, alone, so that there is no broadcast route: 10.244.N.0/32.
         links.address(here.ns, device, _own(here, family))
         remote, mac = _own(there, family).partition("/")[0], links.mac(4, family, there.number)
@@ -74,12 +92,19 @@ class Flannel(Bridged):
         return {"tx-udp_tnl-segmentation": False, "tx-udp_tnl-csum-segmentation": False}
 
     def parts(self, node: LabNode, family: int) -> Sequence[Part]:
-        return (self.kube_proxy(family), flannel.rules(family, CLUSTER_CIDRS[family], node.subnets[family]))
+        return (
+            self.kube_proxy(family),
+            flannel.rules(family, CLUSTER_CIDRS[family], node.subnets[family]),
+        )
 
 
 def _own(node: LabNode, family: int) -> str:
-    """The network address of the node's subnet as a host address with its length: flannel.1's own."""
-    return f"{ipaddress.ip_network(node.subnets[family]).network_address}/{32 if family == 4 else 128}"
+    """The network address of the node's subnet as a host address with its length: flannel.1's
+    own.
+    """
+    return (
+        f"{ipaddress.ip_network(node.subnets[family]).network_address}/{32 if family == 4 else 128}"
+    )
 
 
 PROVIDER = Flannel

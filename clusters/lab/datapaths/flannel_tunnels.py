@@ -1,8 +1,11 @@
-"""``flannel-ipip`` and ``flannel-wireguard``: the bridge cni0 on each node, and between the nodes one of the kernel's other tunnels.
+"""``flannel-ipip`` and ``flannel-wireguard``: the bridge cni0 on each node, and between the nodes
+one of the kernel's other tunnels.
 
-Follows flannel v0.28.9 pkg/backend/ipip/ipip.go (the device flannel.ipip with the node's address as its local end and no remote one, an
-on-link route to each other node's subnet) and pkg/backend/wireguard (wireguard_network.go, device.go: flannel-wg, port 51820, the whole
-network's route into it, the peers' subnets as allowed addresses; mode ipv4: one tunnel over IPv4 for both families).
+Follows flannel v0.28.9 pkg/backend/ipip/ipip.go (the device flannel.ipip with the node's address as
+its local end and no remote one, an on-link route to each other node's subnet) and
+pkg/backend/wireguard (wireguard_network.go, device.go: flannel-wg, port 51820, the whole network's
+route into it, the peers' subnets as allowed addresses; mode ipv4: one tunnel over IPv4 for both
+families).
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""``flannel-udp``: the bridge cni0 on each node, and between the nodes a program of user space with a TUN device.
+"""``flannel-udp``: the bridge cni0 on each node, and between the nodes a program of user space with
+a TUN device.
 
-Follows flannel v0.28.9 pkg/backend/udp (udp_network_amd64.go: the device flannel0 has the network's own address with the whole network's
-prefix, its MTU is 28 less; cproxy_amd64.go and proxy_amd64.c: the program, ours is programs/flannel_udp.c). A packet crosses the border
-between kernel and program twice on its way out (TUN to program, program to socket) and twice on its way in. IPv4 only, as there.
+Follows flannel v0.28.9 pkg/backend/udp (udp_network_amd64.go: the device flannel0 has the network's
+own address with the whole network's prefix, its MTU is 28 less; cproxy_amd64.go and proxy_amd64.c:
+the program, ours is programs/flannel_udp.c). A packet crosses the border between kernel and program
+twice on its way out (TUN to program, program to socket) and twice on its way in. IPv4 only, as
+there.
 """
 
 from __future__ import annotations
@@ -39,7 +42,9 @@ class FlannelUdp(Flannel):
     def between(self, here: LabNode, there: LabNode) -> None:
         name = f"flannel-udp-{here.name}"
         route = f"{there.subnets[4]}={there.addresses[4]}"
-        self.daemons.start(name, here.ns, [program("flannel_udp"), _DEVICE, here.addresses[4], route])
+        self.daemons.start(
+            name, here.ns, [program("flannel_udp"), _DEVICE, here.addresses[4], route]
+        )
         self.daemons.wait(f"{name} makes {_DEVICE}", lambda: has_device(here.ns, _DEVICE), _START)
         own = ipaddress.ip_network(here.subnets[4]).network_address
         links.set_link(here.ns, _DEVICE, mtu=self.deployment.mtu, state="up")

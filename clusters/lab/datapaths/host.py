@@ -1,4 +1,6 @@
-"""``host``: no Pod network at all. Client and server are the nodes themselves: what every CNI is compared with."""
+"""``host``: no Pod network at all. Client and server are the nodes themselves: what every CNI is
+compared with.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from cnibench.clusters.lab.namespaces.places import LabPod
 
 
 class Host(Datapath):
-    """Pods with the network namespace of their node (``hostNetwork: true``): the loopback inside a node, the bare wire between nodes."""
+    """Pods with the network namespace of their node (``hostNetwork: true``): the loopback inside a
+    node, the bare wire between nodes.
+    """
 
     name = "host"
     sandbox = False

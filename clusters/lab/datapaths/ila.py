@@ -1,15 +1,20 @@
-"""``ila``: identifier-locator addressing: no encapsulation, half of each IPv6 destination address is rewritten on the way.
+"""``ila``: identifier-locator addressing: no encapsulation, half of each IPv6 destination address
+is rewritten on the way.
 
-A container's address is the SIR prefix, which all of them share, and a 64-bit identifier of its own; between hosts the host's locator
-stands in place of the SIR prefix (draft-herbert-intarea-ila; makowski2018, section on ILA). As that study built it, the kernel's
-lightweight tunnel does it (net/ipv6/ila/ila_lwt.c): on each node a route ``encap ila LOCATOR ... hook-type output`` for each container
-of the other node and one ``encap ila SIR ... hook-type input`` for each of its own, in the mode adj-transport and with the containers'
-checksum offload off. There is no control plane: the routes are written here. Sources keep their SIR address.
+A container's address is the SIR prefix, which all of them share, and a 64-bit identifier of its
+own; between hosts the host's locator stands in place of the SIR prefix (draft-herbert-intarea-ila;
+makowski2018, section on ILA). As that study built it, the kernel's lightweight tunnel does it
+(net/ipv6/ila/ila_lwt.c): on each node a route ``encap ila LOCATOR ... hook-type output`` for each
+container of the other node and one ``encap ila SIR ... hook-type input`` for each of its own, in
+the mode adj-transport and with the containers' checksum offload off. There is no control plane: the
+routes are written here. Sources keep their SIR address.
 
-In adj-transport Linux 6.1 (since its commit "ila: Fix checksum neutral mapping") changes the transport checksum by the difference with the
-wrong sign: on the wire it is false, and the receiving node's translation, as wrong the other way round, makes it right again.
+In adj-transport Linux 6.1 (since its commit "ila: Fix checksum neutral mapping") changes the
+transport checksum by the difference with the wrong sign: on the wire it is false, and the receiving
+node's translation, as wrong the other way round, makes it right again.
 
-All containers share one space of identifiers: a second one with an address that is routed already is refused.
+All containers share one space of identifiers: a second one with an address that is routed already
+is refused.
 """
 
 from __future__ import annotations
@@ -37,7 +42,11 @@ def sir_address(pod: LabPod) -> str:
 
 def locator_address(pod: LabPod, node: LabNode) -> str:
     """What stands for a container on ``node`` between hosts: the locator is the node's own /64."""
-    return str(ipaddress.IPv6Address(_prefix(node).packed[:8] + ipaddress.IPv6Address(sir_address(pod)).packed[8:]))
+    return str(
+        ipaddress.IPv6Address(
+            _prefix(node).packed[:8] + ipaddress.IPv6Address(sir_address(pod)).packed[8:]
+        )
+    )
 
 
 def _prefix(node: LabNode) -> ipaddress.IPv6Address:
@@ -53,7 +62,9 @@ class Addressed(Veth):
         super().build()  # each node's locator is routed to it
 
     def announce(self, there: LabNode, pod: LabPod) -> bool:
-        """The node ``there`` sends to the container's locator from now on; False when it has its address from another container."""
+        """The node ``there`` sends to the container's locator from now on; False when it has its
+        address from another container.
+        """
         raise NotImplementedError
 
     def deliver(self, pod: LabPod) -> None:
@@ -68,8 +79,10 @@ class Addressed(Veth):
         pod.addresses = {6: sir_address(pod)}
         if not self.announce(self._other(pod), pod):
             raise ClusterError(
-                f"{pod.addresses[6]} is mapped to the node {pod.node.name} already: identifiers are of all tenants together",
-                "give each container an address of its own, or use evpn-vxlan for tenants with overlapping addresses",
+                f"{pod.addresses[6]} is mapped to the node {pod.node.name} already: identifiers are"
+                " of all tenants together",
+                "give each container an address of its own, or use evpn-vxlan for tenants with"
+                " overlapping addresses",
             )
         yield "mapping"
         yield from super().connect(pod)
@@ -83,7 +96,8 @@ class Addressed(Veth):
         return next(node for node in self.deployment.nodes() if node is not pod.node)
 
     def on_wire(self, pod: LabPod, family: int) -> str:
-        # Connections are begun on the first node: there the source is as it is, the destination carries its node's locator.
+        # Connections are begun on the first node: there the source is as it is, the destination
+        # carries its node's locator.
         return pod.addresses[6] if pod.node is self.deployment.a else locator_address(pod, pod.node)
 
     def checks(self) -> Sequence[Attestation]:
@@ -91,11 +105,17 @@ class Addressed(Veth):
         client, server = self.deployment.pair("inter")
         with tap.watching(self.deployment.a) as seen:
             failure = probe.stream(client.ns, server.ns, server.addresses[6], 6, _PROBE)
-        targets = sorted({packet.target for packet in seen.packets if packet.source == client.addresses[6]})
+        targets = sorted(
+            {packet.target for packet in seen.packets if packet.source == client.addresses[6]}
+        )
         expected = locator_address(server, server.node)
         observed = failure or ", ".join(targets) or "nothing"
         words = f"for {server.addresses[6]} the wire carries {expected} alone"
-        return [self.deployment.attestation("locator-on-wire", words, observed, not failure and targets == [expected], 6)]
+        return [
+            self.deployment.attestation(
+                "locator-on-wire", words, observed, not failure and targets == [expected], 6
+            )
+        ]
 
 
 class Ila(Addressed):
@@ -107,10 +127,20 @@ class Ila(Addressed):
 
     def announce(self, there: LabNode, pod: LabPod) -> bool:
         out = _encap(str(_prefix(pod.node)), "output")
-        words = ["add", f"{sir_address(pod)}/128", *out, "via", pod.node.addresses[6], "dev", there.wire]
+        words = [
+            "add",
+            f"{sir_address(pod)}/128",
+            *out,
+            "via",
+            pod.node.addresses[6],
+            "dev",
+            there.wire,
+        ]
         done = there.ns.run(["ip", "-6", "route", *words], check=False)
         if done.returncode and "File exists" not in done.stderr:
-            raise ClusterError(f"node {there.name}: ip -6 route {' '.join(words)}: {done.stderr.strip()}")
+            raise ClusterError(
+                f"node {there.name}: ip -6 route {' '.join(words)}: {done.stderr.strip()}"
+            )
         return not done.returncode
 
     def deliver(self, pod: LabPod) -> None:
@@ -132,17 +162,37 @@ class Ila(Addressed):
             (self.deployment.a, sir_address(server), "output"),
             (self.deployment.b, locator_address(server, server.node), "input"),
         ):
-            said = " ".join(node.ns.run(["ip", "-6", "route", "show", "exact", f"{target}/128"]).stdout.split())
+            said = " ".join(
+                node.ns.run(["ip", "-6", "route", "show", "exact", f"{target}/128"]).stdout.split()
+            )
             passed = "encap ila" in said and f"hook-type {hook}" in said
             words = f"{node.name} has for {target} a route encap ila, hook-type {hook}"
-            found.append(self.deployment.attestation(f"ila-route-{hook}", words, said or "no such route", passed, 6))
+            found.append(
+                self.deployment.attestation(
+                    f"ila-route-{hook}", words, said or "no such route", passed, 6
+                )
+            )
         return found
 
 
 def _encap(prefix: str, hook: str) -> list[str]:
-    """Of ``ip route``: the prefix that replaces the address' first 64 bits, as iproute2 writes a locator."""
-    locator = ":".join(f"{int(group, 16):x}" for group in ipaddress.IPv6Address(prefix).exploded.split(":")[:4])
-    return ["encap", "ila", locator, "csum-mode", "adj-transport", "ident-type", "luid", "hook-type", hook]
+    """Of ``ip route``: the prefix that replaces the address' first 64 bits, as iproute2 writes a
+    locator.
+    """
+    locator = ":".join(
+        f"{int(group, 16):x}" for group in ipaddress.IPv6Address(prefix).exploded.split(":")[:4]
+    )
+    return [
+        "encap",
+        "ila",
+        locator,
+        "csum-mode",
+        "adj-transport",
+        "ident-type",
+        "luid",
+        "hook-type",
+        hook,
+    ]
 
 
 PROVIDER = Ila

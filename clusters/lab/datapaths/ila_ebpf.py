@@ -1,7 +1,8 @@
-"""``ila-ebpf``: identifier-locator addressing by eBPF, for kernels without ILA routes (ila.py): as its authors showed it later.
+"""``ila-ebpf``: identifier-locator addressing by eBPF, for kernels without ILA routes (ila.py): as
+its authors showed it later.
 
-Two programs at tc of the wire's device (bpf/ila.c) translate, in the checksum mode adj-transport. There is no control plane: the mappings
-are written here.
+Two programs at tc of the wire's device (bpf/ila.c) translate, in the checksum mode adj-transport.
+There is no control plane: the mappings are written here.
 """
 
 from __future__ import annotations
@@ -46,11 +47,15 @@ class IlaEbpf(Addressed):
 
     def deliver(self, pod: LabPod) -> None:
         located = _packed(locator_address(pod, pod.node))
-        self._loaded[pod.node.name].maps["ila_to_sir"].update(located, _packed(sir_address(pod))[:8])
+        self._loaded[pod.node.name].maps["ila_to_sir"].update(
+            located, _packed(sir_address(pod))[:8]
+        )
 
     def withdraw(self, there: LabNode, pod: LabPod) -> None:
         self._loaded[there.name].maps["ila_to_locator"].delete(_packed(sir_address(pod)))
-        self._loaded[pod.node.name].maps["ila_to_sir"].delete(_packed(locator_address(pod, pod.node)))
+        self._loaded[pod.node.name].maps["ila_to_sir"].delete(
+            _packed(locator_address(pod, pod.node))
+        )
 
     def remove(self) -> None:
         for loaded in getattr(self, "_loaded", {}).values():
@@ -59,7 +64,10 @@ class IlaEbpf(Addressed):
     def translated(self, node: LabNode) -> tuple[int, int]:
         """Packets (a super-packet is one) that the node's programs have rewritten: out, in."""
         counts = self._loaded[node.name].maps["ila_counts"]
-        out, back = (sum(struct.unpack("=Q", value)[0] for value in counts.per_cpu(struct.pack("=I", n))) for n in (_COUNT_OUT, _COUNT_IN))
+        out, back = (
+            sum(struct.unpack("=Q", value)[0] for value in counts.per_cpu(struct.pack("=I", n)))
+            for n in (_COUNT_OUT, _COUNT_IN)
+        )
         return out, back
 
     def checks(self) -> Sequence[Attestation]:
@@ -69,7 +77,13 @@ class IlaEbpf(Addressed):
         out, back = after[0][0] - before[0][0], after[1][1] - before[1][1]
         observed = f"{out} out of a, {back} into b"
         found.append(
-            self.deployment.attestation("ebpf-translates", "the programs rewrite the probe's packets", observed, min(out, back) >= 4, 6)
+            self.deployment.attestation(
+                "ebpf-translates",
+                "the programs rewrite the probe's packets",
+                observed,
+                min(out, back) >= 4,
+                6,
+            )
         )
         return found
 

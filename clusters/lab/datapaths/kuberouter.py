@@ -1,8 +1,10 @@
-"""``kube-router``: the bridge kube-bridge on each node, and between the nodes BGP routes or an IP-in-IP device per peer.
+"""``kube-router``: the bridge kube-bridge on each node, and between the nodes BGP routes or an
+IP-in-IP device per peer.
 
-Follows cloudnativelabs/kube-router v2.11.1 daemonset/kubeadm-kuberouter.yaml (bridge plugin, host the gateway),
-pkg/controllers/routing/network_routes_controller.go (injectRoute: protocol zebra, 17), pkg/tunnels/linux_tunnels.go (tun-HASH with the
-nodes' addresses, a route to the peer in table 77) and pkg/routes/pbr.go (a rule for the node's Pod subnet to table 77).
+Follows cloudnativelabs/kube-router v2.11.1 daemonset/kubeadm-kuberouter.yaml (bridge plugin, host
+the gateway), pkg/controllers/routing/network_routes_controller.go (injectRoute: protocol zebra,
+17), pkg/tunnels/linux_tunnels.go (tun-HASH with the nodes' addresses, a route to the peer in table
+77) and pkg/routes/pbr.go (a rule for the node's Pod subnet to table 77).
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _ZEBRA, _TABLE = 17, 77
 
 
 class KubeRouterOptions(FilterOptions):
-    """``overlay`` true is --overlay-type=full --overlay-encap=ipip, else the nodes' network routes Pods' packets."""
+    """``overlay`` true is --overlay-type=full --overlay-encap=ipip, else the nodes' network routes
+    Pods' packets.
+    """
 
     overlay: bool = False
 
@@ -38,7 +42,8 @@ class KubeRouter(Bridged):
 
     @property
     def tunnel(self) -> str:
-        # Each node names its device after its peer: the first node's stands here, ``tunnel_on`` tells each.
+        # Each node names its device after its peer: the first node's stands here, ``tunnel_on``
+        # tells each.
         return self.tunnel_on(self.deployment.a, 4)
 
     def tunnel_on(self, node: LabNode, family: int) -> str:
@@ -50,7 +55,13 @@ class KubeRouter(Bridged):
             self._tunnel(here, there)
             return
         for family in self.deployment.families:
-            links.route(here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire, proto=_ZEBRA)
+            links.route(
+                here.ns,
+                there.subnets[family],
+                via=there.addresses[family],
+                dev=here.wire,
+                proto=_ZEBRA,
+            )
 
     def _tunnel(self, here: LabNode, there: LabNode) -> None:
         name, peer = tunnel_name(there.addresses[4]), there.addresses[4]
@@ -63,15 +74,22 @@ class KubeRouter(Bridged):
 
     def parts(self, node: LabNode, family: int) -> Sequence[Part]:
         pods = self.described(node, family)
-        return (self.kube_proxy(family), kuberouter.rules(family, node.wire, SERVICE_CIDRS[family], pods))
+        return (
+            self.kube_proxy(family),
+            kuberouter.rules(family, node.wire, SERVICE_CIDRS[family], pods),
+        )
 
     def sets(self, node: LabNode, family: int) -> Sequence[IpSet]:
         nodes = self.deployment.nodes()
-        return kuberouter.ipsets(family, [n.subnets[family] for n in nodes], [n.addresses[family] for n in nodes])
+        return kuberouter.ipsets(
+            family, [n.subnets[family] for n in nodes], [n.addresses[family] for n in nodes]
+        )
 
 
 def tunnel_name(peer: str) -> str:
-    """``tun-`` and eleven letters of SHA-256 of the peer's address without its dots or colons (GenerateTunnelName)."""
+    """``tun-`` and eleven letters of SHA-256 of the peer's address without its dots or colons
+    (GenerateTunnelName).
+    """
     return "tun-" + hashlib.sha256(peer.replace(".", "").replace(":", "").encode()).hexdigest()[:11]
 
 

@@ -1,7 +1,9 @@
-"""``macvlan``: each Pod has a device of its own on the node's wire, all Pods are one Ethernet. No rules, no bridge, no tunnel.
+"""``macvlan``: each Pod has a device of its own on the node's wire, all Pods are one Ethernet. No
+rules, no bridge, no tunnel.
 
-Follows the reference plugin ``macvlan`` in its mode ``bridge`` (containernetworking/plugins v1.9.1 plugins/main/macvlan/macvlan.go):
-Pods of a node reach each other inside the kernel, others over the wire; the node itself cannot reach its Pods by them.
+Follows the reference plugin ``macvlan`` in its mode ``bridge`` (containernetworking/plugins v1.9.1
+plugins/main/macvlan/macvlan.go): Pods of a node reach each other inside the kernel, others over the
+wire; the node itself cannot reach its Pods by them.
 """
 
 from __future__ import annotations
@@ -28,10 +30,18 @@ class Macvlan(Datapath):
     def connect(self, pod: LabPod) -> Iterator[str]:
         node, scratch = pod.node, _SCRATCH.format(pod.number)
         links.add(
-            node.ns, scratch, "macvlan", up=False, link=links.index(node.ns, node.wire), macvlan_mode="bridge",
-            address=links.mac(2, node.number, pod.number), mtu=self.deployment.mtu,
-        )  # fmt: skip
-        node.ns.ipr.link("set", index=links.index(node.ns, scratch), ifname=pod.interface, net_ns_fd=pod.ns.fd)
+            node.ns,
+            scratch,
+            "macvlan",
+            up=False,
+            link=links.index(node.ns, node.wire),
+            macvlan_mode="bridge",
+            address=links.mac(2, node.number, pod.number),
+            mtu=self.deployment.mtu,
+        )
+        node.ns.ipr.link(
+            "set", index=links.index(node.ns, scratch), ifname=pod.interface, net_ns_fd=pod.ns.fd
+        )
         del node.ns.links[scratch]
         links.set_link(pod.ns, pod.interface, state="up")
         yield "link"

@@ -1,10 +1,13 @@
-"""``weave``, ``weave-sleeve``, ``weave-encrypted``: one Ethernet over all nodes, a bridge on each and Weave's router between them.
+"""``weave``, ``weave-sleeve``, ``weave-encrypted``: one Ethernet over all nodes, a bridge on each
+and Weave's router between them.
 
-Follows weaveworks/weave v2.8.1. net/bridge.go: the bridge ``weave``, on a fast datapath joined by a veth pair with the Open vSwitch
-datapath ``datapath``, else by a veth pair to the device that the router captures from. net/veth.go: checksum offload off on containers'
-devices. router/fastdp.go: a VXLAN port (6784) on the datapath and, once a MAC's peer is known, a flow for it each way, the tunnel key made
-of the peers' numbers; the kernel alone forwards then. router/sleeve.go: every frame through a program (programs/weave_sleeve.c). Encrypted
-fast datapath: net/ipsec: ESP in transport mode (AES-GCM) for the VXLAN packets between two peers. Containers' gateway is the bridge's own
+Follows weaveworks/weave v2.8.1. net/bridge.go: the bridge ``weave``, on a fast datapath joined by a
+veth pair with the Open vSwitch datapath ``datapath``, else by a veth pair to the device that the
+router captures from. net/veth.go: checksum offload off on containers' devices. router/fastdp.go: a
+VXLAN port (6784) on the datapath and, once a MAC's peer is known, a flow for it each way, the
+tunnel key made of the peers' numbers; the kernel alone forwards then. router/sleeve.go: every frame
+through a program (programs/weave_sleeve.c). Encrypted fast datapath: net/ipsec: ESP in transport
+mode (AES-GCM) for the VXLAN packets between two peers. Containers' gateway is the bridge's own
 address. The policy controller is not there (EXPECT_NPC=0).
 """
 
@@ -42,7 +45,13 @@ class _Weave(Filtered):
 
     def build(self) -> None:
         for node in self.deployment.nodes():
-            links.add(node.ns, _BRIDGE, "bridge", address=links.mac(3, node.number), mtu=self.deployment.mtu)
+            links.add(
+                node.ns,
+                _BRIDGE,
+                "bridge",
+                address=links.mac(3, node.number),
+                mtu=self.deployment.mtu,
+            )
             links.address(node.ns, _BRIDGE, f"{node.gateways[4]}/{_length()}")
             links.veth(
                 node.ns,
@@ -65,7 +74,13 @@ class _Weave(Filtered):
         node, own = pod.node, links.mac(2, pod.node.number, pod.number)
         pod.host_end = f"vethwepl{pod.number}"
         links.veth(
-            node.ns, pod.host_end, pod.ns, pod.interface, mtu=self.deployment.mtu, mac=links.mac(1, node.number, pod.number), peer_mac=own
+            node.ns,
+            pod.host_end,
+            pod.ns,
+            pod.interface,
+            mtu=self.deployment.mtu,
+            mac=links.mac(1, node.number, pod.number),
+            peer_mac=own,
         )
         links.set_link(node.ns, pod.host_end, master=links.index(node.ns, _BRIDGE))
         features.write(pod.ns, pod.interface, features.NO_CHECKSUM_OFFLOAD)
@@ -96,10 +111,18 @@ class WeaveSleeve(_Weave):
 
     def router(self, here: LabNode, there: LabNode) -> None:
         names = {node.name: links.mac(3, node.number) for node in (here, there)}
-        argv = [self.far_end, here.addresses[4], names[here.name], there.addresses[4], names[there.name]]
+        argv = [
+            self.far_end,
+            here.addresses[4],
+            names[here.name],
+            there.addresses[4],
+            names[there.name],
+        ]
         name = f"weave-sleeve-{here.name}"
         self.daemons.start(name, here.ns, [program("weave_sleeve"), *argv])
-        self.daemons.wait(f"{name} captures", lambda: "ready" in self.daemons.last_words(name), _START)
+        self.daemons.wait(
+            f"{name} captures", lambda: "ready" in self.daemons.last_words(name), _START
+        )
 
     def alive(self) -> str:
         return self.daemons.alive()
@@ -113,7 +136,13 @@ class Weave(_Weave):
 
     name = "weave"
     far_end = "vethwe-datapath"
-    needs: ClassVar[tuple[str, ...]] = ("bridge", "br_netfilter", "iptables", "openvswitch", "vxlan")
+    needs: ClassVar[tuple[str, ...]] = (
+        "bridge",
+        "br_netfilter",
+        "iptables",
+        "openvswitch",
+        "vxlan",
+    )
     programs: ClassVar[Mapping[str, str]] = {"ovs-dpctl": "openvswitch-switch"}
     super_packets = False
 
@@ -122,24 +151,39 @@ class Weave(_Weave):
         return _VXLAN
 
     def router(self, here: LabNode, there: LabNode) -> None:
-        # The device with the key of each packet beside it (external) is what the kernel itself makes of a VXLAN port (vport-vxlan.c).
-        links.add(here.ns, _VXLAN, "vxlan", vxlan_collect_metadata=True, vxlan_port=_PORT, vxlan_learning=0, mtu=self.deployment.wire_mtu)
+        # The device with the key of each packet beside it (external) is what the kernel itself
+        # makes of a VXLAN port (vport-vxlan.c).
+        links.add(
+            here.ns,
+            _VXLAN,
+            "vxlan",
+            vxlan_collect_metadata=True,
+            vxlan_port=_PORT,
+            vxlan_learning=0,
+            mtu=self.deployment.wire_mtu,
+        )
         self._dpctl(here, "add-dp", _DATAPATH)
-        self._dpctl(here, "add-if", _DATAPATH, f"{self.far_end},port_no={_LOCAL}", f"{_VXLAN},port_no={_REMOTE}")
+        self._dpctl(
+            here,
+            "add-if",
+            _DATAPATH,
+            f"{self.far_end},port_no={_LOCAL}",
+            f"{_VXLAN},port_no={_REMOTE}",
+        )
         everyone = "ff:ff:ff:ff:ff:ff"
         self._flow(here, f"in_port({_LOCAL}),{_to(everyone)}", self._tunnelled(here, there))
-        key = f"tunnel(tun_id={_peers(there, here):#x},src={there.addresses[4]},dst={here.addresses[4]},ttl=0/0,flags(+key))"
+        key = f"tunnel(tun_id={_peers(there, here):#x},src={there.addresses[4]},dst={here.addresses[4]},ttl=0/0,flags(+key))"  # noqa: E501
         self._flow(here, f"{key},in_port({_REMOTE}),{_to(everyone)}", str(_LOCAL))
 
     def known(self, pod: LabPod) -> None:
         own, here = links.mac(2, pod.node.number, pod.number), pod.node
         there = next(node for node in self.deployment.nodes() if node is not here)
         self._flow(there, f"in_port({_LOCAL}),{_to(own)}", self._tunnelled(there, here))
-        key = f"tunnel(tun_id={_peers(there, here):#x},src={there.addresses[4]},dst={here.addresses[4]},ttl=0/0,flags(+key))"
+        key = f"tunnel(tun_id={_peers(there, here):#x},src={there.addresses[4]},dst={here.addresses[4]},ttl=0/0,flags(+key))"  # noqa: E501
         self._flow(here, f"{key},in_port({_REMOTE}),{_to(own)}", str(_LOCAL))
 
     def _tunnelled(self, here: LabNode, there: LabNode) -> str:
-        tunnel = f"tun_id={_peers(here, there):#x},src={here.addresses[4]},dst={there.addresses[4]},ttl=64,flags(df|key)"
+        tunnel = f"tun_id={_peers(here, there):#x},src={here.addresses[4]},dst={there.addresses[4]},ttl=64,flags(df|key)"  # noqa: E501
         return f"set(tunnel({tunnel})),{_REMOTE}"
 
     def _flow(self, node: LabNode, match: str, actions: str) -> None:
@@ -161,7 +205,12 @@ class Weave(_Weave):
         observed = failure or f"{counted} packets by a's flows"
         least = _PROBE // self.deployment.mtu
         return (
-            self.deployment.attestation("ovs-forwards", f"the flows count at least {least}", observed, not failure and counted >= least),
+            self.deployment.attestation(
+                "ovs-forwards",
+                f"the flows count at least {least}",
+                observed,
+                not failure and counted >= least,
+            ),
         )
 
     def _flowed(self) -> int:
@@ -170,7 +219,9 @@ class Weave(_Weave):
 
 
 class WeaveEncrypted(Weave):
-    """The fast datapath with a password: ESP for its VXLAN packets, with a key for each direction."""
+    """The fast datapath with a password: ESP for its VXLAN packets, with a key for each
+    direction.
+    """
 
     name = "weave-encrypted"
     needs = (*Weave.needs, "esp")
@@ -184,11 +235,38 @@ class WeaveEncrypted(Weave):
         for number, (source, target) in enumerate(directions):
             pair = ["src", source.addresses[4], "dst", target.addresses[4]]
             key = f"0x{secrets.token_hex(_AES_GCM_KEY)}"
-            state = [*pair, "proto", "esp", "spi", str(_FIRST_SPI + number), "mode", "transport", "aead", "rfc4106(gcm(aes))", key, "128"]
+            state = [
+                *pair,
+                "proto",
+                "esp",
+                "spi",
+                str(_FIRST_SPI + number),
+                "mode",
+                "transport",
+                "aead",
+                "rfc4106(gcm(aes))",
+                key,
+                "128",
+            ]
             template = ["tmpl", *pair, "proto", "esp", "mode", "transport"]
             for node, way in ((source, "out"), (target, "in")):
                 node.ns.run(["ip", "xfrm", "state", "add", *state])
-                node.ns.run(["ip", "xfrm", "policy", "add", *pair, "proto", "udp", "dport", str(_PORT), "dir", way, *template])
+                node.ns.run(
+                    [
+                        "ip",
+                        "xfrm",
+                        "policy",
+                        "add",
+                        *pair,
+                        "proto",
+                        "udp",
+                        "dport",
+                        str(_PORT),
+                        "dir",
+                        way,
+                        *template,
+                    ]
+                )
 
 
 def _to(mac: str) -> str:

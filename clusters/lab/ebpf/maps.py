@@ -1,4 +1,6 @@
-"""What Cilium's agent writes into the maps of one node (bpf/endpoints.h, policy.h, conntrack.h), and what it reads from them."""
+"""What Cilium's agent writes into the maps of one node (bpf/endpoints.h, policy.h, conntrack.h),
+and what it reads from them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _TCP = 6
 
 
 class Rule(NamedTuple):
-    """One entry of a policy. ``identity`` 0: any; ``proto`` 0: any; ``port`` 0: any. ``deny`` refuses what would else match."""
+    """One entry of a policy. ``identity`` 0: any; ``proto`` 0: any; ``port`` 0: any. ``deny``
+    refuses what would else match.
+    """
 
     identity: int = 0
     egress: bool = False
@@ -34,7 +38,9 @@ class Rule(NamedTuple):
         return 24 if self.port else 8 if self.proto else 0
 
     def key(self) -> bytes:
-        packed = struct.pack("=IIBB", 40 + self.wildcard_bits, self.identity, self.egress, self.proto)
+        packed = struct.pack(
+            "=IIBB", 40 + self.wildcard_bits, self.identity, self.egress, self.proto
+        )
         return packed + struct.pack("!H", self.port)
 
 
@@ -42,7 +48,9 @@ ALLOW_ALL = (Rule(), Rule(egress=True))  # what Cilium gives an endpoint that no
 
 
 class Connection(NamedTuple):
-    """An entry of the connection table. ``direction``: 'out' opened by the endpoint, 'in' towards it; packets as seen from the endpoint."""
+    """An entry of the connection table. ``direction``: 'out' opened by the endpoint, 'in' towards
+    it; packets as seen from the endpoint.
+    """
 
     source: str
     target: str
@@ -65,10 +73,18 @@ def _mac(mac: str) -> bytes:
 
 
 class NodeMaps:
-    """Maps and programs of one node, in the kernel until ``close``. Raises MissingError, ClusterError."""
+    """Maps and programs of one node, in the kernel until ``close``. Raises MissingError,
+    ClusterError.
+    """
 
-    def __init__(self, tunnel_ifindex: int, *, host_routing: bool, entries: Mapping[str, int] | None = None) -> None:
-        self._loaded = Loaded(read_object("cilium"), {"config": struct.pack("=II", tunnel_ifindex, host_routing)}, entries)
+    def __init__(
+        self, tunnel_ifindex: int, *, host_routing: bool, entries: Mapping[str, int] | None = None
+    ) -> None:
+        self._loaded = Loaded(
+            read_object("cilium"),
+            {"config": struct.pack("=II", tunnel_ifindex, host_routing)},
+            entries,
+        )
         self._maps = self._loaded.maps
         self._policies: dict[int, Map] = {}
 
@@ -82,19 +98,38 @@ class NodeMaps:
 
     def host_address(self, address: str) -> None:
         """An address of this node itself: packets to it go to the stack."""
-        self._maps["cilium_lxc"].update(self._endpoint_key(address), struct.pack("=IHH12xI", 0, 0, _ENDPOINT_IS_HOST, 0))
+        self._maps["cilium_lxc"].update(
+            self._endpoint_key(address), struct.pack("=IHH12xI", 0, 0, _ENDPOINT_IS_HOST, 0)
+        )
 
     def endpoint(
-        self, number: int, addresses: Mapping[int, str], identity: int, ifindex: int, mac: str, node_mac: str, policy: int
+        self,
+        number: int,
+        addresses: Mapping[int, str],
+        identity: int,
+        ifindex: int,
+        mac: str,
+        node_mac: str,
+        policy: int,
     ) -> None:
-        """A Pod of this node; ``mac`` is its device's, ``node_mac`` the node's end's; ``policy`` the number of its policy."""
+        """A Pod of this node; ``mac`` is its device's, ``node_mac`` the node's end's; ``policy``
+        the number of its policy.
+        """
         four, six = addresses.get(4), addresses.get(6)
-        own = struct.pack("=I4s16sI", identity, _packed(four) if four else bytes(4), _packed(six) if six else bytes(16), policy)
+        own = struct.pack(
+            "=I4s16sI",
+            identity,
+            _packed(four) if four else bytes(4),
+            _packed(six) if six else bytes(16),
+            policy,
+        )
         self._maps["cilium_self"].update(struct.pack("=I", number), own)
         value = struct.pack("=IHH6s6sI", ifindex, number, 0, _mac(mac), _mac(node_mac), policy)
         for address in addresses.values():
             self._maps["cilium_lxc"].update(self._endpoint_key(address), value)
-        self._maps["cilium_calls"].update(struct.pack("=I", number), fd_value(self.program("cil_lxc_policy")))
+        self._maps["cilium_calls"].update(
+            struct.pack("=I", number), fd_value(self.program("cil_lxc_policy"))
+        )
 
     def forget_endpoint(self, number: int, addresses: Mapping[int, str]) -> None:
         """Undoes ``endpoint``."""
@@ -103,13 +138,17 @@ class NodeMaps:
         self._maps["cilium_calls"].delete(struct.pack("=I", number))
 
     def policy(self, number: int, rules: Iterable[Rule]) -> None:
-        """The whole policy ``number``, in place of what it was; the first packet after it meets the new one."""
+        """The whole policy ``number``, in place of what it was; the first packet after it meets the
+        new one.
+        """
         inner = self._maps["cilium_policy"].definition.inner
         assert inner is not None
         fresh = Map(inner)
         try:
             for rule in rules:
-                fresh.update(rule.key(), struct.pack("=BB6xQQ", rule.deny, rule.wildcard_bits, 0, 0))
+                fresh.update(
+                    rule.key(), struct.pack("=BB6xQQ", rule.deny, rule.wildcard_bits, 0, 0)
+                )
             self._maps["cilium_policy"].update(struct.pack("=I", number), fd_value(fresh.fd))
         except BaseException:
             fresh.close()
@@ -128,22 +167,41 @@ class NodeMaps:
         return 0 if raw is None else int(struct.unpack_from("=Q", raw, 8)[0])
 
     def identity(self, prefix: str, identity: int, node: str = "") -> None:
-        """Who has the addresses of ``prefix``, and over which ``node`` (an IPv4 address, '': no tunnel leads there)."""
+        """Who has the addresses of ``prefix``, and over which ``node`` (an IPv4 address, '': no
+        tunnel leads there).
+        """
         network = ipaddress.ip_network(prefix)
-        key = struct.pack("=IHBB16s", 32 + network.prefixlen, 0, 0, _FAMILY[network.version], network.network_address.packed)
-        self._maps["cilium_ipcache"].update(key, struct.pack("=II", identity, int(ipaddress.IPv4Address(node)) if node else 0))
+        key = struct.pack(
+            "=IHBB16s",
+            32 + network.prefixlen,
+            0,
+            0,
+            _FAMILY[network.version],
+            network.network_address.packed,
+        )
+        self._maps["cilium_ipcache"].update(
+            key, struct.pack("=II", identity, int(ipaddress.IPv4Address(node)) if node else 0)
+        )
 
     def counted(self, reason: int, direction: Literal["ingress", "egress"]) -> int:
         """Packets (a super-packet is one) with that outcome on this node so far, over all CPUs."""
         key = struct.pack("=BB6x", reason, 1 if direction == "ingress" else 2)
-        return sum(int(struct.unpack("=QQ", value)[0]) for value in self._maps["cilium_metrics"].per_cpu(key))
+        return sum(
+            int(struct.unpack("=QQ", value)[0])
+            for value in self._maps["cilium_metrics"].per_cpu(key)
+        )
 
     def dropped(self) -> dict[int, int]:
-        """Reason to packets of everything that was dropped on this node, both directions together."""
+        """Reason to packets of everything that was dropped on this node, both directions
+        together.
+        """
         found: dict[int, int] = {}
         for key in list(self._maps["cilium_metrics"].keys()):
             if key[0] != FORWARDED:
-                packets = sum(int(struct.unpack("=QQ", value)[0]) for value in self._maps["cilium_metrics"].per_cpu(key))
+                packets = sum(
+                    int(struct.unpack("=QQ", value)[0])
+                    for value in self._maps["cilium_metrics"].per_cpu(key)
+                )
                 found[key[0]] = found.get(key[0], 0) + packets
         return found
 
@@ -155,15 +213,32 @@ class NodeMaps:
             value = table.lookup(key)
             if value is None:
                 continue
-            target, source = (str(ipaddress.ip_address(key[start : start + size])) for start in (0, size))
+            target, source = (
+                str(ipaddress.ip_address(key[start : start + size])) for start in (0, size)
+            )
             target_port, source_port, proto, flags = struct.unpack_from("!HHBB", key, 2 * size)
             received, _, sent, _, lifetime = struct.unpack_from("=QQQQI", value)
             direction: Literal["out", "in"] = "in" if flags & 1 else "out"
-            found.append(Connection(source, target, proto, source_port, target_port, direction, bool(flags & 2), received, sent, lifetime))
+            found.append(
+                Connection(
+                    source,
+                    target,
+                    proto,
+                    source_port,
+                    target_port,
+                    direction,
+                    bool(flags & 2),
+                    received,
+                    sent,
+                    lifetime,
+                )
+            )
         return found
 
     def expire(self, now: float | None = None) -> int:
-        """Removes connections whose lifetime ended before ``now`` (CLOCK_MONOTONIC seconds), as the agent does at intervals; how many."""
+        """Removes connections whose lifetime ended before ``now`` (CLOCK_MONOTONIC seconds), as the
+        agent does at intervals; how many.
+        """
         moment = time.monotonic() if now is None else now
         gone = 0
         for name in _CT.values():

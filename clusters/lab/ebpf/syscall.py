@@ -1,4 +1,5 @@
-"""bpf(2) by itself: maps and programs as file descriptors. No bpftool and no libbpf, so that a Pod costs microseconds and not processes.
+"""bpf(2) by itself: maps and programs as file descriptors. No bpftool and no libbpf, so that a Pod
+costs microseconds and not processes.
 
 Nothing is pinned: what the descriptors hold goes with the process that made it, whatever ends it.
 """
@@ -22,7 +23,15 @@ F_NO_PREALLOC, F_RDONLY_PROG = 1, 1 << 7
 _PROG_TYPE_SCHED_CLS = 3
 _MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _MAP_DELETE, _MAP_NEXT_KEY, _PROG_LOAD = range(6)
 _MAP_GET_NEXT_ID, _OBJ_GET_INFO_BY_FD, _MAP_FREEZE = 12, 15, 22
-_NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "loongarch64": 280, "ppc64le": 361, "s390x": 351, "armv7l": 386}
+_NUMBERS = {
+    "x86_64": 321,
+    "aarch64": 280,
+    "riscv64": 280,
+    "loongarch64": 280,
+    "ppc64le": 361,
+    "s390x": 351,
+    "armv7l": 386,
+}
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -30,9 +39,13 @@ def _bpf(command: int, attributes: bytes, *kept: object) -> int:
     """The system call; ``kept`` are the buffers that ``attributes`` point to. Raises OSError."""
     number = _NUMBERS.get(platform.machine())
     if number is None:
-        raise MissingError(f"eBPF is not used on {platform.machine()} here", "leave out the eBPF profiles")
+        raise MissingError(
+            f"eBPF is not used on {platform.machine()} here", "leave out the eBPF profiles"
+        )
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
-    result = _libc.syscall(ctypes.c_long(number), ctypes.c_long(command), buffer, ctypes.c_long(len(attributes)))
+    result = _libc.syscall(
+        ctypes.c_long(number), ctypes.c_long(command), buffer, ctypes.c_long(len(attributes))
+    )
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -45,9 +58,15 @@ def _pointer(data: ctypes.Array[ctypes.c_char]) -> int:
 
 def _refused(what: str, error: OSError) -> MissingError | ClusterError:
     if error.errno in (errno.EPERM, errno.EACCES):
-        return MissingError(f"{what}: the kernel does not let us ({error.strerror})", "run as root, outside of a user namespace")
+        return MissingError(
+            f"{what}: the kernel does not let us ({error.strerror})",
+            "run as root, outside of a user namespace",
+        )
     if error.errno == errno.ENOSYS:
-        return MissingError(f"{what}: this kernel has no bpf(2)", "use a kernel with CONFIG_BPF_SYSCALL, or --kernel vm")
+        return MissingError(
+            f"{what}: this kernel has no bpf(2)",
+            "use a kernel with CONFIG_BPF_SYSCALL, or --kernel vm",
+        )
     return ClusterError(f"{what}: {error.strerror}")
 
 
@@ -60,7 +79,9 @@ def possible_cpus() -> int:
 
 @dataclass(frozen=True)
 class MapDef:
-    """What a map is made of; ``inner`` for a map of maps: an LPM trie's sizes of key and value and number of entries."""
+    """What a map is made of; ``inner`` for a map of maps: an LPM trie's sizes of key and value and
+    number of entries.
+    """
 
     name: str
     kind: int
@@ -82,7 +103,17 @@ class Map:
         inner = Map(definition.inner) if definition.inner else None
         d = definition
         try:
-            attributes = struct.pack("=7I16s", d.kind, d.key_size, d.value_size, d.max_entries, d.flags, inner.fd if inner else 0, 0, name)
+            attributes = struct.pack(
+                "=7I16s",
+                d.kind,
+                d.key_size,
+                d.value_size,
+                d.max_entries,
+                d.flags,
+                inner.fd if inner else 0,
+                0,
+                name,
+            )
             self.fd = _bpf(_MAP_CREATE, attributes)
         except OSError as error:
             raise _refused(f"eBPF map {d.name}", error) from None
@@ -91,19 +122,30 @@ class Map:
                 inner.close()
         self._key = ctypes.create_string_buffer(d.key_size)
         per_cpu = d.kind in (MAP_PERCPU_HASH, MAP_PERCPU_ARRAY)
-        self._value = ctypes.create_string_buffer((d.value_size + 7) // 8 * 8 * possible_cpus() if per_cpu else d.value_size)
+        self._value = ctypes.create_string_buffer(
+            (d.value_size + 7) // 8 * 8 * possible_cpus() if per_cpu else d.value_size
+        )
         self._per_cpu = (d.value_size + 7) // 8 * 8 if per_cpu else 0
 
     def _call(self, command: int, key: bytes, flags: int = 0) -> None:
         if len(key) != self.definition.key_size:
-            raise ClusterError(f"eBPF map {self.definition.name}: a key of {len(key)} bytes, {self.definition.key_size} are due")
+            raise ClusterError(
+                f"eBPF map {self.definition.name}: a key of {len(key)} bytes,"
+                f" {self.definition.key_size} are due"
+            )
         self._key.raw = key
-        _bpf(command, struct.pack("=IIQQQ", self.fd, 0, _pointer(self._key), _pointer(self._value), flags))
+        _bpf(
+            command,
+            struct.pack("=IIQQQ", self.fd, 0, _pointer(self._key), _pointer(self._value), flags),
+        )
 
     def update(self, key: bytes, value: bytes) -> None:
         """Sets an entry; for a map of maps or programs ``value`` is a descriptor (``fd_value``)."""
         if len(value) != len(self._value):
-            raise ClusterError(f"eBPF map {self.definition.name}: a value of {len(value)} bytes, {len(self._value)} are due")
+            raise ClusterError(
+                f"eBPF map {self.definition.name}: a value of {len(value)} bytes,"
+                f" {len(self._value)} are due"
+            )
         self._value.raw = value
         try:
             self._call(_MAP_UPDATE, key)
@@ -111,7 +153,9 @@ class Map:
             raise ClusterError(f"eBPF map {self.definition.name}: {error.strerror}") from None
 
     def lookup(self, key: bytes) -> bytes | None:
-        """The value; None where there is none. A map per CPU gives the values of all CPUs, each padded to 8 bytes."""
+        """The value; None where there is none. A map per CPU gives the values of all CPUs, each
+        padded to 8 bytes.
+        """
         try:
             self._call(_MAP_LOOKUP, key)
         except OSError as error:
@@ -124,7 +168,9 @@ class Map:
         """The value of each CPU, [] where there is none."""
         raw = self.lookup(key)
         step, size = self._per_cpu, self.definition.value_size
-        return [] if raw is None else [raw[start : start + size] for start in range(0, len(raw), step)]
+        return (
+            [] if raw is None else [raw[start : start + size] for start in range(0, len(raw), step)]
+        )
 
     def delete(self, key: bytes) -> None:
         """Removes an entry; one that is not there is no error."""
@@ -140,7 +186,9 @@ class Map:
         found = ctypes.create_string_buffer(self.definition.key_size)
         before: ctypes.Array[ctypes.c_char] | None = None
         while True:
-            attributes = struct.pack("=IIQQQ", self.fd, 0, 0 if before is None else _pointer(before), _pointer(found), 0)
+            attributes = struct.pack(
+                "=IIQQQ", self.fd, 0, 0 if before is None else _pointer(before), _pointer(found), 0
+            )
             try:
                 _bpf(_MAP_NEXT_KEY, attributes)
             except OSError:
@@ -162,7 +210,9 @@ class Map:
         return _id(self.fd)
 
     def close(self) -> None:
-        """Gives it up; the kernel keeps it while a program or another map uses it. May be called twice."""
+        """Gives it up; the kernel keeps it while a program or another map uses it. May be called
+        twice.
+        """
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -174,7 +224,9 @@ def fd_value(fd: int) -> bytes:
 
 
 def _id(fd: int) -> int:
-    info = ctypes.create_string_buffer(64)  # struct bpf_map_info and bpf_prog_info both begin with type and id
+    info = ctypes.create_string_buffer(
+        64
+    )  # struct bpf_map_info and bpf_prog_info both begin with type and id
     _bpf(_OBJ_GET_INFO_BY_FD, struct.pack("=IIQ", fd, len(info), _pointer(info)))
     return int(struct.unpack_from("=I", info.raw, 4)[0])
 
@@ -185,7 +237,12 @@ def map_ids() -> set[int]:
     number = 0
     while True:
         attributes = ctypes.create_string_buffer(struct.pack("=III", number, 0, 0), 12)
-        if _libc.syscall(ctypes.c_long(_NUMBERS[platform.machine()]), ctypes.c_long(_MAP_GET_NEXT_ID), attributes, ctypes.c_long(12)):
+        if _libc.syscall(
+            ctypes.c_long(_NUMBERS[platform.machine()]),
+            ctypes.c_long(_MAP_GET_NEXT_ID),
+            attributes,
+            ctypes.c_long(12),
+        ):
             if ctypes.get_errno() == errno.ENOENT:
                 return found
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -194,14 +251,20 @@ def map_ids() -> set[int]:
 
 
 def load_program(name: str, instructions: bytes, licence: bytes) -> int:
-    """A program for tc (sched_cls), checked by the kernel; its descriptor. Raises MissingError, ClusterError with the verifier's words."""
+    """A program for tc (sched_cls), checked by the kernel; its descriptor. Raises MissingError,
+    ClusterError with the verifier's words.
+    """
     code = ctypes.create_string_buffer(instructions, len(instructions))
     terms = ctypes.create_string_buffer(licence)
 
     def attributes(level: int, log: ctypes.Array[ctypes.c_char] | None) -> bytes:
         size, address = (len(log), _pointer(log)) if log is not None else (0, 0)
-        head = struct.pack("=IIQQ", _PROG_TYPE_SCHED_CLS, len(instructions) // 8, _pointer(code), _pointer(terms))
-        return head + struct.pack("=IIQII16sII", level, size, address, 0, 0, name.encode()[:15], 0, 0)
+        head = struct.pack(
+            "=IIQQ", _PROG_TYPE_SCHED_CLS, len(instructions) // 8, _pointer(code), _pointer(terms)
+        )
+        return head + struct.pack(
+            "=IIQII16sII", level, size, address, 0, 0, name.encode()[:15], 0, 0
+        )
 
     try:
         return _bpf(_PROG_LOAD, attributes(0, None), code, terms)
@@ -213,7 +276,13 @@ def load_program(name: str, instructions: bytes, licence: bytes) -> int:
     try:
         return _bpf(_PROG_LOAD, attributes(1, log), code, terms, log)
     except OSError:
-        said = [line for line in log.value.decode(errors="replace").splitlines() if line and not line.startswith("processed ")][-3:]
+        said = [
+            line
+            for line in log.value.decode(errors="replace").splitlines()
+            if line and not line.startswith("processed ")
+        ][-3:]
         if not said:
             raise _refused(f"eBPF program {name}", first) from None
-        raise ClusterError(f"this kernel's verifier refuses the eBPF program {name}: " + " | ".join(said)) from None
+        raise ClusterError(
+            f"this kernel's verifier refuses the eBPF program {name}: " + " | ".join(said)
+        ) from None

@@ -1,4 +1,6 @@
-"""Attaching programs at tc (clsact, direct action) through netlink: works on every kernel since 4.5, unlike tcx (6.6)."""
+"""Attaching programs at tc (clsact, direct action) through netlink: works on every kernel since
+4.5, unlike tcx (6.6).
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,15 @@ from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.errors import ClusterError
 
-_PARENT = {"ingress": 0xFFFFFFF2, "egress": 0xFFFFFFF3}  # TC_H_CLSACT with TC_H_MIN_INGRESS, TC_H_MIN_EGRESS
+_PARENT = {
+    "ingress": 0xFFFFFFF2,
+    "egress": 0xFFFFFFF3,
+}  # TC_H_CLSACT with TC_H_MIN_INGRESS, TC_H_MIN_EGRESS
 
 
 def attach(ns: Namespace, device: str, hook: str, name: str, program: int, number: int = 0) -> None:
-    """The program (a descriptor) at ``hook`` (ingress, egress) of a device; it finds ``number`` (16 bits) in ``skb->tc_classid``.
+    """The program (a descriptor) at ``hook`` (ingress, egress) of a device; it finds ``number`` (16
+    bits) in ``skb->tc_classid``.
 
     Raises ClusterError.
     """
@@ -26,7 +32,18 @@ def attach(ns: Namespace, device: str, hook: str, name: str, program: int, numbe
         except NetlinkError as error:  # another hook of this device has a program already
             if error.code != errno.EEXIST:
                 raise
-        ns.ipr.tc("add-filter", "bpf", index, 1, fd=program, name=name, parent=_PARENT[hook], direct_action=True, prio=1, **words)
+        ns.ipr.tc(
+            "add-filter",
+            "bpf",
+            index,
+            1,
+            fd=program,
+            name=name,
+            parent=_PARENT[hook],
+            direct_action=True,
+            prio=1,
+            **words,
+        )
     except NetlinkError as error:
         said = error.args[1] if len(error.args) > 1 else error
         raise ClusterError(f"{ns.name}: the program {name} at {device}: {said}") from None

@@ -1,7 +1,7 @@
 """pyroute2's IPRoute without the rest of pyroute2.
 
-The package imports every part of itself (NDB, conntrack, ethtool, its plug-ins), of which the lab uses none: more than half of the time of
-the import, which under emulation is seconds.
+The package imports every part of itself (NDB, conntrack, ethtool, its plug-ins), of which the lab
+uses none: more than half of the time of the import, which under emulation is seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ def iproute() -> Any:
         spec = find_spec(_PACKAGE)
         if spec is None:
             raise ModuleNotFoundError(f"No module named {_PACKAGE!r}", name=_PACKAGE)
-        sys.modules[_PACKAGE] = module_from_spec(spec)  # with the package's path, and its own code not run
+        sys.modules[_PACKAGE] = module_from_spec(
+            spec
+        )  # with the package's path, and its own code not run
     from pyroute2.iproute import IPRoute
 
     sys.modules[_PACKAGE].IPRoute = IPRoute  # type: ignore[attr-defined]  # for who asks the package itself

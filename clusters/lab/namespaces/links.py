@@ -1,4 +1,6 @@
-"""Devices, addresses, routes and neighbours through netlink; every function works on one Namespace and raises ClusterError."""
+"""Devices, addresses, routes and neighbours through netlink; every function works on one Namespace
+and raises ClusterError.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def _told(ns: Namespace, what: str) -> Iterator[None]:
     try:
         yield
     except NetlinkError as error:
-        raise ClusterError(f"{ns.name}: {what}: {error.args[1] if len(error.args) > 1 else error}") from None
+        raise ClusterError(
+            f"{ns.name}: {what}: {error.args[1] if len(error.args) > 1 else error}"
+        ) from None
 
 
 def index(ns: Namespace, name: str) -> int:
@@ -44,7 +48,9 @@ def index(ns: Namespace, name: str) -> int:
 
 
 def add(ns: Namespace, name: str, kind: str, *, up: bool = True, **attributes: Any) -> int:
-    """A new device (``bridge``, ``vxlan``, ``ipip``, ...) with pyroute2's attributes of that kind; its interface index."""
+    """A new device (``bridge``, ``vxlan``, ``ipip``, ...) with pyroute2's attributes of that kind;
+    its interface index.
+    """
     body = netlink.device(netlink.link(), kind, {"ifname": name, **attributes})
     if body is not None:
         netlink.ask(ns, f"{kind} device {name}", netlink.NEWLINK, netlink.ADD, body)
@@ -71,8 +77,16 @@ def veth(
     """A veth pair with one end in each namespace, both indices."""
     head = netlink.link(up=True if up else None)
     mine = netlink.link_attributes(name=name, mac=mac, mtu=mtu, txqueuelen=txqueuelen)
-    other = netlink.link_attributes(name=peer, mac=peer_mac, mtu=mtu, txqueuelen=txqueuelen, namespace=peer_ns.fd)
-    netlink.ask(ns, f"veth {name}", netlink.NEWLINK, netlink.ADD, netlink.veth(head, mine, netlink.link(), other))
+    other = netlink.link_attributes(
+        name=peer, mac=peer_mac, mtu=mtu, txqueuelen=txqueuelen, namespace=peer_ns.fd
+    )
+    netlink.ask(
+        ns,
+        f"veth {name}",
+        netlink.NEWLINK,
+        netlink.ADD,
+        netlink.veth(head, mine, netlink.link(), other),
+    )
     if up:  # not within the first request: a peer cannot go up before the pair is one
         set_link(peer_ns, peer, state="up")
     return index(ns, name), index(peer_ns, peer)
@@ -97,12 +111,16 @@ def set_link(
 def delete(ns: Namespace, name: str) -> None:
     """Removes a device (with a veth its peer); one that is gone is no error."""
     with contextlib.suppress(ClusterError):
-        netlink.ask(ns, f"delete {name}", netlink.DELLINK, netlink.CHANGE, netlink.link(index(ns, name)))
+        netlink.ask(
+            ns, f"delete {name}", netlink.DELLINK, netlink.CHANGE, netlink.link(index(ns, name))
+        )
     ns.links.pop(name, None)
 
 
 def address(ns: Namespace, name: str, cidr: str) -> None:
-    """Adds ``10.0.0.1/24`` or ``fd00::1/64`` to a device; IPv6 ones are usable at once (no duplicate address detection)."""
+    """Adds ``10.0.0.1/24`` or ``fd00::1/64`` to a device; IPv6 ones are usable at once (no
+    duplicate address detection).
+    """
     ip, _, length = cidr.partition("/")
     family, binary = netlink.family_of(ip), netlink.packed(ip)
     flags = _IFA_F_NODAD if len(binary) == 16 else 0
@@ -124,23 +142,48 @@ def route(
     table: int = _TABLE_MAIN,
     type: Literal["unicast", "blackhole"] = "unicast",
 ) -> None:
-    """Adds a route; ``to`` is a prefix, ``default`` or ``default6``. Without ``scope`` it is what iproute2 takes."""
-    netlink.ask(ns, f"route {to} {dev or ''} {via or ''}", netlink.NEWROUTE, netlink.ADD,
-                _route(ns, to, dev, via, onlink, prefsrc, scope, proto, table, type))  # fmt: skip
+    """Adds a route; ``to`` is a prefix, ``default`` or ``default6``. Without ``scope`` it is what
+    iproute2 takes.
+    """
+    netlink.ask(
+        ns,
+        f"route {to} {dev or ''} {via or ''}",
+        netlink.NEWROUTE,
+        netlink.ADD,
+        _route(ns, to, dev, via, onlink, prefsrc, scope, proto, table, type),
+    )
 
 
 def _route(
-    ns: Namespace, to: str, dev: str | None, via: str | None, onlink: bool, prefsrc: str | None, scope: int | None,
-    proto: int, table: int, type: str,
-) -> bytes:  # fmt: skip
+    ns: Namespace,
+    to: str,
+    dev: str | None,
+    via: str | None,
+    onlink: bool,
+    prefsrc: str | None,
+    scope: int | None,
+    proto: int,
+    table: int,
+    type: str,
+) -> bytes:
     v6 = ":" in to or to == "default6"
-    prefix, _, length = ("::" if v6 else "0.0.0.0", "", "0") if to.startswith("default") else to.partition("/")
+    prefix, _, length = (
+        ("::" if v6 else "0.0.0.0", "", "0") if to.startswith("default") else to.partition("/")
+    )
     if scope is None:
         scope = 0 if v6 or via or type != "unicast" else _SCOPE_LINK
     head = struct.pack(
-        "=8BI", netlink.family_of(prefix), int(length), 0, 0, table if table < 256 else 0, proto, scope,
-        _ROUTE_TYPES[type], _RTNH_F_ONLINK if onlink else 0,
-    )  # fmt: skip
+        "=8BI",
+        netlink.family_of(prefix),
+        int(length),
+        0,
+        0,
+        table if table < 256 else 0,
+        proto,
+        scope,
+        _ROUTE_TYPES[type],
+        _RTNH_F_ONLINK if onlink else 0,
+    )
     body = netlink.attribute(1, netlink.packed(prefix)) if int(length) else b""  # RTA_DST
     if dev:
         body += netlink.attribute(4, index(ns, dev))  # RTA_OIF
@@ -160,20 +203,36 @@ def unroute(ns: Namespace, to: str, *, dev: str | None = None, table: int = _TAB
 def neighbour(ns: Namespace, name: str, ip: str, mac: str) -> None:
     """A permanent neighbour entry (ARP or ND)."""
     head = struct.pack("=BxHiHBB", netlink.family_of(ip), 0, index(ns, name), _PERMANENT, 0, 0)
-    body = netlink.attribute(1, netlink.packed(ip)) + netlink.attribute(2, netlink.octets(mac))  # NDA_DST, NDA_LLADDR
+    body = netlink.attribute(1, netlink.packed(ip)) + netlink.attribute(
+        2, netlink.octets(mac)
+    )  # NDA_DST, NDA_LLADDR
     netlink.ask(ns, f"neighbour {ip} on {name}", netlink.NEWNEIGH, netlink.PUT, head + body)
 
 
 def proxy_neighbour(ns: Namespace, name: str, ip: str) -> None:
     """Answers ARP or ND for ``ip`` on that device."""
-    head = struct.pack("=BxHiHBB", netlink.family_of(ip), 0, index(ns, name), _PERMANENT, _NTF_PROXY, 0)
-    netlink.ask(ns, f"proxy neighbour {ip}", netlink.NEWNEIGH, netlink.ADD, head + netlink.attribute(1, netlink.packed(ip)))  # NDA_DST
+    head = struct.pack(
+        "=BxHiHBB", netlink.family_of(ip), 0, index(ns, name), _PERMANENT, _NTF_PROXY, 0
+    )
+    netlink.ask(
+        ns,
+        f"proxy neighbour {ip}",
+        netlink.NEWNEIGH,
+        netlink.ADD,
+        head + netlink.attribute(1, netlink.packed(ip)),
+    )  # NDA_DST
 
 
 def fdb(ns: Namespace, name: str, mac: str, to: str) -> None:
-    """A forwarding entry of a VXLAN device: frames for ``mac`` go to the tunnel end ``to`` (bridge fdb add ... dst ... self permanent)."""
-    head = struct.pack("=BxHiHBB", socket.AF_BRIDGE, 0, index(ns, name), _PERMANENT | _NOARP, _NTF_SELF, 0)
-    body = netlink.attribute(1, netlink.packed(to)) + netlink.attribute(2, netlink.octets(mac))  # NDA_DST, NDA_LLADDR
+    """A forwarding entry of a VXLAN device: frames for ``mac`` go to the tunnel end ``to`` (bridge
+    fdb add ... dst ... self permanent).
+    """
+    head = struct.pack(
+        "=BxHiHBB", socket.AF_BRIDGE, 0, index(ns, name), _PERMANENT | _NOARP, _NTF_SELF, 0
+    )
+    body = netlink.attribute(1, netlink.packed(to)) + netlink.attribute(
+        2, netlink.octets(mac)
+    )  # NDA_DST, NDA_LLADDR
     netlink.ask(ns, f"fdb {mac} {to}", netlink.NEWNEIGH, netlink.MORE, head + body)
 
 
@@ -184,9 +243,15 @@ def statistics(ns: Namespace, name: str) -> dict[str, int]:
         if device.strip() == name:
             v = [int(word) for word in rest.split()]
             return {
-                "rx_bytes": v[0], "rx_packets": v[1], "rx_errors": v[2], "rx_dropped": v[3],
-                "tx_bytes": v[8], "tx_packets": v[9], "tx_errors": v[10], "tx_dropped": v[11],
-            }  # fmt: skip
+                "rx_bytes": v[0],
+                "rx_packets": v[1],
+                "rx_errors": v[2],
+                "rx_dropped": v[3],
+                "tx_bytes": v[8],
+                "tx_packets": v[9],
+                "tx_errors": v[10],
+                "tx_dropped": v[11],
+            }
     raise ClusterError(f"{ns.name}: there is no device {name}")
 
 
@@ -201,6 +266,8 @@ def mtu(ns: Namespace, name: str) -> int:
 
 
 def mac(*parts: int) -> str:
-    """A locally administered MAC address made of up to five numbers: the same parts give the same address."""
+    """A locally administered MAC address made of up to five numbers: the same parts give the same
+    address.
+    """
     octets = [0x02, *([0] * (5 - len(parts))), *parts]
     return ":".join(f"{octet & 0xFF:02x}" for octet in octets)

@@ -1,8 +1,10 @@
-"""The few rtnetlink requests that nearly every datapath needs, encoded directly: a tenth of a millisecond each, and no socket stays open.
+"""The few rtnetlink requests that nearly every datapath needs, encoded directly: a tenth of a
+millisecond each, and no socket stays open.
 
-A general library takes about a millisecond for each of them, a socket and an event loop for each namespace, and a tenth of a second to
-be imported (emulated, seconds); with hundreds of Pods that is most of the time of making them. Everything else goes through pyroute2
-(``Namespace.ipr``). Layouts: rtnetlink(7), include/uapi/linux/rtnetlink.h, if_link.h, pkt_sched.h, genetlink.h.
+A general library takes about a millisecond for each of them, a socket and an event loop for each
+namespace, and a tenth of a second to be imported (emulated, seconds); with hundreds of Pods that is
+most of the time of making them. Everything else goes through pyroute2 (``Namespace.ipr``). Layouts:
+rtnetlink(7), include/uapi/linux/rtnetlink.h, if_link.h, pkt_sched.h, genetlink.h.
 """
 
 from __future__ import annotations
@@ -19,7 +21,11 @@ from cnibench.errors import ClusterError
 
 NEWLINK, DELLINK, NEWADDR, NEWROUTE, DELROUTE, NEWNEIGH, NEWQDISC = 16, 17, 20, 24, 25, 28, 36
 _REQUEST, _ACK, _REPLACE, _EXCL, _CREATE, _APPEND = 0x1, 0x4, 0x100, 0x200, 0x400, 0x800
-CHANGE, ADD, PUT = _REQUEST | _ACK, _REQUEST | _ACK | _CREATE | _EXCL, _REQUEST | _ACK | _CREATE | _REPLACE
+CHANGE, ADD, PUT = (
+    _REQUEST | _ACK,
+    _REQUEST | _ACK | _CREATE | _EXCL,
+    _REQUEST | _ACK | _CREATE | _REPLACE,
+)
 MORE = _REQUEST | _ACK | _CREATE | _APPEND
 _ERROR = 2
 _SOL_NETLINK, _EXT_ACK = 270, 11
@@ -29,18 +35,36 @@ _ATTRIBUTE_LINKINFO, _INFO_KIND, _INFO_DATA, _PEER = 18, 1, 2, 1
 _IFNAME, _ADDRESS, _MTU, _LINK, _MASTER, _TXQLEN, _NET_NS_FD = 3, 1, 4, 5, 10, 13, 28
 _NETLINK_GENERIC, _GENERIC_CONTROL, _GETFAMILY, _FAMILY_NAME = 16, 16, 3, 2
 
-# Kind of device: name of an attribute of its own (as pyroute2 has them) to (number, how it is packed).
+# Kind of device: name of an attribute of its own (as pyroute2 has them) to (number, how it is
+# packed).
 _DATA: Mapping[str, Mapping[str, tuple[int, str]]] = {
-    "bridge": {}, "dummy": {}, "wireguard": {}, "netkit": {}, "ipvlan": {}, "macvlan": {},
+    "bridge": {},
+    "dummy": {},
+    "wireguard": {},
+    "netkit": {},
+    "ipvlan": {},
+    "macvlan": {},
     "vrf": {"vrf_table": (1, "=I")},
     "ipip": {"ipip_local": (2, "address"), "ipip_remote": (3, "address")},
-    "geneve": {"geneve_id": (1, "=I"), "geneve_remote": (2, "address"), "geneve_port": (5, ">H"), "geneve_collect_metadata": (6, "flag")},
-    "vxlan": {
-        "vxlan_id": (1, "=I"), "vxlan_link": (3, "=I"), "vxlan_local": (4, "address"), "vxlan_learning": (7, "=B"),
-        "vxlan_proxy": (11, "=B"), "vxlan_l2miss": (13, "=B"), "vxlan_l3miss": (14, "=B"), "vxlan_port": (15, ">H"),
-        "vxlan_local6": (17, "address"), "vxlan_collect_metadata": (25, "=B"),
+    "geneve": {
+        "geneve_id": (1, "=I"),
+        "geneve_remote": (2, "address"),
+        "geneve_port": (5, ">H"),
+        "geneve_collect_metadata": (6, "flag"),
     },
-}  # fmt: skip
+    "vxlan": {
+        "vxlan_id": (1, "=I"),
+        "vxlan_link": (3, "=I"),
+        "vxlan_local": (4, "address"),
+        "vxlan_learning": (7, "=B"),
+        "vxlan_proxy": (11, "=B"),
+        "vxlan_l2miss": (13, "=B"),
+        "vxlan_l3miss": (14, "=B"),
+        "vxlan_port": (15, ">H"),
+        "vxlan_local6": (17, "address"),
+        "vxlan_collect_metadata": (25, "=B"),
+    },
+}
 
 
 def family_of(address: str) -> int:
@@ -68,7 +92,9 @@ def octets(mac: str) -> bytes:
 
 
 def link(number: int = 0, *, up: bool | None = None, arp: bool | None = None) -> bytes:
-    """The head of a link message (struct ifinfomsg); ``up`` and ``arp`` change the flags, None leaves them."""
+    """The head of a link message (struct ifinfomsg); ``up`` and ``arp`` change the flags, None
+    leaves them.
+    """
     change = (_IFF_UP if up is not None else 0) | (_IFF_NOARP if arp is not None else 0)
     flags = (_IFF_UP if up else 0) | (_IFF_NOARP if arp is False else 0)
     return struct.pack("=BxHiII", 0, 0, number, flags, change)
@@ -84,10 +110,22 @@ def link_attributes(
     txqueuelen: int | None = None,
     namespace: int | None = None,
 ) -> bytes:
-    """The attributes that are given; ``lower`` is the device below it, ``namespace`` an open file of one."""
-    numbers = ((_MTU, mtu), (_LINK, lower), (_MASTER, master), (_TXQLEN, txqueuelen), (_NET_NS_FD, namespace))
+    """The attributes that are given; ``lower`` is the device below it, ``namespace`` an open file
+    of one.
+    """
+    numbers = (
+        (_MTU, mtu),
+        (_LINK, lower),
+        (_MASTER, master),
+        (_TXQLEN, txqueuelen),
+        (_NET_NS_FD, namespace),
+    )
     body = b"".join(attribute(kind, value) for kind, value in numbers if value is not None)
-    return body + (attribute(_IFNAME, name) if name else b"") + (attribute(_ADDRESS, octets(mac)) if mac else b"")
+    return (
+        body
+        + (attribute(_IFNAME, name) if name else b"")
+        + (attribute(_ADDRESS, octets(mac)) if mac else b"")
+    )
 
 
 def veth(head: bytes, mine: bytes, peer_head: bytes, peer: bytes) -> bytes:
@@ -97,17 +135,26 @@ def veth(head: bytes, mine: bytes, peer_head: bytes, peer: bytes) -> bytes:
 
 
 def device(head: bytes, kind: str, attributes: Mapping[str, Any]) -> bytes | None:
-    """The body of a message that makes a device of that kind; None where a kind or an attribute is not known here.
+    """The body of a message that makes a device of that kind; None where a kind or an attribute is
+    not known here.
 
-    ``attributes`` are ``ifname``, ``address`` (a MAC), ``mtu``, ``link`` (an index), and those of the kind by pyroute2's names.
+    ``attributes`` are ``ifname``, ``address`` (a MAC), ``mtu``, ``link`` (an index), and those of
+    the kind by pyroute2's names.
     """
     known, own = _DATA.get(kind), dict(attributes)
     if known is None:
         return None
-    body = link_attributes(name=own.pop("ifname"), mac=own.pop("address", None), mtu=own.pop("mtu", None), lower=own.pop("link", None))
+    body = link_attributes(
+        name=own.pop("ifname"),
+        mac=own.pop("address", None),
+        mtu=own.pop("mtu", None),
+        lower=own.pop("link", None),
+    )
     if own.keys() - known.keys():
         return None
-    data = b"".join(attribute(known[name][0], _packed(known[name][1], value)) for name, value in own.items())
+    data = b"".join(
+        attribute(known[name][0], _packed(known[name][1], value)) for name, value in own.items()
+    )
     info = attribute(_INFO_KIND, kind) + (attribute(_INFO_DATA, data) if data else b"")
     return head + body + attribute(_ATTRIBUTE_LINKINFO, info)
 
@@ -119,7 +166,9 @@ def _packed(how: str, value: Any) -> bytes:
 
 
 def qdisc(index: int, kind: str, *, parent: int, handle: int, options: bytes = b"") -> bytes:
-    """The body of a message that puts a queueing discipline on a device (struct tcmsg, TCA_KIND, TCA_OPTIONS)."""
+    """The body of a message that puts a queueing discipline on a device (struct tcmsg, TCA_KIND,
+    TCA_OPTIONS).
+    """
     head = struct.pack("=BxxxiIII", 0, index, handle, parent, 0)
     return head + attribute(1, kind) + (attribute(2, options) if options else b"")
 
@@ -142,10 +191,17 @@ def ask_here(kind: int, flags: int, body: bytes) -> None:
 
 
 def has_generic(family: str) -> bool:
-    """Does the kernel have that family of generic netlink? It loads the module that brings it, where it can."""
+    """Does the kernel have that family of generic netlink? It loads the module that brings it,
+    where it can.
+    """
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_GENERIC) as sock:
         try:
-            _exchange(sock, _GENERIC_CONTROL, CHANGE, struct.pack("=BBH", _GETFAMILY, 1, 0) + attribute(_FAMILY_NAME, family))
+            _exchange(
+                sock,
+                _GENERIC_CONTROL,
+                CHANGE,
+                struct.pack("=BBH", _GETFAMILY, 1, 0) + attribute(_FAMILY_NAME, family),
+            )
         except OSError:
             return False
     return True

@@ -1,6 +1,8 @@
-"""Network namespaces as files of the tree's private tmpfs, each with a netlink socket of its own that is kept open.
+"""Network namespaces as files of the tree's private tmpfs, each with a netlink socket of its own
+that is kept open.
 
-All of it works on the calling thread (setns(2) changes a thread, not a process) and costs no process.
+All of it works on the calling thread (setns(2) changes a thread, not a process) and costs no
+process.
 """
 
 from __future__ import annotations
@@ -24,11 +26,15 @@ _MS_BIND, _MNT_DETACH = 4096, 2
 
 def _set(fd: int) -> None:
     if _libc.setns(fd, CLONE_NEWNET):
-        raise ClusterError(f"a network namespace cannot be entered: {os.strerror(ctypes.get_errno())}")
+        raise ClusterError(
+            f"a network namespace cannot be entered: {os.strerror(ctypes.get_errno())}"
+        )
 
 
 class Namespace:
-    """One network namespace. ``links`` maps each device that we made in it to its interface index."""
+    """One network namespace. ``links`` maps each device that we made in it to its interface
+    index.
+    """
 
     def __init__(self, name: str) -> None:
         """Makes it, with lo up. Raises ClusterError."""
@@ -40,10 +46,20 @@ class Namespace:
         try:
             self.path.touch(exist_ok=False)
             if _libc.unshare(CLONE_NEWNET):
-                raise ClusterError(f"the namespace {name} cannot be made: {os.strerror(ctypes.get_errno())}")
+                raise ClusterError(
+                    f"the namespace {name} cannot be made: {os.strerror(ctypes.get_errno())}"
+                )
             loopback_up()
-            if _libc.mount(b"/proc/thread-self/ns/net", str(self.path).encode(), b"", ctypes.c_ulong(_MS_BIND), None):
-                raise ClusterError(f"the namespace {name} cannot be kept: {os.strerror(ctypes.get_errno())}")
+            if _libc.mount(
+                b"/proc/thread-self/ns/net",
+                str(self.path).encode(),
+                b"",
+                ctypes.c_ulong(_MS_BIND),
+                None,
+            ):
+                raise ClusterError(
+                    f"the namespace {name} cannot be kept: {os.strerror(ctypes.get_errno())}"
+                )
             self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise ClusterError(f"the namespace {name} cannot be made: {error}") from None
@@ -75,16 +91,26 @@ class Namespace:
         """``argv`` so that it runs in this namespace."""
         return ["nsenter", f"--net={self.path}", "--", *argv]
 
-    def run(self, argv: Sequence[str], *, timeout: float = 20, input: str | None = None, check: bool = True) -> programs.Done:
-        """A program in this namespace to its end (iptables-restore, ipset, nft, tc). Raises ClusterError, LimitError.
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float = 20,
+        input: str | None = None,
+        check: bool = True,
+    ) -> programs.Done:
+        """A program in this namespace to its end (iptables-restore, ipset, nft, tc). Raises
+        ClusterError, LimitError.
 
-        It is born there, of this thread: nsenter would be one more program, under emulation a tenth of a second.
+        It is born there, of this thread: nsenter would be one more program, under emulation a tenth
+        of a second.
         """
         plain = {"LANG": "C", "LC_ALL": "C"}
         if self.fd >= 0:
             with contextlib.suppress(MissingError), self.inside():
                 return programs.run(argv, timeout=timeout, input=input, check=check, env=plain)
-        # Removed, or no such program: a failure as of any program that fails, which ``check`` says what to make of.
+        # Removed, or no such program: a failure as of any program that fails, which ``check`` says
+        # what to make of.
         return programs.run(self.enter(argv), timeout=timeout, input=input, check=check, env=plain)
 
     def read(self, path: str) -> str:
@@ -98,7 +124,8 @@ class Namespace:
             raise ClusterError(f"{self.name}: {path}: {error}") from None
 
     def sysctl(self, values: Mapping[str, object]) -> dict[str, str]:
-        """Writes keys like ``net/ipv4/ip_forward``. The result says what holds now; a key that this kernel lacks is left out of it.
+        """Writes keys like ``net/ipv4/ip_forward``. The result says what holds now; a key that this
+        kernel lacks is left out of it.
 
         Raises ClusterError when one that exists cannot be written by root.
         """
@@ -110,13 +137,17 @@ class Namespace:
                     fd = os.open(path, os.O_RDWR)
                 except FileNotFoundError:
                     continue
-                except PermissionError:  # not a namespace's own in this kernel: the host's value holds
+                except (
+                    PermissionError
+                ):  # not a namespace's own in this kernel: the host's value holds
                     held[key] = " ".join(Path(path).read_text().split())
                     continue
                 except OSError as error:
                     raise ClusterError(f"{self.name}: {key}: {error}") from None
                 try:
-                    with contextlib.suppress(PermissionError):  # a congestion control that the host did not allow, say
+                    with contextlib.suppress(
+                        PermissionError
+                    ):  # a congestion control that the host did not allow, say
                         os.write(fd, f"{value}\n".encode())
                     held[key] = " ".join(os.pread(fd, 4096, 0).decode().split())
                 except OSError as error:
@@ -126,7 +157,9 @@ class Namespace:
         return held
 
     def remove(self) -> None:
-        """Gone with all its devices once its last process is gone. May be called twice. Raises ClusterError."""
+        """Gone with all its devices once its last process is gone. May be called twice. Raises
+        ClusterError.
+        """
         if self._ipr is not None:
             self._ipr.close()
             self._ipr = None
@@ -136,5 +169,7 @@ class Namespace:
         if _libc.umount2(str(self.path).encode(), _MNT_DETACH):
             number = ctypes.get_errno()
             if number not in (errno.EINVAL, errno.ENOENT):
-                raise ClusterError(f"the namespace {self.name} cannot be removed: {os.strerror(number)}")
+                raise ClusterError(
+                    f"the namespace {self.name} cannot be removed: {os.strerror(number)}"
+                )
         self.path.unlink(missing_ok=True)

@@ -13,25 +13,35 @@ from cnibench.system.process import Done, Process
 from cnibench.testbed.place import Node, Place, Pod
 
 _PLAIN = {"LANG": "C", "LC_ALL": "C"}
-Role = Literal["bench", "stranger"]  # whom the policies of an enforcing profile let in, and whom not
+Role = Literal[
+    "bench", "stranger"
+]  # whom the policies of an enforcing profile let in, and whom not
 
 
 def _canonical(address: str, rest: str = "") -> str:
-    """An IPv6 address as RFC 5952 writes it, so that it compares equal to what the kernel and the tap say."""
+    """An IPv6 address as RFC 5952 writes it, so that it compares equal to what the kernel and the
+    tap say.
+    """
     return f"{ipaddress.IPv6Address(address)}{rest}"
 
 
 class LabPlace(Place):
-    """Commands enter the namespace with nsenter; files of /proc/net are read by the calling thread, without a process."""
+    """Commands enter the namespace with nsenter; files of /proc/net are read by the calling thread,
+    without a process.
+    """
 
     def __init__(self, name: str, ns: Namespace) -> None:
         self.name = name
         self.ns = ns
 
-    def spawn(self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None) -> Process:
+    def spawn(
+        self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None
+    ) -> Process:
         return programs.spawn(self.ns.enter(argv), stdout=stdout, stderr=stderr, env=_PLAIN)
 
-    def run(self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True) -> Done:
+    def run(
+        self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True
+    ) -> Done:
         return self.ns.run(argv, timeout=timeout, input=input, check=check)
 
     def read_text(self, path: str) -> str:
@@ -39,9 +49,11 @@ class LabPlace(Place):
 
 
 class LabNode(LabPlace, Node):
-    """One of the two nodes. ``number`` is 0 or 1; ``addresses`` are its own on the wire; ``wire`` its device there.
+    """One of the two nodes. ``number`` is 0 or 1; ``addresses`` are its own on the wire; ``wire``
+    its device there.
 
-    ``subnets`` are the prefixes of its Pods, ``gateways`` the first address of each (what a CNI gives its bridge).
+    ``subnets`` are the prefixes of its Pods, ``gateways`` the first address of each (what a CNI
+    gives its bridge).
     """
 
     def __init__(self, name: str, ns: Namespace, number: int) -> None:
@@ -49,16 +61,34 @@ class LabNode(LabPlace, Node):
         self.disk = f"/run/cnibench/disks/{ns.name}"  # the tree's own memory
         self.number = number
         self.wire = "eth0"
-        self.addresses: Mapping[int, str] = {4: f"192.168.100.{number + 1}", 6: f"fd00:100::{number + 1}"}
-        self.subnets: Mapping[int, str] = {4: f"10.244.{number}.0/24", 6: _canonical(f"fd00:10:244:{number}::", "/64")}
-        self.gateways: Mapping[int, str] = {4: f"10.244.{number}.1", 6: _canonical(f"fd00:10:244:{number}::1")}
+        self.addresses: Mapping[int, str] = {
+            4: f"192.168.100.{number + 1}",
+            6: f"fd00:100::{number + 1}",
+        }
+        self.subnets: Mapping[int, str] = {
+            4: f"10.244.{number}.0/24",
+            6: _canonical(f"fd00:10:244:{number}::", "/64"),
+        }
+        self.gateways: Mapping[int, str] = {
+            4: f"10.244.{number}.1",
+            6: _canonical(f"fd00:10:244:{number}::1"),
+        }
 
 
 class LabPod(LabPlace, Pod):
-    """A Pod. ``number`` counts the Pods of its node from 0; ``host_end`` is the name of its veth end on the node."""
+    """A Pod. ``number`` counts the Pods of its node from 0; ``host_end`` is the name of its veth
+    end on the node.
+    """
 
     def __init__(
-        self, name: str, ns: Namespace, node: LabNode, number: int, role: Role, families: Sequence[int], interface: str = "eth0"
+        self,
+        name: str,
+        ns: Namespace,
+        node: LabNode,
+        number: int,
+        role: Role,
+        families: Sequence[int],
+        interface: str = "eth0",
     ) -> None:
         super().__init__(name, ns)
         self.node: LabNode = node

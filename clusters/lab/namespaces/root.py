@@ -1,4 +1,6 @@
-"""A chroot's root made the root of a mount namespace: the kernel lets nobody in a chroot make a user namespace (user_namespaces(7))."""
+"""A chroot's root made the root of a mount namespace: the kernel lets nobody in a chroot make a
+user namespace (user_namespaces(7)).
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,19 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def own_root() -> None:
-    """Makes the calling thread's root the root of its mount namespace, which must be its own (just unshared); nothing where it is that
-    already. Where the kernel refuses, the chroot stays what it was. Needs root."""
+    """Makes the calling thread's root the root of its mount namespace, which must be its own (just
+    unshared); nothing where it is that already. Where the kernel refuses, the chroot stays what it
+    was. Needs root.
+    """
     number = _PIVOT_ROOT.get(os.uname().machine)
     if number is None:
         return
     here, folder = os.open("/", os.O_PATH | os.O_DIRECTORY), os.getcwd()
     namespace = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY)
     try:
-        if _libc.setns(namespace, _CLONE_NEWNS):  # root and working directory become the namespace's own (setns(2))
+        if _libc.setns(
+            namespace, _CLONE_NEWNS
+        ):  # root and working directory become the namespace's own (setns(2))
             return
         if not os.path.samestat(os.stat("/"), os.fstat(here)):
             os.fchdir(here)
@@ -37,7 +43,9 @@ def own_root() -> None:
 
 
 def _pivoted(number: int, path: str) -> bool:
-    """Whether ``path``, seen from the namespace's root, is its root now, and what was above is gone from it."""
+    """Whether ``path``, seen from the namespace's root, is its root now, and what was above is gone
+    from it.
+    """
     where = path.encode()
     if _libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None):
         return False
@@ -47,6 +55,8 @@ def _pivoted(number: int, path: str) -> bool:
     if _libc.syscall(number, b".", b"."):
         _libc.umount2(where, _MNT_DETACH)
         return False
-    _libc.umount2(b".", _MNT_DETACH)  # the old root lies on top of the new one there (pivot_root(2))
+    _libc.umount2(
+        b".", _MNT_DETACH
+    )  # the old root lies on top of the new one there (pivot_root(2))
     os.chdir("/")
     return True

@@ -1,6 +1,7 @@
 """The kernel settings that matter to a measurement, set explicitly in every namespace and recorded.
 
-What the host happens to have set must not decide a result, and nothing may carry over from one cell to the next.
+What the host happens to have set must not decide a result, and nothing may carry over from one cell
+to the next.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _EVERYWHERE: Mapping[str, object] = {
-    # TCP: what one connection learnt must not speed up or slow down the next; buffers as a current kernel tunes itself.
+    # TCP: what one connection learnt must not speed up or slow down the next; buffers as a current
+    # kernel tunes itself.
     "net/ipv4/tcp_no_metrics_save": 1,
     "net/ipv4/tcp_congestion_control": "cubic",
     "net/ipv4/tcp_rmem": "4096 131072 6291456",
@@ -21,7 +23,8 @@ _EVERYWHERE: Mapping[str, object] = {
     "net/ipv4/ip_local_port_range": "10000 65000",
     "net/core/netdev_max_backlog": 1000,
     "net/core/somaxconn": 4096,
-    # Addresses: usable at once and no chatter of their own on the wire (IGMP, MLD, router solicitations, link-local addresses).
+    # Addresses: usable at once and no chatter of their own on the wire (IGMP, MLD, router
+    # solicitations, link-local addresses).
     "net/ipv4/igmp_link_local_mcast_reports": 0,
     "net/ipv6/conf/all/accept_dad": 0,
     "net/ipv6/conf/default/accept_dad": 0,

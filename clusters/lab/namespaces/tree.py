@@ -1,9 +1,12 @@
-"""The unshared tree: mount, network, PID, IPC and UTS namespaces of our own, gone as soon as their first process is gone.
+"""The unshared tree: mount, network, PID, IPC and UTS namespaces of our own, gone as soon as their
+first process is gone.
 
-Four processes: *outer* (the one the user started: it only waits and passes signals on), *middle* (unshares), *init* (PID 1 of the
-tree: reaps orphans, watches for the outer's end) and *main* (PID 2: does everything). The kernel kills all of a PID namespace when
-its PID 1 ends (pid_namespaces(7)), and every namespace, device and mount in the tree goes with its last process. PID 1 ends when
-main ends, when middle dies (parent-death signal) and when outer dies (end of file on a pipe that only outer holds open).
+Four processes: *outer* (the one the user started: it only waits and passes signals on), *middle*
+(unshares), *init* (PID 1 of the tree: reaps orphans, watches for the outer's end) and *main* (PID
+2: does everything). The kernel kills all of a PID namespace when its PID 1 ends
+(pid_namespaces(7)), and every namespace, device and mount in the tree goes with its last process.
+PID 1 ends when main ends, when middle dies (parent-death signal) and when outer dies (end of file
+on a pipe that only outer holds open).
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ HOME = Path("/run/cnibench")  # a private tmpfs: on the host this folder never e
 NETNS = HOME / "netns"
 BPF = HOME / "bpf"
 TMP = HOME / "tmp"
-_HERE = "CNIBENCH_TREE"  # set for all programs in a tree; its value says what the tree may do: 'root' or 'user'
+# set for all programs in a tree; its value says what the tree may do: 'root' or 'user'
+_HERE = "CNIBENCH_TREE"
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -39,7 +43,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def kind() -> str:
-    """``'root'``: in a tree made by root; ``'user'``: in one within a user namespace; ``''``: in none."""
+    """``'root'``: in a tree made by root; ``'user'``: in one within a user namespace; ``''``: in
+    none.
+    """
     return os.environ.get(_HERE, "")
 
 
@@ -47,14 +53,19 @@ def lacks() -> str:
     """What a tree in a user namespace cannot do ('' in a tree of root), for the report."""
     if kind() != "user":
         return ""
-    return "without root: perf cannot sample the kernel, eBPF programs cannot be loaded, socket buffer limits stay the host's"
+    return (
+        "without root: perf cannot sample the kernel, eBPF programs cannot be loaded, socket buffer"
+        " limits stay the host's"
+    )
 
 
 def carry(main: Callable[[], int]) -> int:
-    """Runs ``main`` as PID 2 of a new tree and returns its exit status (128 + N when signal N ended it).
+    """Runs ``main`` as PID 2 of a new tree and returns its exit status (128 + N when signal N ended
+    it).
 
-    Call it from the only thread of a process. SIGINT, SIGTERM, SIGHUP and SIGQUIT to this process are passed on to ``main``'s,
-    where SIGINT and SIGTERM raise KeyboardInterrupt. Raises MissingError when this machine lets us make no tree.
+    Call it from the only thread of a process. SIGINT, SIGTERM, SIGHUP and SIGQUIT to this process
+    are passed on to ``main``'s, where SIGINT and SIGTERM raise KeyboardInterrupt. Raises
+    MissingError when this machine lets us make no tree.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -106,15 +117,21 @@ def _init(main: Callable[[], int], watch: int, failed: int) -> int:
 
 
 def _attend(child: int, mask: Iterable[int], watch: int | None = None) -> int:
-    """Waits for ``child`` and passes signals on to it; its status. Reaps every other child on the way, and gives up when ``watch`` ends.
+    """Waits for ``child`` and passes signals on to it; its status. Reaps every other child on the
+    way, and gives up when ``watch`` ends.
 
-    Called with the signals blocked; ``mask`` is what is blocked from here on. Each signal also writes a byte to a pipe that is waited
-    on (signal.set_wakeup_fd): one that comes just before a wait begins is not slept over, as it would be with a plain waitpid.
+    Called with the signals blocked; ``mask`` is what is blocked from here on. Each signal also
+    writes a byte to a pipe that is waited on (signal.set_wakeup_fd): one that comes just before a
+    wait begins is not slept over, as it would be with a plain waitpid.
     """
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
-    heard = [number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]  # nohup's hang-up stays ignored
-    previous = {number: signal.signal(number, lambda got, _frame: _pass_on(child, got)) for number in heard}
+    heard = [
+        number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN
+    ]  # nohup's hang-up stays ignored
+    previous = {
+        number: signal.signal(number, lambda got, _frame: _pass_on(child, got)) for number in heard
+    }
     previous[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     descriptor = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -206,35 +223,56 @@ def unshare(flags: int) -> None:
     if flags & CLONE_NEWNS:
         if kind() == "root":
             own_root()
-        _mount("none", "/", "", _MS_REC | _MS_PRIVATE)  # before anything is mounted: what init shares would come out at the machine
+        _mount(
+            "none", "/", "", _MS_REC | _MS_PRIVATE
+        )  # before anything is mounted: what init shares would come out at the machine
 
 
 def _no_namespaces(number: int, user: bool) -> MissingError:
     why = errno.errorcode.get(number, str(number))
     if not user:
-        return MissingError(f"no namespaces of our own can be made here ({why})", "run on the machine itself, or in a privileged container")
-    switches = {"/proc/sys/kernel/unprivileged_userns_clone": "1", "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "0"}
+        return MissingError(
+            f"no namespaces of our own can be made here ({why})",
+            "run on the machine itself, or in a privileged container",
+        )
+    switches = {
+        "/proc/sys/kernel/unprivileged_userns_clone": "1",
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "0",
+    }
     for path, wanted in switches.items():
         if Path(path).exists() and Path(path).read_text().strip() != wanted:
             key = path.removeprefix("/proc/sys/").replace("/", ".")
-            return MissingError(f"user namespaces are switched off ({key})", f"run as root, or: sudo sysctl -w {key}={wanted}")
-    return MissingError(f"no user namespace can be made here ({why})", "run as root, or: sudo sysctl -w user.max_user_namespaces=10000")
+            return MissingError(
+                f"user namespaces are switched off ({key})",
+                f"run as root, or: sudo sysctl -w {key}={wanted}",
+            )
+    return MissingError(
+        f"no user namespace can be made here ({why})",
+        "run as root, or: sudo sysctl -w user.max_user_namespaces=10000",
+    )
 
 
 def _mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -> None:
-    if _libc.mount(source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode()):
+    if _libc.mount(
+        source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode()
+    ):
         number = ctypes.get_errno()
         raise MissingError(
-            f"{target} cannot be mounted in a namespace of our own ({errno.errorcode.get(number, number)})",
+            f"{target} cannot be mounted in a namespace of our own"
+            f" ({errno.errorcode.get(number, number)})",
             "run on the machine itself: some containers forbid it",
         )
 
 
 def _furnish() -> None:
-    """Mounts and devices of a tree that was just unshared: /sys of its network, /run/cnibench, lo up."""
+    """Mounts and devices of a tree that was just unshared: /sys of its network, /run/cnibench, lo
+    up.
+    """
     _private_run()
     kept = {
-        path: os.open(path, os.O_PATH) for path in ("/sys/fs/cgroup", "/sys/kernel/tracing", "/sys/kernel/debug") if os.path.isdir(path)
+        path: os.open(path, os.O_PATH)
+        for path in ("/sys/fs/cgroup", "/sys/kernel/tracing", "/sys/kernel/debug")
+        if os.path.isdir(path)
     }
     _mount("sysfs", "/sys", "sysfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     for path, fd in kept.items():
@@ -243,12 +281,16 @@ def _furnish() -> None:
         os.close(fd)
     with contextlib.suppress(MissingError):  # eBPF profiles say so themselves when they cannot pin
         _mount("bpf", str(BPF), "bpf", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-    os.environ["XTABLES_LOCKFILE"] = str(HOME / "xtables.lock")  # never wait for, or hold up, the host's iptables
+    os.environ["XTABLES_LOCKFILE"] = str(
+        HOME / "xtables.lock"
+    )  # never wait for, or hold up, the host's iptables
     loopback_up()
 
 
 def _private_tmp() -> None:
-    """Temporary files go to the tree's own tmpfs, and with it: whatever kills us leaves none on the host."""
+    """Temporary files go to the tree's own tmpfs, and with it: whatever kills us leaves none on the
+    host.
+    """
     TMP.mkdir()
     os.environ["TMPDIR"] = str(TMP)
     tempfile.tempdir = None  # the host's, as this process may have found it before
@@ -257,7 +299,10 @@ def _private_tmp() -> None:
 def _private_run() -> None:
     """/run as it was, plus a private /run/cnibench: the folder is never made on the host."""
     old = os.open("/run", os.O_PATH | os.O_DIRECTORY)
-    entries = [(entry.name, entry.is_symlink(), entry.is_dir(follow_symlinks=False)) for entry in os.scandir("/run")]
+    entries = [
+        (entry.name, entry.is_symlink(), entry.is_dir(follow_symlinks=False))
+        for entry in os.scandir("/run")
+    ]
     links = {name: os.readlink(f"/run/{name}") for name, link, _ in entries if link}
     _mount("tmpfs", "/run", "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755")
     for name, link, folder in entries:
@@ -290,9 +335,11 @@ def loopback_up() -> None:
 
 @contextlib.contextmanager
 def entered() -> Iterator[None]:
-    """The calling thread (and what it starts) in a tree's mount and network namespaces, and back again: for tests and short probes.
+    """The calling thread (and what it starts) in a tree's mount and network namespaces, and back
+    again: for tests and short probes.
 
-    There is no PID namespace: programs are ended by their own parent-death signal. Needs root. Raises MissingError.
+    There is no PID namespace: programs are ended by their own parent-death signal. Needs root.
+    Raises MissingError.
     """
     homes = [os.open(f"/proc/thread-self/ns/{name}", os.O_RDONLY) for name in ("mnt", "net")]
     root, folder = os.open("/", os.O_PATH | os.O_DIRECTORY), os.getcwd()
@@ -307,7 +354,9 @@ def entered() -> Iterator[None]:
         for fd in homes:
             _libc.setns(fd, 0)
             os.close(fd)
-        os.fchdir(root)  # joining a mount namespace goes to its root, and that of a chroot is below it
+        os.fchdir(
+            root
+        )  # joining a mount namespace goes to its root, and that of a chroot is below it
         os.chroot(".")
         os.close(root)
         os.chdir(folder)

@@ -1,8 +1,9 @@
-"""How Felix, Calico's agent, writes a chain: its options' long forms and the hash comment of every rule.
+"""How Felix, Calico's agent, writes a chain: its options' long forms and the hash comment of every
+rule.
 
-Follows projectcalico/calico v3.32.1 felix/iptables/renderer.go, felix/generictables/rules.go (RuleHashes) and
-libcalico-go/lib/hash/unique_id.go. The hashes are those of a real node for the same rules, which the tests check against
-upstream's own dump felix/fv/cali-iptables-dump.txt.
+Follows projectcalico/calico v3.32.1 felix/iptables/renderer.go, felix/generictables/rules.go
+(RuleHashes) and libcalico-go/lib/hash/unique_id.go. The hashes are those of a real node for the
+same rules, which the tests check against upstream's own dump felix/fv/cali-iptables-dump.txt.
 """
 
 from __future__ import annotations
@@ -31,19 +32,29 @@ class Rule:
 
 
 def limited(prefix: str, suffix: str, length: int = _MAX_CHAIN_NAME) -> str:
-    """``prefix`` and ``suffix``, or a hash in place of a suffix that is too long (GetLengthLimitedID)."""
-    if len(prefix) + len(suffix) > length or (len(prefix) + len(suffix) == length and suffix.startswith("_")):
-        digest = base64.urlsafe_b64encode(hashlib.sha256(suffix.encode()).digest()).decode().rstrip("=")
+    """``prefix`` and ``suffix``, or a hash in place of a suffix that is too long
+    (GetLengthLimitedID).
+    """
+    if len(prefix) + len(suffix) > length or (
+        len(prefix) + len(suffix) == length and suffix.startswith("_")
+    ):
+        digest = (
+            base64.urlsafe_b64encode(hashlib.sha256(suffix.encode()).digest()).decode().rstrip("=")
+        )
         return f"{prefix}_{digest[: length - 1 - len(prefix)]}"
     return prefix + suffix
 
 
 def render(name: str, rules: Sequence[Rule]) -> list[str]:
-    """The rules of a chain, each with the comment ``cali:`` and its hash, without the leading ``-A CHAIN``."""
+    """The rules of a chain, each with the comment ``cali:`` and its hash, without the leading ``-A
+    CHAIN``.
+    """
     digest = hashlib.sha224(name.encode()).digest()
     out = []
     for rule in rules:
-        digest = hashlib.sha224(digest + " ".join(["-A", name, "HASH", *_tail(rule)]).encode()).digest()
+        digest = hashlib.sha224(
+            digest + " ".join(["-A", name, "HASH", *_tail(rule)]).encode()
+        ).digest()
         mark = base64.urlsafe_b64encode(digest).decode()[:16]
         out.append(" ".join([f'-m comment --comment "cali:{mark}"', *_tail(rule)]))
     return out
@@ -51,7 +62,11 @@ def render(name: str, rules: Sequence[Rule]) -> list[str]:
 
 def _tail(rule: Rule) -> list[str]:
     comments = [f'-m comment --comment "{comment}"' for comment in rule.comments]
-    return [*comments, *([rule.match] if rule.match else []), *([rule.action] if rule.action else [])]
+    return [
+        *comments,
+        *([rule.match] if rule.match else []),
+        *([rule.action] if rule.action else []),
+    ]
 
 
 def chain_lines(table: Table, name: str, rules: Sequence[Rule] = ()) -> list[Line]:
@@ -59,10 +74,14 @@ def chain_lines(table: Table, name: str, rules: Sequence[Rule] = ()) -> list[Lin
     return [chain(table, name), *(end(table, name, text) for text in render(name, rules))]
 
 
-def insert_lines(table: Table, kernel_chain: str, rules: Sequence[Rule], where: Literal["head", "end"] = "head") -> list[Line]:
+def insert_lines(
+    table: Table, kernel_chain: str, rules: Sequence[Rule], where: Literal["head", "end"] = "head"
+) -> list[Line]:
     """Felix's rules in a chain of the kernel: at its head (ChainInsertMode insert) or appended."""
     if where == "end":  # table.go hashes appended rules under a name of their own
-        return [end(table, kernel_chain, text) for text in render(f"{kernel_chain}*appends*", rules)]
+        return [
+            end(table, kernel_chain, text) for text in render(f"{kernel_chain}*appends*", rules)
+        ]
     return [head(table, kernel_chain, text) for text in reversed(render(kernel_chain, rules))]
 
 

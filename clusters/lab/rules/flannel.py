@@ -1,7 +1,7 @@
 """flanneld's chains FLANNEL-POSTRTG and FLANNEL-FWD.
 
-Follows flannel v0.28.9 pkg/trafficmngr/iptables/iptables.go (masqRules, masqIP6Rules, forwardRules): both jumps are appended,
-so kube-proxy's, which are put at the head, come first.
+Follows flannel v0.28.9 pkg/trafficmngr/iptables/iptables.go (masqRules, masqIP6Rules,
+forwardRules): both jumps are appended, so kube-proxy's, which are put at the head, come first.
 """
 
 from __future__ import annotations
@@ -11,8 +11,13 @@ from cnibench.clusters.lab.rules.ruleset import Part, end
 
 
 def rules(family: int, cluster_cidr: str, pod_cidr: str) -> Part:
-    """flanneld's part on a node whose Pods have ``pod_cidr`` out of the whole cluster's ``cluster_cidr``."""
-    masq, forward = '-m comment --comment "flanneld masq"', '-m comment --comment "flanneld forward"'
+    """flanneld's part on a node whose Pods have ``pod_cidr`` out of the whole cluster's
+    ``cluster_cidr``.
+    """
+    masq, forward = (
+        '-m comment --comment "flanneld masq"',
+        '-m comment --comment "flanneld forward"',
+    )
     multicast = "224.0.0.0/4" if family == 4 else "ff00::/8"
     post = [
         f"-m mark --mark {MASQUERADE_MARK}/{MASQUERADE_MARK} {masq} -j RETURN",

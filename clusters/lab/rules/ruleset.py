@@ -1,7 +1,9 @@
-"""What iptables-restore and ipset restore read, composed of the parts that each program of a node contributes.
+"""What iptables-restore and ipset restore read, composed of the parts that each program of a node
+contributes.
 
-kube-proxy, a CNI's daemon and Docker each put jumps at the head or at the end of the kernel's own chains; the order in which
-they start decides the order in which a packet meets them. A part is a tuple of lines; ``save_text`` plays the parts in order.
+kube-proxy, a CNI's daemon and Docker each put jumps at the head or at the end of the kernel's own
+chains; the order in which they start decides the order in which a packet meets them. A part is a
+tuple of lines; ``save_text`` plays the parts in order.
 """
 
 from __future__ import annotations
@@ -62,13 +64,16 @@ class Pod:
 
 
 def save_text(parts: Iterable[Sequence[Line]]) -> str:
-    """The parts, played in order, as text for iptables-restore or ip6tables-restore; it replaces whole tables.
+    """The parts, played in order, as text for iptables-restore or ip6tables-restore; it replaces
+    whole tables.
 
-    All four tables are there, so that what stood before is gone; of the kernel's own chains those that have rules, as on a node: with
-    iptables of the nf_tables kind an empty one would be a hook more that each packet passes. Raises ValueError for a jump to a chain that
-    no part makes.
+    All four tables are there, so that what stood before is gone; of the kernel's own chains those
+    that have rules, as on a node: with iptables of the nf_tables kind an empty one would be a hook
+    more that each packet passes. Raises ValueError for a jump to a chain that no part makes.
     """
-    tables: dict[Table, dict[str, list[str]]] = {table: {name: [] for name in names} for table, names in BUILTIN.items()}
+    tables: dict[Table, dict[str, list[str]]] = {
+        table: {name: [] for name in names} for table, names in BUILTIN.items()
+    }
     for line in (line for part in parts for line in part):
         rules = tables[line.table].setdefault(line.chain, [])
         if line.where == "end":
@@ -87,7 +92,18 @@ def save_text(parts: Iterable[Sequence[Line]]) -> str:
 
 
 # Targets that are not chains: everything that the rules of this package jump to.
-_TARGETS = {"ACCEPT", "DROP", "REJECT", "RETURN", "MARK", "MASQUERADE", "DNAT", "SNAT", "NFLOG", "NOTRACK"}
+_TARGETS = {
+    "ACCEPT",
+    "DROP",
+    "REJECT",
+    "RETURN",
+    "MARK",
+    "MASQUERADE",
+    "DNAT",
+    "SNAT",
+    "NFLOG",
+    "NOTRACK",
+}
 
 
 def _check_jumps(table: str, chains: dict[str, list[str]]) -> None:
@@ -95,8 +111,14 @@ def _check_jumps(table: str, chains: dict[str, list[str]]) -> None:
         for rule in rules:
             words = rule.split()
             for option, target in itertools.pairwise(words):
-                if option in ("-j", "-g", "--jump", "--goto") and target not in _TARGETS and target not in chains:
-                    raise ValueError(f"{table} {name}: '{rule}' goes to '{target}', which is not there")
+                if (
+                    option in ("-j", "-g", "--jump", "--goto")
+                    and target not in _TARGETS
+                    and target not in chains
+                ):
+                    raise ValueError(
+                        f"{table} {name}: '{rule}' goes to '{target}', which is not there"
+                    )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The rules that Weave's router writes on a node without its policy controller (EXPECT_NPC=0).
 
-Follows weaveworks/weave v2.8.1 net/bridge.go (configureIPTables: at the head of FORWARD, in this order) and net/expose.go
-(exposeNAT: no masquerading inside the network). The rules for a bridge's own DNS are left out: Kubernetes does not use it.
+Follows weaveworks/weave v2.8.1 net/bridge.go (configureIPTables: at the head of FORWARD, in this
+order) and net/expose.go (exposeNAT: no masquerading inside the network). The rules for a bridge's
+own DNS are left out: Kubernetes does not use it.
 """
 
 from __future__ import annotations

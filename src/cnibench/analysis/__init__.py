@@ -1,4 +1,6 @@
-"""Run directories in, an Analysis out: figures, verdicts, groups, what failed and what was not tested. Nothing here renders or measures."""
+"""Run directories in, an Analysis out: figures, verdicts, groups, what failed and what was not
+tested. Nothing here renders or measures.
+"""
 
 from __future__ import annotations
 

@@ -42,9 +42,11 @@ class Member:
 
 @dataclass
 class Context:
-    """One metric at one place: what its labels can be compared in. ``where`` are the fields of model.Where.
+    """One metric at one place: what its labels can be compared in. ``where`` are the fields of
+    model.Where.
 
-    ``absent`` are labels that were tried there and never gave a figure. Where all did, there are no members.
+    ``absent`` are labels that were tried there and never gave a figure. Where all did, there are no
+    members.
     """
 
     where: dict[str, Any]
@@ -56,19 +58,31 @@ class Context:
     def failed(self) -> dict[str, tuple[int, int]]:
         """The labels that failed at times: (in how many blocks, of how many)."""
         every = {**self.members, **self.absent}
-        return {label: (len(one.tally.failed), len(one.tally.tried)) for label, one in every.items() if one.tally.failed}
+        return {
+            label: (len(one.tally.failed), len(one.tally.tried))
+            for label, one in every.items()
+            if one.tally.failed
+        }
 
 
-def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, baseline: str = "") -> Analysis:
+def analyse(
+    readers: Sequence[RunReader], *, allow_different: bool = False, baseline: str = ""
+) -> Analysis:
     """All figures and verdicts of one run, or of several together.
 
-    Several runs are pooled only where they are comparable. Raises UsageError naming what differs, unless ``allow_different``: then they
-    stand beside each other, each environment with results and pairs of its own. ``baseline`` names the label that ratios refer to.
+    Several runs are pooled only where they are comparable. Raises UsageError naming what differs,
+    unless ``allow_different``: then they stand beside each other, each environment with results and
+    pairs of its own. ``baseline`` names the label that ratios refer to.
     """
     if not readers:
         raise UsageError("no run was named", "'cnibench runs' lists the runs")
-    if len({reader.path.resolve() for reader in readers}) < len(readers) or len({reader.id for reader in readers}) < len(readers):
-        raise UsageError("one run was named twice", "each run counts once: its blocks would be taken for more than they are")
+    if len({reader.path.resolve() for reader in readers}) < len(readers) or len(
+        {reader.id for reader in readers}
+    ) < len(readers):
+        raise UsageError(
+            "one run was named twice",
+            "each run counts once: its blocks would be taken for more than they are",
+        )
     gathered = gather(readers)
     numbers, apart = environments(readers, gathered, allow_different)
     labels = _labels(readers, gathered.series)
@@ -83,19 +97,38 @@ def analyse(readers: Sequence[RunReader], *, allow_different: bool = False, base
     runs = [_run(reader) for reader in readers]
     short = shortfalls(readers, numbers)
     attestations = _attestations(readers)
-    problems = [f"{reader.path.name}: {problem}" for reader in readers for problem in verify(reader)]  # of what is not read yet
+    problems = [
+        f"{reader.path.name}: {problem}" for reader in readers for problem in verify(reader)
+    ]  # of what is not read yet
     analysis = Analysis(
-        schema=1, problems=problems, run=runs[0], environment=readers[0].environment, results=results, groups=groups, pairs=pairs, cpp=cpp,
-        attestations=attestations, failures=failures, summary=[], notes=apart + gathered.notes + short + _notes(readers, runs),
-        baseline=_baseline(baseline, labels, contexts), labels=labels, level=level, runs=runs,
-        environments=[reader.environment for reader in readers], turning=turning_points(results, level, main), main=main,
-        disturbed=gathered.disturbed, samples=gathered.samples,
-    )  # fmt: skip
+        schema=1,
+        problems=problems,
+        run=runs[0],
+        environment=readers[0].environment,
+        results=results,
+        groups=groups,
+        pairs=pairs,
+        cpp=cpp,
+        attestations=attestations,
+        failures=failures,
+        summary=[],
+        notes=apart + gathered.notes + short + _notes(readers, runs),
+        baseline=_baseline(baseline, labels, contexts),
+        labels=labels,
+        level=level,
+        runs=runs,
+        environments=[reader.environment for reader in readers],
+        turning=turning_points(results, level, main),
+        main=main,
+        disturbed=gathered.disturbed,
+        samples=gathered.samples,
+    )
     return words.with_words(analysis)
 
 
 def contexts_of(reader: RunReader, gathered: Gathered | None = None) -> list[Context]:
-    """What one run measured, before any verdict, for a gate, which asks another question; with places where nothing gave a figure.
+    """What one run measured, before any verdict, for a gate, which asks another question; with
+    places where nothing gave a figure.
 
     ``gathered`` is what was read of it already.
     """
@@ -105,7 +138,12 @@ def contexts_of(reader: RunReader, gathered: Gathered | None = None) -> list[Con
 
 def main_of(readers: Sequence[RunReader]) -> dict[str, str]:
     """Workload to the metric that decides about it, as the runs stored it."""
-    return {workload: metric for reader in reversed(readers) for workload, metric in reader.plan.main.items() if metric in METRICS}
+    return {
+        workload: metric
+        for reader in reversed(readers)
+        for workload, metric in reader.plan.main.items()
+        if metric in METRICS
+    }
 
 
 def _labels(readers: Sequence[RunReader], series: Sequence[Series]) -> list[str]:
@@ -117,7 +155,11 @@ def _labels(readers: Sequence[RunReader], series: Sequence[Series]) -> list[str]
 
 
 def _contexts(
-    gathered: Gathered, numbers: Sequence[int], labels: Sequence[str], readers: Sequence[RunReader], main: Mapping[str, str]
+    gathered: Gathered,
+    numbers: Sequence[int],
+    labels: Sequence[str],
+    readers: Sequence[RunReader],
+    main: Mapping[str, str],
 ) -> list[Context]:
     own = [{cell.id: cell.params for cell in reader.plan.cells} for reader in readers]
     found: dict[tuple[Any, ...], Context] = {}
@@ -136,26 +178,45 @@ def _contexts(
             _absent(found, tried, numbers[tried.run], main)
     place = {label: i for i, label in enumerate(labels)}
     for one_context in found.values():
-        one_context.members = dict(sorted(one_context.members.items(), key=lambda item: place[item[0]]))
+        one_context.members = dict(
+            sorted(one_context.members.items(), key=lambda item: place[item[0]])
+        )
     return [found[key] for key in sorted(found, key=lambda key: key[:-1])]
 
 
 def _tally(tried: Tried, ok: set[int]) -> Tally:
     failed = tried.blocks - ok
     reason = next((tried.reasons.get(block, "it gave no figure") for block in sorted(failed)), "")
-    every, missing = (frozenset((tried.run, block) for block in blocks) for blocks in (tried.blocks, failed))
+    every, missing = (
+        frozenset((tried.run, block) for block in blocks) for blocks in (tried.blocks, failed)
+    )
     return Tally(every, missing, reason)
 
 
-def _absent(found: dict[tuple[Any, ...], Context], tried: Tried, environment: int, main: Mapping[str, str]) -> None:
-    """Adds a cell that never gave a figure to the metrics of its place, or to a place of its own where no other label gave one either."""
+def _absent(
+    found: dict[tuple[Any, ...], Context], tried: Tried, environment: int, main: Mapping[str, str]
+) -> None:
+    """Adds a cell that never gave a figure to the metrics of its place, or to a place of its own
+    where no other label gave one either.
+    """
     line, place = tried.first, _where(tried.first, tried.params, environment, None)
-    alike = [one for one in found.values() if one.window == line.window and not one.where["reading"] and _place(one.where) == _place(place)]
+    alike = [
+        one
+        for one in found.values()
+        if one.window == line.window
+        and not one.where["reading"]
+        and _place(one.where) == _place(place)
+    ]
     if not alike:
         there = () if line.workload not in main else (main[line.workload],)
         metric = CPP_METRICS[0] if line.window == "cpp" else main_metric(line.workload, there, main)
         known = METRICS.get(metric)
-        where = place | {"metric": metric, "unit": known.unit if known else "", "better": known.better if known else "", "reading": {}}
+        where = place | {
+            "metric": metric,
+            "unit": known.unit if known else "",
+            "better": known.better if known else "",
+            "reading": {},
+        }
         alike = [found.setdefault(_key(where), Context(where, line.window))]
     for one in alike:
         if line.label not in one.members:
@@ -171,7 +232,15 @@ def _key(where: Mapping[str, Any]) -> tuple[Any, ...]:
     metric = where["metric"]
     params = json.dumps(where["params"], sort_keys=True)
     order = context.order(where)
-    return (*order[:3], _natural(params), where["environment"], order[3:], _METRIC_PLACE.get(metric, len(METRICS)), metric, params)
+    return (
+        *order[:3],
+        _natural(params),
+        where["environment"],
+        order[3:],
+        _METRIC_PLACE.get(metric, len(METRICS)),
+        metric,
+        params,
+    )
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:
@@ -179,36 +248,59 @@ def _natural(text: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part) if part.isdigit() else -1, part) for part in re.split(r"(\d+)", text))
 
 
-def _where(line: Line, text: str, environment: int, own: Mapping[str, Any] | None) -> dict[str, Any]:
+def _where(
+    line: Line, text: str, environment: int, own: Mapping[str, Any] | None
+) -> dict[str, Any]:
     params = json.loads(text)
     reading = {} if own is None else {key: value for key, value in params.items() if key not in own}
     return {
-        **context.place(line), "params": params, "metric": line.metric, "unit": line.unit, "better": line.better,
-        "environment": environment, "reading": reading,
-    }  # fmt: skip
+        **context.place(line),
+        "params": params,
+        "metric": line.metric,
+        "unit": line.unit,
+        "better": line.better,
+        "environment": environment,
+        "reading": reading,
+    }
 
 
 def _baseline(wished: str, labels: Sequence[str], contexts: Sequence[Context]) -> str:
-    """The label that ratios refer to: the one wished, else bare veths, else another baseline with network namespaces, else any, else the
-    first."""
+    """The label that ratios refer to: the one wished, else bare veths, else another baseline with
+    network namespaces, else any, else the first."""
     if wished:
         if wished not in labels:
-            raise UsageError(f"there is no '{wished}' in this run", f"its labels: {', '.join(labels)}")
+            raise UsageError(
+                f"there is no '{wished}' in this run", f"its labels: {', '.join(labels)}"
+            )
         return wished
-    fidelity = {label: member.first.fidelity for one in contexts for label, member in one.members.items()}
-    profile = {label: member.first.profile for one in contexts for label, member in one.members.items()}
+    fidelity = {
+        label: member.first.fidelity for one in contexts for label, member in one.members.items()
+    }
+    profile = {
+        label: member.first.profile for one in contexts for label, member in one.members.items()
+    }
     bases = [label for label in labels if fidelity.get(label) == "baseline"]
-    order = sorted(bases, key=lambda label: (profile[label] != "veth-baseline", profile[label] == "host"))
+    order = sorted(
+        bases, key=lambda label: (profile[label] != "veth-baseline", profile[label] == "host")
+    )
     return (order or list(labels) or [""])[0]
 
 
 def _run(reader: RunReader) -> Run:
     plan = reader.plan
     return Run(
-        id=plan.id, name=plan.name, started=reader.started, finished=reader.finished, seed=plan.seed, command=shlex.join(plan.command),
-        tool_version=plan.tool_version, blocks=plan.blocks, duration=plan.duration, warmup=plan.warmup,
+        id=plan.id,
+        name=plan.name,
+        started=reader.started,
+        finished=reader.finished,
+        seed=plan.seed,
+        command=shlex.join(plan.command),
+        tool_version=plan.tool_version,
+        blocks=plan.blocks,
+        duration=plan.duration,
+        warmup=plan.warmup,
         planned=plan.planned,
-    )  # fmt: skip
+    )
 
 
 def _attestations(readers: Sequence[RunReader]) -> list[Check]:
@@ -216,21 +308,34 @@ def _attestations(readers: Sequence[RunReader]) -> list[Check]:
     for reader in readers:
         for item in reader.attestations():
             found[reader.id, item.label, item.check, item.ip] = Check(
-                profile=item.profile, label=item.label, check=item.check, expected=item.expected, observed=item.observed,
-                passed=item.passed, ip=item.ip,
-            )  # fmt: skip
+                profile=item.profile,
+                label=item.label,
+                check=item.check,
+                expected=item.expected,
+                observed=item.observed,
+                passed=item.passed,
+                ip=item.ip,
+            )
     return list(found.values())
 
 
 def _unsupported(readers: Sequence[RunReader]) -> list[Failure]:
     found: Mapping[tuple[str, str], Failure] = {
         (item.label, item.lacks): Failure(
-            label=item.label, profile=item.profile, placement="", workload="", params={}, cell="", block=-1, metric="",
-            status="unsupported", reason=f"{item.lacks} ({item.remedy})" if item.remedy else item.lacks,
+            label=item.label,
+            profile=item.profile,
+            placement="",
+            workload="",
+            params={},
+            cell="",
+            block=-1,
+            metric="",
+            status="unsupported",
+            reason=f"{item.lacks} ({item.remedy})" if item.remedy else item.lacks,
         )
         for reader in readers
         for item in reader.plan.unsupported
-    }  # fmt: skip
+    }
     return list(found.values())
 
 
@@ -239,7 +344,13 @@ def _notes(readers: Sequence[RunReader], runs: Sequence[Run]) -> list[str]:
     for reader, run in zip(readers, runs, strict=True):
         found += [f"{reader.id}: {warning}" for warning in reader.warnings]
         if again := reader.chain.again:
-            found.append(f"{reader.id}: {again} sample{'s' * (again != 1)} measured again after a failure; the last attempt counts")
+            found.append(
+                f"{reader.id}: {again} sample{'s' * (again != 1)} measured again after a failure;"
+                " the last attempt counts"
+            )
         if not run.finished:
-            found.append(f"{reader.id}: not finished; what is missing is done by: cnibench run --resume {reader.path.name}")
+            found.append(
+                f"{reader.id}: not finished; what is missing is done by: cnibench run --resume"
+                f" {reader.path.name}"
+            )
     return list(dict.fromkeys(found))

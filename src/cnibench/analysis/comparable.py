@@ -1,4 +1,6 @@
-"""Which runs may be put into one figure or compared: those that agree on all that must agree (model/context.py)."""
+"""Which runs may be put into one figure or compared: those that agree on all that must agree
+(model/context.py).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _LABEL = {one.name: one for one in context.LABEL}
 
 @dataclass
 class Circumstances:
-    """Of one run, or of several that agree: the machine, and for each label and each place what must agree."""
+    """Of one run, or of several that agree: the machine, and for each label and each place what
+    must agree.
+    """
 
     facts: dict[str, Any]
     labels: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -35,12 +39,18 @@ class Circumstances:
         self.places = other.places | self.places
 
 
-def circumstances(reader: RunReader, lines: Iterable[tuple[Line, str]], label: str = "") -> Circumstances:
-    """``lines`` are one line of each cell and its canonical parameters. ``label``: of this one alone, and its name is no matter then."""
+def circumstances(
+    reader: RunReader, lines: Iterable[tuple[Line, str]], label: str = ""
+) -> Circumstances:
+    """``lines`` are one line of each cell and its canonical parameters. ``label``: of this one
+    alone, and its name is no matter then.
+    """
     plan = reader.plan
     given = plan.plan.get("settings")
     settings = given if isinstance(given, Mapping) else {}
-    found = Circumstances({**reader.environment, "tool_version": plan.tool_version}, settings=_settings(settings, ""))
+    found = Circumstances(
+        {**reader.environment, "tool_version": plan.tool_version}, settings=_settings(settings, "")
+    )
     for name, profile in plan.profiles.items():
         if name == (label or name):
             found.labels[name] = {"profile": _short(profile), "settings": _settings(settings, name)}
@@ -57,12 +67,16 @@ def circumstances(reader: RunReader, lines: Iterable[tuple[Line, str]], label: s
 
 def circumstances_of(reader: RunReader, gathered: Gathered, label: str) -> Circumstances:
     """Of one label of a run, of which ``gathered`` was read."""
-    return circumstances(reader, [(one.first, one.params) for one in gathered.tried.values()], label)
+    return circumstances(
+        reader, [(one.first, one.params) for one in gathered.tried.values()], label
+    )
 
 
 def _settings(settings: Mapping[str, Any], label: str) -> str:
     both = [settings.get(name) for name in dict.fromkeys(("", label))]
-    own = {key: value for table in both if isinstance(table, Mapping) for key, value in table.items()}
+    own = {
+        key: value for table in both if isinstance(table, Mapping) for key, value in table.items()
+    }
     return msgspec.json.encode(own, order="sorted").decode() if own else ""
 
 
@@ -71,33 +85,50 @@ def _short(profile: Mapping[str, Any]) -> str:
 
 
 def differences(one: Circumstances, other: Circumstances) -> list[str]:
-    """What must agree between two runs and does not, each with both values. What only one of them measured is no difference."""
+    """What must agree between two runs and does not, each with both values. What only one of them
+    measured is no difference.
+    """
     found = disagreements(one.facts, other.facts, partial=False)
     for label in (label for label in one.labels if label in other.labels):
         found += _labels(one.labels[label], other.labels[label], label)
     return _words([*found, *_places(one, other)])
 
 
-def between(base: Circumstances, candidate: Circumstances, label: str, other: str, *, one_run: bool) -> list[str]:
-    """The same for a gate: the two labels may differ in profile, and within one run, or under names of their own, in their settings."""
+def between(
+    base: Circumstances, candidate: Circumstances, label: str, other: str, *, one_run: bool
+) -> list[str]:
+    """The same for a gate: the two labels may differ in profile, and within one run, or under names
+    of their own, in their settings.
+    """
     found: list[Disagreement] = []
     ours, theirs = base.labels.get(label, {}), candidate.labels.get(other, {})
     if not one_run:
         found += disagreements(base.facts, candidate.facts, partial=False)
         if label == other:
-            found += _labels({"settings": ours.get("settings")}, {"settings": theirs.get("settings")}, label)
+            found += _labels(
+                {"settings": ours.get("settings")}, {"settings": theirs.get("settings")}, label
+            )
         else:
-            found += differing(_LABEL["settings"], base.settings, candidate.settings, "settings of all labels")
+            found += differing(
+                _LABEL["settings"], base.settings, candidate.settings, "settings of all labels"
+            )
     if "fidelity" in ours and "fidelity" in theirs:
         found += differing(
-            _LABEL["fidelity"], ours["fidelity"], theirs["fidelity"], f"fidelity of {' and '.join(dict.fromkeys((label, other)))}"
+            _LABEL["fidelity"],
+            ours["fidelity"],
+            theirs["fidelity"],
+            f"fidelity of {' and '.join(dict.fromkeys((label, other)))}",
         )
     return _words([*found, *_places(base, candidate)])
 
 
 def _labels(one: Mapping[str, Any], other: Mapping[str, Any], label: str) -> list[Disagreement]:
     both = [name for name in _LABEL if name in one and name in other]
-    return [item for name in both for item in differing(_LABEL[name], one[name], other[name], f"{name} of {label}")]
+    return [
+        item
+        for name in both
+        for item in differing(_LABEL[name], one[name], other[name], f"{name} of {label}")
+    ]
 
 
 def _places(one: Circumstances, other: Circumstances) -> list[Disagreement]:
@@ -118,7 +149,9 @@ def _words(found: Sequence[Disagreement]) -> list[str]:
     return list(dict.fromkeys(map(str, found)))
 
 
-def environments(readers: Sequence[RunReader], gathered: Gathered, allow: bool) -> tuple[list[int], list[str]]:
+def environments(
+    readers: Sequence[RunReader], gathered: Gathered, allow: bool
+) -> tuple[list[int], list[str]]:
     """(for each run the number of its environment, what tells the environments apart in words).
 
     Raises UsageError when there is more than one and ``allow`` is not set.
@@ -135,9 +168,13 @@ def environments(readers: Sequence[RunReader], gathered: Gathered, allow: bool) 
                 if not allow:
                     raise UsageError(
                         f"{reader.id} is not comparable with {readers[0].id}: {said}",
-                        "report them one by one, or give --allow-different to show each with results of its own, never in one figure",
+                        "report them one by one, or give --allow-different to show each with"
+                        " results of its own, never in one figure",
                     )
-                apart.append(f"environment {len(distinct) + 1} ({reader.id}) differs from environment 1 ({readers[0].id}): {said}")
+                apart.append(
+                    f"environment {len(distinct) + 1} ({reader.id}) differs from environment 1"
+                    f" ({readers[0].id}): {said}"
+                )
             distinct.append(mine)
             same = len(distinct) - 1
         else:

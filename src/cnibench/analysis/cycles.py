@@ -1,4 +1,6 @@
-"""Cycles per packet by component, the mean over the blocks, so that the components still add up to the total."""
+"""Cycles per packet by component, the mean over the blocks, so that the components still add up to
+the total.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,22 @@ _WHERE = ("label", "profile", *(name for name in OF_RECORD if name != "params"))
 
 
 def cycles(
-    readers: Sequence[RunReader], numbers: Sequence[int], labels: Sequence[str], fidelity: Mapping[str, str]
+    readers: Sequence[RunReader],
+    numbers: Sequence[int],
+    labels: Sequence[str],
+    fidelity: Mapping[str, str],
 ) -> tuple[dict[str, str], list[Cpp]]:
-    """(label to the source of its cycles, the table). A record that lacks a key or has no finite total is passed over, and told."""
+    """(label to the source of its cycles, the table). A record that lacks a key or has no finite
+    total is passed over, and told.
+    """
     found: dict[tuple[Any, ...], list[Record]] = {}
     for reader, environment in zip(readers, numbers, strict=True):
         for record in reader.records("cpp"):
             if not _usable(record):
-                reader.warnings.append(f"a record of cpp.jsonl (cell {record.get('cell')!r}) has no usable total and is left out")
+                reader.warnings.append(
+                    f"a record of cpp.jsonl (cell {record.get('cell')!r}) has no usable total and"
+                    " is left out"
+                )
                 continue
             key = (
                 *(record[name] for name in _WHERE),
@@ -34,18 +44,31 @@ def cycles(
             found.setdefault(key, []).append(record)
     place = {label: i for i, label in enumerate(labels)}
     rows = [_row(records, key[-1], fidelity) for key, records in found.items()]
-    rows.sort(key=lambda row: (row.workload, row.placement != "intra", json.dumps(row.params), row.path, place.get(row.label, len(place))))
+    rows.sort(
+        key=lambda row: (
+            row.workload,
+            row.placement != "intra",
+            json.dumps(row.params),
+            row.path,
+            place.get(row.label, len(place)),
+        )
+    )
     return {row.label: row.cycles_source for row in rows}, rows
 
 
 def _usable(record: Record) -> bool:
     numbers = [record.get("total"), record.get("unclassified"), record.get("packets")]
     components = record.get("components")
-    if not isinstance(components, Mapping) or "params" not in record or "cycles_source" not in record:
+    if (
+        not isinstance(components, Mapping)
+        or "params" not in record
+        or "cycles_source" not in record
+    ):
         return False
     numbers += list(components.values())
     return all(name in record for name in _WHERE) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in numbers
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        for value in numbers
     )
 
 
@@ -53,13 +76,24 @@ def _row(records: Sequence[Record], environment: int, fidelity: Mapping[str, str
     first, n = records[0], len(records)
     names = dict.fromkeys(name for record in records for name in record["components"])
     return Cpp(
-        **{name: first[name] for name in _WHERE}, params=first["params"], cycles_source=str(first["cycles_source"]),
-        total=math.fsum(record["total"] for record in records) / n, packets=math.fsum(record["packets"] for record in records) / n,
-        components={name: math.fsum(record["components"].get(name, 0.0) for record in records) / n for name in names},
-        unclassified=math.fsum(record["unclassified"] for record in records) / n, n=n, environment=environment,
+        **{name: first[name] for name in _WHERE},
+        params=first["params"],
+        cycles_source=str(first["cycles_source"]),
+        total=math.fsum(record["total"] for record in records) / n,
+        packets=math.fsum(record["packets"] for record in records) / n,
+        components={
+            name: math.fsum(record["components"].get(name, 0.0) for record in records) / n
+            for name in names
+        },
+        unclassified=math.fsum(record["unclassified"] for record in records) / n,
+        n=n,
+        environment=environment,
         fidelity=fidelity.get(first["label"], ""),
         blocks=[int(record["block"]) for record in records if "block" in record],
-        by_block={name: [float(record["components"].get(name, 0.0)) for record in records] for name in names}
+        by_block={
+            name: [float(record["components"].get(name, 0.0)) for record in records]
+            for name in names
+        }
         | {"total": [float(record["total"]) for record in records]},
         counted=sum(int(record.get("counted", 0)) for record in records),
-    )  # fmt: skip
+    )

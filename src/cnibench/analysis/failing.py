@@ -1,4 +1,6 @@
-"""Does a candidate fail more often than its base? Exact tests, one-sided, of the blocks in which each gave no figure."""
+"""Does a candidate fail more often than its base? Exact tests, one-sided, of the blocks in which
+each gave no figure.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ MCNEMAR, FISHER = "exact McNemar test", "Fisher's exact test"
 
 @dataclass(frozen=True)
 class Tally:
-    """The blocks in which a cell was tried, those of them that gave no figure, and why the first of these did not."""
+    """The blocks in which a cell was tried, those of them that gave no figure, and why the first of
+    these did not.
+    """
 
     tried: frozenset[Block] = frozenset()
     failed: frozenset[Block] = frozenset()
@@ -23,11 +27,16 @@ class Tally:
         return len(self.failed) / len(self.tried) if self.tried else 0.0
 
     def __or__(self, other: Tally) -> Tally:
-        return Tally(self.tried | other.tried, self.failed | other.failed, self.reason or other.reason)
+        return Tally(
+            self.tried | other.tried, self.failed | other.failed, self.reason or other.reason
+        )
 
     def of_run(self, number: int) -> Tally:
         """The same blocks as those of the run of that number."""
-        tried, failed = (frozenset((number, block) for _, block in blocks) for blocks in (self.tried, self.failed))
+        tried, failed = (
+            frozenset((number, block) for _, block in blocks)
+            for blocks in (self.tried, self.failed)
+        )
         return Tally(tried, failed, self.reason)
 
 
@@ -43,8 +52,9 @@ class Evidence:
 def more_often(base: Tally, candidate: Tally, *, paired: bool) -> Evidence | None:
     """None where the failures cannot tell the two apart at all: then there is nothing to test.
 
-    ``paired``: both were tried in the same blocks, and those in which only one of them failed decide (exact McNemar test: a sign test);
-    else Fisher's exact test of the two shares, which takes the blocks as independent.
+    ``paired``: both were tried in the same blocks, and those in which only one of them failed
+    decide (exact McNemar test: a sign test); else Fisher's exact test of the two shares, which
+    takes the blocks as independent.
     """
     if not base.tried or not candidate.tried:
         return None
@@ -54,7 +64,10 @@ def more_often(base: Tally, candidate: Tally, *, paired: bool) -> Evidence | Non
             return None
         return Evidence(_fisher(base, candidate), more, FISHER)
     both = base.tried & candidate.tried
-    theirs, ours = len((candidate.failed - base.failed) & both), len((base.failed - candidate.failed) & both)
+    theirs, ours = (
+        len((candidate.failed - base.failed) & both),
+        len((base.failed - candidate.failed) & both),
+    )
     if not theirs + ours and not more:
         return None
     return Evidence(_sign(theirs, ours), more or theirs > ours, MCNEMAR)
@@ -67,9 +80,15 @@ def _sign(above: int, below: int) -> float:
 
 
 def _fisher(base: Tally, candidate: Tally) -> float:
-    """P(at least so many of all failures fall to the candidate), with the margins fixed (hypergeometric)."""
+    """P(at least so many of all failures fall to the candidate), with the margins fixed
+    (hypergeometric).
+    """
     ours, theirs = len(base.tried), len(candidate.tried)
     failures = len(base.failed) + len(candidate.failed)
     most = min(failures, theirs)
-    ways = (math.comb(theirs, k) * math.comb(ours, failures - k) for k in range(len(candidate.failed), most + 1) if failures - k <= ours)
+    ways = (
+        math.comb(theirs, k) * math.comb(ours, failures - k)
+        for k in range(len(candidate.failed), most + 1)
+        if failures - k <= ours
+    )
     return sum(ways) / math.comb(ours + theirs, failures)

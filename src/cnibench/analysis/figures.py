@@ -19,15 +19,34 @@ _Odd = tuple[list[int], float | None, float | None, float | None, float | None]
 
 
 def results(contexts: Sequence[Context], level: float, sources: Mapping[str, str]) -> list[Result]:
-    """A Result for each label of each context; ``sources`` says for each label where its cycles come from."""
-    members = [(context, label, member) for context in contexts for label, member in context.members.items()]
-    rows = [np.array([member.values[block] for block in sorted(member.values)]) for _, _, member in members]
+    """A Result for each label of each context; ``sources`` says for each label where its cycles
+    come from.
+    """
+    members = [
+        (context, label, member)
+        for context in contexts
+        for label, member in context.members.items()
+    ]
+    rows = [
+        np.array([member.values[block] for block in sorted(member.values)])
+        for _, _, member in members
+    ]
     odd = _odd(rows)
     found = []
     for (context, label, member), row, what in zip(members, rows, odd, strict=True):
         interval = median_interval(row, level)
         source = sources.get(label, "") if context.where["metric"] in CPP_METRICS else ""
-        found.append(_result(context, label, member, row, (interval.low, interval.high, interval.coverage or None), what, source))
+        found.append(
+            _result(
+                context,
+                label,
+                member,
+                row,
+                (interval.low, interval.high, interval.coverage or None),
+                what,
+                source,
+            )
+        )
     return found
 
 
@@ -44,17 +63,35 @@ def _result(
     blocks = sorted(member.values)
     mean = float(row.mean())
     return Result(
-        **context.where, profile=member.first.profile, label=label, fidelity=member.first.fidelity, n=len(row), mean=mean,
-        median=float(np.median(row)), ci_low=interval[0], ci_high=interval[1], confidence=interval[2],
-        spread=float(row.std(ddof=1) / abs(mean)) if len(row) > 1 and mean else None, cycles_source=source,
-        failed=len(member.tally.failed), tried=len(member.tally.tried), disturbed=member.disturbed,
-        blocks=[block for _, block in blocks], values=row.tolist(),
-        outliers=[blocks[i][1] for i in positions], drift=rho, drift_p=rho_p, dependence=lag, dependence_p=lag_p,
-    )  # fmt: skip
+        **context.where,
+        profile=member.first.profile,
+        label=label,
+        fidelity=member.first.fidelity,
+        n=len(row),
+        mean=mean,
+        median=float(np.median(row)),
+        ci_low=interval[0],
+        ci_high=interval[1],
+        confidence=interval[2],
+        spread=float(row.std(ddof=1) / abs(mean)) if len(row) > 1 and mean else None,
+        cycles_source=source,
+        failed=len(member.tally.failed),
+        tried=len(member.tally.tried),
+        disturbed=member.disturbed,
+        blocks=[block for _, block in blocks],
+        values=row.tolist(),
+        outliers=[blocks[i][1] for i in positions],
+        drift=rho,
+        drift_p=rho_p,
+        dependence=lag,
+        dependence_p=lag_p,
+    )
 
 
 def _odd(rows: Sequence[Array]) -> list[_Odd]:
-    """Outliers, drift and dependence of each row; both p values are Holm's over all rows of the run."""
+    """Outliers, drift and dependence of each row; both p values are Holm's over all rows of the
+    run.
+    """
     found: list[_Odd] = [([], None, None, None, None)] * len(rows)
     rho, rho_p, lag, lag_p = (np.full(len(rows), np.nan) for _ in range(4))
     flags: dict[int, list[int]] = {}
@@ -68,12 +105,17 @@ def _odd(rows: Sequence[Array]) -> list[_Odd]:
         tested = ~np.isnan(p)
         p[tested] = holm(p[tested])
     for i in range(len(rows)):
-        found[i] = (flags.get(i, []), *(None if np.isnan(x) else float(x) for x in (rho[i], rho_p[i], lag[i], lag_p[i])))  # type: ignore[assignment]
+        found[i] = (
+            flags.get(i, []),
+            *(None if np.isnan(x) else float(x) for x in (rho[i], rho_p[i], lag[i], lag_p[i])),
+        )  # type: ignore[assignment]
     return found
 
 
 def by_length(rows: Sequence[Array]) -> list[list[int]]:
-    """Indices of rows of equal length together, so that each lot is one table; at most about 4 million values a lot."""
+    """Indices of rows of equal length together, so that each lot is one table; at most about 4
+    million values a lot.
+    """
     lots: dict[int, list[int]] = {}
     for i, row in enumerate(rows):
         lots.setdefault(len(row), []).append(i)

@@ -1,4 +1,6 @@
-"""The first sentences of a report: what was found at each place, places with the same outcome together."""
+"""The first sentences of a report: what was found at each place, places with the same outcome
+together.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _EACH = 4  # settings of one sweep that get a sentence each; more get one togeth
 
 @dataclass(frozen=True)
 class _Place:
-    """``results`` has the best first; ``pairs`` are all of the place. ``name`` says where, in words, ``plain`` without its parameters."""
+    """``results`` has the best first; ``pairs`` are all of the place. ``name`` says where, in
+    words, ``plain`` without its parameters.
+    """
 
     name: str
     plain: str
@@ -34,9 +38,14 @@ class _Place:
 
 
 def sentences(
-    analysis: Analysis, shown: Sequence[Group], describe: Callable[[Group], str], place_of: Callable[[Any], Hashable]
+    analysis: Analysis,
+    shown: Sequence[Group],
+    describe: Callable[[Group], str],
+    place_of: Callable[[Any], Hashable],
 ) -> list[str]:
-    """One for each outcome, in the order of the places. ``describe`` names a place, ``place_of`` tells places apart."""
+    """One for each outcome, in the order of the places. ``describe`` names a place, ``place_of``
+    tells places apart.
+    """
     results: dict[Hashable, list[Result]] = {}
     pairs: dict[Hashable, list[Pair]] = {}
     for result in analysis.results:
@@ -48,7 +57,9 @@ def sentences(
     places = []
     for name, plain, group in zip(named(shown, describe), map(describe, shown), shown, strict=True):
         key = (place_of(group), group.metric)
-        ranked = sorted(results[key], key=lambda result: result.median, reverse=group.better == "higher")
+        ranked = sorted(
+            results[key], key=lambda result: result.median, reverse=group.better == "higher"
+        )
         places.append(_Place(name, plain, group, ranked, pairs.get(key, [])))
     lots: dict[Hashable, list[_Place]] = {}
     for one in places:
@@ -62,11 +73,18 @@ def named(shown: Sequence[W], describe: Callable[[W], str]) -> list[str]:
     lots: dict[str, list[W]] = {}
     for name, group in zip(plain, shown, strict=True):
         lots.setdefault(name, []).append(group)
-    return [_with(name, _differing(group.params, lots[name])) for name, group in zip(plain, shown, strict=True)]
+    return [
+        _with(name, _differing(group.params, lots[name]))
+        for name, group in zip(plain, shown, strict=True)
+    ]
 
 
 def _differing(own: Mapping[str, Any], alike: Sequence[Where]) -> str:
-    keys = [key for key in own if len({json.dumps(group.params.get(key), sort_keys=True) for group in alike}) > 1]
+    keys = [
+        key
+        for key in own
+        if len({json.dumps(group.params.get(key), sort_keys=True) for group in alike}) > 1
+    ]
     return ", ".join(f"{key} {own[key]}" for key in keys)
 
 
@@ -82,7 +100,12 @@ def _outcome(one: _Place) -> Hashable:
     if not one.pairs:
         return "alone", one.results[0].label, one.sweep
     if all(pair.verdict == "inconclusive" for pair in one.pairs):
-        return "inconclusive", one.pairs[0].n, len(one.results), max(pair.blocks_needed for pair in one.pairs)
+        return (
+            "inconclusive",
+            one.pairs[0].n,
+            len(one.results),
+            max(pair.blocks_needed for pair in one.pairs),
+        )
     if len(one.group.order) == 1:
         return "none", len(one.results)
     return "decided", one.sweep
@@ -94,11 +117,15 @@ def _told(lot: Sequence[_Place]) -> list[str]:
     if kind == "inconclusive":
         needed = max(pair.blocks_needed for pair in one.pairs)
         return [
-            f"{where}: inconclusive; {one.pairs[0].n} blocks cannot tell {len(one.results)} profiles apart, {needed} could{_failed(lot)}."
+            f"{where}: inconclusive; {one.pairs[0].n} blocks cannot tell {len(one.results)}"
+            f" profiles apart, {needed} could{_failed(lot)}."
         ]
     if kind == "none":
         figure = f" ({one.results[0].label}: {_figure(one.results[0])})" if len(lot) == 1 else ""
-        return [f"{where}: no difference was found among the {len(one.results)} profiles{figure}{_failed(lot)}."]
+        return [
+            f"{where}: no difference was found among the {len(one.results)}"
+            f" profiles{figure}{_failed(lot)}."
+        ]
     if len(lot) > _EACH:
         return [_swept(lot, kind)]
     return [_alone(place) if kind == "alone" else _decided(place) for place in lot]
@@ -109,20 +136,31 @@ def _together(lot: Sequence[_Place]) -> list[str]:
     found: dict[str, list[str]] = {}
     for one in lot:
         found.setdefault(one.plain, []).append(one.name)
-    return [every[0] if len(every) == 1 else _with(plain, f"{len(every)} settings") for plain, every in found.items()]
+    return [
+        every[0] if len(every) == 1 else _with(plain, f"{len(every)} settings")
+        for plain, every in found.items()
+    ]
 
 
 def _alone(one: _Place) -> str:
-    said = f"{_capital(one.name)}: {one.results[0].label} reached {_figure(one.results[0])}; there was nothing to compare it with"
+    said = (
+        f"{_capital(one.name)}: {one.results[0].label} reached {_figure(one.results[0])}; there was"
+        " nothing to compare it with"
+    )
     return f"{said}{_failed([one])}."
 
 
 def _decided(one: _Place) -> str:
     best, worst, rest = one.results[0], one.results[-1], one.group.order[0][1:]
     pair = next(p for p in one.pairs if {p.a, p.b} == {best.label, worst.label})
-    together = f"; not told apart from it: {names(rest)}" if rest else ", told apart from all others"
+    together = (
+        f"; not told apart from it: {names(rest)}" if rest else ", told apart from all others"
+    )
     last = f"last {worst.label} ({_figure(worst)}){_against(pair, worst.label)}"
-    return f"{_capital(one.name)}: best {best.label} ({_figure(best)}){together}; {last}{_failed([one])}."
+    return (
+        f"{_capital(one.name)}: best {best.label} ({_figure(best)}){together};"
+        f" {last}{_failed([one])}."
+    )
 
 
 def _swept(lot: Sequence[_Place], kind: str) -> str:
@@ -132,12 +170,17 @@ def _swept(lot: Sequence[_Place], kind: str) -> str:
     figures = [place.results[0].median for place in lot]
     span = f"{human(min(figures), first.group.unit)} to {human(max(figures), first.group.unit)}"
     if kind == "alone":
-        return f"{where}: {first.results[0].label} reached {span}; there was nothing to compare it with{_failed(lot)}."
+        return (
+            f"{where}: {first.results[0].label} reached {span}; there was nothing to compare it"
+            f" with{_failed(lot)}."
+        )
     leads: dict[str, int] = {}
     for place in lot:
         for label in place.group.order[0]:
             leads[label] = leads.get(label, 0) + 1
-    told = [f"{label} in {number}" for label, number in sorted(leads.items(), key=lambda item: -item[1])]
+    told = [
+        f"{label} in {number}" for label, number in sorted(leads.items(), key=lambda item: -item[1])
+    ]
     return f"{where}: in the leading group {names(told)}; the best reached {span}{_failed(lot)}."
 
 
@@ -147,21 +190,34 @@ def _failed(lot: Sequence[_Place]) -> str:
 
 
 def failures(groups: Sequence[Group]) -> str:
-    """``fast failed in 9 of 16 blocks``: who of a ranking gave no figure at times, over all places; '' when nobody did."""
+    """``fast failed in 9 of 16 blocks``: who of a ranking gave no figure at times, over all places;
+    '' when nobody did.
+    """
     found: dict[str, tuple[int, int]] = {}
     for group in groups:
         for label, (failed, tried) in group.failed.items():
             before = found.get(label, (0, 0))
             found[label] = before[0] + failed, before[1] + tried
-    return names([f"{label} failed in {failed} of {tried} blocks" for label, (failed, tried) in found.items()])
+    return names(
+        [
+            f"{label} failed in {failed} of {tried} blocks"
+            for label, (failed, tried) in found.items()
+        ]
+    )
 
 
 def _against(pair: Pair, label: str) -> str:
     """``, at 0.85 to 0.88 times the best``: the interval of ``label`` against the other one."""
     if pair.ci_low is None or pair.ci_high is None or pair.verdict not in ("a-better", "b-better"):
         return ""
-    low, high = (pair.ci_low, pair.ci_high) if pair.a == label else (1 / pair.ci_high, 1 / pair.ci_low)
-    return f", {low:.3g} times the best" if low == high else f", at {low:.3g} to {high:.3g} times the best"
+    low, high = (
+        (pair.ci_low, pair.ci_high) if pair.a == label else (1 / pair.ci_high, 1 / pair.ci_low)
+    )
+    return (
+        f", {low:.3g} times the best"
+        if low == high
+        else f", at {low:.3g} to {high:.3g} times the best"
+    )
 
 
 def _figure(result: Result) -> str:

@@ -1,12 +1,15 @@
-"""Is a candidate no worse than its base? A non-inferiority test, for a gate in CI; docs/adr/0003-statistics.md says why so.
+"""Is a candidate no worse than its base? A non-inferiority test, for a gate in CI;
+docs/adr/0003-statistics.md says why so.
 
-Each cell is tested at the one-sided level 0.025, so that the decision agrees with the 95 % interval beside it. The gate passes only when
-every cell passes, which keeps the level without any correction (R. L. Berger, Technometrics 24, 1982: intersection-union test); one cell
-proven worse, after Holm's correction over the cells, is a regression.
+Each cell is tested at the one-sided level 0.025, so that the decision agrees with the 95 % interval
+beside it. The gate passes only when every cell passes, which keeps the level without any correction
+(R. L. Berger, Technometrics 24, 1982: intersection-union test); one cell proven worse, after Holm's
+correction over the cells, is a regression.
 
-Failures are an outcome. A candidate that fails more often than its base in a cell is worse where an exact test proves it (failing.py), in
-one family of Holm's correction with the tests of the figures; where it is not proven the cell is undecided. Cells in which nothing failed
-on either side have no such test: none could ever reject there (R. E. Tarone, Biometrics 46, 1990).
+Failures are an outcome. A candidate that fails more often than its base in a cell is worse where an
+exact test proves it (failing.py), in one family of Holm's correction with the tests of the figures;
+where it is not proven the cell is undecided. Cells in which nothing failed on either side have no
+such test: none could ever reject there (R. E. Tarone, Biometrics 46, 1990).
 """
 
 from __future__ import annotations
@@ -34,9 +37,11 @@ Outcome = Literal["within", "worse", "undecided", "missing"]
 
 @dataclass(frozen=True)
 class Judged:
-    """One cell: ``ratio`` = candidate / base with its 95 % interval, None where there is none. ``reason`` in one line.
+    """One cell: ``ratio`` = candidate / base with its 95 % interval, None where there is none.
+    ``reason`` in one line.
 
-    ``metric`` is '' where only failures were compared (windows with perf, whose figures are not judged).
+    ``metric`` is '' where only failures were compared (windows with perf, whose figures are not
+    judged).
     """
 
     cell: str
@@ -82,18 +87,26 @@ class Verdict:
         """The reason in one line."""
         if not self.cells:
             return "undecided: base and candidate have no cell in common"
-        for outcome, words in (("worse", "worse"), ("missing", "undecided"), ("undecided", "undecided")):
+        for outcome, words in (
+            ("worse", "worse"),
+            ("missing", "undecided"),
+            ("undecided", "undecided"),
+        ):
             found = [cell for cell in self.cells if cell.outcome == outcome]
             if found:
                 more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
                 return f"{words}: {found[0].cell}: {found[0].reason}{more}"
         cells = f"all {len(self.cells)} cells" if len(self.cells) > 1 else "the one cell"
-        return f"within the threshold: {cells} proven no more than {100 * self.threshold:.3g} % worse"
+        return (
+            f"within the threshold: {cells} proven no more than {100 * self.threshold:.3g} % worse"
+        )
 
 
 @dataclass
 class Place:
-    """One metric at one place: the values of each run that has it, by block, and the blocks in which it was tried and failed."""
+    """One metric at one place: the values of each run that has it, by block, and the blocks in
+    which it was tried and failed.
+    """
 
     where: Where
     window: str
@@ -110,7 +123,9 @@ Side = dict[Key, Place]
 
 
 def side(runs: Sequence[tuple[Sequence[Context], str]]) -> Side:
-    """What one side of the gate measured: ``runs`` are the contexts of each run, and the label that is meant in it."""
+    """What one side of the gate measured: ``runs`` are the contexts of each run, and the label that
+    is meant in it.
+    """
     found: Side = {}
     for number, (contexts, label) in enumerate(runs):
         for one in contexts:
@@ -125,22 +140,38 @@ def side(runs: Sequence[tuple[Sequence[Context], str]]) -> Side:
 
 
 def judge(
-    base: Side, candidate: Side, threshold: float, *, pairwise: bool, metrics: Sequence[str] = (), main: Mapping[str, str] | None = None
+    base: Side,
+    candidate: Side,
+    threshold: float,
+    *,
+    pairwise: bool,
+    metrics: Sequence[str] = (),
+    main: Mapping[str, str] | None = None,
 ) -> Verdict:
-    """Base against candidate, cell by cell: each place's main metric, and those in ``metrics`` besides; ``main`` is what the base stored.
+    """Base against candidate, cell by cell: each place's main metric, and those in ``metrics``
+    besides; ``main`` is what the base stored.
 
-    ``pairwise``: both are labels of one run and compared block by block; else the runs are the unit. A cell that the base has and the
-    candidate lacks is ``missing``. Raises UsageError when the threshold is no fraction between 0 and 1.
+    ``pairwise``: both are labels of one run and compared block by block; else the runs are the
+    unit. A cell that the base has and the candidate lacks is ``missing``. Raises UsageError when
+    the threshold is no fraction between 0 and 1.
     """
     if not 0 < threshold < 1:
-        raise UsageError(f"the threshold must be above 0 and below 1, not {threshold:g}", "write --threshold 5%")
+        raise UsageError(
+            f"the threshold must be above 0 and below 1, not {threshold:g}", "write --threshold 5%"
+        )
     chosen = _chosen(base, metrics, main or {})
-    rows = [(key, True) for key in chosen] + [(key, False) for key in _failing(base, candidate, chosen)]
+    rows = [(key, True) for key in chosen] + [
+        (key, False) for key in _failing(base, candidate, chosen)
+    ]
     tests: dict[tuple[Key, str], float] = {}
     tested: dict[Key, Tested] = {}
     failing: dict[Key, Evidence] = {}
     for key, figures in rows:
-        if figures and key in candidate and (test := _figures(base[key], candidate[key], threshold, pairwise)) is not None:
+        if (
+            figures
+            and key in candidate
+            and (test := _figures(base[key], candidate[key], threshold, pairwise)) is not None
+        ):
             tested[key] = test
             tests[key, "figures"] = test.p_worse
         if found := more_often(_tally(base, key), _tally(candidate, key), paired=pairwise):
@@ -152,11 +183,21 @@ def judge(
     cells = []
     for name, place, (key, figures) in zip(names, places, rows, strict=True):
         one = _Cell(
-            name, place, base.get(key), candidate.get(key), figures, tested.get(key), adjusted.get((key, "figures"), 1.0),
-            failing.get(key), adjusted.get((key, "failures")), threshold,
-        )  # fmt: skip
+            name,
+            place,
+            base.get(key),
+            candidate.get(key),
+            figures,
+            tested.get(key),
+            adjusted.get((key, "figures"), 1.0),
+            failing.get(key),
+            adjusted.get((key, "failures")),
+            threshold,
+        )
         cells.append(one.judged())
-    return Verdict(cells, threshold, "block by block within one run" if pairwise else "runs against runs")
+    return Verdict(
+        cells, threshold, "block by block within one run" if pairwise else "runs against runs"
+    )
 
 
 def _tally(side: Side, key: Key) -> Tally:
@@ -167,7 +208,10 @@ def _figures(base: Place, candidate: Place, threshold: float, pairwise: bool) ->
     better, ours, theirs = base.where.better, base.runs, candidate.runs
     if not ours or not theirs:
         return None
-    if base.where.metric in COUNTED and (known := counted(ours, theirs, better, threshold)) is not None:
+    if (
+        base.where.metric in COUNTED
+        and (known := counted(ours, theirs, better, threshold)) is not None
+    ):
         return known
     if pairwise:
         return paired(ours[0], theirs[0], better, threshold)
@@ -179,17 +223,29 @@ def _chosen(base: Side, metrics: Sequence[str], main: Mapping[str, str]) -> list
     places: dict[str, list[str]] = {}
     for where, metric in base:
         places.setdefault(where, []).append(metric)
-    return [key for key in base if key[1] == main_metric(base[key].where.workload, places[key[0]], main) or key[1] in metrics]
+    return [
+        key
+        for key in base
+        if key[1] == main_metric(base[key].where.workload, places[key[0]], main)
+        or key[1] in metrics
+    ]
 
 
 def _failing(base: Side, candidate: Side, chosen: Sequence[Key]) -> list[Key]:
-    """One key of each kind of window of a place that failed at times on either side and whose figures are not judged."""
+    """One key of each kind of window of a place that failed at times on either side and whose
+    figures are not judged.
+    """
     places = {key: side[key] for side in (candidate, base) for key in side}
     seen = {(key[0], places[key].window) for key in chosen}
     found = []
     for key, place in places.items():
         ours, theirs = _tally(base, key), _tally(candidate, key)
-        if (key[0], place.window) not in seen and ours.tried and theirs.tried and (ours.failed or theirs.failed):
+        if (
+            (key[0], place.window) not in seen
+            and ours.tried
+            and theirs.tried
+            and (ours.failed or theirs.failed)
+        ):
             seen.add((key[0], place.window))
             found.append(key)
     return found
@@ -197,7 +253,9 @@ def _failing(base: Side, candidate: Side, chosen: Sequence[Key]) -> list[Key]:
 
 @dataclass(frozen=True)
 class _Cell:
-    """All that is known of one cell before it is judged; ``figures``: are its figures judged, or only its failures?"""
+    """All that is known of one cell before it is judged; ``figures``: are its figures judged, or
+    only its failures?
+    """
 
     name: str
     place: Place
@@ -217,33 +275,52 @@ class _Cell:
             p = 1.0 if self.p_failing is None else self.p_failing
             said = f"{self.failing.test}, p={p:.2g} after Holm's correction"
             if p <= LEVEL:
-                reason = f"fails more often than the base ({said})" + (f"; {reason}" if outcome == "worse" else "")
+                reason = f"fails more often than the base ({said})" + (
+                    f"; {reason}" if outcome == "worse" else ""
+                )
                 outcome = "worse"
             elif outcome != "worse":
-                outcome, reason = "undecided", f"fails more often than the base, which is not proven ({said})"
+                outcome, reason = (
+                    "undecided",
+                    f"fails more often than the base, which is not proven ({said})",
+                )
         elif not self.figures:
             reason = "does not fail more often than the base"
         test, where = self.test, self.place.where
-        ratio, low, high = (None,) * 3 if test is None else (_finite(x) for x in (test.ratio, test.low, test.high))
+        ratio, low, high = (
+            (None,) * 3 if test is None else (_finite(x) for x in (test.ratio, test.low, test.high))
+        )
         return Judged(
-            cell=self.name + (" with perf" if not self.figures and self.place.window == "cpp" else ""),
-            metric=where.metric if self.figures else "", unit=where.unit if self.figures else "",
-            base=self.base.median() if self.base and self.figures else None, n=0 if test is None else test.n,
-            candidate=self.candidate.median() if self.candidate and self.figures else None, ratio=ratio, low=low, high=high,
-            outcome=outcome, reason="; ".join(filter(None, (reason, failed))), base_failures=_told(self.base),
-            candidate_failures=_told(self.candidate), p_failures=self.p_failing,
-        )  # fmt: skip
+            cell=self.name
+            + (" with perf" if not self.figures and self.place.window == "cpp" else ""),
+            metric=where.metric if self.figures else "",
+            unit=where.unit if self.figures else "",
+            base=self.base.median() if self.base and self.figures else None,
+            n=0 if test is None else test.n,
+            candidate=self.candidate.median() if self.candidate and self.figures else None,
+            ratio=ratio,
+            low=low,
+            high=high,
+            outcome=outcome,
+            reason="; ".join(filter(None, (reason, failed))),
+            base_failures=_told(self.base),
+            candidate_failures=_told(self.candidate),
+            p_failures=self.p_failing,
+        )
 
     def _failures(self) -> str:
-        """``base failed in 0 of 16 blocks, candidate in 9 (first reason: ...)``; '' when nothing failed."""
+        """``base failed in 0 of 16 blocks, candidate in 9 (first reason: ...)``; '' when nothing
+        failed.
+        """
         base, candidate = _told(self.base), _told(self.candidate)
         if not base.failed and not candidate.failed:
             return ""
         of = "" if base.blocks == candidate.blocks else f" of {candidate.blocks}"
         reason = candidate.reason or base.reason
         return (
-            f"base failed in {base.failed} of {base.blocks} blocks, candidate in {candidate.failed}{of} (first reason: {reason})"
-        )  # fmt: skip
+            f"base failed in {base.failed} of {base.blocks} blocks, candidate in"
+            f" {candidate.failed}{of} (first reason: {reason})"
+        )
 
     def _by_figures(self) -> tuple[Outcome, str]:
         base, candidate, test, where = self.base, self.candidate, self.test, self.place.where
@@ -257,7 +334,10 @@ class _Cell:
         if where.metric in COUNTED and test.low == test.high:
             change = f"{where.metric} {base.median():g} to {candidate.median():g} (counted)"
         elif not math.isnan(test.low):
-            change += f" (95 % interval {100 * (test.low - 1):+.2f} to {100 * (test.high - 1):+.2f} %, n={test.n})"
+            change += (
+                f" (95 % interval {100 * (test.low - 1):+.2f} to {100 * (test.high - 1):+.2f} %,"
+                f" n={test.n})"
+            )
         limit = f"{100 * self.threshold:.3g} %"
         if test.short:
             return "undecided", f"{change}; {test.short}"

@@ -1,4 +1,6 @@
-"""Background load that fell short of what was asked: figures of a saturated machine are not those under the load that its plan names."""
+"""Background load that fell short of what was asked: figures of a saturated machine are not those
+under the load that its plan names.
+"""
 
 from __future__ import annotations
 
@@ -20,35 +22,61 @@ ENOUGH = 0.9  # of what was asked; headers are counted as sent, which adds some 
 _LOAD = ("connections", "pairs", "asked")
 _SAID = ("connections", "pods", "rate")  # parameters that the load is told by
 
-_Load = tuple[float, float, float, str]  # connections, pairs of Pods, asked (bit/s), the cell's other parameters
+_Load = tuple[
+    float, float, float, str
+]  # connections, pairs of Pods, asked (bit/s), the cell's other parameters
 
 
 def shortfalls(readers: Sequence[RunReader], numbers: Sequence[int]) -> list[str]:
-    """One note for each label and place where the load's median over the blocks is below ``ENOUGH``; ``numbers`` are the environments.
+    """One note for each label and place where the load's median over the blocks is below
+    ``ENOUGH``; ``numbers`` are the environments.
 
-    A record that lacks a key, or whose rates are no finite numbers, is passed over, and told by its reader.
+    A record that lacks a key, or whose rates are no finite numbers, is passed over, and told by its
+    reader.
     """
     places: dict[tuple[Any, ...], tuple[Record, dict[_Load, list[float]]]] = {}
     for reader, environment in zip(readers, numbers, strict=True):
         for record in reader.records("background"):
             if not _usable(record):
-                reader.warnings.append(f"a record of background.jsonl (cell {record.get('cell')!r}) has no usable rates and is left out")
+                reader.warnings.append(
+                    f"a record of background.jsonl (cell {record.get('cell')!r}) has no usable"
+                    " rates and is left out"
+                )
                 continue
             if record["achieved"] is None:  # Pods without a device of their own
                 continue
-            key = (environment, record["label"], record["window"], *(record[name] for name in OF_RECORD if name != "params"))
+            key = (
+                environment,
+                record["label"],
+                record["window"],
+                *(record[name] for name in OF_RECORD if name != "params"),
+            )
             _, loads = places.setdefault(key, (record, {}))
             rest = {name: value for name, value in record["params"].items() if name not in _SAID}
-            load = (float(record["connections"]), float(record["pairs"]), float(record["asked"]), json.dumps(rest, sort_keys=True))
+            load = (
+                float(record["connections"]),
+                float(record["pairs"]),
+                float(record["asked"]),
+                json.dumps(rest, sort_keys=True),
+            )
             loads.setdefault(load, []).append(float(record["achieved"]))
-    return [note for key, (record, loads) in places.items() if (note := _told(record, loads, key[0]))]
+    return [
+        note for key, (record, loads) in places.items() if (note := _told(record, loads, key[0]))
+    ]
 
 
 def _usable(record: Mapping[str, Any]) -> bool:
-    if not all(name in record for name in (*OF_RECORD, *_LOAD, "label", "window", "achieved")) or not isinstance(record["params"], Mapping):
+    if not all(
+        name in record for name in (*OF_RECORD, *_LOAD, "label", "window", "achieved")
+    ) or not isinstance(record["params"], Mapping):
         return False
-    numbers = [record[name] for name in (*_LOAD, *(["achieved"] if record["achieved"] is not None else []))]
-    return all(isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in numbers)
+    numbers = [
+        record[name] for name in (*_LOAD, *(["achieved"] if record["achieved"] is not None else []))
+    ]
+    return all(
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        for value in numbers
+    )
 
 
 def _told(record: Record, loads: Mapping[_Load, Sequence[float]], environment: int) -> str:
@@ -57,10 +85,13 @@ def _told(record: Record, loads: Mapping[_Load, Sequence[float]], environment: i
     for (connections, pairs, asked, rest), achieved in sorted(loads.items()):
         median = statistics.median(achieved)
         if median < ENOUGH * asked:
-            beside = "".join(f", {name} {value}" for name, value in json.loads(rest).items() if name in several)
+            beside = "".join(
+                f", {name} {value}" for name, value in json.loads(rest).items() if name in several
+            )
             short.append(
-                f"{_number(connections, 'connection')} over {_number(pairs, 'pair')} of Pods{beside} sent {human(median, 'bit/s')} of the "
-                f"{human(asked, 'bit/s')} asked ({percent(median / asked)}, median of {_number(len(achieved), 'block')})"
+                f"{_number(connections, 'connection')} over {_number(pairs, 'pair')} of"
+                f" Pods{beside} sent {human(median, 'bit/s')} of the {human(asked, 'bit/s')} asked"
+                f" ({percent(median / asked)}, median of {_number(len(achieved), 'block')})"
             )
     if not short:
         return ""
@@ -76,8 +107,9 @@ def _told(record: Record, loads: Mapping[_Load, Sequence[float]], environment: i
     )
     perf = " with perf" * (record["window"] == "cpp")
     return (
-        f"{record['label']}, {describe(where)}{perf}: the background load fell short: {'; '.join(short)}; its figures are those beside "
-        "what was sent: ask for fewer connections or a lower rate of each, or measure on more CPUs"
+        f"{record['label']}, {describe(where)}{perf}: the background load fell short:"
+        f" {'; '.join(short)}; its figures are those beside what was sent: ask for fewer"
+        " connections or a lower rate of each, or measure on more CPUs"
     )
 
 

@@ -1,6 +1,8 @@
-"""What an analysis holds: the document of ``report --format json`` (INTERFACE), and some keys more that the reports need.
+"""What an analysis holds: the document of ``report --format json`` (INTERFACE), and some keys more
+that the reports need.
 
-Fractions are fractions (0.02 is 2 %), values are in the SI base unit beside them, None stands for what cannot be computed.
+Fractions are fractions (0.02 is 2 %), values are in the SI base unit beside them, None stands for
+what cannot be computed.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ Verdict = Literal["a-better", "b-better", "no-difference-found", "inconclusive"]
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True, order=False):
-    """The place of a figure (model/context.py): everything that two profiles must share to be compared. Rates in bit/s, times in s.
+    """The place of a figure (model/context.py): everything that two profiles must share to be
+    compared. Rates in bit/s, times in s.
 
-    ``reading`` are those of ``params`` that the reading added to the cell's own (``{"node": "a"}``, say). ``environment`` numbers the
-    distinct environments when runs that are not comparable were put beside each other.
+    ``reading`` are those of ``params`` that the reading added to the cell's own (``{"node": "a"}``,
+    say). ``environment`` numbers the distinct environments when runs that are not comparable were
+    put beside each other.
     """
 
     placement: str
@@ -46,9 +50,11 @@ class Where(msgspec.Struct, frozen=True, kw_only=True, order=False):
 
 
 class Result(Where, frozen=True, kw_only=True):
-    """One metric of one label: ``n`` blocks, the interval of the median (None where so few blocks give none) and its exact coverage.
+    """One metric of one label: ``n`` blocks, the interval of the median (None where so few blocks
+    give none) and its exact coverage.
 
-    ``spread`` is the standard deviation over the mean; ``values`` has one value for each of ``blocks``, ``outliers`` are blocks too.
+    ``spread`` is the standard deviation over the mean; ``values`` has one value for each of
+    ``blocks``, ``outliers`` are blocks too.
     ``failed`` of ``tried`` blocks gave no figure.
     """
 
@@ -76,11 +82,13 @@ class Result(Where, frozen=True, kw_only=True):
 
 
 class Pair(Where, frozen=True, kw_only=True):
-    """``a`` against ``b``: ``ratio`` = a / b with its interval, ``p`` of the pair alone and ``p_holm`` in its family of ``family`` pairs.
+    """``a`` against ``b``: ``ratio`` = a / b with its interval, ``p`` of the pair alone and
+    ``p_holm`` in its family of ``family`` pairs.
 
-    ``effect`` is the rank-biserial correlation, ``spread`` the standard deviation of the log ratios, ``detectable`` the smallest
-    difference that this many blocks could have found, ``blocks_needed`` the number that could decide at all. ``exact``: both were counted,
-    not measured, and alike in every block, so that the ratio is known and there is no p.
+    ``effect`` is the rank-biserial correlation, ``spread`` the standard deviation of the log
+    ratios, ``detectable`` the smallest difference that this many blocks could have found,
+    ``blocks_needed`` the number that could decide at all. ``exact``: both were counted, not
+    measured, and alike in every block, so that the ratio is known and there is no p.
     """
 
     a: str
@@ -103,9 +111,11 @@ class Pair(Where, frozen=True, kw_only=True):
 
 
 class Group(Where, frozen=True, kw_only=True):
-    """``order``: those that were not told apart, the best first; one label can be in several. ``letters`` says the same a label.
+    """``order``: those that were not told apart, the best first; one label can be in several.
+    ``letters`` says the same a label.
 
-    ``failed`` has those labels that gave no figure in some blocks: (how many, of how many); also those that never gave one.
+    ``failed`` has those labels that gave no figure in some blocks: (how many, of how many); also
+    those that never gave one.
     """
 
     order: list[list[str]]
@@ -114,10 +124,13 @@ class Group(Where, frozen=True, kw_only=True):
 
 
 class Turning(msgspec.Struct, frozen=True, kw_only=True):
-    """Where two labels change places while one parameter is swept: ``first`` is the better one at its smallest value, ``then`` after it.
+    """Where two labels change places while one parameter is swept: ``first`` is the better one at
+    its smallest value, ``then`` after it.
 
-    ``at`` with the interval ``low`` to ``high`` are values of ``swept``, ``up_to`` is the largest that was measured. ``verdict``:
-    ``turns``, ``none`` (up to ``up_to``), or ``inconclusive`` for the ``reason``. ``n`` is the number of blocks.
+    ``at`` with the interval ``low`` to ``high`` are values of ``swept``, ``up_to`` is the largest
+    that was measured. ``verdict``:
+    ``turns``, ``none`` (up to ``up_to``), or ``inconclusive`` for the ``reason``. ``n`` is the
+    number of blocks.
     """
 
     first: str
@@ -140,10 +153,12 @@ class Turning(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cpp(msgspec.Struct, frozen=True, kw_only=True):
-    """Cycles per packet, the mean over ``n`` blocks; ``components`` and ``unclassified`` add up to ``total``, idle is apart.
+    """Cycles per packet, the mean over ``n`` blocks; ``components`` and ``unclassified`` add up to
+    ``total``, idle is apart.
 
-    ``by_block`` has for each component, and for ``total``, one value for each of ``blocks``; ``counted`` is the number of samples of
-    perf that all of it was made of, 0 where the run does not tell.
+    ``by_block`` has for each component, and for ``total``, one value for each of ``blocks``;
+    ``counted`` is the number of samples of perf that all of it was made of, 0 where the run does
+    not tell.
     """
 
     profile: str
@@ -182,7 +197,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """A cell that gave no figure in one block, or (status ``unsupported``, block -1) a profile that cannot be measured there at all."""
+    """A cell that gave no figure in one block, or (status ``unsupported``, block -1) a profile that
+    cannot be measured there at all.
+    """
 
     label: str
     profile: str
@@ -197,7 +214,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
-    """A sample that was measured while something stood still (docs/disturbances.md): it is stored, and no figure has it.
+    """A sample that was measured while something stood still (docs/disturbances.md): it is stored,
+    and no figure has it.
 
     ``run`` is the number of its run, from 0; ``alone``: no sample of its cell in that run is left.
     """
@@ -220,7 +238,9 @@ class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """Which run: times in RFC 3339, ``finished`` is '' while cells are missing; ``planned`` is how its number of blocks came about."""
+    """Which run: times in RFC 3339, ``finished`` is '' while cells are missing; ``planned`` is how
+    its number of blocks came about.
+    """
 
     id: str
     name: str
@@ -236,10 +256,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a report shows. ``run`` and ``environment`` are the first run's, ``runs`` and ``environments`` all of them.
+    """Everything that a report shows. ``run`` and ``environment`` are the first run's, ``runs`` and
+    ``environments`` all of them.
 
     ``samples`` is the number of samples that were measured, disturbed and failed ones included.
-    ``problems``: what is lost, changed, doubled, out of order or not chained in the run directories; no figure rests on it.
+    ``problems``: what is lost, changed, doubled, out of order or not chained in the run
+    directories; no figure rests on it.
     """
 
     schema: int

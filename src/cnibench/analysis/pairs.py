@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Test:
-    """One pair: ``row`` has the log ratios a / b (plain differences where a value is not positive, ``logs`` is then False)."""
+    """One pair: ``row`` has the log ratios a / b (plain differences where a value is not positive,
+    ``logs`` is then False).
+    """
 
     context: int
     a: str
@@ -40,7 +42,9 @@ class _Test:
 
 
 def compare(contexts: Sequence[Context], level: float) -> tuple[list[Pair], list[Group]]:
-    """All pairs with Holm's correction over the pairs of their context, and each context's groups."""
+    """All pairs with Holm's correction over the pairs of their context, and each context's
+    groups.
+    """
     tests = [test for number, context in enumerate(contexts) for test in _tests(number, context)]
     rows = [test.row for test in tests]
     for indices in by_length(rows):
@@ -49,8 +53,16 @@ def compare(contexts: Sequence[Context], level: float) -> tuple[list[Pair], list
         lag = dependence(table)[1]
         for at, i in enumerate(indices):
             test = tests[i]
-            test.p, test.centre, test.effect = float(found.p[at]), float(found.centre[at]), float(found.effect[at])
-            test.low, test.high, test.dependence_p = float(found.low[at]), float(found.high[at]), float(lag[at])
+            test.p, test.centre, test.effect = (
+                float(found.p[at]),
+                float(found.centre[at]),
+                float(found.effect[at]),
+            )
+            test.low, test.high, test.dependence_p = (
+                float(found.low[at]),
+                float(found.high[at]),
+                float(lag[at]),
+            )
     lags = np.array([test.dependence_p for test in tests])
     lags[~np.isnan(lags)] = holm(lags[~np.isnan(lags)])
     families: dict[int, list[tuple[_Test, float]]] = {number: [] for number in range(len(contexts))}
@@ -60,16 +72,26 @@ def compare(contexts: Sequence[Context], level: float) -> tuple[list[Pair], list
     for number, context in enumerate(contexts):
         family = families[number]
         adjusted = holm(np.array([test.p for test, _ in family]))
-        mine = [_pair(context, test, float(p), lag_p, level) for (test, lag_p), p in zip(family, adjusted, strict=True)]
+        mine = [
+            _pair(context, test, float(p), lag_p, level)
+            for (test, lag_p), p in zip(family, adjusted, strict=True)
+        ]
         pairs += mine
         shown.append(_group(context, mine))
     return pairs, shown
 
 
 def _tests(number: int, context: Context) -> list[_Test]:
-    """The pairs of one context, from one table of labels x blocks (NaN where a block lacks a label)."""
+    """The pairs of one context, from one table of labels x blocks (NaN where a block lacks a
+    label).
+    """
     names = list(context.members)
-    place = {block: i for i, block in enumerate(sorted({block for member in context.members.values() for block in member.values}))}
+    place = {
+        block: i
+        for i, block in enumerate(
+            sorted({block for member in context.members.values() for block in member.values})
+        )
+    }
     table = np.full((len(names), len(place)), np.nan)
     for row, name in zip(table, names, strict=True):
         values = context.members[name].values
@@ -85,7 +107,9 @@ def _tests(number: int, context: Context) -> list[_Test]:
         positive = bool((one > 0).all() and (other > 0).all())
         row = logs[i][both] - logs[j][both] if positive else one - other
         # Rounding is no difference: 1e-12 of the values is far below what any of the tools prints.
-        row[np.abs(row) <= 1e-12 * (1.0 if positive else np.maximum(np.abs(one), np.abs(other)))] = 0.0
+        row[
+            np.abs(row) <= 1e-12 * (1.0 if positive else np.maximum(np.abs(one), np.abs(other)))
+        ] = 0.0
         found.append(_Test(number, names[i], names[j], row, positive, family))
     return found
 
@@ -99,16 +123,32 @@ def _pair(context: Context, test: _Test, p_holm: float, lag_p: float, level: flo
     spread = float(test.row.std(ddof=1)) if n > 1 and test.logs else None
     reach = standard_effect(n, test.family, level) if n and spread is not None else math.inf
     return Pair(
-        **context.where, a=test.a, b=test.b, n=n, ratio=_exp(test.centre, test.logs), ci_low=_exp(test.low, test.logs),
-        ci_high=_exp(test.high, test.logs), p=test.p if n else None, p_holm=p_holm if n else None, verdict=verdict, family=test.family,
-        effect=test.effect if n else None, spread=spread, blocks_needed=needed, reason=reason,
-        detectable=None if math.isinf(reach) or spread is None else math.expm1(min(700.0, reach * spread)),
+        **context.where,
+        a=test.a,
+        b=test.b,
+        n=n,
+        ratio=_exp(test.centre, test.logs),
+        ci_low=_exp(test.low, test.logs),
+        ci_high=_exp(test.high, test.logs),
+        p=test.p if n else None,
+        p_holm=p_holm if n else None,
+        verdict=verdict,
+        family=test.family,
+        effect=test.effect if n else None,
+        spread=spread,
+        blocks_needed=needed,
+        reason=reason,
+        detectable=(
+            None if math.isinf(reach) or spread is None else math.expm1(min(700.0, reach * spread))
+        ),
         dependence_p=None if math.isnan(lag_p) else lag_p,
-    )  # fmt: skip
+    )
 
 
 def _known(context: Context, test: _Test) -> Pair | None:
-    """The pair of two counts that are alike in every block; None when one is not, or is measured and not counted."""
+    """The pair of two counts that are alike in every block; None when one is not, or is measured
+    and not counted.
+    """
     if context.where["metric"] not in COUNTED or not len(test.row):
         return None
     one, other = (set(context.members[label].values.values()) for label in (test.a, test.b))
@@ -120,10 +160,24 @@ def _known(context: Context, test: _Test) -> Pair | None:
         verdict = "a-better" if (a > b) == (context.where["better"] == "higher") else "b-better"
     ratio = 1.0 if a == b else a / b if a > 0 and b > 0 else None
     return Pair(
-        **context.where, a=test.a, b=test.b, n=len(test.row), ratio=ratio, ci_low=ratio, ci_high=ratio, p=None, p_holm=None,
-        verdict=verdict, family=test.family, effect=float(np.sign(a - b)), spread=0.0, blocks_needed=1, detectable=0.0, exact=True,
+        **context.where,
+        a=test.a,
+        b=test.b,
+        n=len(test.row),
+        ratio=ratio,
+        ci_low=ratio,
+        ci_high=ratio,
+        p=None,
+        p_holm=None,
+        verdict=verdict,
+        family=test.family,
+        effect=float(np.sign(a - b)),
+        spread=0.0,
+        blocks_needed=1,
+        detectable=0.0,
+        exact=True,
         reason="counted, and alike in every block",
-    )  # fmt: skip
+    )
 
 
 def _exp(value: float, logs: bool) -> float | None:
@@ -132,7 +186,9 @@ def _exp(value: float, logs: bool) -> float | None:
     return math.exp(value)
 
 
-def _verdict(context: Context, test: _Test, p_holm: float, needed: int, level: float) -> tuple[Verdict, str]:
+def _verdict(
+    context: Context, test: _Test, p_holm: float, needed: int, level: float
+) -> tuple[Verdict, str]:
     n = len(test.row)
     if n == 0:
         return "inconclusive", "no block has both"
@@ -140,13 +196,22 @@ def _verdict(context: Context, test: _Test, p_holm: float, needed: int, level: f
         higher = test.centre > 0
         return ("a-better" if higher == (context.where["better"] == "higher") else "b-better"), ""
     if n < needed:
-        return "inconclusive", f"{n} paired block{'s' * (n != 1)} cannot decide among {test.family} pairs, it takes {needed}"
+        return (
+            "inconclusive",
+            (
+                f"{n} paired block{'s' * (n != 1)} cannot decide among {test.family} pairs, it"
+                f" takes {needed}"
+            ),
+        )
     return "no-difference-found", ""
 
 
 def _group(context: Context, pairs: Sequence[Pair]) -> Group:
     sign = -1.0 if context.where["better"] == "higher" else 1.0
-    medians = {label: float(np.median(list(member.values.values()))) for label, member in context.members.items()}
+    medians = {
+        label: float(np.median(list(member.values.values())))
+        for label, member in context.members.items()
+    }
     names = sorted(medians, key=lambda label: sign * medians[label])
     apart = {(pair.a, pair.b) for pair in pairs if pair.verdict in ("a-better", "b-better")}
     order = groups(names, apart)

@@ -9,6 +9,12 @@ _PLACEMENT = dict(context.coordinate("placement").named)
 
 
 def describe(where: Where) -> str:
-    """``tcp-rr between nodes``, and what of its place is not the usual; 0 stands for what was not recorded."""
-    rest = context.unusual(where) + [f"environment {where.environment + 1}"] * (where.environment != 0)
-    return f"{where.workload} {_PLACEMENT.get(where.placement, where.placement)}" + (f" ({', '.join(rest)})" if rest else "")
+    """``tcp-rr between nodes``, and what of its place is not the usual; 0 stands for what was not
+    recorded.
+    """
+    rest = context.unusual(where) + [f"environment {where.environment + 1}"] * (
+        where.environment != 0
+    )
+    return f"{where.workload} {_PLACEMENT.get(where.placement, where.placement)}" + (
+        f" ({', '.join(rest)})" if rest else ""
+    )

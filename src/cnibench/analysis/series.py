@@ -35,7 +35,10 @@ class Series:
     def by_block(self) -> dict[Block, float]:
         """One value a block: the mean where one block has several, since the block is the unit."""
         if len(set(self.blocks)) == len(self.blocks):
-            return {(self.run, block): value for block, value in zip(self.blocks, self.values, strict=True)}
+            return {
+                (self.run, block): value
+                for block, value in zip(self.blocks, self.values, strict=True)
+            }
         found: dict[Block, list[float]] = {}
         for block, value in zip(self.blocks, self.values, strict=True):
             found.setdefault((self.run, block), []).append(value)
@@ -44,7 +47,8 @@ class Series:
 
 @dataclass(slots=True)
 class Tried:
-    """One cell of one run: the blocks in which it was tried and those that gave any figure; ``params`` are its own, canonical JSON.
+    """One cell of one run: the blocks in which it was tried and those that gave any figure;
+    ``params`` are its own, canonical JSON.
 
     A cell that is unsupported there was not tried.
     """
@@ -71,7 +75,8 @@ class Gathered:
 
 
 def gather(readers: Sequence[RunReader]) -> Gathered:
-    """Reads all samples. In windows with perf only the cycles count: the other figures of such a window carry perf's own cost.
+    """Reads all samples. In windows with perf only the cycles count: the other figures of such a
+    window carry perf's own cost.
 
     Disturbed samples give no figure, and are neither a success nor a failure.
     """
@@ -109,8 +114,14 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
                 continue
             tried = found.tried.get((number, line.cell))
             if tried is None:
-                own = cells[line.cell].params if line.cell in cells else msgspec.json.decode(line.params)
-                tried = found.tried[number, line.cell] = Tried(number, first(line), json.dumps(own, sort_keys=True))
+                own = (
+                    cells[line.cell].params
+                    if line.cell in cells
+                    else msgspec.json.decode(line.params)
+                )
+                tried = found.tried[number, line.cell] = Tried(
+                    number, first(line), json.dumps(own, sort_keys=True)
+                )
             if line.status != "unsupported":
                 tried.blocks.add(line.block)
             if line.window == "cpp" and line.status == "ok" and line.metric not in CPP_METRICS:
@@ -134,26 +145,33 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
     left = {cell for cell, _, _ in series}
     params = {cell.id: cell.params for cell in reader.plan.cells}
     found.disturbed += [
-        msgspec.structs.replace(one, alone=one.cell not in left, params=params.get(one.cell, {})) for one in disturbed.values()
+        msgspec.structs.replace(one, alone=one.cell not in left, params=params.get(one.cell, {}))
+        for one in disturbed.values()
     ]
     found.series += series.values()
     if backwards:
         found.notes.append(
-            f"{reader.id}: the clock went back at {backwards} samples (set by hand, or by NTP); figures and the order of blocks do not "
-            "depend on it, the times shown do"
+            f"{reader.id}: the clock went back at {backwards} samples (set by hand, or by NTP);"
+            " figures and the order of blocks do not depend on it, the times shown do"
         )
 
 
-def _in_force(line: Line, cell: Cell | None, reader: RunReader, environment: Mapping[str, Any]) -> Line:
+def _in_force(
+    line: Line, cell: Cell | None, reader: RunReader, environment: Mapping[str, Any]
+) -> Line:
     """The line with what lines of earlier versions do not say, and the run's plan does."""
     plan = reader.plan
     known: dict[str, Any] = {
-        "wire_rate": _number(plan.plan.get("wire_rate"), 0.0), "pairs": _number(plan.plan.get("pairs"), 1),
-        "duration": (cell.duration if cell else None) or plan.duration, "warmup_time": plan.warmup,
+        "wire_rate": _number(plan.plan.get("wire_rate"), 0.0),
+        "pairs": _number(plan.plan.get("pairs"), 1),
+        "duration": (cell.duration if cell else None) or plan.duration,
+        "warmup_time": plan.warmup,
         "congestion_control": context.congestion_control(environment),
-    }  # fmt: skip
+    }
     lacking = {name: value for name, value in known.items() if getattr(line, name) is None}
-    offload = context.wire_offload(cell.params if cell else {}, line.wire_offload)  # earlier versions told the run's in any case
+    offload = context.wire_offload(
+        cell.params if cell else {}, line.wire_offload
+    )  # earlier versions told the run's in any case
     return msgspec.structs.replace(line, wire_offload=offload, **lacking)
 
 
@@ -161,7 +179,9 @@ def _number(value: object, otherwise: float) -> float:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
 
 
-def _count_disturbed(series: dict[tuple[str, str, bytes], Series], disturbed: Mapping[tuple[str, int], Disturbed]) -> None:
+def _count_disturbed(
+    series: dict[tuple[str, str, bytes], Series], disturbed: Mapping[tuple[str, int], Disturbed]
+) -> None:
     count = Counter(cell for cell, _ in disturbed)
     for (cell, _, _), one in series.items():
         one.disturbed = count[cell]
@@ -190,8 +210,19 @@ def _failure(line: Line, raw: bytes) -> Failure:
     params: dict[str, Any] = msgspec.json.decode(raw)
     status, reason = line.status, line.reason
     if status == "ok":
-        status, reason = "failed", "no value" if line.value is None else f"the value is not a number ({line.value})"
+        status, reason = (
+            "failed",
+            "no value" if line.value is None else f"the value is not a number ({line.value})",
+        )
     return Failure(
-        label=line.label, profile=line.profile, placement=line.placement, workload=line.workload, params=params, cell=line.cell,
-        block=line.block, metric=line.metric, status=status, reason=reason or "no reason was recorded",
-    )  # fmt: skip
+        label=line.label,
+        profile=line.profile,
+        placement=line.placement,
+        workload=line.workload,
+        params=params,
+        cell=line.cell,
+        block=line.block,
+        metric=line.metric,
+        status=status,
+        reason=reason or "no reason was recorded",
+    )

@@ -18,7 +18,8 @@ class Line(Sample, frozen=True, kw_only=True, gc=False):
 
 
 def samples(reader: RunReader) -> Iterator[list[Line]]:
-    """The samples in pieces, in order: those that the run's events vouch for, of the last attempt at each of them.
+    """The samples in pieces, in order: those that the run's events vouch for, of the last attempt
+    at each of them.
 
     What is left out is told in ``reader.problems``. Raises InputError for a newer schema.
     """

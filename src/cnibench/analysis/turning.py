@@ -1,22 +1,28 @@
-"""Turning points: at which value of a swept parameter does the worse of two profiles become the better one (bruijn2017)?
+"""Turning points: at which value of a swept parameter does the worse of two profiles become the
+better one (bruijn2017)?
 
-Blocks pair the two profiles at each value. Between two values each block's log ratio is interpolated, linearly on a scale of
-log(1 + value): sweeps go in steps that grow. So there is a row of log ratios, and the exact signed-rank test of it, at every point of the
-sweep, and all that is said of a pair comes from that one test:
+Blocks pair the two profiles at each value. Between two values each block's log ratio is
+interpolated, linearly on a scale of log(1 + value): sweeps go in steps that grow. So there is a row
+of log ratios, and the exact signed-rank test of it, at every point of the sweep, and all that is
+said of a pair comes from that one test:
 
-- A curve that is noise around 0 changes its sign, too. A turning point is claimed only where the two are told apart at the smallest and
-  at the largest value, the other way round there; that there is none, only where they are told apart the same way round all along. The p
-  of either claim is the largest of all that have to hold (an intersection-union test: R. L. Berger, Technometrics 24, 1982), with Holm's
-  correction over the pairs of one sweep.
-- The interval reaches from the first to the last point at which the test does not tell the two apart. At the point where the true
-  interpolated curve crosses 0 the test errs no more often than its level says, so the interval misses that point no more often. It is
-  that of the pair alone, as the one beside a ratio is.
-- The point is where the statistic first passes its middle: the estimate that belongs to the test (J. L. Hodges and E. L. Lehmann, Ann.
-  Math. Stat. 34, 1963), at which the Hodges-Lehmann centre of the interpolated log ratios is 0.
+- A curve that is noise around 0 changes its sign, too. A turning point is claimed only where the
+  two are told apart at the smallest and at the largest value, the other way round there; that there
+  is none, only where they are told apart the same way round all along. The p of either claim is the
+  largest of all that have to hold (an intersection-union test: R. L. Berger, Technometrics 24,
+  1982), with Holm's correction over the pairs of one sweep.
+- The interval reaches from the first to the last point at which the test does not tell the two
+  apart. At the point where the true interpolated curve crosses 0 the test errs no more often than
+  its level says, so the interval misses that point no more often. It is that of the pair alone, as
+  the one beside a ratio is.
+- The point is where the statistic first passes its middle: the estimate that belongs to the test
+  (J. L. Hodges and E. L. Lehmann, Ann. Math. Stat. 34, 1963), at which the Hodges-Lehmann centre of
+  the interpolated log ratios is 0.
 
-All three are found by counting the Walsh averages that are not above 0. Each of them is linear between two values, so the places where
-the count changes are known exactly. The first figure is reached by few of them, the point by one half, the last by nearly all: where a
-turning point is claimed the three are finite, within the sweep, and in this order.
+All three are found by counting the Walsh averages that are not above 0. Each of them is linear
+between two values, so the places where the count changes are known exactly. The first figure is
+reached by few of them, the point by one half, the last by nearly all: where a turning point is
+claimed the three are finite, within the sweep, and in this order.
 """
 
 from __future__ import annotations
@@ -33,16 +39,26 @@ import numpy as np
 from cnibench.analysis.model import Result, Turning
 from cnibench.model import context
 from cnibench.model.metrics import main_metric
-from cnibench.stats.inference import ALPHA, Array, holm, signed_rank, walsh_averages, walsh_needed, walsh_p
+from cnibench.stats.inference import (
+    ALPHA,
+    Array,
+    holm,
+    signed_rank,
+    walsh_averages,
+    walsh_needed,
+    walsh_p,
+)
 from cnibench.stats.power import least_blocks
 
 _VALUES = 3  # values of the parameter that make a sweep
 _ROUNDING = 1e-12  # log ratios below it are none: far below what any of the tools prints
 
 
-def turning_points(results: Sequence[Result], level: float = ALPHA, main: Mapping[str, str] | None = None) -> list[Turning]:
-    """All pairs of labels in the main metric of each place (``main``, as the runs stored it), over each numeric parameter that has
-    at least three values there."""
+def turning_points(
+    results: Sequence[Result], level: float = ALPHA, main: Mapping[str, str] | None = None
+) -> list[Turning]:
+    """All pairs of labels in the main metric of each place (``main``, as the runs stored it), over
+    each numeric parameter that has at least three values there."""
     places: dict[tuple[int, str], list[Result]] = {}
     for result in results:
         if not result.reading:
@@ -50,11 +66,15 @@ def turning_points(results: Sequence[Result], level: float = ALPHA, main: Mappin
             places.setdefault(key, []).append(result)
     found = []
     for here in places.values():
-        metric = main_metric(here[0].workload, list(dict.fromkeys(result.metric for result in here)), main or {})
+        metric = main_metric(
+            here[0].workload, list(dict.fromkeys(result.metric for result in here)), main or {}
+        )
         for swept, row in _sweeps([result for result in here if result.metric == metric]):
             labels = list(dict.fromkeys(result.label for result in row))
             rows = [[result for result in row if result.label == label] for label in labels]
-            pairs = [pair for a, b in combinations(rows, 2) if (pair := _pair(a, b, swept)) is not None]
+            pairs = [
+                pair for a, b in combinations(rows, 2) if (pair := _pair(a, b, swept)) is not None
+            ]
             judged = judge([pair.curve for pair in pairs], level)
             found += [_turning(pair, swept, said) for pair, said in zip(pairs, judged, strict=True)]
     return found
@@ -66,7 +86,11 @@ def _sweeps(here: Sequence[Result]) -> Iterator[tuple[str, list[Result]]]:
         rows: dict[str, list[Result]] = {}
         for result in here:
             value = result.params.get(swept)
-            if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            if (
+                isinstance(value, int | float)
+                and not isinstance(value, bool)
+                and math.isfinite(value)
+            ):
                 rest = {key: other for key, other in result.params.items() if key != swept}
                 rows.setdefault(json.dumps(rest, sort_keys=True), []).append(result)
         for row in rows.values():
@@ -76,8 +100,10 @@ def _sweeps(here: Sequence[Result]) -> Iterator[tuple[str, list[Result]]]:
 
 @dataclass(frozen=True)
 class Curve:
-    """One pair over one sweep. ``table``: log ratios (shape: blocks x values), above 0 where the first is better, as it is on the whole at
-    the first value. ``values``: the swept ones, finite and rising."""
+    """One pair over one sweep. ``table``: log ratios (shape: blocks x values), above 0 where the
+    first is better, as it is on the whole at the first value. ``values``: the swept ones, finite
+    and rising.
+    """
 
     table: Array
     values: Sequence[float]
@@ -91,7 +117,9 @@ class _Pair:
 
 
 def _pair(a: Sequence[Result], b: Sequence[Result], swept: str) -> _Pair | None:
-    """The two at the values and in the blocks that they share; None where these values make no sweep."""
+    """The two at the values and in the blocks that they share; None where these values make no
+    sweep.
+    """
     ours, theirs = ({float(result.params[swept]): result for result in row} for row in (a, b))
     values = sorted(ours.keys() & theirs.keys())
     if len(values) < _VALUES:
@@ -99,7 +127,9 @@ def _pair(a: Sequence[Result], b: Sequence[Result], swept: str) -> _Pair | None:
     blocks = [set(one[value].blocks) for one in (ours, theirs) for value in values]
     shared = sorted(set.intersection(*blocks))
     sign = 1.0 if a[0].better == "higher" else -1.0
-    table = np.array([sign * (_logs(ours[value], shared) - _logs(theirs[value], shared)) for value in values]).T
+    table = np.array(
+        [sign * (_logs(ours[value], shared) - _logs(theirs[value], shared)) for value in values]
+    ).T
     table[np.abs(table) <= _ROUNDING] = 0.0
     if table.size and np.isfinite(table[:, 0]).all() and signed_rank(table[:, 0]).centre[0] < 0:
         return _Pair(b[0], a[0], Curve(-table, values))
@@ -109,26 +139,45 @@ def _pair(a: Sequence[Result], b: Sequence[Result], swept: str) -> _Pair | None:
 def _logs(result: Result, blocks: Sequence[int]) -> Array:
     known = dict(zip(result.blocks, result.values, strict=True))
     found = [known[block] for block in blocks]
-    return np.array([math.log(value) if value > 0 else math.nan for value in found], dtype=np.float64)
+    return np.array(
+        [math.log(value) if value > 0 else math.nan for value in found], dtype=np.float64
+    )
 
 
 def _turning(pair: _Pair, swept: str, judged: Judged) -> Turning:
     first = pair.first
     verdict, at, low, high, reason = judged
     return Turning(
-        first=first.label, then=pair.then.label, placement=first.placement, path=first.path, workload=first.workload,
-        params={key: value for key, value in first.params.items() if key != swept}, ip=first.ip, metric=first.metric, swept=swept,
-        up_to=pair.curve.values[-1], n=len(pair.curve.table), verdict=verdict, at=at, low=low, high=high, reason=reason,
+        first=first.label,
+        then=pair.then.label,
+        placement=first.placement,
+        path=first.path,
+        workload=first.workload,
+        params={key: value for key, value in first.params.items() if key != swept},
+        ip=first.ip,
+        metric=first.metric,
+        swept=swept,
+        up_to=pair.curve.values[-1],
+        n=len(pair.curve.table),
+        verdict=verdict,
+        at=at,
+        low=low,
+        high=high,
+        reason=reason,
         environment=first.environment,
-    )  # fmt: skip
+    )
 
 
-Judged = tuple[Literal["turns", "none", "inconclusive"], float | None, float | None, float | None, str]
+Judged = tuple[
+    Literal["turns", "none", "inconclusive"], float | None, float | None, float | None, str
+]
 
 
 @dataclass(frozen=True)
 class _Evidence:
-    """``p`` of the claim that the data suggest, ``turns`` or not, and, should it be too large, why: ``doubt``."""
+    """``p`` of the claim that the data suggest, ``turns`` or not, and, should it be too large, why:
+    ``doubt``.
+    """
 
     p: float
     turns: bool
@@ -136,9 +185,12 @@ class _Evidence:
 
 
 def judge(curves: Sequence[Curve], level: float = ALPHA) -> list[Judged]:
-    """(verdict, point, low, high, reason) of each pair of one sweep, which are the family of Holm's correction.
+    """(verdict, point, low, high, reason) of each pair of one sweep, which are the family of Holm's
+    correction.
 
-    With ``turns`` the three figures are finite, low <= point <= high, and between the first and the last value; else they are None."""
+    With ``turns`` the three figures are finite, low <= point <= high, and between the first and the
+    last value; else they are None.
+    """
     evidence = [_evidence(curve, level, len(curves)) for curve in curves]
     adjusted = holm(np.array([one.p for one in evidence]))
     judged: list[Judged] = []
@@ -156,11 +208,17 @@ def _evidence(curve: Curve, level: float, family: int) -> _Evidence:
     table, values = curve.table, curve.values
     n, needed = len(table), least_blocks(family, level)
     if n < needed:
-        return _Evidence(1.0, False, f"{n} block{'s' * (n != 1)} cannot decide among {family} pair{'s' * (family != 1)}, it takes {needed}")
+        return _Evidence(
+            1.0,
+            False,
+            f"{n} block{'s' * (n != 1)} cannot decide among {family} pair{'s' * (family != 1)}, it"
+            f" takes {needed}",
+        )
     if not np.isfinite(table).all():
         return _Evidence(1.0, False, "a value that is not above 0")
     walsh = walsh_averages(table.T)
-    # So many zeros that the middle of the averages is 0 are no difference, though the test, which leaves zeros out, may find one.
+    # So many zeros that the middle of the averages is 0 are no difference, though the test, which
+    # leaves zeros out, may find one.
     before, after = (_side(averages) for averages in (walsh[0], walsh[-1]))
     found = signed_rank(table[:, [0, -1]].T, interval=False).p
     parts = [(float(found[0]) if before > 0 else 1.0, f"not told apart at {values[0]:g}")]
@@ -177,19 +235,24 @@ def _evidence(curve: Curve, level: float, family: int) -> _Evidence:
 
 
 def _side(averages: Array) -> int:
-    """On which side of 0 the middle of the Walsh averages is, both of the two middle ones if there are two; 0 when it is not on one."""
+    """On which side of 0 the middle of the Walsh averages is, both of the two middle ones if there
+    are two; 0 when it is not on one.
+    """
     half = len(averages) // 2 + 1
     return int((averages > 0).sum() >= half) - int((averages < 0).sum() >= half)
 
 
 def _figures(curve: Curve, level: float) -> tuple[float, float, float]:
-    """(point, low, high) of a curve of which the first is better at the first value and the other at the last."""
+    """(point, low, high) of a curve of which the first is better at the first value and the other
+    at the last.
+    """
     walsh = walsh_averages(curve.table.T)
     few, half = walsh_needed(len(curve.table), level), walsh.shape[1] // 2
     onward = _count(walsh)
     low = _value(_reached(onward, few), curve.values)
     high = _value(len(walsh) - 1 - _reached(_count(-walsh[::-1]), few), curve.values)
-    # With an even number of averages there are two middle ones, and the statistic is at its middle between the points where they pass 0.
+    # With an even number of averages there are two middle ones, and the statistic is at its middle
+    # between the points where they pass 0.
     middle = (_reached(onward, walsh.shape[1] - half) + _reached(onward, half + 1)) / 2
     at = _value(middle, curve.values)
     # Without noise the three are one point, which rounding would tear apart.
@@ -198,9 +261,12 @@ def _figures(curve: Curve, level: float) -> tuple[float, float, float]:
 
 
 def _count(walsh: Array) -> tuple[Array, Array]:
-    """Where along the sweep the number of Walsh averages that are not above 0 changes, in this order, and the number from there on.
+    """Where along the sweep the number of Walsh averages that are not above 0 changes, in this
+    order, and the number from there on.
 
-    ``walsh``: values x averages. A position is the index of a value and the share of the way to the next one; the first is 0."""
+    ``walsh``: values x averages. A position is the index of a value and the share of the way to the
+    next one; the first is 0.
+    """
     here, there = walsh[:-1], walsh[1:]
     down, up = (here > 0) & (there <= 0), (here <= 0) & (there > 0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -213,14 +279,20 @@ def _count(walsh: Array) -> tuple[Array, Array]:
 
 
 def _reached(counted: tuple[Array, Array], number: int) -> float:
-    """The first position at which the count is at least ``number``, which it has to be somewhere."""
+    """The first position at which the count is at least ``number``, which it has to be
+    somewhere.
+    """
     positions, counts = counted
     return float(positions[int(np.argmax(counts >= number))])
 
 
 def _value(position: float, values: Sequence[float]) -> float:
-    """The value of the parameter at a position, by the scale on which the curve is interpolated (and its mirror image below 0)."""
+    """The value of the parameter at a position, by the scale on which the curve is interpolated
+    (and its mirror image below 0).
+    """
     given = np.asarray(values, dtype=np.float64)
-    scaled = float(np.interp(position, np.arange(len(given)), np.sign(given) * np.log1p(np.abs(given))))
+    scaled = float(
+        np.interp(position, np.arange(len(given)), np.sign(given) * np.log1p(np.abs(given)))
+    )
     value = math.copysign(math.expm1(abs(scaled)), scaled)
     return min(max(value, float(given[math.floor(position)])), float(given[math.ceil(position)]))

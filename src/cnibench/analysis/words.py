@@ -1,4 +1,6 @@
-"""What was found, how sure, and what was not tested: the paragraph at the top of a report, generated from the verdicts."""
+"""What was found, how sure, and what was not tested: the paragraph at the top of a report,
+generated from the verdicts.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,18 @@ def primary_groups(analysis: Analysis) -> list[Group]:
     whole = [group for group in analysis.groups if not group.reading]
     for group in whole:
         metrics.setdefault(place_of(group), []).append(group.metric)
-    return [group for group in whole if group.metric == main_metric(group.workload, metrics[place_of(group)], analysis.main)]
+    return [
+        group
+        for group in whole
+        if group.metric == main_metric(group.workload, metrics[place_of(group)], analysis.main)
+    ]
 
 
 def with_words(analysis: Analysis) -> Analysis:
     """The same analysis with its summary and its notes."""
-    return msgspec.structs.replace(analysis, summary=_summary(analysis), notes=analysis.notes + _oddities(analysis))
+    return msgspec.structs.replace(
+        analysis, summary=_summary(analysis), notes=analysis.notes + _oddities(analysis)
+    )
 
 
 def _summary(analysis: Analysis) -> list[str]:
@@ -48,9 +56,12 @@ def _summary(analysis: Analysis) -> list[str]:
         failed = sum(failure.status != "unsupported" for failure in analysis.failures)
         return [
             *disturbed,
-            f"Nothing was measured: {failed} sample{'s' * (failed != 1)} failed, none gave a figure."
-            if failed
-            else "Nothing was measured.",
+            (
+                f"Nothing was measured: {failed} sample{'s' * (failed != 1)} failed, none gave a"
+                " figure."
+                if failed
+                else "Nothing was measured."
+            ),
         ]
     shown = primary_groups(analysis)
     return [
@@ -64,28 +75,47 @@ def _summary(analysis: Analysis) -> list[str]:
 
 def _sure(analysis: Analysis, shown: Sequence[Group]) -> str:
     keys = {(place_of(group), group.metric) for group in shown}
-    pairs = [pair for pair in analysis.pairs if not pair.reading and (place_of(pair), pair.metric) in keys]
+    pairs = [
+        pair
+        for pair in analysis.pairs
+        if not pair.reading and (place_of(pair), pair.metric) in keys
+    ]
     if not pairs:
         return "How sure: a single profile has no verdicts; its intervals are those of the median."
-    count = {verdict: sum(pair.verdict == verdict for pair in pairs) for verdict in ("no-difference-found", "inconclusive")}
+    count = {
+        verdict: sum(pair.verdict == verdict for pair in pairs)
+        for verdict in ("no-difference-found", "inconclusive")
+    }
     apart = len(pairs) - sum(count.values())
     tested = [pair for pair in pairs if not pair.exact]
     reach = [pair.detectable for pair in tested if pair.detectable is not None]
     blocks = sorted({pair.n for pair in tested})
     if not tested:
-        return f"How sure: of {_pairs(len(pairs))}, {_were(apart)} told apart; all were counted, alike in every block: no test is needed."
+        return (
+            f"How sure: of {_pairs(len(pairs))}, {_were(apart)} told apart; all were counted, alike"
+            " in every block: no test is needed."
+        )
     text = (
-        f"How sure: of {_pairs(len(pairs))}, {_were(apart)} told apart, "
-        f"{count['no-difference-found']} not, "
-        f"{count['inconclusive']} inconclusive ({_range(blocks)} paired blocks; exact signed-rank test of log ratios, Holm's correction, "
-        f"level {analysis.level:.3g}"
-        + (f"; {len(pairs) - len(tested)} were counted, not measured, and need no test)." if len(tested) < len(pairs) else ").")
+        f"How sure: of {_pairs(len(pairs))}, {_were(apart)} told apart,"
+        f" {count['no-difference-found']} not, {count['inconclusive']} inconclusive"
+        f" ({_range(blocks)} paired blocks; exact signed-rank test of log ratios, Holm's"
+        f" correction, level {analysis.level:.3g}"
+        + (
+            f"; {len(pairs) - len(tested)} were counted, not measured, and need no test)."
+            if len(tested) < len(pairs)
+            else ")."
+        )
     )
     if reach:
         where = "every pair" if len(reach) == len(tested) else "every pair that could be decided"
-        text += f" Differences of {percent(max(reach))} or more would have been found with a power of {POWER:.0%} in {where}."
+        text += (
+            f" Differences of {percent(max(reach))} or more would have been found with a power of"
+            f" {POWER:.0%} in {where}."
+        )
     if count["inconclusive"]:
-        text += f" At least {max(pair.blocks_needed for pair in pairs)} blocks are needed to decide."
+        text += (
+            f" At least {max(pair.blocks_needed for pair in pairs)} blocks are needed to decide."
+        )
     return text
 
 
@@ -98,14 +128,23 @@ def _were(number: int) -> str:
 
 
 def _planned(analysis: Analysis, shown: Sequence[Group]) -> list[str]:
-    """What the number of blocks was planned for, and whether the noise was what the plan took: one sentence or none."""
+    """What the number of blocks was planned for, and whether the noise was what the plan took: one
+    sentence or none.
+    """
     found = []
     for plan in dict.fromkeys(
-        (one.workload, one.resolution, one.noise, one.source) for run in analysis.runs for one in run.planned if one.noise
+        (one.workload, one.resolution, one.noise, one.source)
+        for run in analysis.runs
+        for one in run.planned
+        if one.noise
     ):
         workload, resolution, noise, source = plan
         keys = {(place_of(group), group.metric) for group in shown if group.workload == workload}
-        pairs = [p for p in analysis.pairs if not p.reading and (place_of(p), p.metric) in keys and p.spread is not None]
+        pairs = [
+            p
+            for p in analysis.pairs
+            if not p.reading and (place_of(p), p.metric) in keys and p.spread is not None
+        ]
         text = f"{workload} for {percent(resolution)} at a noise of {percent(noise)} ({source})"
         if pairs:
             lots: dict[object, list[float | None]] = {}
@@ -117,7 +156,14 @@ def _planned(analysis: Analysis, shown: Sequence[Group]) -> list[str]:
             if spread / math.sqrt(2) > _MORE * noise and needed > min(pair.n for pair in pairs):
                 text += f", with which {percent(resolution)} takes about {needed} blocks"
         found.append(text)
-    return [f"Blocks were planned to find a difference with a power of {POWER:.0%}: {'; '.join(found)}."] if found else []
+    return (
+        [
+            f"Blocks were planned to find a difference with a power of {POWER:.0%}:"
+            f" {'; '.join(found)}."
+        ]
+        if found
+        else []
+    )
 
 
 def _together(spreads: Sequence[float | None]) -> float:
@@ -137,7 +183,9 @@ def _range(numbers: Sequence[int]) -> str:
 
 def _not_tested(analysis: Analysis) -> str:
     parts = []
-    unsupported = list(dict.fromkeys(f.label for f in analysis.failures if f.status == "unsupported"))
+    unsupported = list(
+        dict.fromkeys(f.label for f in analysis.failures if f.status == "unsupported")
+    )
     if unsupported:
         parts.append(f"unsupported here: {names(unsupported)}")
     failed = list(dict.fromkeys(f.label for f in analysis.failures if f.status != "unsupported"))
@@ -147,9 +195,14 @@ def _not_tested(analysis: Analysis) -> str:
     parts += [f"nothing {words}" for name, words in _PLACEMENT.items() if name not in placements]
     wires = {result.wire for result in analysis.results if result.placement != "intra"}
     if wires == {"not recorded"}:
-        parts.append("whether a NIC was in the path is not recorded, so inter-node throughput may say nothing about your network")
+        parts.append(
+            "whether a NIC was in the path is not recorded, so inter-node throughput may say"
+            " nothing about your network"
+        )
     elif wires and "nic" not in wires:
-        parts.append("no NIC was in the path, so inter-node throughput says nothing about your network")
+        parts.append(
+            "no NIC was in the path, so inter-node throughput says nothing about your network"
+        )
     parts.append("other machines, kernels and loads than this run's")
     return f"Not tested: {'; '.join(parts)}."
 
@@ -162,19 +215,34 @@ def problems(analysis: Analysis) -> list[str]:
 
 
 def conditions(analysis: Analysis) -> list[str]:
-    """What stands where the figures stand: testbed, wire, model or real CNI, estimated cycles, emulated CPU."""
+    """What stands where the figures stand: testbed, wire, model or real CNI, estimated cycles,
+    emulated CPU.
+    """
     found = problems(analysis)
-    for testbed, wire, offload, rate in dict.fromkeys((r.testbed, r.wire, r.wire_offload, r.wire_rate) for r in analysis.results):
-        text = f"testbed: {testbed}, wire: {wire}" + (f", offload of the wire: {offload}" if offload else "")
+    for testbed, wire, offload, rate in dict.fromkeys(
+        (r.testbed, r.wire, r.wire_offload, r.wire_rate) for r in analysis.results
+    ):
+        text = f"testbed: {testbed}, wire: {wire}" + (
+            f", offload of the wire: {offload}" if offload else ""
+        )
         found.append(text + (f", limited to {human(rate, 'bit/s')}" if rate else ""))
     fidelity = {result.fidelity for result in analysis.results}
     if "datapath-model" in fidelity:
-        found.append("fidelity: datapath-model (the CNI's datapath rebuilt from the same kernel objects, not the CNI itself)")
+        found.append(
+            "fidelity: datapath-model (the CNI's datapath rebuilt from the same kernel objects, not"
+            " the CNI itself)"
+        )
     if "cni" in fidelity:
         found.append("fidelity: cni (the real CNI)")
     if any(row.cycles_source == "estimated" for row in analysis.cpp):
-        found.append("cycles: estimated (cpu-clock samples times the TSC frequency: this machine gives no cycle counter)")
-    if any(str(fact(environment, "accelerator") or "") == "tcg" for environment in analysis.environments):
+        found.append(
+            "cycles: estimated (cpu-clock samples times the TSC frequency: this machine gives no"
+            " cycle counter)"
+        )
+    if any(
+        str(fact(environment, "accelerator") or "") == "tcg"
+        for environment in analysis.environments
+    ):
         found.append("CPU emulated: ratios may hold, absolute figures do not")
     return found
 
@@ -182,32 +250,49 @@ def conditions(analysis: Analysis) -> list[str]:
 def _oddities(analysis: Analysis) -> list[str]:
     """Outliers, drift and dependence, in words; nothing is dropped for them."""
     shown = {(place_of(group), group.metric) for group in primary_groups(analysis)}
-    results = [result for result in analysis.results if not result.reading and (place_of(result), result.metric) in shown]
+    results = [
+        result
+        for result in analysis.results
+        if not result.reading and (place_of(result), result.metric) in shown
+    ]
     found = []
     for result in results:
         if result.outliers:
             blocks = ", ".join(str(block + 1) for block in result.outliers[:8])
-            found.append(f"{result.label}, {describe(result)}: outlying {result.metric} in block {blocks}; kept in all figures")
-    drifting = [f"{r.label} in {describe(r)}" for r in results if r.drift_p is not None and r.drift_p <= analysis.level]
+            found.append(
+                f"{result.label}, {describe(result)}: outlying {result.metric} in block {blocks};"
+                " kept in all figures"
+            )
+    drifting = [
+        f"{r.label} in {describe(r)}"
+        for r in results
+        if r.drift_p is not None and r.drift_p <= analysis.level
+    ]
     if drifting:
         found.append(
-            f"values drift over the run (Spearman, Holm's correction): {names(drifting)}; ratios are taken within blocks and bear it"
+            f"values drift over the run (Spearman, Holm's correction): {names(drifting)}; ratios"
+            " are taken within blocks and bear it"
         )
     tied = [
         f"{p.a} / {p.b} in {describe(p)}"
         for p in analysis.pairs
-        if p.dependence_p is not None and p.dependence_p <= analysis.level and not p.reading and (place_of(p), p.metric) in shown
+        if p.dependence_p is not None
+        and p.dependence_p <= analysis.level
+        and not p.reading
+        and (place_of(p), p.metric) in shown
     ]
     if tied:
         found.append(
-            f"log ratios of neighbouring blocks depend on each other (Bartels, Holm's correction): {names(tied)}; "
-            "their p values are too small, take more blocks over a longer time"
+            "log ratios of neighbouring blocks depend on each other (Bartels, Holm's correction):"
+            f" {names(tied)}; their p values are too small, take more blocks over a longer time"
         )
     return found + _missing(analysis)
 
 
 def _missing(analysis: Analysis) -> list[str]:
-    """Labels that a workload's main metric lacks, though they were measured elsewhere: never a silent omission."""
+    """Labels that a workload's main metric lacks, though they were measured elsewhere: never a
+    silent omission.
+    """
     found = []
     for group in primary_groups(analysis):
         lacking = [label for label in analysis.labels if label not in group.letters]

@@ -1,4 +1,6 @@
-"""The findings of the published studies as data, and what a run says about each of them. Nothing here renders or measures."""
+"""The findings of the published studies as data, and what a run says about each of them. Nothing
+here renders or measures.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
-"""Does what was measured agree with a claim? One function for each kind, over the values of one place.
+"""Does what was measured agree with a claim? One function for each kind, over the values of one
+place.
 
-Profiles are compared by the log ratios of the same blocks, with the test and the interval of stats.py. A claim about several pairs holds
-when every pair agrees, each at the full level: rejecting all of them is one decision (intersection-union test, R. L. Berger, Technometrics
-24, 1982). It fails when any pair contradicts it, and as that may be any of k, each is tested at level / k. A difference that is not found
-refutes nothing by itself: only an interval that leaves no room for one as large as ``within`` does.
+Profiles are compared by the log ratios of the same blocks, with the test and the interval of
+stats.py. A claim about several pairs holds when every pair agrees, each at the full level:
+rejecting all of them is one decision (intersection-union test, R. L. Berger, Technometrics 24,
+1982). It fails when any pair contradicts it, and as that may be any of k, each is tested at level /
+k. A difference that is not found refutes nothing by itself: only an interval that leaves no room
+for one as large as ``within`` does.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ Vote = tuple[str, str]  # (agrees | contradicts | open, why)
 
 @dataclass(frozen=True)
 class Estimate:
-    """The log ratio of two series over their common blocks: its interval is None where so few give none; ``p`` of the sign of it."""
+    """The log ratio of two series over their common blocks: its interval is None where so few give
+    none; ``p`` of the sign of it.
+    """
 
     n: int
     centre: float
@@ -39,12 +44,18 @@ class Estimate:
         if math.isinf(self.centre):
             return "no figure (one of them is 0 at times)"
         middle = f"{math.exp(self.centre):.3g}"
-        return middle if self.low is None or self.high is None else f"{middle} ({math.exp(self.low):.3g} to {math.exp(self.high):.3g})"
+        return (
+            middle
+            if self.low is None or self.high is None
+            else f"{middle} ({math.exp(self.low):.3g} to {math.exp(self.high):.3g})"
+        )
 
 
 def estimate(one: Series, other: Series, level: float, exact: bool) -> Estimate | None:
-    """None where no block has both. ``exact``: a count that is alike in all blocks needs no test. Where a value is not positive there is
-    no ratio: the sign of the differences is tested, the centre is infinite and the interval missing, unless all differences are 0."""
+    """None where no block has both. ``exact``: a count that is alike in all blocks needs no test.
+    Where a value is not positive there is no ratio: the sign of the differences is tested, the
+    centre is infinite and the interval missing, unless all differences are 0.
+    """
     if not (one.paired and other.paired):
         return None
     blocks = sorted(one.values.keys() & other.values.keys())
@@ -80,7 +91,13 @@ def judge(claim: Claim, place: Place, level: float) -> Vote:
     return _KINDS[claim.kind](claim, place, level)
 
 
-def _pairs(claim: Claim, place: Place, pairs: Sequence[tuple[str, str]], vote: Callable[[Estimate, float], str], level: float) -> Vote:
+def _pairs(
+    claim: Claim,
+    place: Place,
+    pairs: Sequence[tuple[str, str]],
+    vote: Callable[[Estimate, float], str],
+    level: float,
+) -> Vote:
     """Every pair of profiles put to the same question."""
     agree: list[tuple[str, int]] = []
     against: list[tuple[str, int]] = []
@@ -93,16 +110,31 @@ def _pairs(claim: Claim, place: Place, pairs: Sequence[tuple[str, str]], vote: C
         found = estimate(place.series[a], place.series[b], level, counted(claim))
         said = vote(found, level / len(pairs)) if found else "open"
         text = f"{a} / {b} = {found.words()}" if found else f"{a} and {b} have no block in common"
-        (agree if said == "agrees" else against if said == "contradicts" else undecided).append((text, found.n if found else 0))
+        (agree if said == "agrees" else against if said == "contradicts" else undecided).append(
+            (text, found.n if found else 0)
+        )
     if against:
-        return "contradicts", f"{len(against)} of {len(pairs)} pairs say otherwise: {_several(text for text, _ in against)}"
+        return (
+            "contradicts",
+            (
+                f"{len(against)} of {len(pairs)} pairs say otherwise:"
+                f" {_several(text for text, _ in against)}"
+            ),
+        )
     gone = sorted({name for pair in missing for name in pair if name not in place.series})
     missed = f"; not measured: {', '.join(gone)}" if gone else ""
     if undecided:
         fewest, least = min(n for _, n in undecided), least_blocks(1, level)
-        few = f"; {fewest} block{'s' * (fewest != 1)} cannot decide, it takes {least}" if fewest < least else ""
+        few = (
+            f"; {fewest} block{'s' * (fewest != 1)} cannot decide, it takes {least}"
+            if fewest < least
+            else ""
+        )
         said = _several(text for text, _ in undecided)
-        return "open", f"{len(agree)} of {len(pairs)} pairs as published; undecided: {said}{few}{missed}"
+        return (
+            "open",
+            f"{len(agree)} of {len(pairs)} pairs as published; undecided: {said}{few}{missed}",
+        )
     if missing:
         return "open", f"as published for {len(agree)} of {len(pairs)} pairs{missed}"
     return "agrees", _several(text for text, _ in agree)
@@ -121,7 +153,12 @@ def _above(claim: Claim, level: float) -> Callable[[Estimate, float], str]:
             return "agrees"
         if found.p <= strict and found.centre < 0:
             return "contradicts"
-        if found.low is not None and found.high is not None and -margin < found.low and found.high < margin:
+        if (
+            found.low is not None
+            and found.high is not None
+            and -margin < found.low
+            and found.high < margin
+        ):
             return "contradicts"  # no difference that would matter is left
         return "open"
 
@@ -136,32 +173,52 @@ def _within(expected: float, within: float) -> Callable[[Estimate, float], str]:
             return "open"
         if middle - margin <= found.low and found.high <= middle + margin:
             return "agrees"
-        return "contradicts" if found.high < middle - margin or found.low > middle + margin else "open"
+        return (
+            "contradicts" if found.high < middle - margin or found.low > middle + margin else "open"
+        )
 
     return vote
 
 
 def _order(claim: Claim, place: Place, level: float) -> Vote:
-    return _pairs(claim, place, list(product(claim.higher, claim.lower)), _above(claim, level), level)
+    return _pairs(
+        claim, place, list(product(claim.higher, claim.lower)), _above(claim, level), level
+    )
 
 
 def _ranking(claim: Claim, place: Place, level: float) -> Vote:
     known = sorted(claim.published, key=lambda name: -claim.published[name])
-    apart = [(a, b) for a, b in combinations(known, 2) if claim.published[a] > claim.published[b] * (1 + claim.within)]
+    apart = [
+        (a, b)
+        for a, b in combinations(known, 2)
+        if claim.published[a] > claim.published[b] * (1 + claim.within)
+    ]
     return _pairs(claim, place, apart, _above(claim, level), level)
 
 
 def _ratio(claim: Claim, place: Place, level: float) -> Vote:
     assert claim.ratio is not None
-    return _pairs(claim, place, list(product(claim.higher, claim.lower)), _within(claim.ratio, claim.within), level)
+    return _pairs(
+        claim,
+        place,
+        list(product(claim.higher, claim.lower)),
+        _within(claim.ratio, claim.within),
+        level,
+    )
 
 
 def _equality(claim: Claim, place: Place, level: float) -> Vote:
-    return _pairs(claim, place, list(combinations(claim.profiles, 2)), _within(1.0, claim.within), level)
+    return _pairs(
+        claim, place, list(combinations(claim.profiles, 2)), _within(1.0, claim.within), level
+    )
 
 
 def _each(
-    names: Sequence[str], place: Place, vote: Callable[[str, float, float | None, float | None], str], claim: Claim, level: float
+    names: Sequence[str],
+    place: Place,
+    vote: Callable[[str, float, float | None, float | None], str],
+    claim: Claim,
+    level: float,
 ) -> Vote:
     """Every profile's median with its interval put to the same question."""
     agree: list[str] = []
@@ -172,18 +229,29 @@ def _each(
             continue
         middle, low, high, n = interval(place.series[name], level, counted(claim))
         said = vote(name, middle, low, high)
-        text = f"{name}: {middle:.4g}" + (f" ({low:.4g} to {high:.4g})" if low is not None and high is not None else f" (n={n})")
-        (agree if said == "agrees" else against if said == "contradicts" else undecided).append(text)
+        text = f"{name}: {middle:.4g}" + (
+            f" ({low:.4g} to {high:.4g})" if low is not None and high is not None else f" (n={n})"
+        )
+        (agree if said == "agrees" else against if said == "contradicts" else undecided).append(
+            text
+        )
     missing = [name for name in names if name not in place.series]
     if against:
-        return "contradicts", f"{len(against)} of {len(names)} figures say otherwise: {_several(against)}"
+        return (
+            "contradicts",
+            f"{len(against)} of {len(names)} figures say otherwise: {_several(against)}",
+        )
     if undecided or missing:
-        parts = [f"undecided: {_several(undecided)}"] * bool(undecided) + [f"not measured: {', '.join(missing)}"] * bool(missing)
+        parts = [f"undecided: {_several(undecided)}"] * bool(undecided) + [
+            f"not measured: {', '.join(missing)}"
+        ] * bool(missing)
         return "open", f"{len(agree)} of {len(names)} as published; " + "; ".join(parts)
     return "agrees", _several(agree)
 
 
-def interval(series: Series, level: float, exact: bool) -> tuple[float, float | None, float | None, int]:
+def interval(
+    series: Series, level: float, exact: bool
+) -> tuple[float, float | None, float | None, int]:
     """(median, low, high, n); a count that is alike in all blocks needs no interval to be known."""
     values = np.array(list(series.values.values()))
     middle = float(np.median(values))
@@ -203,19 +271,37 @@ def _value(claim: Claim, place: Place, level: float) -> Vote:
 
 
 def _absence(claim: Claim, place: Place, level: float) -> Vote:
-    return _each(claim.profiles, place, lambda name, middle, low, high: _inside(low, high, -math.inf, claim.at_most), claim, level)
+    return _each(
+        claim.profiles,
+        place,
+        lambda name, middle, low, high: _inside(low, high, -math.inf, claim.at_most),
+        claim,
+        level,
+    )
 
 
 def _share(claim: Claim, place: Place, level: float) -> Vote:
     assert claim.between is not None
     least, most = claim.between
-    return _each(claim.profiles, place, lambda name, middle, low, high: _inside(low, high, least, most), claim, level)
+    return _each(
+        claim.profiles,
+        place,
+        lambda name, middle, low, high: _inside(low, high, least, most),
+        claim,
+        level,
+    )
 
 
 def _range(claim: Claim, place: Place, level: float) -> Vote:
     assert claim.between is not None
     least, most = (base(bound, claim.unit) for bound in claim.between)
-    return _each(claim.profiles, place, lambda name, middle, low, high: _inside(low, high, least, most), claim, level)
+    return _each(
+        claim.profiles,
+        place,
+        lambda name, middle, low, high: _inside(low, high, least, most),
+        claim,
+        level,
+    )
 
 
 def _inside(low: float | None, high: float | None, least: float, most: float) -> str:
@@ -229,7 +315,9 @@ def _inside(low: float | None, high: float | None, least: float, most: float) ->
 
 def _trend(claim: Claim, place: Place, level: float) -> Vote:
     """Each profile's value at the end of the sweep over that at its start."""
-    ends = Place(place.conditions, {f"{name} at the start": one for name, one in place.series.items()})
+    ends = Place(
+        place.conditions, {f"{name} at the start": one for name, one in place.series.items()}
+    )
     ends.series |= {f"{name} at the end": one for name, one in place.at_end.items()}
     pairs = [(f"{name} at the end", f"{name} at the start") for name in claim.profiles]
     if claim.ratio is not None:
@@ -242,6 +330,13 @@ def _trend(claim: Claim, place: Place, level: float) -> Vote:
 
 
 _KINDS: dict[str, Callable[[Claim, Place, float], Vote]] = {
-    "order": _order, "ranking": _ranking, "ratio": _ratio, "value": _value, "range": _range, "equality": _equality, "absence": _absence,
-    "share": _share, "trend": _trend,
-}  # fmt: skip
+    "order": _order,
+    "ranking": _ranking,
+    "ratio": _ratio,
+    "value": _value,
+    "range": _range,
+    "equality": _equality,
+    "absence": _absence,
+    "share": _share,
+    "trend": _trend,
+}

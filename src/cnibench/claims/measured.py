@@ -15,14 +15,18 @@ from cnibench.model.metrics import METRICS
 
 Values = dict[int, float]  # block to value
 
-_POLICY = "policy."  # the conditions of a cell that say which policy entries are loaded (conditions.py)
+_POLICY = (  # the conditions of a cell that say which policy entries are loaded (conditions.py)
+    "policy."
+)
 _PATHS = ("pod", "not recorded")  # the studies connect Pod to Pod
 _ALIKE = (*(name for name in OF_RECORD if name != "params"), "environment")
 
 
 @dataclass
 class Series:
-    """One profile's values by block. ``paired`` is False when several runs were pooled and a block's number does not tell which it is."""
+    """One profile's values by block. ``paired`` is False when several runs were pooled and a
+    block's number does not tell which it is.
+    """
 
     label: str
     fidelity: str
@@ -33,10 +37,14 @@ class Series:
 
 @dataclass
 class Place:
-    """All profiles of a claim that were measured under the same conditions. ``conditions`` are those that preconditions ask for."""
+    """All profiles of a claim that were measured under the same conditions. ``conditions`` are
+    those that preconditions ask for.
+    """
 
     conditions: dict[str, Any]
-    series: dict[str, Series] = field(default_factory=dict)  # profile to values; at the end of a sweep too: ``at_end``
+    series: dict[str, Series] = field(
+        default_factory=dict
+    )  # profile to values; at the end of a sweep too: ``at_end``
     at_end: dict[str, Series] = field(default_factory=dict)
 
 
@@ -47,7 +55,9 @@ def places(analysis: Analysis, claim: Claim) -> list[Place]:
         where = _where(row)
         params = dict(row.params)
         ends = _ends(params, claim.sweep)
-        if not ends or not _met(params, claim.params, row.reading if isinstance(row, Result) else {}):
+        if not ends or not _met(
+            params, claim.params, row.reading if isinstance(row, Result) else {}
+        ):
             continue
         params = _comparable(params, claim)
         key = json.dumps([where, params], sort_keys=True, default=str)
@@ -55,7 +65,9 @@ def places(analysis: Analysis, claim: Claim) -> list[Place]:
         profile = row.profile
         for end in ends:
             kept = place.series if end == "start" else place.at_end
-            if profile not in kept or row.label == profile:  # of several labels of one profile, that of its own name
+            if (
+                profile not in kept or row.label == profile
+            ):  # of several labels of one profile, that of its own name
                 kept[profile] = series
     return sorted(found.values(), key=lambda place: -len(place.series))
 
@@ -68,7 +80,12 @@ def _rows(analysis: Analysis, claim: Claim) -> Iterator[tuple[Result | Cpp, Seri
                 yield row, _of_cycles(row, claim)
         return
     for result in analysis.results:
-        if result.profile in wanted and result.metric == claim.metric and result.workload in claim.workload and _placed(result, claim):
+        if (
+            result.profile in wanted
+            and result.metric == claim.metric
+            and result.workload in claim.workload
+            and _placed(result, claim)
+        ):
             yield result, _series(result, result.blocks, result.values)
 
 
@@ -89,7 +106,9 @@ def _of_cycles(row: Cpp, claim: Claim) -> Series:
 def _series(row: Result | Cpp, blocks: list[int], values: list[float]) -> Series:
     paired = len(set(blocks)) == len(blocks) == len(values)
     numbers = blocks if paired else range(len(values))
-    return Series(row.label, row.fidelity, row.cycles_source, dict(zip(numbers, values, strict=True)), paired)
+    return Series(
+        row.label, row.fidelity, row.cycles_source, dict(zip(numbers, values, strict=True)), paired
+    )
 
 
 def _where(row: Result | Cpp) -> dict[str, Any]:
@@ -100,15 +119,25 @@ def _where(row: Result | Cpp) -> dict[str, Any]:
 
 
 def _ends(params: Mapping[str, Any], sweep: Sweep | None) -> list[str]:
-    """``start`` where there is no sweep; else the end of it that these parameters are at, if any."""
+    """``start`` where there is no sweep; else the end of it that these parameters are at, if
+    any.
+    """
     if sweep is None:
         return ["start"]
-    return [name for name, wanted in (("start", sweep.start), ("end", sweep.end)) if _is(params, sweep.param, wanted)]
+    return [
+        name
+        for name, wanted in (("start", sweep.start), ("end", sweep.end))
+        if _is(params, sweep.param, wanted)
+    ]
 
 
 def _met(params: Mapping[str, Any], asked: Mapping[str, Any], reading: Mapping[str, Any]) -> bool:
-    """Has the claim's parameters; a reading that is only a part of the whole (one direction, one node) counts where it is asked for."""
-    return all(key in asked for key in reading) and all(_is(params, key, value) for key, value in asked.items())
+    """Has the claim's parameters; a reading that is only a part of the whole (one direction, one
+    node) counts where it is asked for.
+    """
+    return all(key in asked for key in reading) and all(
+        _is(params, key, value) for key, value in asked.items()
+    )
 
 
 def _is(params: Mapping[str, Any], key: str, wanted: Any) -> bool:
@@ -116,10 +145,16 @@ def _is(params: Mapping[str, Any], key: str, wanted: Any) -> bool:
 
 
 def _comparable(params: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
-    """What two profiles must share: not the parameter that the claim sweeps, and not the setting of policies where there are none."""
+    """What two profiles must share: not the parameter that the claim sweeps, and not the setting of
+    policies where there are none.
+    """
     swept = claim.sweep.param if claim.sweep else ""
     kept = {key: value for key, value in params.items() if key != swept}
-    if swept.startswith(_POLICY) or params.get(f"{_POLICY}entries") or params.get(f"{_POLICY}restrictions"):
+    if (
+        swept.startswith(_POLICY)
+        or params.get(f"{_POLICY}entries")
+        or params.get(f"{_POLICY}restrictions")
+    ):
         return kept
     return {key: value for key, value in kept.items() if not key.startswith(_POLICY)}
 
@@ -131,7 +166,11 @@ def complete(place: Place, analysis: Analysis) -> None:
     for result in analysis.results:
         alike = all(getattr(result, name) == place.conditions[name] for name in _ALIKE)
         if alike and _wire(result.params) == _wire(place.conditions["params"]):
-            place.conditions |= {name: getattr(result, name) for name in context.PLACE_NAMES if name not in place.conditions}
+            place.conditions |= {
+                name: getattr(result, name)
+                for name in context.PLACE_NAMES
+                if name not in place.conditions
+            }
             return
 
 

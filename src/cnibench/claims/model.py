@@ -1,4 +1,6 @@
-"""Claims: a study is one YAML file below reports/claims whose stem is its name; the JSON Schema is exported from these models."""
+"""Claims: a study is one YAML file below reports/claims whose stem is its name; the JSON Schema is
+exported from these models.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,18 @@ from cnibench.model.profile import Strict, explain, read_yaml
 
 FOLDER = Path(__file__).parents[1] / "reports" / "claims"
 
-Kind = Literal["order", "ranking", "ratio", "value", "equality", "range", "absence", "share", "trend", "statement"]
+Kind = Literal[
+    "order",
+    "ranking",
+    "ratio",
+    "value",
+    "equality",
+    "range",
+    "absence",
+    "share",
+    "trend",
+    "statement",
+]
 Names = tuple[str, ...]
 Bound = Annotated[float, Field(ge=0.0)]
 
@@ -36,20 +49,31 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 
 
 class Preconditions(Strict):
-    """What must be so that a run can speak about the claim; empty: anything will do. Each is fulfilled by any one of its values."""
+    """What must be so that a run can speak about the claim; empty: anything will do. Each is
+    fulfilled by any one of its values.
+    """
 
     testbed: Names = ()
     wire: Names = ()
-    wire_offload: Names = Field(default=(), description="the offload model of the wire; of a NIC: what it offloads")
+    wire_offload: Names = Field(
+        default=(), description="the offload model of the wire; of a NIC: what it offloads"
+    )
     fidelity: Names = ()
     cycles: Literal["", "pmu"] = Field(default="", description="pmu: estimated cycles will not do")
-    cpu: str = Field(default="", description="part of the CPU model's name: absolute figures belong to a machine")
+    cpu: str = Field(
+        default="", description="part of the CPU model's name: absolute figures belong to a machine"
+    )
     kernel: str = Field(default="", description="the beginning of the kernel's release")
-    releases: str = Field(default="", description="releases of the CNIs that the figure belongs to, where it changes with them")
+    releases: str = Field(
+        default="",
+        description="releases of the CNIs that the figure belongs to, where it changes with them",
+    )
 
 
 class Sweep(Strict):
-    """The two ends of a series: a parameter of the workload from one value to another; a start of 0 is also met by an absent one."""
+    """The two ends of a series: a parameter of the workload from one value to another; a start of 0
+    is also met by an absent one.
+    """
 
     param: str
     start: int | float | str
@@ -57,14 +81,18 @@ class Sweep(Strict):
 
 
 class Claim(Strict):
-    """One finding. Profiles are named as cnibench names them; figures are the study's own, in the study's ``unit``.
+    """One finding. Profiles are named as cnibench names them; figures are the study's own, in the
+    study's ``unit``.
 
-    ``order``: every profile of ``higher`` has a greater value than every one of ``lower``, whatever is better. ``ranking``: of any two
-    ``published`` figures that are more than ``within`` apart, the greater belongs to the greater of ours. ``ratio``: each of ``higher``
-    over each of ``lower`` is ``ratio``. ``value``: ours is the published figure. ``range``: the values of
-    the ``profiles`` lie ``between`` two. ``equality``: they do not differ. ``absence``: they are at most ``at_most``. ``share``: the
-    components are ``between`` those parts of the total cycles. ``trend``: from one end of the sweep to the other the value falls, rises
-    (by ``ratio``, if given) or stays. ``statement``: nothing to measure. Wherever figures are equal, they are so ``within`` that fraction.
+    ``order``: every profile of ``higher`` has a greater value than every one of ``lower``, whatever
+    is better. ``ranking``: of any two
+    ``published`` figures that are more than ``within`` apart, the greater belongs to the greater of
+    ours. ``ratio``: each of ``higher`` over each of ``lower`` is ``ratio``. ``value``: ours is the
+    published figure. ``range``: the values of the ``profiles`` lie ``between`` two. ``equality``:
+    they do not differ. ``absence``: they are at most ``at_most``. ``share``: the components are
+    ``between`` those parts of the total cycles. ``trend``: from one end of the sweep to the other
+    the value falls, rises (by ``ratio``, if given) or stays. ``statement``: nothing to measure.
+    Wherever figures are equal, they are so ``within`` that fraction.
     """
 
     id: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
@@ -72,10 +100,15 @@ class Claim(Strict):
     sentence: str
     kind: Kind
     metric: str = ""
-    components: Names = Field(default=(), description="components of the cycles per packet, added up; empty: their total")
+    components: Names = Field(
+        default=(), description="components of the cycles per packet, added up; empty: their total"
+    )
     workload: Names = Field(default=(), description="any of these")
     placement: Literal["", "intra", "inter"] = ""
-    params: dict[str, JsonValue] = Field(default={}, description="what the workload's parameters must be; 0 is also met by an absent one")
+    params: dict[str, JsonValue] = Field(
+        default={},
+        description="what the workload's parameters must be; 0 is also met by an absent one",
+    )
     higher: Names = ()
     lower: Names = ()
     profiles: Names = ()
@@ -90,8 +123,12 @@ class Claim(Strict):
     words: str = Field(default="", description="the published figure where it is a range or a word")
     preconditions: Preconditions = Preconditions()
     by_construction: str = Field(default="", description="why the lab's model makes it true")
-    untestable: str = Field(default="", description="why no run of cnibench can say anything about it")
-    contradicts: Names = Field(default=(), description="claims of the same study that cannot be true together with it")
+    untestable: str = Field(
+        default="", description="why no run of cnibench can say anything about it"
+    )
+    contradicts: Names = Field(
+        default=(), description="claims of the same study that cannot be true together with it"
+    )
 
     @property
     def named(self) -> Names:
@@ -103,11 +140,20 @@ class Claim(Strict):
         missing = [name for name in _NEEDED[self.kind] if not getattr(self, name)]
         if missing:
             raise ValueError(f"a claim of kind '{self.kind}' needs {', '.join(missing)}")
-        if self.kind != "statement" and not self.untestable and (self.metric not in METRICS or not self.workload):
-            raise ValueError("a claim that can be tested needs a metric of the closed set and a workload")
+        if (
+            self.kind != "statement"
+            and not self.untestable
+            and (self.metric not in METRICS or not self.workload)
+        ):
+            raise ValueError(
+                "a claim that can be tested needs a metric of the closed set and a workload"
+            )
         if self.metric and self.metric not in METRICS:
             raise ValueError(f"unknown metric '{self.metric}'")
-        if self.unit and (self.unit not in UNITS or (self.metric and UNITS[self.unit][0] != METRICS[self.metric].unit)):
+        if self.unit and (
+            self.unit not in UNITS
+            or (self.metric and UNITS[self.unit][0] != METRICS[self.metric].unit)
+        ):
             raise ValueError(f"'{self.unit}' is no unit of {self.metric}")
         if self.components and self.metric != "cycles_per_packet":
             raise ValueError("components are of cycles_per_packet")
@@ -139,12 +185,16 @@ def read_study(path: Path) -> Study:
     """The study in that file. Raises InputError naming the file, the key and what was expected."""
     data: dict[str, Any] = dict(read_yaml(path))
     if "name" in data:
-        raise InputError(f"{path}: name: the file's stem is the study's name", "remove the key 'name'")
+        raise InputError(
+            f"{path}: name: the file's stem is the study's name", "remove the key 'name'"
+        )
     try:
         return Study.model_validate({**data, "name": path.stem})
     except ValidationError as error:
         said = explain(path, error)
-        raise InputError(said.message, "the JSON Schema beside the claims (schema.json) says what each key takes") from None
+        raise InputError(
+            said.message, "the JSON Schema beside the claims (schema.json) says what each key takes"
+        ) from None
 
 
 @cache
@@ -154,7 +204,12 @@ def studies() -> Mapping[str, Study]:
 
 
 def schema_text() -> str:
-    """The JSON Schema of a study's file, as reports/claims/schema.json holds it; ``python -m cnibench.claims`` writes that file."""
+    """The JSON Schema of a study's file, as reports/claims/schema.json holds it; ``python -m
+    cnibench.claims`` writes that file.
+    """
     schema = Study.model_json_schema()
     del schema["properties"]["name"]  # the file's stem
-    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2) + "\n"
+    return (
+        json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2)
+        + "\n"
+    )

@@ -6,11 +6,15 @@ from typing import Any, Literal
 
 import msgspec
 
-Outcome = Literal["holds", "does-not-hold", "inconclusive", "by-construction", "not-testable-here", "not-measured"]
+Outcome = Literal[
+    "holds", "does-not-hold", "inconclusive", "by-construction", "not-testable-here", "not-measured"
+]
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure, published and ours, both in the SI base unit ``unit``; None where there is none. ``n`` blocks stand behind ours."""
+    """One figure, published and ours, both in the SI base unit ``unit``; None where there is none.
+    ``n`` blocks stand behind ours.
+    """
 
     what: str
     unit: str
@@ -22,7 +26,9 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on one claim. ``where`` says under which conditions ours was measured; it is empty when nothing was."""
+    """The verdict on one claim. ``where`` says under which conditions ours was measured; it is
+    empty when nothing was.
+    """
 
     study: str
     id: str

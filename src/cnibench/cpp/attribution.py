@@ -1,7 +1,9 @@
-"""Cycles by component and by function, so that the components and what is unclassified add up to the total.
+"""Cycles by component and by function, so that the components and what is unclassified add up to
+the total.
 
-qi2021, equation 1: CPP(f) = Cycle_total / N_packet * Cycle_percentage(f). Here Cycle_total is what the cell and the kernel spent,
-idle and foreign work apart; the percentage of a function is self (it was the sampled one) or inclusive (it was on the stack).
+qi2021, equation 1: CPP(f) = Cycle_total / N_packet * Cycle_percentage(f). Here Cycle_total is what
+the cell and the kernel spent, idle and foreign work apart; the percentage of a function is self (it
+was the sampled one) or inclusive (it was on the stack).
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from cnibench.cpp.stacks import Stack
 from cnibench.cpp.taxonomy import IDLE, Taxonomy
 from cnibench.errors import MeasureError
 
-FUNCTIONS = 60  # functions that a record keeps, by inclusive share; the folded stacks in raw hold all
+FUNCTIONS = (
+    60  # functions that a record keeps, by inclusive share; the folded stacks in raw hold all
+)
 
 
 @dataclass
 class Breakdown:
-    """Cycles. ``total`` = sum of ``components`` + ``unclassified``; ``idle`` and ``foreign`` are beside it.
+    """Cycles. ``total`` = sum of ``components`` + ``unclassified``; ``idle`` and ``foreign`` are
+    beside it.
 
     ``samples`` are all of the window, ``counted`` those that ``total`` is made of.
     """
@@ -64,19 +69,28 @@ def attribute(stacks: Iterable[Stack], taxonomy: Taxonomy) -> Breakdown:
         own[stack.frames[0]] = own.get(stack.frames[0], 0.0) + stack.cycles
         for function in set(stack.frames):
             inclusive[function] = inclusive.get(function, 0.0) + stack.cycles
-    found.functions = {function: (own.get(function, 0.0), cycles) for function, cycles in inclusive.items()}
+    found.functions = {
+        function: (own.get(function, 0.0), cycles) for function, cycles in inclusive.items()
+    }
     return found
 
 
 def record(found: Breakdown, packets: float, *, clock: bool, version: int) -> dict[str, Any]:
-    """The line of cpp.jsonl. Cycles are of the window; ``total``, ``components``, ``unclassified``, ``functions`` are cycles per packet.
+    """The line of cpp.jsonl. Cycles are of the window; ``total``, ``components``, ``unclassified``,
+    ``functions`` are cycles per packet.
 
     Raises MeasureError when no packet was sent or nothing was sampled.
     """
     if packets <= 0:
-        raise MeasureError("no packet was sent in the window of perf", "is the window long enough, did the client run?")
+        raise MeasureError(
+            "no packet was sent in the window of perf",
+            "is the window long enough, did the client run?",
+        )
     if found.total <= 0:
-        raise MeasureError("perf took no sample of the workload in its window", "is the window long enough? 'cnibench doctor' checks perf")
+        raise MeasureError(
+            "perf took no sample of the workload in its window",
+            "is the window long enough? 'cnibench doctor' checks perf",
+        )
     functions = sorted(found.functions.items(), key=lambda item: (-item[1][1], item[0]))[:FUNCTIONS]
     return {
         "cycles_source": "estimated" if clock else "pmu",
@@ -85,9 +99,14 @@ def record(found: Breakdown, packets: float, *, clock: bool, version: int) -> di
         "foreign_cycles": found.foreign,
         "packets": packets,
         "total": found.total / packets,
-        "components": {name: cycles / packets for name, cycles in sorted(found.components.items(), key=lambda item: -item[1])},
+        "components": {
+            name: cycles / packets
+            for name, cycles in sorted(found.components.items(), key=lambda item: -item[1])
+        },
         "unclassified": found.unclassified / packets,
-        "functions": {name: [own / packets, inclusive / packets] for name, (own, inclusive) in functions},
+        "functions": {
+            name: [own / packets, inclusive / packets] for name, (own, inclusive) in functions
+        },
         "samples": found.samples,
         "counted": found.counted,
         "taxonomy": version,

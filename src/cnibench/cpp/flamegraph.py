@@ -1,4 +1,6 @@
-"""Flame graphs as static SVG: no script, nothing to load, every name escaped; a tool tip says the figures."""
+"""Flame graphs as static SVG: no script, nothing to load, every name escaped; a tool tip says the
+figures.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,38 @@ from xml.sax.saxutils import escape, quoteattr
 
 from cnibench.errors import MeasureError
 
-_WIDTH, _ROW, _MARGIN, _LETTER = 1200.0, 16, 10, 6.6  # pixels; the width of a letter at 11 px in a monospaced font
+_WIDTH, _ROW, _MARGIN, _LETTER = (
+    1200.0,
+    16,
+    10,
+    6.6,
+)  # pixels; the width of a letter at 11 px in a monospaced font
 _SMALLEST = 0.3  # pixels: a narrower frame cannot be seen
 _HEAD = 44
 
 Tree = Mapping[tuple[str, ...], float]
 PALETTE = (
-    "#4e79a7", "#a0cbe8", "#f28e2b", "#ffbe7d", "#59a14f", "#8cd17d", "#b6992d", "#f1ce63", "#499894", "#86bcb6", "#e15759",
-    "#ff9d9a", "#79706e", "#bab0ac", "#d37295", "#fabfd2", "#b07aa1", "#d4a6c8", "#9d7660", "#d7b5a6",
-)  # fmt: skip
+    "#4e79a7",
+    "#a0cbe8",
+    "#f28e2b",
+    "#ffbe7d",
+    "#59a14f",
+    "#8cd17d",
+    "#b6992d",
+    "#f1ce63",
+    "#499894",
+    "#86bcb6",
+    "#e15759",
+    "#ff9d9a",
+    "#79706e",
+    "#bab0ac",
+    "#d37295",
+    "#fabfd2",
+    "#b07aa1",
+    "#d4a6c8",
+    "#9d7660",
+    "#d7b5a6",
+)
 
 
 @dataclass
@@ -40,15 +65,24 @@ class _Frame:
 
 
 def draw(tree: Tree, title: str, color: Callable[[str], str]) -> str:
-    """The SVG of stacks (root first, with cycles per packet). ``color`` gives a function's colour. Raises MeasureError when empty."""
+    """The SVG of stacks (root first, with cycles per packet). ``color`` gives a function's colour.
+    Raises MeasureError when empty.
+    """
     root = _Frame("all")
     for path, value in sorted(tree.items()):
         root.add(path, value, 0.0)
-    return _svg(root, title, lambda frame: color(frame.name), lambda frame: f"{frame.name}: {frame.value:.1f} cycles per packet")
+    return _svg(
+        root,
+        title,
+        lambda frame: color(frame.name),
+        lambda frame: f"{frame.name}: {frame.value:.1f} cycles per packet",
+    )
 
 
 def draw_difference(base: Tree, tree: Tree, title: str) -> str:
-    """Frames as wide as in ``tree``; red where it costs more than ``base``, blue where less, the deeper the more."""
+    """Frames as wide as in ``tree``; red where it costs more than ``base``, blue where less, the
+    deeper the more.
+    """
     root = _Frame("all")
     for path in sorted({*base, *tree}):
         root.add(path, tree.get(path, 0.0), base.get(path, 0.0))
@@ -60,7 +94,9 @@ def draw_difference(base: Tree, tree: Tree, title: str) -> str:
         return f"#f5{pale:02x}{pale:02x}" if change > 0 else f"#{pale:02x}{pale:02x}f5"
 
     def words(frame: _Frame) -> str:
-        return f"{frame.name}: {frame.value:.1f} cycles per packet, {frame.value - frame.other:+.1f}"
+        return (
+            f"{frame.name}: {frame.value:.1f} cycles per packet, {frame.value - frame.other:+.1f}"
+        )
 
     return _svg(root, title, shade, words)
 
@@ -72,15 +108,26 @@ def _all(frame: _Frame) -> list[_Frame]:
     return found
 
 
-def _svg(root: _Frame, title: str, color: Callable[[_Frame], str], words: Callable[[_Frame], str]) -> str:
+def _svg(
+    root: _Frame, title: str, color: Callable[[_Frame], str], words: Callable[[_Frame], str]
+) -> str:
     if root.value <= 0:
-        raise MeasureError("there are no stacks to draw", "does the run have cpp windows? 'cnibench cpp RUN' lists them")
+        raise MeasureError(
+            "there are no stacks to draw",
+            "does the run have cpp windows? 'cnibench cpp RUN' lists them",
+        )
     height = _HEAD + root.depth() * _ROW + _MARGIN
     scale = (_WIDTH - 2 * _MARGIN) / root.value
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {height}" width="{_WIDTH:.0f}" height="{height}" '
-        f'font-family="monospace" font-size="11" role="img" aria-label={quoteattr(title)}>\n',
-        f'<rect width="100%" height="100%" fill="#ffffff"/>\n<text x="{_MARGIN}" y="24" font-size="15">{escape(title)}</text>\n',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:.0f} {height}"'
+            f' width="{_WIDTH:.0f}" height="{height}" font-family="monospace" font-size="11"'
+            f' role="img" aria-label={quoteattr(title)}>\n'
+        ),
+        (
+            f'<rect width="100%" height="100%" fill="#ffffff"/>\n<text x="{_MARGIN}" y="24"'
+            f' font-size="15">{escape(title)}</text>\n'
+        ),
     ]
 
     def place(frame: _Frame, x: float, level: int) -> None:
@@ -89,9 +136,18 @@ def _svg(root: _Frame, title: str, color: Callable[[_Frame], str], words: Callab
             return
         y = height - _MARGIN - (level + 1) * _ROW
         room = int((width - 4) / _LETTER)
-        label = frame.name if len(frame.name) <= room else frame.name[: room - 2] + ".." if room >= 4 else ""
+        label = (
+            frame.name
+            if len(frame.name) <= room
+            else frame.name[: room - 2] + ".."
+            if room >= 4
+            else ""
+        )
         text = f'<text x="{x + 2:.1f}" y="{y + 12}">{escape(label)}</text>' if label else ""
-        rect = f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_ROW - 1}" fill="{color(frame)}"/>'
+        rect = (
+            f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_ROW - 1}"'
+            f' fill="{color(frame)}"/>'
+        )
         parts.append(f"<g><title>{escape(words(frame))}</title>{rect}{text}</g>\n")
         for child in frame.children.values():
             place(child, x, level + 1)

@@ -1,8 +1,10 @@
 """Call stacks by name, each with the cycles sampled in it and whose work it is.
 
-Whose work: perf samples the whole machine, and other programs run on it. ``cell``: a process of the measured Pods or of the CNI.
-``kernel``: an interrupt, a softirq, a kernel thread or the idle task. ``foreign``: anything else; it is left out of cycles per
-packet and reported apart. An interrupt that came in while a foreign process ran is cut off from that process's own frames.
+Whose work: perf samples the whole machine, and other programs run on it. ``cell``: a process of the
+measured Pods or of the CNI.
+``kernel``: an interrupt, a softirq, a kernel thread or the idle task. ``foreign``: anything else;
+it is left out of cycles per packet and reported apart. An interrupt that came in while a foreign
+process ran is cut off from that process's own frames.
 """
 
 from __future__ import annotations
@@ -34,12 +36,21 @@ _IRQ_ENTRIES = (
     "el0t_64_irq",
 )
 _IDLE_ROOTS = frozenset({"do_idle", "cpu_startup_entry", "cpu_idle_poll"})
-_SYSCALL_ROOTS = ("entry_SYSCALL_64", "do_syscall_64", "asm_exc_page_fault", "el0t_64_sync", "invoke_syscall", "entry_SYSENTER")
+_SYSCALL_ROOTS = (
+    "entry_SYSCALL_64",
+    "do_syscall_64",
+    "asm_exc_page_fault",
+    "el0t_64_sync",
+    "invoke_syscall",
+    "entry_SYSENTER",
+)
 
 
 @dataclass(frozen=True)
 class Stack:
-    """``frames`` leaf first; user space is one frame, ``[user]``. ``cycles`` were sampled here in ``samples`` samples."""
+    """``frames`` leaf first; user space is one frame, ``[user]``. ``cycles`` were sampled here in
+    ``samples`` samples.
+    """
 
     whose: Whose
     frames: tuple[str, ...]
@@ -47,12 +58,19 @@ class Stack:
     samples: int
 
 
-def named(recording: Recording, symbols: Symbols, hertz: float, own: Collection[int] | None, network: Callable[[str], bool]) -> list[Stack]:
+def named(
+    recording: Recording,
+    symbols: Symbols,
+    hertz: float,
+    own: Collection[int] | None,
+    network: Callable[[str], bool],
+) -> list[Stack]:
     """The recording's stacks, equal ones added up.
 
-    ``hertz`` turns a clock's nanoseconds into cycles (the TSC's frequency; unused where the PMU counted cycles). ``own`` are the
-    process ids of the cell (None: all), children that they forked meanwhile included. ``network`` says whether a function is work
-    for packets: what the kernel does outside of any process counts only then, or when it belongs to the idle task.
+    ``hertz`` turns a clock's nanoseconds into cycles (the TSC's frequency; unused where the PMU
+    counted cycles). ``own`` are the process ids of the cell (None: all), children that they forked
+    meanwhile included. ``network`` says whether a function is work for packets: what the kernel
+    does outside of any process counts only then, or when it belongs to the idle task.
     """
     mine = None if own is None else _with_children(own, recording.parents)
     scale = hertz / 1e9 if recording.clock else 1.0
@@ -72,26 +90,33 @@ def named(recording: Recording, symbols: Symbols, hertz: float, own: Collection[
 
 
 def _frames(chain: bytes, name: Callable[[int], str]) -> tuple[str, ...]:
-    """Leaf first. Callers are looked up one byte before their return address: it lies behind the call, in the next function when the
-    callee never returns."""
+    """Leaf first. Callers are looked up one byte before their return address: it lies behind the
+    call, in the next function when the callee never returns."""
     real = [address for address in unpack(f"<{len(chain) // 8}Q", chain) if address < _CONTEXT]
     kernel = [address for address in real if address >= _KERNEL_HALF]
     if not kernel:
         return (USER,)
     inner = real[0] >= _KERNEL_HALF
-    frames = [name(address - 1 if depth or not inner else address) for depth, address in enumerate(kernel)]
+    frames = [
+        name(address - 1 if depth or not inner else address) for depth, address in enumerate(kernel)
+    ]
     return (*frames, USER) if len(kernel) < len(real) else tuple(frames)
 
 
 def _with_children(own: Collection[int], parents: dict[int, int]) -> set[int]:
     mine = set(own)
-    for child, parent in parents.items():  # in the order of time: a grandchild comes after its parent
+    for (
+        child,
+        parent,
+    ) in parents.items():  # in the order of time: a grandchild comes after its parent
         if parent in mine:
             mine.add(child)
     return mine
 
 
-def _whose(frames: tuple[str, ...], own: bool, network: Callable[[str], bool]) -> tuple[Whose, tuple[str, ...]]:
+def _whose(
+    frames: tuple[str, ...], own: bool, network: Callable[[str], bool]
+) -> tuple[Whose, tuple[str, ...]]:
     if own:
         return "cell", frames
     if frames[-1] != USER and not _IDLE_ROOTS.isdisjoint(frames):
@@ -115,8 +140,13 @@ def _way_in(name: str) -> Literal["interrupt", "process", ""]:
 
 
 def fold(stacks: Iterable[Stack]) -> str:
-    """One stack a line as flame graph tools read it, root first: ``cell;[user];do_syscall_64;...;tcp_sendmsg 123456``; cycles, whole."""
-    lines = sorted(f"{';'.join((stack.whose, *reversed(stack.frames)))} {stack.samples} {stack.cycles:.0f}\n" for stack in stacks)
+    """One stack a line as flame graph tools read it, root first:
+    ``cell;[user];do_syscall_64;...;tcp_sendmsg 123456``; cycles, whole.
+    """
+    lines = sorted(
+        f"{';'.join((stack.whose, *reversed(stack.frames)))} {stack.samples} {stack.cycles:.0f}\n"
+        for stack in stacks
+    )
     return "".join(lines)
 
 
@@ -128,9 +158,16 @@ def unfold(text: str, name: str = "stacks.folded") -> list[Stack]:
             path, samples, cycles = line.rsplit(" ", 2)
             whose, *frames = path.split(";")
             spent = float(cycles)
-            if whose not in ("cell", "kernel", "foreign") or not frames or not 0 <= spent < math.inf:
+            if (
+                whose not in ("cell", "kernel", "foreign")
+                or not frames
+                or not 0 <= spent < math.inf
+            ):
                 raise ValueError
             found.append(Stack(whose, tuple(reversed(frames)), spent, int(samples)))  # type: ignore[arg-type]
         except ValueError:
-            raise InputError(f"{name}, line {number}: expected a folded stack", "take the file from a whole copy of the run") from None
+            raise InputError(
+                f"{name}, line {number}: expected a folded stack",
+                "take the file from a whole copy of the run",
+            ) from None
     return found

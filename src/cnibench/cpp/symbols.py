@@ -1,4 +1,6 @@
-"""Names of kernel addresses, from /proc/kallsyms and from the code that perf saw loaded (eBPF programs)."""
+"""Names of kernel addresses, from /proc/kallsyms and from the code that perf saw loaded (eBPF
+programs).
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,15 @@ from itertools import pairwise
 
 from cnibench.errors import MeasureError, MissingError
 
-_DIGITS, _KIND, _NAME, _SPACE = 16, 17, 19, ord(" ")  # where things stand in a line: 16 digits, the type, the name, a tab and the module
-_PADDING = frozenset((b"__pfx_", b"__cfi_"))  # no code of their own: the bytes before a function's entry
+_DIGITS, _KIND, _NAME, _SPACE = (
+    16,
+    17,
+    19,
+    ord(" "),
+)  # where things stand in a line: 16 digits, the type, the name, a tab and the module
+_PADDING = frozenset(
+    (b"__pfx_", b"__cfi_")
+)  # no code of their own: the bytes before a function's entry
 _SUFFIX = re.compile(r"\.(?:isra|constprop|part|cold|llvm|lto_priv|localalias)\b.*$")
 UNKNOWN = "[unknown]"
 _LARGEST = 1 << 20  # bytes: no function is longer, so a larger gap belongs to no one
@@ -42,7 +51,8 @@ class Symbols:
 
 
 class Kallsyms(Symbols):
-    """Names from ``text``, /proc/kallsyms, and perf's ``loaded`` (address, length, name). ``used`` are the ranges asked for so far.
+    """Names from ``text``, /proc/kallsyms, and perf's ``loaded`` (address, length, name). ``used``
+    are the ranges asked for so far.
 
     Raises MissingError when the kernel hides the addresses.
     """
@@ -51,7 +61,10 @@ class Kallsyms(Symbols):
         super().__init__((start, start + length, name) for start, length, name in loaded if length)
         self._text = _Text(text)
         if self._text.hidden():
-            raise MissingError("the kernel hides its symbols' addresses", "as root: sysctl -w kernel.kptr_restrict=0")
+            raise MissingError(
+                "the kernel hides its symbols' addresses",
+                "as root: sysctl -w kernel.kptr_restrict=0",
+            )
         self.used: set[tuple[int, int, str]] = set()
 
     def find(self, address: int) -> tuple[int, int, str] | None:
@@ -62,22 +75,30 @@ class Kallsyms(Symbols):
         return found
 
     def _look_up(self, address: int) -> tuple[int, int, str] | None:
-        lines, at = self._text.around(b"%016x~" % address)  # '~' sorts behind whatever follows an address
+        lines, at = self._text.around(
+            b"%016x~" % address
+        )  # '~' sorts behind whatever follows an address
         if at == 0:
             return None
         start = _address(lines[at - 1])
         end = min(_address(lines[at]) if at < len(lines) else start + _LARGEST, start + _LARGEST)
         later = bisect_right(self._starts, start - 1)
         if later < len(self._starts):  # code that kallsyms no longer has
-            end = min(end, self._starts[later]) if self._starts[later] > start else min(end, self._ranges[later][1])
+            end = (
+                min(end, self._starts[later])
+                if self._starts[later] > start
+                else min(end, self._ranges[later][1])
+            )
         return (start, end, _best(lines, at)) if address < end else None
 
 
 class _Text:
-    """Lines of functions out of the text of /proc/kallsyms, most of which no recording names: parsed only around the addresses asked for.
+    """Lines of functions out of the text of /proc/kallsyms, most of which no recording names:
+    parsed only around the addresses asked for.
 
-    The kernel's own symbols come first and by address (it searches them by halves itself, kernel/kallsyms.c); those of modules and
-    eBPF programs, which have a tab and the module's name, follow in any order. All addresses have one width: bytes sort as numbers do.
+    The kernel's own symbols come first and by address (it searches them by halves itself,
+    kernel/kallsyms.c); those of modules and eBPF programs, which have a tab and the module's name,
+    follow in any order. All addresses have one width: bytes sort as numbers do.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -86,7 +107,9 @@ class _Text:
         self._text = text
         self._bounds = _bounds(text, own)  # where the chunks begin, and their end
         self._starts = [text[at : at + _DIGITS] for at in self._bounds[:-1]]
-        if any(one >= other for one, other in pairwise(self._starts)):  # no text of a kernel's: nothing is known of its order
+        if any(
+            one >= other for one, other in pairwise(self._starts)
+        ):  # no text of a kernel's: nothing is known of its order
             own, self._bounds, self._starts = 0, [0], []
         self._rest = _functions(text[own:])
         self._parsed: dict[int, list[bytes]] = {}
@@ -94,12 +117,15 @@ class _Text:
 
     def hidden(self) -> bool:
         """Is there no function, or none that has an address?"""
-        last = max((*self._rest[-1:], *self._chunk(self._beside(len(self._starts), -1))[-1:]), default=b"0" * _DIGITS)
+        last = max(
+            (*self._rest[-1:], *self._chunk(self._beside(len(self._starts), -1))[-1:]),
+            default=b"0" * _DIGITS,
+        )
         return last.startswith(b"0" * _DIGITS)
 
     def around(self, key: bytes) -> tuple[list[bytes], int]:
-        """Some lines, sorted, and how many of them sort before ``key``: the last of those, with all lines of its address, and the first
-        after it are what they would be among all lines."""
+        """Some lines, sorted, and how many of them sort before ``key``: the last of those, with all
+        lines of its address, and the first after it are what they would be among all lines."""
         at_chunk = bisect_right(self._starts, key) - 1
         lines = self._chunk(at_chunk)
         at = bisect_right(lines, key)
@@ -116,7 +142,11 @@ class _Text:
     def _chunk(self, number: int) -> list[bytes]:
         if number not in self._parsed:
             inside = 0 <= number < len(self._starts)
-            self._parsed[number] = _functions(self._text[self._bounds[number] : self._bounds[number + 1]]) if inside else []
+            self._parsed[number] = (
+                _functions(self._text[self._bounds[number] : self._bounds[number + 1]])
+                if inside
+                else []
+            )
         return self._parsed[number]
 
     def _with_neighbours(self, number: int) -> list[bytes]:
@@ -134,7 +164,9 @@ class _Text:
 
 
 def _bounds(text: bytes, end: int) -> list[int]:
-    """Beginnings of lines every _CHUNK bytes or so, and the end; lines of one address are never parted."""
+    """Beginnings of lines every _CHUNK bytes or so, and the end; lines of one address are never
+    parted.
+    """
     bounds = [0]
     for least in range(_CHUNK, end, _CHUNK):
         if least <= bounds[-1]:
@@ -154,7 +186,9 @@ def _address(line: bytes) -> int:
     try:
         return int(line[:_DIGITS], 16)
     except ValueError:
-        raise MeasureError(f"/proc/kallsyms: expected an address, got {line[:40]!r}", "report the file's text") from None
+        raise MeasureError(
+            f"/proc/kallsyms: expected an address, got {line[:40]!r}", "report the file's text"
+        ) from None
 
 
 def _functions(text: bytes) -> list[bytes]:
@@ -162,15 +196,23 @@ def _functions(text: bytes) -> list[bytes]:
     return sorted(
         line
         for line in text.split(b"\n")
-        if len(line) > _NAME and line[_KIND] in _KINDS and line[_NAME : _NAME + 6] not in _PADDING and line[_DIGITS] == _SPACE
+        if len(line) > _NAME
+        and line[_KIND] in _KINDS
+        and line[_NAME : _NAME + 6] not in _PADDING
+        and line[_DIGITS] == _SPACE
     )
 
 
 def _best(lines: list[bytes], end: int) -> str:
-    """Of all names of the address before ``end`` the one that perf shows too: not weak, global, few leading underscores, long."""
+    """Of all names of the address before ``end`` the one that perf shows too: not weak, global, few
+    leading underscores, long.
+    """
     address, best = lines[end - 1][:_DIGITS], (False, False, -_LARGEST, 0, b"")
     while end > 0 and lines[end - 1].startswith(address):
         end -= 1
         kind, name = lines[end][_KIND : _KIND + 1], lines[end][_NAME:].split(b"\t", 1)[0].rstrip()
-        best = max(best, (kind not in b"wW", kind == b"T", len(name.lstrip(b"_")) - len(name), len(name), name))
+        best = max(
+            best,
+            (kind not in b"wW", kind == b"T", len(name.lstrip(b"_")) - len(name), len(name), name),
+        )
     return best[-1].decode(errors="replace")

@@ -1,4 +1,6 @@
-"""Which component of the packet's path a kernel function belongs to: taxonomy.yaml, read and looked up."""
+"""Which component of the packet's path a kernel function belongs to: taxonomy.yaml, read and looked
+up.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,22 @@ from cnibench.system.files import read_named
 FILE = Path(__file__).parent / "taxonomy.yaml"
 IDLE = "idle"
 _LARGEST = 1 << 20  # bytes
-_WORDS = {int: "a whole number", str: "text", bool: "true or false", list: "a list", dict: "keys and values"}
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where there is one: ten times as fast
+_WORDS = {
+    int: "a whole number",
+    str: "text",
+    bool: "true or false",
+    list: "a list",
+    dict: "keys and values",
+}
+_Loader = getattr(
+    yaml, "CSafeLoader", yaml.SafeLoader
+)  # in C where there is one: ten times as fast
 
 
 class Component(NamedTuple):
-    """``functions`` and ``leaf`` are names, or beginnings followed by ``*``; ``leaf`` ones count only as the sampled function."""
+    """``functions`` and ``leaf`` are names, or beginnings followed by ``*``; ``leaf`` ones count
+    only as the sampled function.
+    """
 
     title: str
     functions: tuple[str, ...]
@@ -34,7 +46,9 @@ class _Document(NamedTuple):
 
 
 class Taxonomy:
-    """Looks functions up; ``components`` are in the order of the file, ``version`` stands in every record made with it."""
+    """Looks functions up; ``components`` are in the order of the file, ``version`` stands in every
+    record made with it.
+    """
 
     def __init__(self, document: _Document, name: str) -> None:
         self.version = document.version
@@ -46,7 +60,9 @@ class Taxonomy:
                 self._functions.add(pattern, component)
             for pattern in entry.leaf:
                 self._leaves.add(pattern, component)
-        self._network = {component for component, entry in document.components.items() if entry.network}
+        self._network = {
+            component for component, entry in document.components.items() if entry.network
+        }
         self.component = cache(self._component)
 
     def _component(self, function: str) -> str | None:
@@ -54,7 +70,9 @@ class Taxonomy:
         return self._functions.find(function)
 
     def nearest(self, frames: Sequence[str]) -> str | None:
-        """The component of a sample, ``frames`` leaf first: that of the nearest frame named; None when no frame is."""
+        """The component of a sample, ``frames`` leaf first: that of the nearest frame named; None
+        when no frame is.
+        """
         for frame in frames:
             found = self.component(frame)
             if found is not None:
@@ -63,7 +81,10 @@ class Taxonomy:
 
     def is_network(self, function: str) -> bool:
         """Is this function work for packets, whoever's?"""
-        return function in ("net_rx_action", "net_tx_action") or self.component(function) in self._network
+        return (
+            function in ("net_rx_action", "net_tx_action")
+            or self.component(function) in self._network
+        )
 
 
 class _Patterns:
@@ -78,10 +99,15 @@ class _Patterns:
         key = pattern.removesuffix("*")
         if "*" in key or not key:
             raise InputError(
-                f"{self._name}: '{pattern}' of {component}: expected a name, or a beginning followed by one *", "mend the pattern"
+                f"{self._name}: '{pattern}' of {component}: expected a name, or a beginning"
+                " followed by one *",
+                "mend the pattern",
             )
         if key in table:
-            raise InputError(f"{self._name}: '{pattern}' stands in {table[key]} and in {component}", "leave it in one of them")
+            raise InputError(
+                f"{self._name}: '{pattern}' stands in {table[key]} and in {component}",
+                "leave it in one of them",
+            )
         table[key] = component
         if table is self._beginnings:
             self._lengths = tuple(sorted({len(each) for each in table}, reverse=True))
@@ -103,10 +129,20 @@ def load(path: Path = FILE) -> Taxonomy:
     try:
         found = yaml.load(read_named(path, _LARGEST).decode(), _Loader)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: {error}", "a taxonomy is a YAML file like the one that is shipped") from None
+        raise InputError(
+            f"{path}: {error}", "a taxonomy is a YAML file like the one that is shipped"
+        ) from None
     try:
-        version, components = _keys(found, "the file", {"version": int, "components": dict}).values()
-        document = _Document(version, {str(name): _component(entry, f"components.{name}") for name, entry in components.items()})
+        version, components = _keys(
+            found, "the file", {"version": int, "components": dict}
+        ).values()
+        document = _Document(
+            version,
+            {
+                str(name): _component(entry, f"components.{name}")
+                for name, entry in components.items()
+            },
+        )
     except ValueError as error:
         raise InputError(f"{path}: {error}", "see cpp/taxonomy.yaml") from None
     return Taxonomy(document, path.name)
@@ -121,10 +157,13 @@ def _component(entry: Any, where: str) -> Component:
     return Component(**told)
 
 
-def _keys(found: Any, where: str, needed: dict[str, type], possible: dict[str, type] | None = None) -> dict[str, Any]:
+def _keys(
+    found: Any, where: str, needed: dict[str, type], possible: dict[str, type] | None = None
+) -> dict[str, Any]:
     """Those of a mapping, ``needed`` first, each of its type, and no others. Raises ValueError.
 
-    By hand: a library that checks documents would take longer to be imported than everything else that reads a recording.
+    By hand: a library that checks documents would take longer to be imported than everything else
+    that reads a recording.
     """
     if not isinstance(found, dict):
         raise ValueError(f"{where}: expected keys and values")

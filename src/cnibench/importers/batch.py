@@ -18,13 +18,17 @@ _LARGEST = 64 << 20  # bytes of one file
 _MOST_FILES = 10_000  # that are read
 _MOST_SEEN = 200_000  # files and folders that are looked at
 _MOST_RESULTS = 100_000
-_LARGEST_FIGURE = 1e24  # beyond any figure of a network in any unit; sums and products of such are still numbers
+_LARGEST_FIGURE = (
+    1e24  # beyond any figure of a network in any unit; sums and products of such are still numbers
+)
 _LONGEST_NAME = 1000  # characters of a label or a test's name
 
 
 @dataclass(frozen=True)
 class Given:
-    """What the user says beside the files: ``label`` names the results, ``placement`` is intra or inter; '' where the files tell it."""
+    """What the user says beside the files: ``label`` names the results, ``placement`` is intra or
+    inter; '' where the files tell it.
+    """
 
     label: str = ""
     placement: str = ""
@@ -32,7 +36,9 @@ class Given:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure in the SI base unit of its metric. ``value`` None: it is missing, ``reason`` says how; it stays missing."""
+    """One figure in the SI base unit of its metric. ``value`` None: it is missing, ``reason`` says
+    how; it stays missing.
+    """
 
     metric: str
     value: float | None
@@ -42,10 +48,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Result:
-    """One measurement of another tool. Without figures it failed, and ``reason`` says why. ``start`` and ``end`` in s since 1970, or None.
+    """One measurement of another tool. Without figures it failed, and ``reason`` says why.
+    ``start`` and ``end`` in s since 1970, or None.
 
-    ``repeat`` is its block where the files number their repeats; None: they are counted in the order of the results. ``ip`` and ``mtu`` are
-    0 where they are not recorded.
+    ``repeat`` is its block where the files number their repeats; None: they are counted in the
+    order of the results. ``ip`` and ``mtu`` are 0 where they are not recorded.
     """
 
     label: str
@@ -67,7 +74,9 @@ class Result:
 
 @dataclass
 class Batch:
-    """All results of one import of ``root``. ``facts`` are those of env.json that the files tell, ``notes`` what was left out."""
+    """All results of one import of ``root``. ``facts`` are those of env.json that the files tell,
+    ``notes`` what was left out.
+    """
 
     root: Path
     results: list[Result] = field(default_factory=list)
@@ -79,10 +88,15 @@ class Batch:
         """Raises InputError when they become too many."""
         for one in found:
             if len(one.label) > _LONGEST_NAME or len(one.workload) > _LONGEST_NAME:
-                raise InputError(f"{one.file}: a name of more than {_LONGEST_NAME} characters", "name the results with --label")
+                raise InputError(
+                    f"{one.file}: a name of more than {_LONGEST_NAME} characters",
+                    "name the results with --label",
+                )
             self.results.append(one)
             if len(self.results) > _MOST_RESULTS:
-                raise InputError(f"{self.root}: more than {_MOST_RESULTS:,} results", "import it in parts")
+                raise InputError(
+                    f"{self.root}: more than {_MOST_RESULTS:,} results", "import it in parts"
+                )
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -90,7 +104,9 @@ class Batch:
 
 
 class Reader(Protocol):
-    """One format. ``read`` raises InputError naming the file and the line, or UsageError when the user must say more."""
+    """One format. ``read`` raises InputError naming the file and the line, or UsageError when the
+    user must say more.
+    """
 
     name: str
     title: str
@@ -99,7 +115,9 @@ class Reader(Protocol):
 
 
 def content_of(file: Path, root: Path) -> bytes:
-    """A file that the user named (``root``), or one below a folder that the user named: there no link is followed. Raises InputError."""
+    """A file that the user named (``root``), or one below a folder that the user named: there no
+    link is followed. Raises InputError.
+    """
     try:
         if file == root:
             return read_named(file, _LARGEST)
@@ -123,12 +141,16 @@ def files(path: Path, endings: Iterable[str]) -> list[Path]:
     wanted = tuple(endings)
     found = below(path, wanted)
     if not found:
-        raise InputError(f"{path}: no file in it ends with {', '.join(wanted)}", "name the file, or the folder that holds the results")
+        raise InputError(
+            f"{path}: no file in it ends with {', '.join(wanted)}",
+            "name the file, or the folder that holds the results",
+        )
     return found
 
 
 def below(path: Path, endings: tuple[str, ...]) -> list[Path]:
-    """The file itself, or all files below a folder whose names end so, in order of their names; folders behind links are left out.
+    """The file itself, or all files below a folder whose names end so, in order of their names;
+    folders behind links are left out.
 
     Raises InputError when there are too many.
     """
@@ -139,12 +161,18 @@ def below(path: Path, endings: tuple[str, ...]) -> list[Path]:
         seen += len(folders) + len(names)
         found += [Path(folder, name) for name in names if name.endswith(endings)]
         if seen > _MOST_SEEN or len(found) > _MOST_FILES:
-            raise InputError(f"{path}: more than {_MOST_FILES:,} files of results, or {_MOST_SEEN:,} of any kind", "import it in parts")
+            raise InputError(
+                f"{path}: more than {_MOST_FILES:,} files of results, or {_MOST_SEEN:,} of any"
+                " kind",
+                "import it in parts",
+            )
     return sorted(found)
 
 
 def label_of(file: Path, root: Path, given: Given) -> str:
-    """The label that the user gave; else the first folder below the one that is imported (PROFILE/...), else that one, else the file."""
+    """The label that the user gave; else the first folder below the one that is imported
+    (PROFILE/...), else that one, else the file.
+    """
     if given.label:
         return given.label
     if root.is_dir():
@@ -159,26 +187,43 @@ def readable(name: str) -> str:
 
 
 def placement_of(given: Given, tool: str) -> str:
-    """The placement that the user gave, for results that do not tell it. Raises UsageError when there is none."""
+    """The placement that the user gave, for results that do not tell it. Raises UsageError when
+    there is none.
+    """
     if not given.placement:
-        raise UsageError(f"{tool}'s output does not say where its ends ran", "say it: --placement intra (one node) or --placement inter")
+        raise UsageError(
+            f"{tool}'s output does not say where its ends ran",
+            "say it: --placement intra (one node) or --placement inter",
+        )
     return given.placement
 
 
 def json_of(text: str, path: Path) -> Any:
-    """JSON text, in which NaN and Infinity are missing values. Raises InputError naming the line."""
+    """JSON text, in which NaN and Infinity are missing values. Raises InputError naming the
+    line.
+    """
     try:
         found = json.loads(text, parse_constant=lambda _: None)
-        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair can be escaped in JSON, and is no text
+        json.dumps(
+            found, ensure_ascii=False
+        ).encode()  # half a surrogate pair can be escaped in JSON, and is no text
         return found
     except json.JSONDecodeError as error:
-        raise InputError(f"{path}, line {error.lineno}: not JSON: {error.msg}", "is this the right file, and whole?") from None
+        raise InputError(
+            f"{path}, line {error.lineno}: not JSON: {error.msg}",
+            "is this the right file, and whole?",
+        ) from None
     except (RecursionError, ValueError):
-        raise InputError(f"{path}: JSON that cannot be read (nested too deeply, numbers too long, no text)", "is this the file?") from None
+        raise InputError(
+            f"{path}: JSON that cannot be read (nested too deeply, numbers too long, no text)",
+            "is this the file?",
+        ) from None
 
 
 def number(value: object) -> float | None:
-    """A finite figure that is not negative, from text or JSON; None for everything else: null, blank, NaN, words."""
+    """A finite figure that is not negative, from text or JSON; None for everything else: null,
+    blank, NaN, words.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -203,7 +248,13 @@ def figure(metric: str, value: object, what: str, scale: float = 1.0, **params: 
     """A figure of that metric; one that is missing says what stood there."""
     found = number(value)
     if found is None:
-        said = "is missing" if value is None else "is blank" if str(value).strip() == "" else f"is no figure: {str(value)[:40]}"
+        said = (
+            "is missing"
+            if value is None
+            else "is blank"
+            if str(value).strip() == ""
+            else f"is no figure: {str(value)[:40]}"
+        )
         return Figure(metric, None, params, f"{what} {said}")
     if not math.isfinite(found * scale):
         return Figure(metric, None, params, f"{what} is no possible figure: {str(value)[:40]}")

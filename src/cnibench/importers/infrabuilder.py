@@ -1,8 +1,10 @@
-"""``all.results`` of InfraBuilder's benchmark-k8s-cni (2024-01): KEY=value lines, one file for each repeat of each CNI.
+"""``all.results`` of InfraBuilder's benchmark-k8s-cni (2024-01): KEY=value lines, one file for each
+repeat of each CNI.
 
-A key is PATH TRANSPORT STREAMS _ WHAT: D direct to the Pod, S through a service; T TCP, U UDP; S one stream, M eight (IDLE: no traffic).
-_BW is bit/s, _RTS retransmits, _LOST %, _JITTER ms; CLIENT and SERVER nodes' _SYSTEM and _USER are cores, their _MEM bytes. Client and
-server run on two nodes. A tree PROFILE/REPEAT/all.results becomes one run.
+A key is PATH TRANSPORT STREAMS _ WHAT: D direct to the Pod, S through a service; T TCP, U UDP; S
+one stream, M eight (IDLE: no traffic). _BW is bit/s, _RTS retransmits, _LOST %, _JITTER ms; CLIENT
+and SERVER nodes' _SYSTEM and _USER are cores, their _MEM bytes. Client and server run on two nodes.
+A tree PROFILE/REPEAT/all.results becomes one run.
 """
 
 from __future__ import annotations
@@ -12,10 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from cnibench.errors import InputError
-from cnibench.importers.batch import Batch, Figure, Given, Result, below, figure, lines, readable, text_of
+from cnibench.importers.batch import (
+    Batch,
+    Figure,
+    Given,
+    Result,
+    below,
+    figure,
+    lines,
+    readable,
+    text_of,
+)
 
 _NAME = "all.results"
-_TESTS = {f"{path}{transport}{streams}": (path, transport, streams) for path in "DS" for transport in "TU" for streams in "SM"}
+_TESTS = {
+    f"{path}{transport}{streams}": (path, transport, streams)
+    for path in "DS"
+    for transport in "TU"
+    for streams in "SM"
+}
 _PATHS = {"D": "pod", "S": "clusterip"}
 _STREAMS = {"S": 1, "M": 8}
 _SIDES = ("CLIENT", "SERVER")
@@ -28,12 +45,20 @@ def parse(text: str, file: Path) -> dict[str, str]:
     for at, line in lines(text):
         match = re.fullmatch(r"([A-Z][A-Z0-9_]*)=(.*)", line)
         if not match:
-            raise InputError(f"{file}, line {at}: expected KEY=value, got {line[:60]!r}", "is this an all.results of benchmark-k8s-cni?")
+            raise InputError(
+                f"{file}, line {at}: expected KEY=value, got {line[:60]!r}",
+                "is this an all.results of benchmark-k8s-cni?",
+            )
         if match[1] in found:
-            raise InputError(f"{file}, line {at}: {match[1]} stands twice", "import one repeat of one CNI a file")
+            raise InputError(
+                f"{file}, line {at}: {match[1]} stands twice", "import one repeat of one CNI a file"
+            )
         found[match[1]] = match[2].strip()
     if not any(key.startswith((*(f"{test}_" for test in _TESTS), "IDLE_")) for key in found):
-        raise InputError(f"{file}: none of the keys of benchmark-k8s-cni is in it (DTS_BW, STM_BW, ...)", "is this the right file?")
+        raise InputError(
+            f"{file}: none of the keys of benchmark-k8s-cni is in it (DTS_BW, STM_BW, ...)",
+            "is this the right file?",
+        )
     return found
 
 
@@ -42,9 +67,15 @@ def results(values: dict[str, str], label: str, repeat: int, file: Path) -> list
     found = []
     for test, (path, transport, streams) in _TESTS.items():
         where: dict[str, Any] = {
-            "label": label, "placement": "inter", "workload": "iperf3-tcp" if transport == "T" else "iperf3-udp",
-            "params": {"streams": _STREAMS[streams]}, "file": file, "path": _PATHS[path], "fidelity": "cni", "repeat": repeat,
-        }  # fmt: skip
+            "label": label,
+            "placement": "inter",
+            "workload": "iperf3-tcp" if transport == "T" else "iperf3-udp",
+            "params": {"streams": _STREAMS[streams]},
+            "file": file,
+            "path": _PATHS[path],
+            "fidelity": "cni",
+            "repeat": repeat,
+        }
         speed = figure("throughput", values.get(f"{test}_BW"), f"{test}_BW")
         if not speed.value:
             found.append(Result(**where, figures=(), reason=speed.reason or f"{test}_BW is 0"))
@@ -56,14 +87,23 @@ def results(values: dict[str, str], label: str, repeat: int, file: Path) -> list
         )
         found.append(Result(**where, figures=(speed, extra, *_nodes(values, test))))
     if any(key.startswith("IDLE_") for key in values):
-        idle: dict[str, Any] = {"label": label, "placement": "inter", "workload": "idle", "params": {}, "file": file, "repeat": repeat}
+        idle: dict[str, Any] = {
+            "label": label,
+            "placement": "inter",
+            "workload": "idle",
+            "params": {},
+            "file": file,
+            "repeat": repeat,
+        }
         found.append(Result(**idle, path="pod", fidelity="cni", figures=_nodes(values, "IDLE")))
     return found
 
 
 def _nodes(values: dict[str, str], test: str) -> tuple[Figure, ...]:
     return tuple(
-        figure(metric, values.get(f"{test}_{side}_{what}"), f"{test}_{side}_{what}", node=side.lower())
+        figure(
+            metric, values.get(f"{test}_{side}_{what}"), f"{test}_{side}_{what}", node=side.lower()
+        )
         for side in _SIDES
         for what, metric in _NODE
     )
@@ -73,23 +113,40 @@ class Infrabuilder:
     """Reads one all.results, or a tree of them."""
 
     name = "infrabuilder"
-    title = "all.results of InfraBuilder/benchmark-k8s-cni: a file, or a tree PROFILE/REPEAT/all.results"
+    title = (
+        "all.results of InfraBuilder/benchmark-k8s-cni: a file, or a tree"
+        " PROFILE/REPEAT/all.results"
+    )
 
     def read(self, path: Path, given: Given) -> Batch:
         found = [file for file in below(path, (_NAME,)) if file == path or file.name == _NAME]
         if not found:
-            raise InputError(f"{path}: no {_NAME} below it", "name the folder above PROFILE/REPEAT/all.results, or one such file")
+            raise InputError(
+                f"{path}: no {_NAME} below it",
+                "name the folder above PROFILE/REPEAT/all.results, or one such file",
+            )
         places = [_place(file) for file in found]
-        order = {name: i for i, name in enumerate(sorted({repeat for _, repeat in places}, key=_natural))}
+        order = {
+            name: i for i, name in enumerate(sorted({repeat for _, repeat in places}, key=_natural))
+        }
         if len({(given.label or label, repeat) for label, repeat in places}) < len(places):
-            raise InputError(f"{path}: two files are the same repeat of one CNI", "one tree PROFILE/REPEAT/all.results is one run")
+            raise InputError(
+                f"{path}: two files are the same repeat of one CNI",
+                "one tree PROFILE/REPEAT/all.results is one run",
+            )
         batch = Batch(path, facts={"source": "InfraBuilder/benchmark-k8s-cni"})
         for file, (label, repeat) in zip(found, places, strict=True):
             values = parse(text_of(file, path), file)
             batch.add(results(values, given.label or label, order[repeat], file))
             _note(batch, values)
-        batch.note("every CNI was measured by itself: repeats of the same number are put beside each other as one block")
-        batch.note("figures of a node are of all that ran on it; jitter is left out, there is no metric for it")
+        batch.note(
+            "every CNI was measured by itself: repeats of the same number are put beside each other"
+            " as one block"
+        )
+        batch.note(
+            "figures of a node are of all that ran on it; jitter is left out, there is no metric"
+            " for it"
+        )
         return batch
 
 
@@ -105,7 +162,11 @@ def _natural(name: str) -> tuple[int, int, str]:
 
 def _note(batch: Batch, values: dict[str, str]) -> None:
     ends = ("_BW", "_RTS", "_LOST", "_JITTER", *(f"_{what}" for what, _ in _NODE))
-    strange = sorted(key for key in values if not key.startswith((*(f"{test}_" for test in _TESTS), "IDLE_")) or not key.endswith(ends))
+    strange = sorted(
+        key
+        for key in values
+        if not key.startswith((*(f"{test}_" for test in _TESTS), "IDLE_")) or not key.endswith(ends)
+    )
     if strange:
         batch.note(f"left out, unknown: {', '.join(strange[:8])}")
 

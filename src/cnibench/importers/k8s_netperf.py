@@ -1,8 +1,10 @@
-"""Results of cloud-bulldozer/k8s-netperf: the documents of ``--json`` and ``result-*.csv`` (its pkg/archive/archive.go).
+"""Results of cloud-bulldozer/k8s-netperf: the documents of ``--json`` and ``result-*.csv`` (its
+pkg/archive/archive.go).
 
-Each document or row is the mean of several samples of that tool, and counts as one measurement here. Its documents carry a field ``local``
-that the tool never sets: the placement comes from the nodes' names where they are told, else from the user. It writes 0 for what it could
-not collect: such a zero is a missing value.
+Each document or row is the mean of several samples of that tool, and counts as one measurement
+here. Its documents carry a field ``local`` that the tool never sets: the placement comes from the
+nodes' names where they are told, else from the user. It writes 0 for what it could not collect:
+such a zero is a missing value.
 """
 
 from __future__ import annotations
@@ -33,18 +35,38 @@ from cnibench.importers.batch import (
     whole,
 )
 
-_PROFILES = {"TCP_STREAM": "tcp-stream", "UDP_STREAM": "udp-stream", "TCP_RR": "tcp-rr", "TCP_CRR": "tcp-crr", "UDP_RR": "udp-rr"}
+_PROFILES = {
+    "TCP_STREAM": "tcp-stream",
+    "UDP_STREAM": "udp-stream",
+    "TCP_RR": "tcp-rr",
+    "TCP_CRR": "tcp-crr",
+    "UDP_RR": "udp-rr",
+}
 _COLUMNS = {
-    "Driver": "driver", "Profile": "profile", "Same node": "local", "Host Network": "hostNetwork", "Service": "service",
-    "Duration": "duration", "Parallelism": "parallelism", "# of Samples": "samples", "Message Size": "messageSize", "Burst": "burst",
-    "Avg Throughput": "throughput", "Throughput Metric": "tputMetric", "99%tile Observed Latency": "latency",
+    "Driver": "driver",
+    "Profile": "profile",
+    "Same node": "local",
+    "Host Network": "hostNetwork",
+    "Service": "service",
+    "Duration": "duration",
+    "Parallelism": "parallelism",
+    "# of Samples": "samples",
+    "Message Size": "messageSize",
+    "Burst": "burst",
+    "Avg Throughput": "throughput",
+    "Throughput Metric": "tputMetric",
+    "99%tile Observed Latency": "latency",
     "Latency Metric": "ltcyMetric",
-}  # fmt: skip
+}
 # Fields that name another network than the cluster's own, and what they are called as parameters.
 _NETWORKS = {
-    "udnInfo": "udn", "bridgeInfo": "bridge", "sriovInfo": "sriov", "virt": "virt", "externalServer": "external_server",
+    "udnInfo": "udn",
+    "bridgeInfo": "bridge",
+    "sriovInfo": "sriov",
+    "virt": "virt",
+    "externalServer": "external_server",
     "acrossAZ": "across_az",
-}  # fmt: skip
+}
 _ABSENT: tuple[object, ...] = (None, False, "", {}, [])
 _NEEDED = ("Driver", "Profile", "Same node", "Avg Throughput", "Throughput Metric")
 
@@ -52,14 +74,23 @@ _NEEDED = ("Driver", "Profile", "Same node", "Avg Throughput", "Throughput Metri
 def parse_json(text: str, file: Path) -> list[Mapping[str, Any]]:
     """The documents: one JSON array, or one document a line. Raises InputError."""
     if text.lstrip()[:1] == "{":
-        found: Any = [json_of(line, Path(f"{file}, line {at}")) for at, line in enumerate(text.split("\n"), 1) if line.strip()]
+        found: Any = [
+            json_of(line, Path(f"{file}, line {at}"))
+            for at, line in enumerate(text.split("\n"), 1)
+            if line.strip()
+        ]
     else:
         found = json_of(text, file)
     if not isinstance(found, list) or not found:
-        raise InputError(f"{file}: expected an array of documents", "make it with: k8s-netperf --json")
+        raise InputError(
+            f"{file}: expected an array of documents", "make it with: k8s-netperf --json"
+        )
     for at, one in enumerate(found, 1):
         if not isinstance(one, dict) or not {"driver", "profile", "throughput"} <= one.keys():
-            raise InputError(f"{file}, document {at}: it has no driver, profile and throughput", "make it with: k8s-netperf --json")
+            raise InputError(
+                f"{file}, document {at}: it has no driver, profile and throughput",
+                "make it with: k8s-netperf --json",
+            )
     return list(found)
 
 
@@ -70,17 +101,32 @@ def parse_csv(text: str, file: Path) -> list[Mapping[str, Any]]:
     try:
         heads = [head.strip() for head in next(rows, [])]
         if missing := [name for name in _NEEDED if name not in heads]:
-            raise InputError(f"{file}, line 1: no column '{missing[0]}'", "take the result-*.csv of k8s-netperf, not its cpu or pod files")
+            raise InputError(
+                f"{file}, line 1: no column '{missing[0]}'",
+                "take the result-*.csv of k8s-netperf, not its cpu or pod files",
+            )
         for row in rows:
             if not row:
                 continue
             if len(row) != len(heads):
-                raise InputError(f"{file}, line {rows.line_num}: {len(row)} fields, expected {len(heads)}", "take the file whole")
-            cells = {_COLUMNS[head]: cell.strip() for head, cell in zip(heads, row, strict=True) if head in _COLUMNS}
-            truth = {key: _truth(cells.get(key, "false"), file, rows.line_num) for key in ("local", "hostNetwork", "service")}
+                raise InputError(
+                    f"{file}, line {rows.line_num}: {len(row)} fields, expected {len(heads)}",
+                    "take the file whole",
+                )
+            cells = {
+                _COLUMNS[head]: cell.strip()
+                for head, cell in zip(heads, row, strict=True)
+                if head in _COLUMNS
+            }
+            truth = {
+                key: _truth(cells.get(key, "false"), file, rows.line_num)
+                for key in ("local", "hostNetwork", "service")
+            }
             found.append({**cells, **truth, "told": True})
     except csv.Error as error:
-        raise InputError(f"{file}, line {rows.line_num}: {error}", "is this the right file?") from None
+        raise InputError(
+            f"{file}, line {rows.line_num}: {error}", "is this the right file?"
+        ) from None
     if not found:
         raise InputError(f"{file}: no row below the heading", "is this file whole?")
     return found
@@ -88,24 +134,40 @@ def parse_csv(text: str, file: Path) -> list[Mapping[str, Any]]:
 
 def _truth(word: str, file: Path, line: int) -> bool:
     if word.lower() not in ("true", "false"):
-        raise InputError(f"{file}, line {line}: expected true or false, got {word[:30]!r}", "is this the right file?")
+        raise InputError(
+            f"{file}, line {line}: expected true or false, got {word[:30]!r}",
+            "is this the right file?",
+        )
     return word.lower() == "true"
 
 
 def result(one: Mapping[str, Any], file: Path, label: str, given: Given) -> Result:
-    """One measurement. Raises InputError for a test that is unknown, UsageError when nothing tells the placement."""
+    """One measurement. Raises InputError for a test that is unknown, UsageError when nothing tells
+    the placement.
+    """
     test, driver = str(one["profile"]), str(one["driver"])
     if test not in _PROFILES:
-        raise InputError(f"{file}: the test '{test[:60]}' is unknown", f"known: {', '.join(_PROFILES)}")
+        raise InputError(
+            f"{file}: the test '{test[:60]}' is unknown", f"known: {', '.join(_PROFILES)}"
+        )
     figures, reason = _figures(one, test)
     began = _time(one.get("timestamp"))
     host = one.get("hostNetwork") is True
     return Result(
-        label="host" if host and not given.label else label, placement=_placement(one, given), workload=_workload(driver, test),
-        params=_params(one, test), figures=figures, file=file, reason=reason,
-        path="host" if host else "clusterip" if one.get("service") is True else "pod", fidelity="baseline" if host else "cni",
-        mtu=_mtu(one), start=began, end=began, duration=number(one.get("duration")) or 0.0,
-    )  # fmt: skip
+        label="host" if host and not given.label else label,
+        placement=_placement(one, given),
+        workload=_workload(driver, test),
+        params=_params(one, test),
+        figures=figures,
+        file=file,
+        reason=reason,
+        path="host" if host else "clusterip" if one.get("service") is True else "pod",
+        fidelity="baseline" if host else "cni",
+        mtu=_mtu(one),
+        start=began,
+        end=began,
+        duration=number(one.get("duration")) or 0.0,
+    )
 
 
 def _workload(driver: str, test: str) -> str:
@@ -117,7 +179,9 @@ def _workload(driver: str, test: str) -> str:
 
 def _params(one: Mapping[str, Any], test: str) -> dict[str, Any]:
     message = whole(one.get("messageSize"))
-    found: dict[str, Any] = {"request": message, "response": message} if test.endswith("RR") else {"message": message}
+    found: dict[str, Any] = (
+        {"request": message, "response": message} if test.endswith("RR") else {"message": message}
+    )
     found["streams"] = whole(one.get("parallelism")) or 1
     if burst := whole(one.get("burst")):
         found["burst"] = burst
@@ -125,9 +189,15 @@ def _params(one: Mapping[str, Any], test: str) -> dict[str, Any]:
 
 
 def _network(one: Mapping[str, Any]) -> dict[str, Any]:
-    """Which network it was, beside the cluster's own Pod network: figures of different networks are different figures."""
+    """Which network it was, beside the cluster's own Pod network: figures of different networks are
+    different figures.
+    """
     found = {name: one.get(key) for key, name in _NETWORKS.items()}
-    return {name: value if isinstance(value, str | bool) else _told(value) for name, value in found.items() if value not in _ABSENT}
+    return {
+        name: value if isinstance(value, str | bool) else _told(value)
+        for name, value in found.items()
+        if value not in _ABSENT
+    }
 
 
 def _told(value: object) -> str:
@@ -141,7 +211,10 @@ def _placement(one: Mapping[str, Any], given: Given) -> str:
         return "intra"
     if one.get("told"):
         return "inter"
-    names = [str(mapping(one.get(side)).get("nodeName") or "") for side in ("clientNodeInfo", "serverNodeInfo")]
+    names = [
+        str(mapping(one.get(side)).get("nodeName") or "")
+        for side in ("clientNodeInfo", "serverNodeInfo")
+    ]
     if all(names):
         return "intra" if names[0] == names[1] else "inter"
     return placement_of(given, "k8s-netperf")
@@ -158,7 +231,11 @@ def _figures(one: Mapping[str, Any], test: str) -> tuple[tuple[Figure, ...], str
     if not rate:
         return (
             (),
-            "the throughput is 0, which k8s-netperf writes for what it could not collect" if rate == 0 else "the throughput is missing",
+            (
+                "the throughput is 0, which k8s-netperf writes for what it could not collect"
+                if rate == 0
+                else "the throughput is missing"
+            ),
         )
     found = []
     if unit == "Mb/s":
@@ -167,7 +244,11 @@ def _figures(one: Mapping[str, Any], test: str) -> tuple[tuple[Figure, ...], str
         found.append(Figure("transaction_rate", rate))
     else:
         return (), f"the unit of the throughput is '{unit[:30]}', expected Mb/s or OP/s"
-    if test.endswith("RR") and (latency := number(one.get("latency"))) and one.get("ltcyMetric") == "usec":
+    if (
+        test.endswith("RR")
+        and (latency := number(one.get("latency")))
+        and one.get("ltcyMetric") == "usec"
+    ):
         found.append(Figure("latency_p99", latency * 1e-6))
     if test == "TCP_STREAM" and (retransmits := number(one.get("tcpRetransmits"))):
         found.append(Figure("retransmits", retransmits))
@@ -196,24 +277,37 @@ class K8sNetperf:
                 batch.note("left out: k8s-netperf's files of CPU and memory")
                 continue
             text = text_of(file, path)
-            documents = parse_json(text, file) if text.lstrip()[:1] in ("[", "{") else parse_csv(text, file)
+            documents = (
+                parse_json(text, file) if text.lstrip()[:1] in ("[", "{") else parse_csv(text, file)
+            )
             for one in documents:
                 found = result(one, file, label_of(file, path, given), given)
                 batch.add([found])
                 batch.duration = batch.duration or (number(one.get("duration")) or 0.0)
                 _facts(batch, one)
         batch.note(
-            "each figure is the mean of several samples of k8s-netperf; its CPU shares are left out, for the number of CPUs is not told"
+            "each figure is the mean of several samples of k8s-netperf; its CPU shares are left"
+            " out, for the number of CPUs is not told"
         )
-        batch.note("retransmits and loss of 0 are left out: k8s-netperf writes 0 also for what it could not collect")
+        batch.note(
+            "retransmits and loss of 0 are left out: k8s-netperf writes 0 also for what it could"
+            " not collect"
+        )
         return batch
 
 
 def _facts(batch: Batch, one: Mapping[str, Any]) -> None:
     metadata = mapping(one.get("metadata"))
-    for key, name in (("kernel", "kernel"), ("k8sVersion", "kubernetes"), ("platform", "platform"), ("sdnType", "network")):
+    for key, name in (
+        ("kernel", "kernel"),
+        ("k8sVersion", "kubernetes"),
+        ("platform", "platform"),
+        ("sdnType", "network"),
+    ):
         if value := str(metadata.get(key) or ""):
-            batch.facts[name] = value[:200] if batch.facts.get(name, value[:200]) == value[:200] else "several"
+            batch.facts[name] = (
+                value[:200] if batch.facts.get(name, value[:200]) == value[:200] else "several"
+            )
     batch.facts.setdefault("kernel", UNKNOWN)
 
 

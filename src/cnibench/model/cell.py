@@ -17,9 +17,11 @@ SCHEMA = 2
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One profile, placement, path, workload with its parameters and pinning. ``window`` is ``speed`` (no perf) or ``cpp`` (with perf).
+    """One profile, placement, path, workload with its parameters and pinning. ``window`` is
+    ``speed`` (no perf) or ``cpp`` (with perf).
 
-    ``duration`` (s) and ``blocks`` are this cell's own where its plan gives it others than the run's; they are no part of its identity.
+    ``duration`` (s) and ``blocks`` are this cell's own where its plan gives it others than the
+    run's; they are no part of its identity.
     """
 
     label: str
@@ -40,16 +42,22 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """Stable, readable, safe as a folder's name: the same cell has the same id in every run."""
         name = [] if re.fullmatch(r"[A-Za-z0-9_.-]{1,60}", self.workload) else [self.workload]
-        rest = json.dumps([*name, self.params, self.path, self.mtu, self.cpus, self.pair, self.profile], sort_keys=True)
+        rest = json.dumps(
+            [*name, self.params, self.path, self.mtu, self.cpus, self.pair, self.profile],
+            sort_keys=True,
+        )
         digest = hashlib.sha256(rest.encode()).hexdigest()[:8]
-        label, workload = (re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:60] for text in (self.label, self.workload))
+        label, workload = (
+            re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:60] for text in (self.label, self.workload)
+        )
         return f"{label}.{self.placement}.{workload}.ip{self.ip}.{self.window}.{digest}"
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """One figure in the SI base unit of its metric, as a workload or collector found it.
 
-    ``params`` are added to the cell's own (for instance ``{"node": "a"}``), so that several readings of one metric stay apart.
+    ``params`` are added to the cell's own (for instance ``{"node": "a"}``), so that several
+    readings of one metric stay apart.
     """
 
     metric: str
@@ -58,7 +66,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of samples.jsonl: one metric of one cell in one block. A failed cell has one line with metric '' and value None.
+    """One line of samples.jsonl: one metric of one cell in one block. A failed cell has one line
+    with metric '' and value None.
 
     ``attempt`` counts from 1; the last attempt at a cell in a block is the one that counts.
     """
@@ -88,7 +97,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     reason: str = ""
     warmup: bool = False
-    disturbed: str = ""  # why this is no measurement of the profile (a stall, say) and is not used; '' when it is one
+    # why this is no measurement of the profile (a stall, say) and is not used; '' when it is one
+    disturbed: str = ""
     start: str
     end: str
     # What was in force; None on lines of earlier versions: then the run's plan says it.

@@ -1,7 +1,9 @@
-"""Conditions of a cell: what is put around a workload while it is measured, as parameters that every workload takes.
+"""Conditions of a cell: what is put around a workload while it is measured, as parameters that
+every workload takes.
 
-Their names have a dot: ``policy.entries`` (bruijn2017: 0 to 200 policy entries), ``offload.pods`` (bruijn2017: virtual TSO off, then on). A
-plan sweeps them like a workload's own parameters; the cluster makes them before the sample, proves them by reading back, and removes them.
+Their names have a dot: ``policy.entries`` (bruijn2017: 0 to 200 policy entries), ``offload.pods``
+(bruijn2017: virtual TSO off, then on). A plan sweeps them like a workload's own parameters; the
+cluster makes them before the sample, proves them by reading back, and removes them.
 """
 
 from __future__ import annotations
@@ -14,18 +16,27 @@ from pydantic import Field, ValidationError
 from cnibench.model.profile import Strict
 
 MOST_ENTRIES = 5000
-# The features of a veth that ``offload.pods`` turns on and off together: TCP segmentation, as ethtool names them.
-TSO = ("tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation")
+# The features of a veth that ``offload.pods`` turns on and off together: TCP segmentation, as
+# ethtool names them.
+TSO = (
+    "tx-tcp-segmentation",
+    "tx-tcp6-segmentation",
+    "tx-tcp-ecn-segmentation",
+    "tx-tcp-mangleid-segmentation",
+)
 
 
 class Policies(Strict):
     """Policy entries beside the CNI's own, on every node.
 
-    ``setting``: a packet passes all ``entries`` (``no-match``) or meets one that matches first (``top-of-chain``). ``restrictions``:
-    so many entries of one policy that selects the peer and names another port each. ``conntrack``: ``used`` has packets of established
-    connections pass by the entries, as CNIs do; ``bypassed`` has each packet walk them, as bruijn2017 had. ``layer``: L4, or an HTTP rule.
+    ``setting``: a packet passes all ``entries`` (``no-match``) or meets one that matches first
+    (``top-of-chain``). ``restrictions``: so many entries of one policy that selects the peer and
+    names another port each. ``conntrack``: ``used`` has packets of established connections pass by
+    the entries, as CNIs do; ``bypassed`` has each packet walk them, as bruijn2017 had. ``layer``:
+    L4, or an HTTP rule.
 
-    On clusters: ``api`` has them as NetworkPolicy, or as the CNI's own kind of object; ``objects`` as rules of one, or each as its own.
+    On clusters: ``api`` has them as NetworkPolicy, or as the CNI's own kind of object; ``objects``
+    as rules of one, or each as its own.
     """
 
     entries: int = Field(default=0, ge=0, le=MOST_ENTRIES)
@@ -38,7 +49,8 @@ class Policies(Strict):
 
 
 class Offload(Strict):
-    """Segmentation features of the pair's interfaces (``pods``: TCP segmentation of both ends of their veths) and of the ``wire``.
+    """Segmentation features of the pair's interfaces (``pods``: TCP segmentation of both ends of
+    their veths) and of the ``wire``.
 
     ``default`` leaves them as the profile and --wire-offload have them.
     """
@@ -54,11 +66,17 @@ class Conditions(Strict):
     offload: Offload | None = None
 
 
-NAMES = tuple(f"{group}.{key}" for group, kind in (("policy", Policies), ("offload", Offload)) for key in kind.model_fields)
+NAMES = tuple(
+    f"{group}.{key}"
+    for group, kind in (("policy", Policies), ("offload", Offload))
+    for key in kind.model_fields
+)
 
 
 def split(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(a workload's own parameters, conditions with all their parameters explicit). Raises pydantic.ValidationError."""
+    """(a workload's own parameters, conditions with all their parameters explicit). Raises
+    pydantic.ValidationError.
+    """
     own = {name: value for name, value in given.items() if "." not in name}
     asked = {name: value for name, value in given.items() if "." in name}
     return own, flat(_read(asked))
@@ -67,7 +85,9 @@ def split(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 def flat(asked: Conditions) -> dict[str, Any]:
     """As parameters of a cell."""
     told: dict[str, dict[str, Any]] = asked.model_dump(mode="json", exclude_none=True)
-    return {f"{group}.{key}": value for group, values in told.items() for key, value in values.items()}
+    return {
+        f"{group}.{key}": value for group, values in told.items() for key, value in values.items()
+    }
 
 
 def of(params: Mapping[str, Any]) -> Conditions | None:

@@ -1,4 +1,6 @@
-"""The section ``kubernetes`` of a profile: how the real CNI is installed, awaited, attested, recognised and removed."""
+"""The section ``kubernetes`` of a profile: how the real CNI is installed, awaited, attested,
+recognised and removed.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,15 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-_ROOTS = ("/etc/cni/net.d/", "/opt/cni/bin/", "/run/", "/sys/fs/bpf/", "/var/lib/", "/etc/sysctl.d/", "/etc/iproute2/rt_tables.d/")
+_ROOTS = (
+    "/etc/cni/net.d/",
+    "/opt/cni/bin/",
+    "/run/",
+    "/sys/fs/bpf/",
+    "/var/lib/",
+    "/etc/sysctl.d/",
+    "/etc/iproute2/rt_tables.d/",
+)
 _NEVER = (
     "/var/lib/kubelet",
     "/var/lib/containerd",
@@ -28,19 +38,37 @@ class Part(BaseModel):
 
 
 def _removable(path: str) -> str:
-    """Only what a CNI owns may be removed from a node: a path below one of a few folders, whatever a profile says."""
+    """Only what a CNI owns may be removed from a node: a path below one of a few folders, whatever
+    a profile says.
+    """
     root = next((root for root in _ROOTS if path.startswith(root)), "")
     rest = path.removeprefix(root)
-    owned = root and re.match(r"[\w.*?-]*[A-Za-z0-9]", rest) and ".." not in path and not re.search(r"[\s'\"`$;&|<>\\]", path)
-    if not owned or rest.strip("*?/") == "" or any(path == one or path.startswith(one + "/") for one in _NEVER):
-        raise ValueError(f"only a path of the CNI's own, below one of {', '.join(_ROOTS)}, can be removed from a node")
+    owned = (
+        root
+        and re.match(r"[\w.*?-]*[A-Za-z0-9]", rest)
+        and ".." not in path
+        and not re.search(r"[\s'\"`$;&|<>\\]", path)
+    )
+    if (
+        not owned
+        or rest.strip("*?/") == ""
+        or any(path == one or path.startswith(one + "/") for one in _NEVER)
+    ):
+        raise ValueError(
+            f"only a path of the CNI's own, below one of {', '.join(_ROOTS)}, can be removed from a"
+            " node"
+        )
     return path
 
 
 def _pattern(text: str) -> str:
-    """Shell patterns of names that a node has: at least two letters that are no wildcards, so that nothing matches everything."""
+    """Shell patterns of names that a node has: at least two letters that are no wildcards, so that
+    nothing matches everything.
+    """
     if len(re.sub(r"[*?\[\]]", "", text)) < 2 or not re.fullmatch(r"[\w.*?:@/\[\]-]+", text):
-        raise ValueError("expected a name, * and ? stand for anything; at least two other characters")
+        raise ValueError(
+            "expected a name, * and ? stand for anything; at least two other characters"
+        )
     return text
 
 
@@ -65,21 +93,34 @@ class Chart(Part):
     release: str = Field(default="", description="the release's name; empty: the chart's")
     hooks: bool = Field(default=False, description="whether its install hooks are applied too")
     values: dict[str, JsonValue] = Field(
-        default={}, description="${name} stands for a variable of the cluster; '${?name}' drops its key when empty"
+        default={},
+        description=(
+            "${name} stands for a variable of the cluster; '${?name}' drops its key when empty"
+        ),
     )
     privileged: tuple[str, ...] = Field(
-        default=(), description="containers that this mode needs privileged, and the chart does not make so"
+        default=(),
+        description="containers that this mode needs privileged, and the chart does not make so",
     )
-    image: str = Field(default="", description="the value that --set image=NAME sets; PREFIX.repository,PREFIX.tag when two take it")
+    image: str = Field(
+        default="",
+        description=(
+            "the value that --set image=NAME sets; PREFIX.repository,PREFIX.tag when two take it"
+        ),
+    )
 
 
 class Manifest(Part):
     """Plain objects: a file of cnibench's own, one by path, or one by URL and digest."""
 
-    file: str = Field(default="", description="a file in clusters/kubernetes/manifests, or an absolute path")
+    file: str = Field(
+        default="", description="a file in clusters/kubernetes/manifests, or an absolute path"
+    )
     url: str = ""
     sha256: str = Field(default="", pattern="^([0-9a-f]{64})?$")
-    options: dict[str, str] = Field(default={}, description="what ${key} stands for in it; --set key=value changes it")
+    options: dict[str, str] = Field(
+        default={}, description="what ${key} stands for in it; --set key=value changes it"
+    )
 
     @model_validator(mode="after")
     def _one(self) -> Manifest:
@@ -91,10 +132,14 @@ class Manifest(Part):
 
 
 class Reference(Part):
-    """The reference plugins, configured by us on each node, with static routes to the other nodes' Pods."""
+    """The reference plugins, configured by us on each node, with static routes to the other nodes'
+    Pods.
+    """
 
     plugin: Literal["bridge", "ptp"]
-    mtu: int = Field(default=0, ge=0, description="of the Pods' devices; 0: as the node's device on the wire")
+    mtu: int = Field(
+        default=0, ge=0, description="of the Pods' devices; 0: as the node's device on the wire"
+    )
 
 
 class Step(Part):
@@ -114,9 +159,15 @@ class Step(Part):
 class Wait(Part):
     """One of: a workload rolled out, a condition of an object, a taint gone from all nodes."""
 
-    rollout: str = Field(default="", description="daemonset/NAME or deployment/NAME", pattern="^((daemonset|deployment)/[a-z0-9.-]+)?$")
+    rollout: str = Field(
+        default="",
+        description="daemonset/NAME or deployment/NAME",
+        pattern="^((daemonset|deployment)/[a-z0-9.-]+)?$",
+    )
     namespace: str = "kube-system"
-    logged: str = Field(default="", description="with rollout: what each of its Pods must have said")
+    logged: str = Field(
+        default="", description="with rollout: what each of its Pods must have said"
+    )
     object: str = Field(default="", description="RESOURCE/NAME whose condition is waited for")
     condition: str = ""
     taint_gone: str = ""
@@ -131,18 +182,31 @@ class Wait(Part):
 
 
 class Leaves(Part):
-    """What the CNI leaves on the nodes when its objects are deleted: shell patterns of names. What was there before it stays."""
+    """What the CNI leaves on the nodes when its objects are deleted: shell patterns of names. What
+    was there before it stays.
+    """
 
     devices: tuple[Pattern, ...] = ()
-    chains: tuple[Pattern, ...] = Field(default=(), description="iptables chains; rules that jump to them go with them")
-    rules: tuple[str, ...] = Field(default=(), description="texts by which its rules in other chains are known (a device, a comment)")
+    chains: tuple[Pattern, ...] = Field(
+        default=(), description="iptables chains; rules that jump to them go with them"
+    )
+    rules: tuple[str, ...] = Field(
+        default=(),
+        description="texts by which its rules in other chains are known (a device, a comment)",
+    )
     ipsets: tuple[Pattern, ...] = ()
     nft_tables: tuple[Pattern, ...] = ()
-    programs: tuple[Pattern, ...] = Field(default=(), description="names of its eBPF programs at tc")
+    programs: tuple[Pattern, ...] = Field(
+        default=(), description="names of its eBPF programs at tc"
+    )
     route_tables: tuple[int, ...] = ()
     files: tuple[Path, ...] = ()
     backups: str = Field(
-        default="", description="the ending of configuration files that it put aside, which get their names back", pattern=r"^(\.\w+)?$"
+        default="",
+        description=(
+            "the ending of configuration files that it put aside, which get their names back"
+        ),
+        pattern=r"^(\.\w+)?$",
     )
     xfrm: bool = Field(default=False, description="it makes IPsec states and policies")
     taints: tuple[str, ...] = Field(default=(), description="keys of taints of nodes")
@@ -153,44 +217,86 @@ class Fact(Part):
 
     object: str = Field(description="KIND/NAMESPACE/NAME, or KIND/NAME")
     at: tuple[str | int, ...] = Field(
-        default=(), description="the way to the value; JSON in a string is gone into, * is any item of a list"
+        default=(),
+        description="the way to the value; JSON in a string is gone into, * is any item of a list",
     )
-    argument: str = Field(default="", description="an option of the containers' command lines instead")
-    variable: str = Field(default="", description="an environment variable of the containers instead")
-    equals: str = Field(description="expected: a shell pattern of the value as text; an absent value is the text without letters")
+    argument: str = Field(
+        default="", description="an option of the containers' command lines instead"
+    )
+    variable: str = Field(
+        default="", description="an environment variable of the containers instead"
+    )
+    equals: str = Field(
+        description=(
+            "expected: a shell pattern of the value as text; an absent value is the text without"
+            " letters"
+        )
+    )
     otherwise: str = Field(default="", description="what an absent value means")
 
 
 class Installation(Part):
     """The real CNI in this mode."""
 
-    host_network: bool = Field(default=False, description="nothing is installed, Pods use their node's network")
+    host_network: bool = Field(
+        default=False, description="nothing is installed, Pods use their node's network"
+    )
     steps: tuple[Step, ...] = ()
     plugins: tuple[Literal["bridge", "host-local", "portmap", "ptp", "loopback"], ...] = Field(
-        default=(), description="reference plugins that must be on the nodes; copied there from the agent's image when they are not"
+        default=(),
+        description=(
+            "reference plugins that must be on the nodes; copied there from the agent's image when"
+            " they are not"
+        ),
     )
     kube_proxy: bool = Field(default=True, description="false: the CNI takes its place")
     kernel: tuple[str, ...] = Field(
-        default=(), description="kernel features that it needs: keys of clusters/lab/kernel.py where they are the same"
+        default=(),
+        description=(
+            "kernel features that it needs: keys of clusters/lab/kernel.py where they are the same"
+        ),
     )
     ready: tuple[Wait, ...] = ()
-    encapsulation: Encapsulation | None = Field(default=None, description="between nodes; absent: the datapath's")
-    tunnel: dict[Family, Pattern] = Field(default={}, description="the tunnel device on the nodes, for each family")
-    overhead: int | None = Field(default=None, ge=0, le=300, description="bytes, Pod MTU = wire MTU - overhead; absent: the datapath's")
+    encapsulation: Encapsulation | None = Field(
+        default=None, description="between nodes; absent: the datapath's"
+    )
+    tunnel: dict[Family, Pattern] = Field(
+        default={}, description="the tunnel device on the nodes, for each family"
+    )
+    overhead: int | None = Field(
+        default=None,
+        ge=0,
+        le=300,
+        description="bytes, Pod MTU = wire MTU - overhead; absent: the datapath's",
+    )
     overhead_ipv6: int | None = Field(default=None, ge=0, le=300)
-    mtu: int = Field(default=0, ge=0, le=65535, description="the Pods' MTU where it does not follow the wire's")
+    mtu: int = Field(
+        default=0, ge=0, le=65535, description="the Pods' MTU where it does not follow the wire's"
+    )
     policy: Literal["none", "unused", "enforced"] = Field(
-        default="none", description="cannot enforce policies; could, and none is applied; ours are applied and enforced"
+        default="none",
+        description=(
+            "cannot enforce policies; could, and none is applied; ours are applied and enforced"
+        ),
     )
     managers: tuple[str, ...] = Field(
         default=(),
-        description="the names under which its programs write to the API (metadata.managedFields), by which what they made is known",
+        description=(
+            "the names under which its programs write to the API (metadata.managedFields), by which"
+            " what they made is known"
+        ),
     )
     bookkeeping: tuple[str, ...] = Field(
-        default=(), description="PLURAL.GROUP of resources that its programs alone make, and write without saying their name"
+        default=(),
+        description=(
+            "PLURAL.GROUP of resources that its programs alone make, and write without saying their"
+            " name"
+        ),
     )
     leaves: Leaves = Leaves()
-    recognise: tuple[Fact, ...] = Field(default=(), description="all must hold; the profile with the most of them is it")
+    recognise: tuple[Fact, ...] = Field(
+        default=(), description="all must hold; the profile with the most of them is it"
+    )
     notes: tuple[str, ...] = Field(default=(), description="what the user should know")
 
     def means(self) -> tuple[str, ...]:
@@ -198,7 +304,9 @@ class Installation(Part):
         found = ["Pods on the nodes' network"] if self.host_network else []
         for step in self.steps:
             if step.chart:
-                found.append(f"helm chart {step.chart.name} {step.chart.version} of {step.chart.repository}")
+                found.append(
+                    f"helm chart {step.chart.name} {step.chart.version} of {step.chart.repository}"
+                )
             elif step.manifest:
                 found.append(f"manifest {step.manifest.file or step.manifest.url}")
             elif step.reference:

@@ -1,4 +1,6 @@
-"""The closed set of metrics: name, SI base unit and which way is better (INTERFACE, samples.jsonl)."""
+"""The closed set of metrics: name, SI base unit and which way is better (INTERFACE,
+samples.jsonl).
+"""
 
 from __future__ import annotations
 
@@ -51,22 +53,35 @@ METRICS: dict[str, Metric] = {
 }
 
 
-# Which metric decides where no workload says so (runs of earlier versions, imported results, a place where its main metric was not
-# measured): the first of these that is there. Elsewhere ``Workload.primary`` does, which each run stores.
+# Which metric decides where no workload says so (runs of earlier versions, imported results, a
+# place where its main metric was not
+# measured): the first of these that is there. Elsewhere ``Workload.primary`` does, which each run
+# stores.
 MAIN_ORDER = (
-    "transaction_rate", "request_rate", "throughput", "pod_network", "pod_ready", "policy_effect", "latency_p50", "latency_mean", "rules",
+    "transaction_rate",
+    "request_rate",
+    "throughput",
+    "pod_network",
+    "pod_ready",
+    "policy_effect",
+    "latency_p50",
+    "latency_mean",
+    "rules",
     "cycles_per_packet",
-)  # fmt: skip
+)
 
 
 def main_metric(workload: str, there: Sequence[str], main: Mapping[str, str]) -> str:
-    """The metric that decides about a workload among those that are ``there``; '' when there is none. ``main`` is what a run stored."""
+    """The metric that decides about a workload among those that are ``there``; '' when there is
+    none. ``main`` is what a run stored.
+    """
     if main.get(workload) in there:
         return main[workload]
     return next((name for name in MAIN_ORDER if name in there), there[0] if there else "")
 
 
-# What is counted and not measured: where it is alike in every block it is known, and no test is needed.
+# What is counted and not measured: where it is alike in every block it is known, and no test is
+# needed.
 COUNTED = frozenset({"hooks", "chains", "rules"})
 
 
@@ -75,4 +90,6 @@ def metric(name: str) -> Metric:
     try:
         return METRICS[name]
     except KeyError:
-        raise CnibenchError(f"unknown metric '{name}'", f"known are: {', '.join(sorted(METRICS))}") from None
+        raise CnibenchError(
+            f"unknown metric '{name}'", f"known are: {', '.join(sorted(METRICS))}"
+        ) from None

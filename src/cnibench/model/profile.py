@@ -1,4 +1,6 @@
-"""Profiles: a CNI in one mode, each one YAML file whose stem is its name; the schema is exported from these models."""
+"""Profiles: a CNI in one mode, each one YAML file whose stem is its name; the schema is exported
+from these models.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from cnibench.registry import folders
 from cnibench.system.files import read_named
 
 FOLDER = Path(__file__).parents[1] / "profiles"
-_LARGEST = 256 * 1024  # bytes: no profile is near it, and an alias bomb needs little text but much expansion
+_LARGEST = (
+    256 * 1024
+)  # bytes: no profile is near it, and an alias bomb needs little text but much expansion
 
 
 _KINDS = ("constrained-", "literal[", "function-")  # what pydantic names the members of a union by
@@ -45,25 +49,55 @@ class Features(Strict):
     """Table I of qi2021 and our own columns."""
 
     network_model: Literal["L2", "L3", "hybrid", "host"]
-    mode: Literal["underlay", "overlay", "none"] = Field(description="how this profile crosses nodes")
-    tunnels: tuple[str, ...] = Field(default=(), description="tunnels that the CNI offers, this mode's first")
-    outer_checksum: bool | None = Field(default=None, description="has the outer UDP header a checksum over IPv4? left out: not attested")
+    mode: Literal["underlay", "overlay", "none"] = Field(
+        description="how this profile crosses nodes"
+    )
+    tunnels: tuple[str, ...] = Field(
+        default=(), description="tunnels that the CNI offers, this mode's first"
+    )
+    outer_checksum: bool | None = Field(
+        default=None,
+        description="has the outer UDP header a checksum over IPv4? left out: not attested",
+    )
     policy: Policy
-    encryption: str = Field(default="", description="what encrypts between nodes in this mode or is offered; empty: none")
+    encryption: str = Field(
+        default="",
+        description="what encrypts between nodes in this mode or is offered; empty: none",
+    )
     extra: tuple[str, ...] = ()
-    default_mtu: int = Field(ge=576, le=65535, description="the CNI's own default on a 1500-byte network")
-    ip: tuple[Literal[4, 6], ...] = Field(default=(4,), description="address families this mode supports")
+    default_mtu: int = Field(
+        ge=576, le=65535, description="the CNI's own default on a 1500-byte network"
+    )
+    ip: tuple[Literal[4, 6], ...] = Field(
+        default=(4,), description="address families this mode supports"
+    )
 
 
 class Datapath(Strict):
-    """The lab's model of the datapath: which builder makes it, with which options (checked by the builder)."""
+    """The lab's model of the datapath: which builder makes it, with which options (checked by the
+    builder).
+    """
 
     model: str = Field(description="a module of clusters/lab/datapaths")
-    encapsulation: Literal["none", "vxlan", "ipip", "geneve", "udp", "wireguard", "esp", "ila", "evpn", "ovs-vxlan"] = "none"
-    overhead: int = Field(default=0, ge=0, le=200, description="bytes that the encapsulation adds over IPv4: Pod MTU = wire MTU - overhead")
-    overhead_ipv6: int = Field(default=0, ge=0, le=200, description="further bytes when Pods have IPv6 and its tunnel runs over IPv6")
+    encapsulation: Literal[
+        "none", "vxlan", "ipip", "geneve", "udp", "wireguard", "esp", "ila", "evpn", "ovs-vxlan"
+    ] = "none"
+    overhead: int = Field(
+        default=0,
+        ge=0,
+        le=200,
+        description="bytes that the encapsulation adds over IPv4: Pod MTU = wire MTU - overhead",
+    )
+    overhead_ipv6: int = Field(
+        default=0,
+        ge=0,
+        le=200,
+        description="further bytes when Pods have IPv6 and its tunnel runs over IPv6",
+    )
     policy: Literal["none", "default-chains", "enforced"] = "none"
-    needs: tuple[str, ...] = Field(default=(), description="kernel features: keys of clusters/lab/kernel.py")
+    needs: tuple[str, ...] = Field(
+        default=(), description="kernel features: keys of clusters/lab/kernel.py"
+    )
     options: dict[str, JsonValue] = {}
 
 
@@ -83,14 +117,23 @@ class Profile(Strict):
     cni: str
     summary: str
     features: Features
-    datapath: Datapath | None = Field(default=None, description="absent: this profile has no model in the lab")
-    reason: str = Field(default="", description="without a model in the lab: what there would have to be for one")
-    kubernetes: Installation | None = Field(default=None, description="how the real CNI is installed; absent: not on Kubernetes")
+    datapath: Datapath | None = Field(
+        default=None, description="absent: this profile has no model in the lab"
+    )
+    reason: str = Field(
+        default="", description="without a model in the lab: what there would have to be for one"
+    )
+    kubernetes: Installation | None = Field(
+        default=None, description="how the real CNI is installed; absent: not on Kubernetes"
+    )
     sources: tuple[Source, ...] = ()
-    studies: dict[Literal["qi2021", "bruijn2017", "makowski2018"], str] = Field(default={}, description="the system's name in each study")
+    studies: dict[Literal["qi2021", "bruijn2017", "makowski2018"], str] = Field(
+        default={}, description="the system's name in each study"
+    )
 
 
-# Stands for whatever runs on a cluster (``--cni current``) until the cluster has told what that is; its features are nobody's.
+# Stands for whatever runs on a cluster (``--cni current``) until the cluster has told what that is;
+# its features are nobody's.
 CURRENT = Profile(
     schema=1,
     name="current",
@@ -98,18 +141,27 @@ CURRENT = Profile(
     cni="unknown",
     summary="The CNI that is there, measured as it is.",
     features=Features(
-        network_model="hybrid", mode="none", policy=Policy(kubernetes=False, ingress=False, egress=False), default_mtu=1500, ip=(4, 6)
+        network_model="hybrid",
+        mode="none",
+        policy=Policy(kubernetes=False, ingress=False, egress=False),
+        default_mtu=1500,
+        ip=(4, 6),
     ),
     reason="a cluster on which it runs: --cluster existing",
 )
 
 
 class _NoAliases(yaml.SafeLoader):
-    """YAML without aliases (a billion laughs is refused, not expanded) and without duplicate keys."""
+    """YAML without aliases (a billion laughs is refused, not expanded) and without duplicate
+    keys.
+    """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.MarkedYAMLError(problem="aliases are not allowed here", problem_mark=parent.start_mark if parent else None)
+            raise yaml.MarkedYAMLError(
+                problem="aliases are not allowed here",
+                problem_mark=parent.start_mark if parent else None,
+            )
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -117,14 +169,18 @@ class _NoAliases(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, str) and key in seen:
-                raise yaml.MarkedYAMLError(problem=f"the key '{key}' stands twice", problem_mark=key_node.start_mark)
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key '{key}' stands twice", problem_mark=key_node.start_mark
+                )
             if isinstance(key, str):
                 seen.add(key)
         return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path) -> Mapping[str, Any]:
-    """The mapping in a YAML file. Raises InputError naming the file, the line and what was expected."""
+    """The mapping in a YAML file. Raises InputError naming the file, the line and what was
+    expected.
+    """
     try:
         data = yaml.load(read_named(path, _LARGEST).decode(), Loader=_NoAliases)
     except OSError as error:
@@ -133,13 +189,23 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
         raise InputError(f"{path}: not UTF-8 text", "is this the right file?") from None
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
-        raise InputError(f"{path}, line {line}: {error.problem}", "write plain YAML: one mapping, no aliases") from None
+        raise InputError(
+            f"{path}, line {line}: {error.problem}", "write plain YAML: one mapping, no aliases"
+        ) from None
     except RecursionError:
-        raise InputError(f"{path}: not YAML that can be read: nested too deeply", "write plain YAML: one mapping") from None
+        raise InputError(
+            f"{path}: not YAML that can be read: nested too deeply", "write plain YAML: one mapping"
+        ) from None
     except (yaml.YAMLError, ValueError) as error:
-        raise InputError(f"{path}: not YAML that can be read: {str(error).splitlines()[0]}", "write plain YAML: one mapping") from None
+        raise InputError(
+            f"{path}: not YAML that can be read: {str(error).splitlines()[0]}",
+            "write plain YAML: one mapping",
+        ) from None
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-        raise InputError(f"{path}: expected a mapping of keys to values", "'cnibench profiles show flannel' shows a whole one")
+        raise InputError(
+            f"{path}: expected a mapping of keys to values",
+            "'cnibench profiles show flannel' shows a whole one",
+        )
     return data
 
 
@@ -149,14 +215,24 @@ def explain(path: Path | str, error: ValidationError) -> InputError:
     for item in error.errors(include_url=False)[:5]:
         where = ".".join(str(part) for part in item["loc"] if not str(part).startswith(_KINDS))
         found.setdefault(where, []).append(_expected(item))
-    told = "; ".join(f"{where}{where and ': '}{', or '.join(words)}" for where, words in found.items())
-    return InputError(f"{path}: {told}", "the JSON Schema beside the profiles (schema.json) says what each key takes")
+    told = "; ".join(
+        f"{where}{where and ': '}{', or '.join(words)}" for where, words in found.items()
+    )
+    return InputError(
+        f"{path}: {told}",
+        "the JSON Schema beside the profiles (schema.json) says what each key takes",
+    )
 
 
 def _expected(item: Mapping[str, Any]) -> str:
     """What was expected, in words that no version of pydantic changes."""
     limits = item.get("ctx", {})
-    for kind, words in (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than")):
+    for kind, words in (
+        ("ge", "at least"),
+        ("gt", "more than"),
+        ("le", "at most"),
+        ("lt", "less than"),
+    ):
         if kind in limits:
             return f"expected {words} {limits[kind]:g}, got {item['input']}"
     if item["type"] == "literal_error":
@@ -172,7 +248,9 @@ def read_profile(path: Path) -> Profile:
     """The profile in that file. Raises InputError."""
     data = dict(read_yaml(path))
     if "name" in data:
-        raise InputError(f"{path}: name: the file's stem is the profile's name", "remove the key 'name'")
+        raise InputError(
+            f"{path}: name: the file's stem is the profile's name", "remove the key 'name'"
+        )
     try:
         return Profile.model_validate({**data, "name": path.stem})
     except ValidationError as error:
@@ -183,20 +261,28 @@ def read_profile(path: Path) -> Profile:
 def builtin() -> Mapping[str, Profile]:
     """All profiles that cnibench and other installed packages ship, by name, in alphabetical order.
 
-    Raises UsageError when two packages ship one of the same name, MissingError for a package that cannot be imported.
+    Raises UsageError when two packages ship one of the same name, MissingError for a package that
+    cannot be imported.
     """
     found: dict[str, Path] = {}
-    for path in (path for folder in (FOLDER, *folders("profiles")) for path in folder.glob("*.yaml")):
+    for path in (
+        path for folder in (FOLDER, *folders("profiles")) for path in folder.glob("*.yaml")
+    ):
         if path.stem in found:
-            raise UsageError(f"two profiles are called '{path.stem}': {found[path.stem]} and {path}", "rename or uninstall one of them")
+            raise UsageError(
+                f"two profiles are called '{path.stem}': {found[path.stem]} and {path}",
+                "rename or uninstall one of them",
+            )
         found[path.stem] = path
     return {name: read_profile(found[name]) for name in sorted(found)}
 
 
 def choose(names: Iterable[str]) -> dict[str, Profile]:
-    """Labels to profiles: each of ``names`` is a name, a shell pattern, a path to a file, or LABEL=one of these; a comma separates too.
+    """Labels to profiles: each of ``names`` is a name, a shell pattern, a path to a file, or
+    LABEL=one of these; a comma separates too.
 
-    Raises UsageError for what matches nothing (with the nearest names) or for one label given twice to different profiles.
+    Raises UsageError for what matches nothing (with the nearest names) or for one label given twice
+    to different profiles.
     """
     chosen: dict[str, Profile] = {}
     for entry in (part.strip() for name in names for part in name.split(",")):
@@ -207,14 +293,21 @@ def choose(names: Iterable[str]) -> dict[str, Profile]:
             label, name = "", entry
         found = _match(name)
         if label and len(found) != 1:
-            raise UsageError(f"the label '{label}' is for one profile, and '{name}' is {len(found)}", "give each its own LABEL=NAME")
+            raise UsageError(
+                f"the label '{label}' is for one profile, and '{name}' is {len(found)}",
+                "give each its own LABEL=NAME",
+            )
         for profile in found:
             key = label or profile.name
             if key in chosen and chosen[key] != profile:
-                raise UsageError(f"the label '{key}' stands for two profiles", "give each its own LABEL=NAME")
+                raise UsageError(
+                    f"the label '{key}' stands for two profiles", "give each its own LABEL=NAME"
+                )
             chosen[key] = profile
     if not chosen:
-        raise UsageError("no profile was named", "'cnibench profiles' lists them; name one with --cni NAME")
+        raise UsageError(
+            "no profile was named", "'cnibench profiles' lists them; name one with --cni NAME"
+        )
     return chosen
 
 
@@ -236,7 +329,9 @@ def _match(name: str) -> list[Profile]:
 
 
 def schema_text() -> str:
-    """The JSON Schema of a profile file, as cni-profiles/schema.json holds it; ``python -m cnibench.model.profile`` writes that file."""
+    """The JSON Schema of a profile file, as cni-profiles/schema.json holds it; ``python -m
+    cnibench.model.profile`` writes that file.
+    """
     schema = Profile.model_json_schema()
     del schema["properties"]["name"]  # the file's stem
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}

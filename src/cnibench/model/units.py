@@ -12,7 +12,9 @@ _NUMBER = r"\s*(\d+(?:\.\d+)?)\s*"
 
 
 def seconds(text: str) -> float:
-    """``'10s'``, ``'500ms'``, ``'2m'``, ``'1h'`` or a plain number, in seconds. Raises UsageError."""
+    """``'10s'``, ``'500ms'``, ``'2m'``, ``'1h'`` or a plain number, in seconds. Raises
+    UsageError.
+    """
     match = re.fullmatch(_NUMBER + r"(ms|s|min|m|h|)\s*", text.lower())
     if not match:
         raise UsageError(f"'{text}' is not a duration", "write 10s, 500ms, 2m or 1h")
@@ -20,7 +22,9 @@ def seconds(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """``'4M'``, ``'16k'``, ``'1500'`` in bytes (binary multiples, as netperf takes them). Raises UsageError."""
+    """``'4M'``, ``'16k'``, ``'1500'`` in bytes (binary multiples, as netperf takes them). Raises
+    UsageError.
+    """
     match = re.fullmatch(_NUMBER + r"([kmg]?)i?b?\s*", text.lower())
     if not match:
         raise UsageError(f"'{text}' is not a size", "write 1500, 16k, 4M or 1G")
@@ -36,7 +40,9 @@ def fraction(text: str) -> float:
 
 
 def bits_per_second(text: str) -> float:
-    """``'50M'``, ``'1.5G'`` in bit/s (decimal multiples, as iperf3 takes them). Raises UsageError."""
+    """``'50M'``, ``'1.5G'`` in bit/s (decimal multiples, as iperf3 takes them). Raises
+    UsageError.
+    """
     match = re.fullmatch(_NUMBER + r"([kmgKMG]?)(?:bit/s|bps|)\s*", text)
     if not match:
         raise UsageError(f"'{text}' is not a rate", "write 50M or 1G (bit/s)")
@@ -47,7 +53,9 @@ _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
 def human(value: float, unit: str) -> str:
-    """A value in an SI base unit with three significant digits and a prefix: ``human(1.4e10, 'bit/s')`` -> ``'14.0 Gbit/s'``."""
+    """A value in an SI base unit with three significant digits and a prefix: ``human(1.4e10,
+    'bit/s')`` -> ``'14.0 Gbit/s'``.
+    """
     if unit == "s":
         for scale, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
             if abs(value) >= scale:

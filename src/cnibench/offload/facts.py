@@ -1,4 +1,6 @@
-"""What this machine's NICs do for tunnels, as plain values: for ``cnibench offload``, and for env.json, which the site shows."""
+"""What this machine's NICs do for tunnels, as plain values: for ``cnibench offload``, and for
+env.json, which the site shows.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,13 @@ from cnibench.offload import judge, rank, reading
 from cnibench.offload.nic import Nic
 
 LIMITS = (
-    "a feature that is on is necessary, not sufficient: the driver decides for each packet, and tells nobody. "
-    "'cnibench offload --verify' measures it."
+    "a feature that is on is necessary, not sufficient: the driver decides for each packet, and"
+    " tells nobody. 'cnibench offload --verify' measures it."
 )
-_USUAL_PORTS = (8472, 4789)  # of flannel and Cilium (Linux's old default), and IANA's, which the others use
+_USUAL_PORTS = (
+    8472,
+    4789,
+)  # of flannel and Cilium (Linux's old default), and IANA's, which the others use
 
 
 def examine(every: bool = False) -> dict[str, Any]:
@@ -23,13 +28,18 @@ def examine(every: bool = False) -> dict[str, Any]:
 
 
 def judged(nics: Sequence[Nic], ports: Sequence[int], every: bool = False) -> dict[str, Any]:
-    """{nics[...], tunnels[...], other[...], vxlan_ports, asymmetries[...], notes[...]}; ``every``: software devices too.
+    """{nics[...], tunnels[...], other[...], vxlan_ports, asymmetries[...], notes[...]}; ``every``:
+    software devices too.
 
     ``ports``: of the VXLAN devices that are there.
     """
     shown = [nic for nic in nics if every or nic.hardware or nic.underlay]
     used = {"vxlan": tuple(ports) or _USUAL_PORTS}
-    verdicts = [judge.judge(nic, tunnel, used.get(tunnel.udp, ())) for nic in shown for tunnel in judge.TUNNELS]
+    verdicts = [
+        judge.judge(nic, tunnel, used.get(tunnel.udp, ()))
+        for nic in shown
+        for tunnel in judge.TUNNELS
+    ]
     return {
         "nics": [_nic(nic) for nic in shown],
         "tunnels": [dataclasses.asdict(verdict) for verdict in verdicts],
@@ -41,7 +51,9 @@ def judged(nics: Sequence[Nic], ports: Sequence[int], every: bool = False) -> di
 
 
 def stored() -> dict[str, Any]:
-    """The same for a run's environment: without each single feature, and empty where nothing can be asked."""
+    """The same for a run's environment: without each single feature, and empty where nothing can be
+    asked.
+    """
     try:
         found = examine()
     except Exception as error:  # never the reason why a run does not start
@@ -51,19 +63,32 @@ def stored() -> dict[str, Any]:
 
 def short(found: Mapping[str, Any]) -> dict[str, Any]:
     """What ``judged`` found, as a run's environment keeps it."""
-    return {**found} | {"nics": [{key: value for key, value in nic.items() if key not in ("features", "bus")} for nic in found["nics"]]}
+    return {**found} | {
+        "nics": [
+            {key: value for key, value in nic.items() if key not in ("features", "bus")}
+            for nic in found["nics"]
+        ]
+    }
 
 
 def obtainable(profiles: Mapping[str, Profile], lab: bool) -> dict[str, Profile]:
     """Those that can be had there: with a model in the lab, with an installation on a cluster."""
-    return {name: one for name, one in profiles.items() if (one.datapath if lab else one.kubernetes) is not None}
+    return {
+        name: one
+        for name, one in profiles.items()
+        if (one.datapath if lab else one.kubernetes) is not None
+    }
 
 
 def ranked(found: Mapping[str, Any], profiles: Mapping[str, Profile]) -> list[rank.Ranked]:
-    """Which of ``profiles`` suit the NICs between the nodes best, out of what ``examine`` or ``stored`` gave."""
+    """Which of ``profiles`` suit the NICs between the nodes best, out of what ``examine`` or
+    ``stored`` gave.
+    """
     under = {(nic["node"], nic["name"]) for nic in found["nics"] if nic["underlay"]}
     verdicts = [judge.Verdict(**one) for one in found["tunnels"]]
-    return rank.rank(profiles, [one for one in verdicts if not under or (one.node, one.nic) in under])
+    return rank.rank(
+        profiles, [one for one in verdicts if not under or (one.node, one.nic) in under]
+    )
 
 
 def _between(shown: Sequence[Nic], verdicts: Iterable[judge.Verdict]) -> list[judge.Verdict]:
@@ -77,13 +102,20 @@ def _notes(nics: Sequence[Nic], shown: Sequence[Nic]) -> list[str]:
     if not shown:
         notes.append("there is no NIC here; --all shows the software devices")
     if any(nic.virtual for nic in shown if nic.hardware or nic.underlay):
-        notes.append("this is no bare metal: what holds for these devices says nothing about the NICs of other nodes")
+        notes.append(
+            "this is no bare metal: what holds for these devices says nothing about the NICs of"
+            " other nodes"
+        )
     if len({nic.node for nic in nics}) < 2:
-        notes.append("one node was asked; both ends of a tunnel matter: run it on the others too and compare")
+        notes.append(
+            "one node was asked; both ends of a tunnel matter: run it on the others too and compare"
+        )
     return notes
 
 
 def _nic(nic: Nic) -> dict[str, Any]:
     facts = dataclasses.asdict(nic) | {"virtual": nic.virtual}
     del facts["features"]
-    return facts | {"features": {name: dataclasses.asdict(feature) for name, feature in nic.features.items()}}
+    return facts | {
+        "features": {name: dataclasses.asdict(feature) for name, feature in nic.features.items()}
+    }

@@ -1,7 +1,8 @@
 """The two requests of the ethtool netlink family that are needed: FEATURES_GET and TUNNEL_INFO_GET.
 
-Numbers and layouts: include/uapi/linux/ethtool_netlink.h, Documentation/networking/ethtool-netlink.rst; generic netlink:
-include/uapi/linux/genetlink.h. Works in the calling thread's network namespace.
+Numbers and layouts: include/uapi/linux/ethtool_netlink.h,
+Documentation/networking/ethtool-netlink.rst; generic netlink: include/uapi/linux/genetlink.h. Works
+in the calling thread's network namespace.
 """
 
 from __future__ import annotations
@@ -32,14 +33,20 @@ def features(device: str) -> dict[str, Feature]:
     sets = {kind: _names(answer.get(kind, [b""])[0]) for kind in (_HW, _WANTED, _ACTIVE, _NOCHANGE)}
     every = _every(answer)
     return {
-        name: Feature(on=name in sets[_ACTIVE], fixed=name not in sets[_HW] or name in sets[_NOCHANGE], wanted=name in sets[_WANTED])
+        name: Feature(
+            on=name in sets[_ACTIVE],
+            fixed=name not in sets[_HW] or name in sets[_NOCHANGE],
+            wanted=name in sets[_WANTED],
+        )
         for name in every
         if name
     }
 
 
 def tunnel_ports(device: str) -> tuple[tuple[str, int], ...]:
-    """(tunnel type, UDP port) pairs that the device knows. Raises OSError: EOPNOTSUPP when its driver has no such table."""
+    """(tunnel type, UDP port) pairs that the device knows. Raises OSError: EOPNOTSUPP when its
+    driver has no such table.
+    """
     found = []
     for ports in _ask(device, _TUNNEL_INFO_GET).get(_UDP_PORTS, []):
         for table in _attributes(ports).get(_TABLE, []):
@@ -52,7 +59,9 @@ def tunnel_ports(device: str) -> tuple[tuple[str, int], ...]:
 
 
 def _every(answer: Mapping[int, list[bytes]]) -> list[str]:
-    """All names of the kernel: those of the set that is sent with values for each bit, else all that any set mentions."""
+    """All names of the kernel: those of the set that is sent with values for each bit, else all
+    that any set mentions.
+    """
     names: dict[str, None] = {}
     for kind in (_HW, _WANTED, _ACTIVE, _NOCHANGE):
         for payload in answer.get(kind, []):
@@ -69,7 +78,9 @@ def _listed(bitset: bytes) -> dict[str, bool]:
         for bit in _attributes(bits).get(_BITS_BIT, []):
             inner = _attributes(bit)
             if _BIT_NAME in inner:
-                found[inner[_BIT_NAME][0].split(b"\0")[0].decode(errors="replace")] = listed or _BIT_VALUE in inner
+                found[inner[_BIT_NAME][0].split(b"\0")[0].decode(errors="replace")] = (
+                    listed or _BIT_VALUE in inner
+                )
     return found
 
 
@@ -103,7 +114,9 @@ def _ask(device: str, command: int) -> dict[int, list[bytes]]:
         return _one(sock, struct.unpack("=H", family[:2])[0], command, 1, head)
 
 
-def _one(sock: socket.socket, family: int, command: int, version: int, body: bytes) -> dict[int, list[bytes]]:
+def _one(
+    sock: socket.socket, family: int, command: int, version: int, body: bytes
+) -> dict[int, list[bytes]]:
     """One request and its one answer."""
     payload = struct.pack("=BBH", command, version, 0) + body
     sock.send(struct.pack("=IHHII", len(payload) + 16, family, _REQUEST, 1, 0) + payload)

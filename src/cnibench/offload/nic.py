@@ -8,18 +8,43 @@ from typing import Literal
 
 Source = Literal["netlink", "ioctl", "ethtool", "none"]
 
-# Drivers of devices that no hardware stands behind directly: what they promise, another layer of software (or a host's NIC, which
+# Drivers of devices that no hardware stands behind directly: what they promise, another layer of
+# software (or a host's NIC, which
 # nobody here can ask) keeps.
 VIRTUAL_DRIVERS = frozenset(
-    {"veth", "virtio_net", "tun", "bridge", "bonding", "team", "dummy", "loopback", "ifb", "vxlan", "geneve", "ipip", "macvlan", "ipvlan",
-     "802.1Q VLAN Support", "openvswitch", "vmxnet3", "hv_netvsc", "xen_netfront", "vif", "netkit", "wireguard"}
-)  # fmt: skip
+    {
+        "veth",
+        "virtio_net",
+        "tun",
+        "bridge",
+        "bonding",
+        "team",
+        "dummy",
+        "loopback",
+        "ifb",
+        "vxlan",
+        "geneve",
+        "ipip",
+        "macvlan",
+        "ipvlan",
+        "802.1Q VLAN Support",
+        "openvswitch",
+        "vmxnet3",
+        "hv_netvsc",
+        "xen_netfront",
+        "vif",
+        "netkit",
+        "wireguard",
+    }
+)
 _HYPERVISED = frozenset({"virtio_net", "vmxnet3", "hv_netvsc", "xen_netfront", "vif"})
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One bit of netdev_features_t: ``on`` now; ``fixed``: nobody can change it; ``wanted``: it was asked for."""
+    """One bit of netdev_features_t: ``on`` now; ``fixed``: nobody can change it; ``wanted``: it was
+    asked for.
+    """
 
     on: bool
     fixed: bool = False
@@ -28,11 +53,13 @@ class Feature:
 
 @dataclass(frozen=True)
 class Nic:
-    """One device of one node. ``features`` by the kernel's names; empty with ``problem`` when the driver answers nothing.
+    """One device of one node. ``features`` by the kernel's names; empty with ``problem`` when the
+    driver answers nothing.
 
-    ``ports``: (tunnel type, UDP port) pairs that the device was told of; None when it does not say. ``queues``: receive queues, 0 unknown.
-    ``udp_hash``: what spreads UDP over the queues (``sdfn`` as ``ethtool -N rx-flow-hash`` has it), '' unknown. ``hardware``: there is a
-    device behind it (/sys/class/net/NAME/device).
+    ``ports``: (tunnel type, UDP port) pairs that the device was told of; None when it does not say.
+    ``queues``: receive queues, 0 unknown.
+    ``udp_hash``: what spreads UDP over the queues (``sdfn`` as ``ethtool -N rx-flow-hash`` has it),
+    '' unknown. ``hardware``: there is a device behind it (/sys/class/net/NAME/device).
     """
 
     node: str

@@ -1,4 +1,6 @@
-"""Which profiles suit the NICs: those that need no tunnel, then those whose tunnel the weakest NIC does best."""
+"""Which profiles suit the NICs: those that need no tunnel, then those whose tunnel the weakest NIC
+does best.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +11,37 @@ from cnibench.model.profile import Profile
 from cnibench.offload.judge import ORDER, Outcome, Verdict
 
 _TUNNEL_OF = {
-    "vxlan": "vxlan", "ovs-vxlan": "vxlan", "evpn": "vxlan", "geneve": "geneve", "ipip": "ipip", "wireguard": "wireguard",
+    "vxlan": "vxlan",
+    "ovs-vxlan": "vxlan",
+    "evpn": "vxlan",
+    "geneve": "geneve",
+    "ipip": "ipip",
+    "wireguard": "wireguard",
     "udp": "udp-userspace",
-}  # fmt: skip
+}
 _TURNED_OFF = "turned off by the profile"
 _AS: Outcome = "fixed-off"  # what that is like
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """``place`` from 1; equal places are equally well off. ``commands`` turn on what is off, each with its node."""
+    """``place`` from 1; equal places are equally well off. ``commands`` turn on what is off, each
+    with its node.
+    """
 
     profile: str
     place: int
     tunnel: str  # '' for none
-    outcome: str  # 'no tunnel', the worst outcome of the underlay NICs, or 'turned off by the profile'
+    outcome: (
+        str  # 'no tunnel', the worst outcome of the underlay NICs, or 'turned off by the profile'
+    )
     commands: tuple[str, ...] = ()
 
 
 def tunnel_of(profile: Profile) -> str | None:
-    """The tunnel type that a profile crosses nodes in, '' for none; None when it does not say. What encrypts comes before what carries."""
+    """The tunnel type that a profile crosses nodes in, '' for none; None when it does not say. What
+    encrypts comes before what carries.
+    """
     encryption = profile.features.encryption.lower()
     if encryption and "offered" not in encryption:
         for word, kind in (("ipsec", "esp"), ("wireguard", "wireguard")):
@@ -44,12 +57,15 @@ def _carrier(profile: Profile) -> str | None:
         return "" if encapsulation in ("none", "ila") else _TUNNEL_OF.get(encapsulation)
     if profile.features.mode != "overlay":
         return "" if profile.features.mode == "underlay" else None
-    first = next(iter(profile.features.tunnels), "")  # this mode's; the others are what the CNI could do, too
+    first = next(
+        iter(profile.features.tunnels), ""
+    )  # this mode's; the others are what the CNI could do, too
     return _TUNNEL_OF.get(first.lower())
 
 
 def rank(profiles: Mapping[str, Profile], verdicts: Iterable[Verdict]) -> list[Ranked]:
-    """Best first; profiles whose tunnel is unknown, and the host's own network, are left out. ``verdicts``: of the NICs between nodes.
+    """Best first; profiles whose tunnel is unknown, and the host's own network, are left out.
+    ``verdicts``: of the NICs between nodes.
 
     A profile that turns the feature off (flannel-off) is as well off as on a NIC that has none.
     """
@@ -68,9 +84,15 @@ def rank(profiles: Mapping[str, Profile], verdicts: Iterable[Verdict]) -> list[R
         worst = max((ORDER.index(verdict.outcome) for verdict in of_it), default=len(ORDER) - 1)
         if _turns_off(profile):
             worst = max(worst, ORDER.index(_AS))
-            scored.append((worst + 1, name, kind, _TURNED_OFF if ORDER[worst] == _AS else ORDER[worst], ()))
+            scored.append(
+                (worst + 1, name, kind, _TURNED_OFF if ORDER[worst] == _AS else ORDER[worst], ())
+            )
             continue
-        commands = tuple(dict.fromkeys(f"{verdict.node}: {verdict.command}" for verdict in of_it if verdict.command))
+        commands = tuple(
+            dict.fromkeys(
+                f"{verdict.node}: {verdict.command}" for verdict in of_it if verdict.command
+            )
+        )
         scored.append((worst + 1, name, kind, ORDER[worst], commands))
     return _placed(sorted(scored))
 

@@ -1,4 +1,6 @@
-"""Reads NICs: of this machine from the kernel (netlink, then ioctl), of other nodes by the program ethtool there."""
+"""Reads NICs: of this machine from the kernel (netlink, then ioctl), of other nodes by the program
+ethtool there.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,41 @@ T = TypeVar("T")
 _LIMIT = 30.0  # s
 # What ethtool(8) calls some bits, and the kernel's own names.
 _ALIASES = {
-    "generic-segmentation-offload": "tx-generic-segmentation", "generic-receive-offload": "rx-gro", "large-receive-offload": "rx-lro",
-    "receive-hashing": "rx-hashing", "rx-checksumming": "rx-checksum", "ntuple-filters": "rx-ntuple-filter",
-    "rx-vlan-offload": "rx-vlan-hw-parse", "tx-vlan-offload": "tx-vlan-hw-insert",
-}  # fmt: skip
-_HASHED = (("IP SA", "s"), ("IP DA", "d"), ("L4 bytes 0 & 1", "f"), ("L4 bytes 2 & 3", "n"))  # dump_rxfhash of ethtool's rxclass.c
-_SUMMARIES = ("tx-checksumming", "scatter-gather", "tcp-segmentation-offload")  # of several bits, which follow
+    "generic-segmentation-offload": "tx-generic-segmentation",
+    "generic-receive-offload": "rx-gro",
+    "large-receive-offload": "rx-lro",
+    "receive-hashing": "rx-hashing",
+    "rx-checksumming": "rx-checksum",
+    "ntuple-filters": "rx-ntuple-filter",
+    "rx-vlan-offload": "rx-vlan-hw-parse",
+    "tx-vlan-offload": "tx-vlan-hw-insert",
+}
+_HASHED = (
+    ("IP SA", "s"),
+    ("IP DA", "d"),
+    ("L4 bytes 0 & 1", "f"),
+    ("L4 bytes 2 & 3", "n"),
+)  # dump_rxfhash of ethtool's rxclass.c
+_SUMMARIES = (
+    "tx-checksumming",
+    "scatter-gather",
+    "tcp-segmentation-offload",
+)  # of several bits, which follow
 
 
 def here(node: str = "this machine") -> list[Nic]:
     """Every device of the calling thread's network namespace but lo."""
     known = stack.here()
-    under = {low for name in _default_devices(_text(Path("/proc/thread-self/net/route"))) for low in known.carrying(name)}
-    return [replace(one(name, node), underlay=name in under) for _, name in socket.if_nameindex() if name != "lo"]
+    under = {
+        low
+        for name in _default_devices(_text(Path("/proc/thread-self/net/route")))
+        for low in known.carrying(name)
+    }
+    return [
+        replace(one(name, node), underlay=name in under)
+        for _, name in socket.if_nameindex()
+        if name != "lo"
+    ]
 
 
 def one(name: str, node: str = "this machine") -> Nic:
@@ -47,7 +71,11 @@ def one(name: str, node: str = "this machine") -> Nic:
         nic = replace(nic, features=features, source="netlink")
     else:
         features, older = _try(lambda: ioctl.features(name))
-        nic = replace(nic, features=features, source="ioctl") if features else replace(nic, problem=f"{name}: {refused}; {older}")
+        nic = (
+            replace(nic, features=features, source="ioctl")
+            if features
+            else replace(nic, problem=f"{name}: {refused}; {older}")
+        )
     ports, _ = _try(lambda: netlink.tunnel_ports(name))
     queues, _ = _try(lambda: ioctl.queues(name))
     hashed, _ = _try(lambda: ioctl.udp_hash(name))
@@ -55,49 +83,88 @@ def one(name: str, node: str = "this machine") -> Nic:
 
 
 def there(
-    place: Place, devices: Sequence[str], node: str, underlay: Container[str] | None = None, hardware: Container[str] = ()
-) -> list[Nic]:  # fmt: skip
-    """Those devices of a node, asked by its program ethtool (the node agent's image brings it). ``underlay``: those of them that reach
-    other nodes, all when it is None. ``hardware``: those that sysfs says are (a driver need not tell its bus)."""
-    return [replace(_there(place, device, node, device in hardware), underlay=underlay is None or device in underlay) for device in devices]
+    place: Place,
+    devices: Sequence[str],
+    node: str,
+    underlay: Container[str] | None = None,
+    hardware: Container[str] = (),
+) -> list[Nic]:
+    """Those devices of a node, asked by its program ethtool (the node agent's image brings it).
+    ``underlay``: those of them that reach other nodes, all when it is None. ``hardware``: those
+    that sysfs says are (a driver need not tell its bus).
+    """
+    return [
+        replace(
+            _there(place, device, node, device in hardware),
+            underlay=underlay is None or device in underlay,
+        )
+        for device in devices
+    ]
 
 
 def _there(place: Place, device: str, node: str, hardware: bool) -> Nic:
     features, refused = _said(place, ["ethtool", "-k", device])
-    nic = Nic(node, device, features=parse_features(features), source="ethtool" if features else "none", problem=refused)
+    nic = Nic(
+        node,
+        device,
+        features=parse_features(features),
+        source="ethtool" if features else "none",
+        problem=refused,
+    )
     about = parse_driver(_said(place, ["ethtool", "-i", device])[0])
     ports, none = _said(place, ["ethtool", "--show-tunnels", device])
     queues, _ = _said(place, ["sh", "-c", 'ls -d /sys/class/net/"$0"/queues/rx-*', device])
     hashed, _ = _said(place, ["ethtool", "-n", device, "rx-flow-hash", "udp4"])
     return replace(
-        nic, driver=about.get("driver", ""), version=about.get("version", ""), firmware=about.get("firmware-version", ""),
-        bus=about.get("bus-info", ""), hardware=hardware or bool(about.get("bus-info")), ports=None if none else parse_ports(ports),
-        queues=len(queues.split()), udp_hash=parse_hash(hashed),
-    )  # fmt: skip
+        nic,
+        driver=about.get("driver", ""),
+        version=about.get("version", ""),
+        firmware=about.get("firmware-version", ""),
+        bus=about.get("bus-info", ""),
+        hardware=hardware or bool(about.get("bus-info")),
+        ports=None if none else parse_ports(ports),
+        queues=len(queues.split()),
+        udp_hash=parse_hash(hashed),
+    )
 
 
 def parse_features(text: str) -> dict[str, Feature]:
     """``ethtool -k``: name to state, by the kernel's names."""
     found = {}
-    for name, state, note in re.findall(r"^\s*([a-z0-9_-]+): (on|off)(?: \[(.*)\])?$", text, re.MULTILINE):
+    for name, state, note in re.findall(
+        r"^\s*([a-z0-9_-]+): (on|off)(?: \[(.*)\])?$", text, re.MULTILINE
+    ):
         if name not in _SUMMARIES:
             fixed, asked = "fixed" in note, re.search(r"requested (on|off)", note)
-            found[_ALIASES.get(name, name)] = Feature(state == "on", fixed, asked[1] == "on" if asked else state == "on" and not fixed)
+            found[_ALIASES.get(name, name)] = Feature(
+                state == "on", fixed, asked[1] == "on" if asked else state == "on" and not fixed
+            )
     return found
 
 
 def parse_driver(text: str) -> dict[str, str]:
     """``ethtool -i``: key to value."""
-    return {key: value.strip() for key, colon, value in (line.partition(":") for line in text.splitlines()) if colon}
+    return {
+        key: value.strip()
+        for key, colon, value in (line.partition(":") for line in text.splitlines())
+        if colon
+    }
 
 
 def parse_ports(text: str) -> tuple[tuple[str, int], ...]:
     """``ethtool --show-tunnels``: (tunnel type, UDP port) pairs."""
-    return tuple(sorted((kind, int(port)) for port, kind in re.findall(r"^\s*port ([0-9]{1,5}), ([a-z-]+)", text, re.MULTILINE)))
+    return tuple(
+        sorted(
+            (kind, int(port))
+            for port, kind in re.findall(r"^\s*port ([0-9]{1,5}), ([a-z-]+)", text, re.MULTILINE)
+        )
+    )
 
 
 def parse_hash(text: str) -> str:
-    """``ethtool -n DEVICE rx-flow-hash udp4``: what chooses a packet's queue, as the letters that ``ethtool -N`` takes."""
+    """``ethtool -n DEVICE rx-flow-hash udp4``: what chooses a packet's queue, as the letters that
+    ``ethtool -N`` takes.
+    """
     return "".join(letter for word, letter in _HASHED if re.search(rf"^{word}", text, re.MULTILINE))
 
 
@@ -128,7 +195,11 @@ def _said(place: Place, argv: Sequence[str]) -> tuple[str, str]:
         done = place.run(argv, timeout=_LIMIT, check=False)
     except CnibenchError as error:
         return "", error.message
-    return (done.stdout, "") if done.returncode == 0 else ("", (done.stderr or done.stdout).strip()[:200])
+    return (
+        (done.stdout, "")
+        if done.returncode == 0
+        else ("", (done.stderr or done.stdout).strip()[:200])
+    )
 
 
 def _try(ask: Callable[[], T]) -> tuple[T | None, str]:

@@ -1,4 +1,6 @@
-"""Which devices are hardware, and what lies below the others: a bond's or a bridge's ports, a VLAN's device, as sysfs tells."""
+"""Which devices are hardware, and what lies below the others: a bond's or a bridge's ports, a
+VLAN's device, as sysfs tells.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,24 @@ from cnibench.testbed.place import Place
 
 FOLDER = "/sys/class/net"
 _LIMIT = 30.0  # s
-# $0 the folder. Names of devices hold neither blanks nor slashes (dev_valid_name in net/core/dev.c).
+# $0 the folder. Names of devices hold neither blanks nor slashes (dev_valid_name in
+# net/core/dev.c).
 _LIST = 'cd "$0" && for path in */device */lower_*; do [ -e "$path" ] && echo "$path"; done; true'
 
 
 @dataclass(frozen=True)
 class Stack:
-    """``hardware``: the devices with something behind them (NAME/device). ``lower``: device to those right below it (NAME/lower_*)."""
+    """``hardware``: the devices with something behind them (NAME/device). ``lower``: device to
+    those right below it (NAME/lower_*).
+    """
 
     hardware: frozenset[str] = frozenset()
     lower: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def below(self, name: str) -> frozenset[str]:
-        """The lowest devices that packets of ``name`` may leave through; ``name`` itself when nothing lies below it."""
+        """The lowest devices that packets of ``name`` may leave through; ``name`` itself when
+        nothing lies below it.
+        """
         found, seen, left = set[str](), set[str](), [name]
         while left:
             one = left.pop()
@@ -36,15 +43,19 @@ class Stack:
         return frozenset(found)
 
     def carrying(self, name: str) -> frozenset[str]:
-        """The devices whose features decide for what leaves through ``name``: the hardware at the bottom (a bridge has the Pods' veths as
-        ports, too), ``name`` itself where there is none."""
+        """The devices whose features decide for what leaves through ``name``: the hardware at the
+        bottom (a bridge has the Pods' veths as ports, too), ``name`` itself where there is none."""
         return self.below(name) & self.hardware or frozenset({name})
 
 
 def here(folder: str = FOLDER) -> Stack:
     """That of this machine; empty where it cannot be read."""
     root = Path(folder)
-    return parse(str(path.relative_to(root)) for pattern in ("*/device", "*/lower_*") for path in root.glob(pattern))
+    return parse(
+        str(path.relative_to(root))
+        for pattern in ("*/device", "*/lower_*")
+        for path in root.glob(pattern)
+    )
 
 
 def there(place: Place, folder: str = FOLDER) -> Stack:

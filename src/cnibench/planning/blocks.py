@@ -1,7 +1,9 @@
-"""``--blocks auto``: how many blocks each workload takes, from the number of pairs, the noise and the wished resolution.
+"""``--blocks auto``: how many blocks each workload takes, from the number of pairs, the noise and
+the wished resolution.
 
-The noise is, in this order: a number that was given; what ``cnibench calibrate`` (or any earlier run that is named) found here at the same
-place with the same pinning and windows no longer than the planned ones; what the workload assumes, and then it is called assumed.
+The noise is, in this order: a number that was given; what ``cnibench calibrate`` (or any earlier
+run that is named) found here at the same place with the same pinning and windows no longer than the
+planned ones; what the workload assumes, and then it is called assumed.
 """
 
 from __future__ import annotations
@@ -31,15 +33,20 @@ from cnibench.system.files import read_beneath
 if TYPE_CHECKING:
     from cnibench.run.workload import Workload
 
-COUNTED = "counted, not measured"  # the source of what needs no test where it is alike in every block
+COUNTED = (  # the source of what needs no test where it is alike in every block
+    "counted, not measured"
+)
 _COUNTS = 2  # blocks of it: enough to see whether it is
 _LARGEST = 16 << 20  # bytes of a calibration
-CALIBRATION = "calibration.json"  # beside the samples of a run of 'cnibench calibrate': what it found
+CALIBRATION = (  # beside the samples of a run of 'cnibench calibrate': what it found
+    "calibration.json"
+)
 
 
 @dataclass(frozen=True)
 class Here:
-    """Where the planned run is measured; ``folder`` holds earlier runs. A calibration from elsewhere says nothing about it.
+    """Where the planned run is measured; ``folder`` holds earlier runs. A calibration from
+    elsewhere says nothing about it.
 
     ``testbed``, lab or vm, tells the two kinds of lab apart.
     """
@@ -54,10 +61,19 @@ class Here:
         """In words what makes that run one of another machine; '' when it is one of this."""
         facts = reader.environment
         pairs: list[tuple[str, Any, str]] = [("cluster", reader.plan.cluster, self.cluster)]
-        if self.cluster == "lab":  # the nodes' kernels and CPUs of other clusters are not known before they are asked
-            pairs += [("testbed", facts.get("testbed"), self.testbed), ("kernel", facts.get("kernel"), self.kernel)]
+        if (
+            self.cluster == "lab"
+        ):  # the nodes' kernels and CPUs of other clusters are not known before they are asked
+            pairs += [
+                ("testbed", facts.get("testbed"), self.testbed),
+                ("kernel", facts.get("kernel"), self.kernel),
+            ]
             pairs += [("CPU", facts.get("cpu_model"), self.cpu)] if self.testbed == "lab" else []
-        return "; ".join(f"{name} {theirs or 'not recorded'} instead of {ours}" for name, theirs, ours in pairs if theirs != ours)
+        return "; ".join(
+            f"{name} {theirs or 'not recorded'} instead of {ours}"
+            for name, theirs, ours in pairs
+            if theirs != ours
+        )
 
 
 @dataclass(frozen=True)
@@ -69,11 +85,15 @@ class Noise:
     assumed: bool = False
 
 
-Ask = Callable[["Workload", str, float], Noise]  # of a workload, a placement, and a window of so many seconds
+Ask = Callable[
+    ["Workload", str, float], Noise
+]  # of a workload, a placement, and a window of so many seconds
 
 
 def noise_of(plan: Plan, here: Here | None) -> Ask:
-    """Where the plan's noise comes from. Raises UsageError when it names a run that is not there or was made elsewhere."""
+    """Where the plan's noise comes from. Raises UsageError when it names a run that is not there or
+    was made elsewhere.
+    """
     if isinstance(plan.noise, float):
         given = Noise(plan.noise, "given")
         return lambda workload, placement, duration: given
@@ -93,16 +113,24 @@ def _calibrations(asked: str, here: Here | None) -> list[tuple[str, list[dict[st
     if asked != "auto":
         reader = RunReader(find(asked, here.folder if here else Path("runs")))
         if here and (told := here.differs(reader)):
-            raise UsageError(f"--noise {asked}: it was measured elsewhere: {told}", "give a number, 2% say, or calibrate here")
+            raise UsageError(
+                f"--noise {asked}: it was measured elsewhere: {told}",
+                "give a number, 2% say, or calibrate here",
+            )
         return [(reader.id, _stored(reader) or _computed(reader))]
     if here is None:
         return []
     found = [reader for reader in _calibrated(here.folder) if not here.differs(reader)]
-    return [(reader.id, _stored(reader)) for reader in sorted(found, key=lambda reader: reader.plan.created, reverse=True)]
+    return [
+        (reader.id, _stored(reader))
+        for reader in sorted(found, key=lambda reader: reader.plan.created, reverse=True)
+    ]
 
 
 def _calibrated(folder: Path) -> Iterator[RunReader]:
-    """The runs of calibrate below ``folder``; no other run is read, and one that cannot be is passed over."""
+    """The runs of calibrate below ``folder``; no other run is read, and one that cannot be is
+    passed over.
+    """
     for file in sorted(folder.glob(f"*/{CALIBRATION}")):
         with suppress(InputError):
             yield RunReader(file.parent)
@@ -122,33 +150,51 @@ def _computed(reader: RunReader) -> list[dict[str, Any]]:
 
     found = scatter(reader)
     if not found:
-        raise UsageError(f"--noise {reader.path.name}: no two profiles of it were measured in the same blocks", "name a run of calibrate")
+        raise UsageError(
+            f"--noise {reader.path.name}: no two profiles of it were measured in the same blocks",
+            "name a run of calibrate",
+        )
     return found
 
 
-def _fitting(floors: Iterable[Mapping[str, Any]], workload: Workload, placement: str, cpus: str, duration: float) -> float | None:
-    """The main metric's noise at that place, the largest where there are several; of the longest windows that are no longer than the
-    planned ones, for shorter ones are noisier."""
+def _fitting(
+    floors: Iterable[Mapping[str, Any]],
+    workload: Workload,
+    placement: str,
+    cpus: str,
+    duration: float,
+) -> float | None:
+    """The main metric's noise at that place, the largest where there are several; of the longest
+    windows that are no longer than the planned ones, for shorter ones are noisier."""
     here = [
         one
         for one in floors
-        if (one.get("workload"), one.get("placement"), one.get("cpus")) == (workload.name, placement, cpus)
+        if (one.get("workload"), one.get("placement"), one.get("cpus"))
+        == (workload.name, placement, cpus)
         and one.get("metric", workload.primary) == workload.primary
-        and all(isinstance(one.get(name), float) and math.isfinite(one[name]) and one[name] >= 0 for name in ("noise", "duration"))
+        and all(
+            isinstance(one.get(name), float) and math.isfinite(one[name]) and one[name] >= 0
+            for name in ("noise", "duration")
+        )
         and one["duration"] <= duration + 1e-9
-    ]  # fmt: skip
+    ]
     if not here:
         return None
     longest = max(one["duration"] for one in here)
     return float(max(one["noise"] for one in here if one["duration"] == longest))
 
 
-def with_blocks(plan: Plan, labels: Sequence[str], workloads: Mapping[str, Workload], ask: Ask) -> tuple[Plan, list[Planned]]:
+def with_blocks(
+    plan: Plan, labels: Sequence[str], workloads: Mapping[str, Workload], ask: Ask
+) -> tuple[Plan, list[Planned]]:
     """The plan with a number wherever it says auto, and how each number came about.
 
-    A workload with one profile has no pair to plan for: 6 blocks give its median an interval. With ``target_ci`` the run ends by that.
+    A workload with one profile has no pair to plan for: 6 blocks give its median an interval. With
+    ``target_ci`` the run ends by that.
     """
-    if plan.target_ci or all((plan.blocks if work.blocks is None else work.blocks) != "auto" for work in plan.workload):
+    if plan.target_ci or all(
+        (plan.blocks if work.blocks is None else work.blocks) != "auto" for work in plan.workload
+    ):
         return plan, []
     found: list[Planned] = []
     works = []
@@ -161,25 +207,52 @@ def with_blocks(plan: Plan, labels: Sequence[str], workloads: Mapping[str, Workl
         works.append(work.model_copy(update={"blocks": one.blocks}))
     auto = [int(work.blocks) for work in works if work.blocks is not None]
     most = max(auto) if plan.blocks == "auto" else plan.blocks
-    works = [work.model_copy(update={"blocks": None}) if work.blocks == most else work for work in works]
+    works = [
+        work.model_copy(update={"blocks": None}) if work.blocks == most else work for work in works
+    ]
     return plan.model_copy(update={"blocks": most, "workload": tuple(works)}), found
 
 
-def _planned(plan: Plan, work: Work, labels: Sequence[str], workload: Workload, ask: Ask) -> Planned:
-    own = [label for label in labels if not work.only or any(fnmatch.fnmatchcase(label, name) for name in work.only)]
+def _planned(
+    plan: Plan, work: Work, labels: Sequence[str], workload: Workload, ask: Ask
+) -> Planned:
+    own = [
+        label
+        for label in labels
+        if not work.only or any(fnmatch.fnmatchcase(label, name) for name in work.only)
+    ]
     pairs = schedule.pairs(len(own))
     if pairs and workload.noise == 0:
-        return Planned(workload=work.name, pairs=pairs, resolution=plan.resolution, noise=0.0, source=COUNTED, assumed=False,
-                       blocks=_COUNTS, wished=_COUNTS, finds=0.0)  # fmt: skip
-    noises = [ask(workload, placement, work.duration or plan.duration) for placement in work.placement or plan.placement]
+        return Planned(
+            workload=work.name,
+            pairs=pairs,
+            resolution=plan.resolution,
+            noise=0.0,
+            source=COUNTED,
+            assumed=False,
+            blocks=_COUNTS,
+            wished=_COUNTS,
+            finds=0.0,
+        )
+    noises = [
+        ask(workload, placement, work.duration or plan.duration)
+        for placement in work.placement or plan.placement
+    ]
     noise = max(noises, key=lambda one: (one.value, one.assumed))
     least = schedule.blocks_needed(len(own))
     wished = _wished(pairs, noise.value, plan.resolution) if pairs else least
     blocks = min(wished, max(plan.max_blocks, least)) if wished else max(plan.max_blocks, least)
     return Planned(
-        workload=work.name, pairs=pairs, resolution=plan.resolution, noise=noise.value, source=noise.source, assumed=noise.assumed,
-        blocks=blocks, wished=wished, finds=detectable(blocks, pairs, noise.value * math.sqrt(2)) if pairs else 0.0,
-    )  # fmt: skip
+        workload=work.name,
+        pairs=pairs,
+        resolution=plan.resolution,
+        noise=noise.value,
+        source=noise.source,
+        assumed=noise.assumed,
+        blocks=blocks,
+        wished=wished,
+        finds=detectable(blocks, pairs, noise.value * math.sqrt(2)) if pairs else 0.0,
+    )
 
 
 def _wished(pairs: int, noise: float, resolution: float) -> int:
@@ -190,7 +263,9 @@ def _wished(pairs: int, noise: float, resolution: float) -> int:
 
 
 def words(found: Sequence[Planned]) -> list[str]:
-    """``tcp-stream, tcp-rr: 12 blocks, planned to find 5 % in each of 3 pairs with a power of 80% at a noise of 3 % (assumed)``."""
+    """``tcp-stream, tcp-rr: 12 blocks, planned to find 5 % in each of 3 pairs with a power of 80%
+    at a noise of 3 % (assumed)``.
+    """
     alike: dict[Planned, list[str]] = {}
     for one in found:
         alike.setdefault(replace(one, workload=""), []).append(one.workload)
@@ -201,12 +276,22 @@ def _words(one: Planned) -> str:
     if one.source == COUNTED:
         return f"{one.blocks} blocks: {COUNTED}"
     what = "the pair" if one.pairs == 1 else f"each of {one.pairs} pairs"
-    wanted = f"{_percent(one.resolution)} in {what} with a power of {POWER:.0%} at a noise of {_percent(one.noise)} ({one.source})"
+    wanted = (
+        f"{_percent(one.resolution)} in {what} with a power of {POWER:.0%} at a noise of"
+        f" {_percent(one.noise)} ({one.source})"
+    )
     if one.blocks == one.wished:
         return f"{one.blocks} blocks, planned to find {wanted}"
     more = f"{one.wished} would find" if one.wished else "no number of blocks would find"
-    mend = f"--max-blocks {one.wished}, longer windows" if 0 < one.wished <= MOST_BLOCKS else "longer windows"
-    return f"{one.blocks} blocks, which find {_percent(one.finds)} or more; {more} {wanted}: {mend} or a coarser --resolution"
+    mend = (
+        f"--max-blocks {one.wished}, longer windows"
+        if 0 < one.wished <= MOST_BLOCKS
+        else "longer windows"
+    )
+    return (
+        f"{one.blocks} blocks, which find {_percent(one.finds)} or more; {more} {wanted}: {mend} or"
+        " a coarser --resolution"
+    )
 
 
 def _percent(fraction: float) -> str:

@@ -1,4 +1,6 @@
-"""How long what is missing of a run takes: the windows, the Pods made for them, and the profiles where one follows the other."""
+"""How long what is missing of a run takes: the windows, the Pods made for them, and the profiles
+where one follows the other.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,25 @@ if TYPE_CHECKING:
 
 
 def whole(
-    missing: Sequence[tuple[Cell, int]], workloads: Mapping[str, Workload], duration: float, warmup: float, cluster: Cluster,
+    missing: Sequence[tuple[Cell, int]],
+    workloads: Mapping[str, Workload],
+    duration: float,
+    warmup: float,
+    cluster: Cluster,
     profiles: Mapping[str, Profile],
-) -> float:  # fmt: skip
-    """Seconds for these (cell, block); ``duration`` and ``warmup`` of cells that have none of their own.
+) -> float:
+    """Seconds for these (cell, block); ``duration`` and ``warmup`` of cells that have none of their
+    own.
 
-    Profiles that stand side by side are not in it: they are there before the first window, and take little.
+    Profiles that stand side by side are not in it: they are there before the first window, and take
+    little.
     """
-    seconds = expected_seconds((cell for cell, _ in missing), workloads, duration, warmup, cluster.pod_seconds)
-    kept: dict[tuple[str, int], int] = {}  # by label, and by block where each block has a standing of its own
+    seconds = expected_seconds(
+        (cell for cell, _ in missing), workloads, duration, warmup, cluster.pod_seconds
+    )
+    kept: dict[
+        tuple[str, int], int
+    ] = {}  # by label, and by block where each block has a standing of its own
     for cell, block in missing:
         deployment = (cell.label, 0 if cluster.simultaneous else block)
         kept[deployment] = max(kept.get(deployment, 0), workloads[cell.workload].kept_pods(cell))

@@ -1,4 +1,6 @@
-"""Plans: what is measured, as a file (--plan FILE), as the options of ``cnibench run``, and as the list of cells."""
+"""Plans: what is measured, as a file (--plan FILE), as the options of ``cnibench run``, and as the
+list of cells.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ def _in_noise(value: Any) -> Any:
     elif isinstance(value, str) and re.fullmatch(r"[\d.]+\s*%?", value.strip()):
         value = _convert(fraction, value.strip())
     if isinstance(value, float) and not 0 <= value <= 1:
-        raise ValueError("expected a fraction between 0 and 100 %, the scatter of one profile from block to block")
+        raise ValueError(
+            "expected a fraction between 0 and 100 %, the scatter of one profile from block to"
+            " block"
+        )
     return value
 
 
@@ -68,10 +73,12 @@ Noise = Annotated[float | str, BeforeValidator(_in_noise)]
 
 
 class Work(Strict):
-    """One workload with its parameters. Each list in ``sweep`` is gone through; several lists give all combinations.
+    """One workload with its parameters. Each list in ``sweep`` is gone through; several lists give
+    all combinations.
 
-    Parameters with a dot are conditions (see conditions.py). ``placement``, ``windows``, ``duration`` and ``blocks`` are this workload's
-    own, where given, instead of the plan's; ``only`` names the labels (or patterns) that it is for; empty: all.
+    Parameters with a dot are conditions (see conditions.py). ``placement``, ``windows``,
+    ``duration`` and ``blocks`` are this workload's own, where given, instead of the plan's;
+    ``only`` names the labels (or patterns) that it is for; empty: all.
     """
 
     name: str
@@ -90,7 +97,10 @@ class Work(Strict):
         if not isinstance(data, dict):
             return data
         lists = ("placement", "windows", "only")
-        return {key: [value] if key in lists and isinstance(value, str) else value for key, value in data.items()}
+        return {
+            key: [value] if key in lists and isinstance(value, str) else value
+            for key, value in data.items()
+        }
 
     def combinations(self) -> Iterator[dict[str, Any]]:
         """The parameters of each cell, in the order of the lists."""
@@ -100,33 +110,61 @@ class Work(Strict):
 
 
 class Plan(Strict):
-    """What is asked for. Durations in seconds (or as ``10s``, ``2m``), rates in bit/s (or as ``1G``).
+    """What is asked for. Durations in seconds (or as ``10s``, ``2m``), rates in bit/s (or as
+    ``1G``).
 
-    ``cni`` takes what --cni takes: names, shell patterns, paths to profile files, LABEL=NAME. ``settings`` maps a label, or '' for
-    all, to the KEY: VALUE pairs of --set.
+    ``cni`` takes what --cni takes: names, shell patterns, paths to profile files, LABEL=NAME.
+    ``settings`` maps a label, or '' for all, to the KEY: VALUE pairs of --set.
     """
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     title: str = ""
     cluster: str = "lab"
-    cni: tuple[str, ...] = Field(default=(), description="profiles: names, patterns, paths, LABEL=NAME")
+    cni: tuple[str, ...] = Field(
+        default=(), description="profiles: names, patterns, paths, LABEL=NAME"
+    )
     placement: tuple[Placement, ...] = Field(default=("intra", "inter"), min_length=1)
-    path: tuple[Literal["pod", "clusterip", "nodeport", "host", "pod-to-host"], ...] = Field(default=("pod",), min_length=1)
-    workload: tuple[Work, ...] = Field(default=(Work(name="tcp-stream"), Work(name="tcp-rr")), min_length=1)
-    duration: Seconds = Field(default=10.0, ge=0.2, le=LONGEST, description="of the measured window")
+    path: tuple[Literal["pod", "clusterip", "nodeport", "host", "pod-to-host"], ...] = Field(
+        default=("pod",), min_length=1
+    )
+    workload: tuple[Work, ...] = Field(
+        default=(Work(name="tcp-stream"), Work(name="tcp-rr")), min_length=1
+    )
+    duration: Seconds = Field(
+        default=10.0, ge=0.2, le=LONGEST, description="of the measured window"
+    )
     warmup: Seconds = Field(default=2.0, ge=0.0, le=LONGEST)
     blocks: Annotated[int, Field(ge=1, le=MOST_BLOCKS)] | Literal["auto"] = "auto"
-    windows: tuple[Window, ...] = Field(default=("speed", "cpp"), min_length=1, description="speed: without perf; cpp: with perf")
+    windows: tuple[Window, ...] = Field(
+        default=("speed", "cpp"), min_length=1, description="speed: without perf; cpp: with perf"
+    )
     cpus: Literal["split", "shared", "none"] = "shared"
     ip: tuple[Literal[4, 6], ...] = Field(default=(4,), min_length=1)
     mtu: int = Field(default=1500, ge=576, le=65535)
-    wire_offload: Literal["", "none", "plain", "vxlan", "all"] = Field(default="", description="empty: the cluster's own default")
+    wire_offload: Literal["", "none", "plain", "vxlan", "all"] = Field(
+        default="", description="empty: the cluster's own default"
+    )
     wire_rate: Rate = Field(default=0.0, ge=0.0, description="0: as fast as it goes")
     pairs: int = Field(default=1, ge=1, le=1000)
-    resolution: Fraction = Field(default=0.05, gt=0.0, lt=1.0, description="the difference that blocks: auto plans to find")
-    noise: Noise = Field(default="auto", description="for blocks: auto; auto, a fraction (2%), or a run that measured it")
-    target_ci: Fraction = Field(default=0.0, ge=0.0, lt=1.0, description="stop when every interval is at most so wide, half width / median")
-    max_blocks: int = Field(default=30, ge=1, le=MOST_BLOCKS, description="the most that blocks: auto or target_ci may make")
+    resolution: Fraction = Field(
+        default=0.05, gt=0.0, lt=1.0, description="the difference that blocks: auto plans to find"
+    )
+    noise: Noise = Field(
+        default="auto",
+        description="for blocks: auto; auto, a fraction (2%), or a run that measured it",
+    )
+    target_ci: Fraction = Field(
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        description="stop when every interval is at most so wide, half width / median",
+    )
+    max_blocks: int = Field(
+        default=30,
+        ge=1,
+        le=MOST_BLOCKS,
+        description="the most that blocks: auto or target_ci may make",
+    )
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     settings: dict[str, dict[str, str]] = {}
 
@@ -141,23 +179,37 @@ class Plan(Strict):
             if isinstance(data.get(key), str | int | dict):
                 data[key] = [data[key]]
         if isinstance(data.get("workload"), list | tuple):
-            data["workload"] = [{"name": item} if isinstance(item, str) else item for item in data["workload"]]
+            data["workload"] = [
+                {"name": item} if isinstance(item, str) else item for item in data["workload"]
+            ]
         return data
 
     @model_validator(mode="after")
     def _distinct(self) -> Plan:
-        if any(len(set(values)) < len(values) for values in (self.placement, self.path, self.windows, self.ip)):
+        if any(
+            len(set(values)) < len(values)
+            for values in (self.placement, self.path, self.windows, self.ip)
+        ):
             raise ValueError("a value stands twice in placement, path, windows or ip")
         if 0 < self.wire_rate < _SLOWEST:
-            raise ValueError(f"wire_rate: expected at least {_SLOWEST / 1e6:g}M, or 0 for none: attesting a profile sends some hundred KiB")
+            raise ValueError(
+                f"wire_rate: expected at least {_SLOWEST / 1e6:g}M, or 0 for none: attesting a"
+                " profile sends some hundred KiB"
+            )
         return self
 
     def seeded(self) -> Plan:
         """This plan with a seed: its own, or a new one."""
-        return self if self.seed is not None else self.model_copy(update={"seed": random.SystemRandom().randrange(2**31)})
+        return (
+            self
+            if self.seed is not None
+            else self.model_copy(update={"seed": random.SystemRandom().randrange(2**31)})
+        )
 
     def number_of_blocks(self, profiles: int) -> int:
-        """``blocks``, or the least that so many profiles take (planning.py plans more); a workload that asks for more of its own counts."""
+        """``blocks``, or the least that so many profiles take (planning.py plans more); a workload
+        that asks for more of its own counts.
+        """
         return max(self.blocks_of(work, profiles) for work in self.workload)
 
     def blocks_of(self, work: Work, profiles: int) -> int:
@@ -168,8 +220,9 @@ class Plan(Strict):
     def _own_blocks(self, work: Work, profiles: int) -> int | None:
         """``Cell.blocks`` of its cells; None: every block of the run.
 
-        A workload that asks for more than the plan makes the run longer for itself, not for the others. With ``target_ci`` the run ends
-        when its intervals are narrow enough, so only a number that a workload names itself keeps its cells out of the later blocks.
+        A workload that asks for more than the plan makes the run longer for itself, not for the
+        others. With ``target_ci`` the run ends when its intervals are narrow enough, so only a
+        number that a workload names itself keeps its cells out of the later blocks.
         """
         if self.target_ci:
             return work.blocks if isinstance(work.blocks, int) else None
@@ -177,7 +230,9 @@ class Plan(Strict):
         return own if work.blocks is not None or own < self.number_of_blocks(profiles) else None
 
     def with_conntrack(self) -> tuple[Plan, list[str]]:
-        """This plan with ``policy.conntrack: used`` wherever it says ``bypassed``, and the names of the workloads for which it said so."""
+        """This plan with ``policy.conntrack: used`` wherever it says ``bypassed``, and the names of
+        the workloads for which it said so.
+        """
         works = tuple(_with_conntrack(work) for work in self.workload)
         names = [new.name for old, new in zip(self.workload, works, strict=True) if new != old]
         return self.model_copy(update={"workload": works}), list(dict.fromkeys(names))
@@ -188,7 +243,11 @@ def _with_conntrack(work: Work) -> Work:
     if params.get(_CONNTRACK) == "bypassed":
         params[_CONNTRACK] = "used"
     if "bypassed" in sweep.get(_CONNTRACK, ()):
-        sweep[_CONNTRACK] = list(dict.fromkeys("used" if value == "bypassed" else str(value) for value in sweep[_CONNTRACK]))
+        sweep[_CONNTRACK] = list(
+            dict.fromkeys(
+                "used" if value == "bypassed" else str(value) for value in sweep[_CONNTRACK]
+            )
+        )
     return work.model_copy(update={"params": params, "sweep": sweep})
 
 
@@ -217,78 +276,133 @@ def _explain(path: Path | str, error: ValidationError) -> InputError:
     for item in error.errors(include_url=False):
         if item["type"] == "extra_forbidden" and len(item["loc"]) == 1:
             near = difflib.get_close_matches(str(item["loc"][0]), known, n=3, cutoff=0.5)
-            return InputError(said.message, f"nearest keys: {', '.join(near)}" if near else f"the keys of a plan are: {', '.join(known)}")
+            return InputError(
+                said.message,
+                (
+                    f"nearest keys: {', '.join(near)}"
+                    if near
+                    else f"the keys of a plan are: {', '.join(known)}"
+                ),
+            )
     return InputError(said.message, f"the keys of a plan are: {', '.join(known)}")
 
 
-def cells(plan: Plan, workloads: Mapping[str, Workload], profiles: Mapping[str, Profile]) -> tuple[list[Cell], list[str]]:
+def cells(
+    plan: Plan, workloads: Mapping[str, Workload], profiles: Mapping[str, Profile]
+) -> tuple[list[Cell], list[str]]:
     """All cells of one block, and in words what was left out because a profile does not support it.
 
     ``profiles`` maps labels to profiles. Raises UsageError for unknown workloads and parameters.
     """
     works = list(_works(plan.workload, workloads))
-    most = sum(len(work.placement or plan.placement) * len(work.windows or plan.windows) for work, _ in works)
+    most = sum(
+        len(work.placement or plan.placement) * len(work.windows or plan.windows)
+        for work, _ in works
+    )
     total = len(profiles) * len(plan.path) * len(plan.ip) * plan.pairs * most
     if total > MOST:
         raise UsageError(f"the plan has {total} cells", f"at most {MOST}; sweep fewer values")
     found, notes = [], []
     for label, profile in profiles.items():
         families = [ip for ip in plan.ip if ip in profile.features.ip]
-        notes += [f"{label}: no IPv{ip}, the profile does not support it" for ip in plan.ip if ip not in families]
+        notes += [
+            f"{label}: no IPv{ip}, the profile does not support it"
+            for ip in plan.ip
+            if ip not in families
+        ]
         for work, params in works:
             if work.only and not any(fnmatch.fnmatchcase(label, name) for name in work.only):
                 continue
             blocks = plan._own_blocks(work, len(profiles))
             for placement, path, ip, window, pair in itertools.product(
-                work.placement or plan.placement, plan.path, families, [w for w in plan.windows if w in (work.windows or plan.windows)],
+                work.placement or plan.placement,
+                plan.path,
+                families,
+                [w for w in plan.windows if w in (work.windows or plan.windows)],
                 range(plan.pairs),
-            ):  # fmt: skip
+            ):
                 if window == "cpp" and not workloads[work.name].cpp:
                     continue
                 found.append(
                     Cell(
-                        label=label, profile=profile.name, placement=placement, workload=work.name, params=params, window=window,
-                        path=path, ip=ip, mtu=plan.mtu, cpus=plan.cpus, pair=pair, duration=work.duration, blocks=blocks,
+                        label=label,
+                        profile=profile.name,
+                        placement=placement,
+                        workload=work.name,
+                        params=params,
+                        window=window,
+                        path=path,
+                        ip=ip,
+                        mtu=plan.mtu,
+                        cpus=plan.cpus,
+                        pair=pair,
+                        duration=work.duration,
+                        blocks=blocks,
                     )
-                )  # fmt: skip
+                )
     unique: dict[str, Cell] = {}
     for cell in found:
         first = unique.setdefault(cell.id, cell)
         if (first.duration or plan.duration) != (cell.duration or plan.duration):
-            raise _twice(cell, f"for {first.duration or plan.duration:g} s and {cell.duration or plan.duration:g} s")
+            raise _twice(
+                cell,
+                f"for {first.duration or plan.duration:g} s and"
+                f" {cell.duration or plan.duration:g} s",
+            )
         if first.blocks != cell.blocks:
             raise _twice(cell, f"in {first.blocks or 'all'} and {cell.blocks or 'all'} blocks")
     return list(unique.values()), notes
 
 
 def _twice(cell: Cell, how: str) -> UsageError:
-    """Figures of one cell are one figure: what it was measured in must not depend on which of its entries came last."""
-    return UsageError(f"the plan has {cell.workload} {cell.placement} of {cell.label} twice, {how}", "make two runs of it, or name it once")
+    """Figures of one cell are one figure: what it was measured in must not depend on which of its
+    entries came last.
+    """
+    return UsageError(
+        f"the plan has {cell.workload} {cell.placement} of {cell.label} twice, {how}",
+        "make two runs of it, or name it once",
+    )
 
 
-def _works(asked: Sequence[Work], workloads: Mapping[str, Workload]) -> Iterator[tuple[Work, dict[str, Any]]]:
+def _works(
+    asked: Sequence[Work], workloads: Mapping[str, Workload]
+) -> Iterator[tuple[Work, dict[str, Any]]]:
     for work in asked:
         if work.name not in workloads:
             near = difflib.get_close_matches(work.name, workloads, n=3, cutoff=0.4)
             hint = f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(workloads)}"
             raise UsageError(f"there is no workload '{work.name}'", hint)
         if (many := math.prod(len(values) for values in work.sweep.values())) > MOST:
-            raise UsageError(f"the sweep of '{work.name}' has {many} combinations", f"at most {MOST}; sweep fewer values")
+            raise UsageError(
+                f"the sweep of '{work.name}' has {many} combinations",
+                f"at most {MOST}; sweep fewer values",
+            )
         for given in work.combinations():
             try:
                 own, around = conditions.split(given)
                 yield work, {**workloads[work.name].params(own), **around}
             except ValidationError as error:
                 said = explain(f"workload {work.name}", error)
-                known = conditions.NAMES if conditions.wrong(error) else tuple(workloads[work.name].Params.model_fields)
+                known = (
+                    conditions.NAMES
+                    if conditions.wrong(error)
+                    else tuple(workloads[work.name].Params.model_fields)
+                )
                 what = "the conditions of a cell" if conditions.wrong(error) else "its parameters"
-                raise UsageError(said.message, f"{what} are: {', '.join(known) or 'none'}") from None
+                raise UsageError(
+                    said.message, f"{what} are: {', '.join(known) or 'none'}"
+                ) from None
 
 
 def expected_seconds(
-    plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float, warmup: float, pod: float = 0.0
+    plan_cells: Iterable[Cell],
+    workloads: Mapping[str, Workload],
+    duration: float,
+    warmup: float,
+    pod: float = 0.0,
 ) -> float:
-    """Time of one block in seconds, without making and attesting the profiles; pairs that are measured at the same time count once.
+    """Time of one block in seconds, without making and attesting the profiles; pairs that are
+    measured at the same time count once.
 
     ``pod`` is what one Pod that a sample makes takes (Cluster.pod_seconds).
     """
@@ -300,11 +414,20 @@ def expected_seconds(
     )
 
 
-def expected_bytes(plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float) -> float:
+def expected_bytes(
+    plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float
+) -> float:
     """A rough upper bound of the bytes that one block sends."""
-    return sum(workloads[cell.workload].bytes(cell.params, cell.duration or duration) for cell in plan_cells)
+    return sum(
+        workloads[cell.workload].bytes(cell.params, cell.duration or duration)
+        for cell in plan_cells
+    )
 
 
 def passes(plan_cells: Iterable[Cell], blocks: int) -> list[tuple[Cell, int]]:
-    """Each cell as often as it is measured, in ``blocks`` blocks or in its own number, with the number of the block."""
-    return [(cell, block) for cell in plan_cells for block in range(min(cell.blocks or blocks, blocks))]
+    """Each cell as often as it is measured, in ``blocks`` blocks or in its own number, with the
+    number of the block.
+    """
+    return [
+        (cell, block) for cell in plan_cells for block in range(min(cell.blocks or blocks, blocks))
+    ]

@@ -12,21 +12,28 @@ from cnibench.model.cell import Cell
 from cnibench.stats.power import least_blocks
 
 ALPHA = 0.05
-ALONE = 6  # blocks where there is no pair to tell apart: the fewest that give a 95 % interval of the median
+# blocks where there is no pair to tell apart: the fewest that give a 95 % interval of the median
+ALONE = 6
 
 
 def floor(blocks: int) -> float:
-    """The least p that an exact two-sided sign-flip test of paired blocks can give: 2 of the 2^n flips are as extreme as all alike."""
+    """The least p that an exact two-sided sign-flip test of paired blocks can give: 2 of the 2^n
+    flips are as extreme as all alike.
+    """
     return min(1.0, 2.0 ** (1 - blocks))
 
 
 def pairs(profiles: int) -> int:
-    """Pairs in one family: all that are compared with each other in one placement, workload and metric."""
+    """Pairs in one family: all that are compared with each other in one placement, workload and
+    metric.
+    """
     return profiles * (profiles - 1) // 2
 
 
 def blocks_needed(profiles: int, alpha: float = ALPHA) -> int:
-    """The least number of blocks with which a pair can be told apart at all: Holm's first step asks for p * pairs <= alpha."""
+    """The least number of blocks with which a pair can be told apart at all: Holm's first step asks
+    for p * pairs <= alpha.
+    """
     family = pairs(profiles)
     if family == 0:
         return ALONE
@@ -40,16 +47,18 @@ def warning(blocks: int, profiles: int, alpha: float = ALPHA) -> str:
         return ""
     what = "one pair" if family == 1 else f"any of {family} pairs"
     return (
-        f"{blocks} block{'s' * (blocks != 1)} cannot tell {what} apart: no test of that many paired values "
-        f"gives p below {floor(blocks):.2g}, and Holm's correction asks for {alpha / family:.2g}; it takes {blocks_needed(profiles, alpha)}"
+        f"{blocks} block{'s' * (blocks != 1)} cannot tell {what} apart: no test of that many paired"
+        f" values gives p below {floor(blocks):.2g}, and Holm's correction asks for"
+        f" {alpha / family:.2g}; it takes {blocks_needed(profiles, alpha)}"
     )
 
 
 def order(cells: Iterable[Cell], block: int, seed: int, *, together: bool = False) -> list[Cell]:
-    """The cells of one block in a random order that the seed gives, the same on every machine and Python.
+    """The cells of one block in a random order that the seed gives, the same on every machine and
+    Python.
 
-    ``together``: the cells of one label follow each other, the labels in random order (where only one profile can be installed at once).
-    The pairs of a cell follow each other in any case.
+    ``together``: the cells of one label follow each other, the labels in random order (where only
+    one profile can be installed at once). The pairs of a cell follow each other in any case.
     """
 
     def key(what: str) -> bytes:

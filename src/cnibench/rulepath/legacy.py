@@ -1,7 +1,9 @@
-"""The same for the older iptables (ip_tables), whose trace goes to nf_log: each line says table, chain and number of a rule that matched.
+"""The same for the older iptables (ip_tables), whose trace goes to nf_log: each line says table,
+chain and number of a rule that matched.
 
-``trace_packet`` in net/ipv4/netfilter/ip_tables.c traces whatever is marked, by ``meta nftrace`` too. nfnetlink_log carries the lines to
-group 0, which tcpdump writes as it comes (link type NFLOG, https://www.tcpdump.org/linktypes/LINKTYPE_NFLOG.html).
+``trace_packet`` in net/ipv4/netfilter/ip_tables.c traces whatever is marked, by ``meta nftrace``
+too. nfnetlink_log carries the lines to group 0, which tcpdump writes as it comes (link type NFLOG,
+https://www.tcpdump.org/linktypes/LINKTYPE_NFLOG.html).
 """
 
 from __future__ import annotations
@@ -20,16 +22,34 @@ Listing = Mapping[Key, tuple[tuple[str, str], ...]]  # each chain's rules as (ve
 _FAMILIES = {2: "legacy-ip", 10: "legacy-ip6"}
 _PREFIX = 10  # NFULA_PREFIX
 _LINKTYPE = 239
-_ORDER = ("raw", "mangle", "nat", "filter", "security")  # the tables at one hook, as a packet meets them
+_ORDER = (
+    "raw",
+    "mangle",
+    "nat",
+    "filter",
+    "security",
+)  # the tables at one hook, as a packet meets them
 _LINE = re.compile(r"TRACE: ([^:]+):(.+):(rule|return|policy):([0-9]{1,10}) ?$")
 _VERDICTS = {
-    "ACCEPT": "accept", "DROP": "drop", "REJECT": "drop", "RETURN": "return", "NFQUEUE": "queue", "QUEUE": "queue", "MASQUERADE": "accept",
-    "DNAT": "accept", "SNAT": "accept", "REDIRECT": "accept", "NETMAP": "accept", "TPROXY": "accept",
-}  # fmt: skip
+    "ACCEPT": "accept",
+    "DROP": "drop",
+    "REJECT": "drop",
+    "RETURN": "return",
+    "NFQUEUE": "queue",
+    "QUEUE": "queue",
+    "MASQUERADE": "accept",
+    "DNAT": "accept",
+    "SNAT": "accept",
+    "REDIRECT": "accept",
+    "NETMAP": "accept",
+    "TPROXY": "accept",
+}
 
 
 def parse_save(text: str, ip: int) -> dict[Key, tuple[tuple[str, str], ...]]:
-    """``iptables-legacy-save``: what each rule of each chain does when it matches. Raises MeasureError."""
+    """``iptables-legacy-save``: what each rule of each chain does when it matches. Raises
+    MeasureError.
+    """
     found: dict[Key, list[tuple[str, str]]] = {}
     family, table = _FAMILIES[2 if ip == 4 else 10], ""
     for line in text.splitlines():
@@ -54,12 +74,18 @@ def _effect(words: Sequence[str]) -> tuple[str, str]:
     for option, verdict in (("-j", "jump"), ("-g", "goto")):
         if option in words[2:-1]:
             target = words[words.index(option, 2) + 1]
-            return (_VERDICTS[target], "") if target in _VERDICTS and verdict == "jump" else (verdict, target)
+            return (
+                (_VERDICTS[target], "")
+                if target in _VERDICTS and verdict == "jump"
+                else (verdict, target)
+            )
     return "continue", ""
 
 
 def parse_capture(data: bytes, listing: Listing) -> list[list[Event]]:
-    """tcpdump's file of the group: the traversals of base chains in their order, each one's events. Raises MeasureError."""
+    """tcpdump's file of the group: the traversals of base chains in their order, each one's events.
+    Raises MeasureError.
+    """
     found: list[list[Event]] = []
     open_one = False
     for family, line in _lines(data):
@@ -67,7 +93,8 @@ def parse_capture(data: bytes, listing: Listing) -> list[list[Event]]:
         if not match:
             continue  # a rule of the node's own that logs
         chain = (family, match[1], match[2])
-        # A rule of a verdict without any condition is called return or policy as the end of its chain is (get_chainname_rulenum):
+        # A rule of a verdict without any condition is called return or policy as the end of its
+        # chain is (get_chainname_rulenum):
         # the number tells them apart.
         end = match[3] != "rule" and int(match[4]) > len(listing.get(chain, ()))
         if end and match[3] == "return":
@@ -93,7 +120,9 @@ def _rule(chain: Key, number: int, listing: Listing) -> Event:
 
 
 def add(passed: Sequence[Hook], groups: Sequence[Sequence[Event]], listing: Listing) -> None:
-    """Puts the traversals to the hooks that they belong to: those of one pass come together, in the order of the tables. Raises Changed."""
+    """Puts the traversals to the hooks that they belong to: those of one pass come together, in the
+    order of the tables. Raises Changed.
+    """
     ruleset = {chain: tuple(range(1, len(rules) + 1)) for chain, rules in listing.items()}
     counts: dict[str, int] = {}
     last, order = "", -1
@@ -105,7 +134,10 @@ def add(passed: Sequence[Hook], groups: Sequence[Sequence[Event]], listing: List
         last, order = hook, rank
         of_it = [one for one in passed if one.hook == hook]
         if counts[hook] > len(of_it):
-            raise Changed(f"{' '.join(group[0].chain)} was met more often than its hook was passed", "measure again")
+            raise Changed(
+                f"{' '.join(group[0].chain)} was met more often than its hook was passed",
+                "measure again",
+            )
         of_it[counts[hook] - 1].chains += visits(group, ruleset)
 
 
@@ -115,7 +147,9 @@ def _lines(data: bytes) -> Iterator[tuple[str, str]]:
         return
     order = {b"\xd4\xc3\xb2\xa1": "<", b"\xa1\xb2\xc3\xd4": ">"}.get(data[:4])
     if order is None or struct.unpack_from(f"{order}I", data, 20)[0] & 0xFFFF != _LINKTYPE:
-        raise MeasureError("tcpdump wrote something else than the log's packets", "install another tcpdump")
+        raise MeasureError(
+            "tcpdump wrote something else than the log's packets", "install another tcpdump"
+        )
     at = 24
     while at + 16 <= len(data):
         size = struct.unpack_from(f"{order}I", data, at + 8)[0]

@@ -1,4 +1,6 @@
-"""The rule paths of a run as rows, beside what a study published of the same profile and placement."""
+"""The rule paths of a run as rows, beside what a study published of the same profile and
+placement.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ _COUNTS = ("hooks", "chains", "rules", "matched")
 
 
 def published(study: Study) -> dict[tuple[str, str], dict[str, float]]:
-    """(profile, placement) to metric to the figure that the study's claims of kind ``value`` give."""
+    """(profile, placement) to metric to the figure that the study's claims of kind ``value``
+    give.
+    """
     found: dict[tuple[str, str], dict[str, float]] = {}
     for claim in study.claims:
         if claim.kind == "value" and "rule-path" in claim.workload:
@@ -20,14 +24,20 @@ def published(study: Study) -> dict[tuple[str, str], dict[str, float]]:
     return found
 
 
-def rows(records: Iterable[Mapping[str, Any]], figures: Mapping[tuple[str, str], Mapping[str, float]]) -> list[dict[str, Any]]:
-    """One row for each label, placement, family and packet: the counts of the last block, whether all blocks agree, and the published ones.
+def rows(
+    records: Iterable[Mapping[str, Any]], figures: Mapping[tuple[str, str], Mapping[str, float]]
+) -> list[dict[str, Any]]:
+    """One row for each label, placement, family and packet: the counts of the last block, whether
+    all blocks agree, and the published ones.
 
-    Counts do not scatter as times do: blocks that differ met different rules, which ``agree`` tells.
+    Counts do not scatter as times do: blocks that differ met different rules, which ``agree``
+    tells.
     """
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for record in records:
-        groups.setdefault((record["label"], record["placement"], str(record["ip"]), record["packet"]), []).append(record)
+        groups.setdefault(
+            (record["label"], record["placement"], str(record["ip"]), record["packet"]), []
+        ).append(record)
     found = []
     for (label, placement, ip, packet), members in groups.items():
         last = members[-1]
@@ -47,4 +57,12 @@ def rows(records: Iterable[Mapping[str, Any]], figures: Mapping[tuple[str, str],
                 "nodes": last["nodes"],
             }
         )
-    return sorted(found, key=lambda row: (row["placement"] != "intra", row["packet"] != "first", row["ip"], row["label"]))
+    return sorted(
+        found,
+        key=lambda row: (
+            row["placement"] != "intra",
+            row["packet"] != "first",
+            row["ip"],
+            row["label"],
+        ),
+    )

@@ -1,8 +1,10 @@
-"""From the trace of one packet to the hooks, chains and rules that it met: those that matched, and those that it was compared with.
+"""From the trace of one packet to the hooks, chains and rules that it met: those that matched, and
+those that it was compared with.
 
-A rule that does not match leaves no event. Which rules stood before the one that matched is known from the list of rules, so the walk
-repeats what nft_do_chain does (net/netfilter/nf_tables_core.c), with the events as its answers; an event that the walk does not
-come to means that the rules changed meanwhile.
+A rule that does not match leaves no event. Which rules stood before the one that matched is known
+from the list of rules, so the walk repeats what nft_do_chain does (net/netfilter/nf_tables_core.c),
+with the events as its answers; an event that the walk does not come to means that the rules changed
+meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ class Changed(MeasureError):
 
 @dataclass
 class Visit:
-    """One chain, once: how many of its rules the packet was compared with, and how many of them matched."""
+    """One chain, once: how many of its rules the packet was compared with, and how many of them
+    matched.
+    """
 
     family: str
     table: str
@@ -35,14 +39,17 @@ class Visit:
 
 @dataclass
 class Hook:
-    """One netfilter hook, once, with the chains that were entered there, base chains and those jumped to, in their order."""
+    """One netfilter hook, once, with the chains that were entered there, base chains and those
+    jumped to, in their order.
+    """
 
     hook: str
     chains: list[Visit] = field(default_factory=list)
 
 
 def hooks(events: Sequence[Event], ruleset: Ruleset, probe: tuple[str, str]) -> list[Hook]:
-    """The hooks that traced packets passed. ``probe`` is (family, table) with one base chain per hook, named as the hook and met first.
+    """The hooks that traced packets passed. ``probe`` is (family, table) with one base chain per
+    hook, named as the hook and met first.
 
     Raises Changed.
     """
@@ -52,26 +59,37 @@ def hooks(events: Sequence[Event], ruleset: Ruleset, probe: tuple[str, str]) -> 
         if chain[:2] == probe:
             found.append(Hook(chain[2]))
         elif not found:
-            raise Changed(f"{' '.join(chain)} was met before any hook of the probe", "measure again")
+            raise Changed(
+                f"{' '.join(chain)} was met before any hook of the probe", "measure again"
+            )
         else:
             found[-1].chains += visits(group, ruleset)
     return found
 
 
 def visits(group: Sequence[Event], ruleset: Ruleset) -> list[Visit]:
-    """The chains of one traversal of a base chain; its first event says which one. Raises Changed."""
+    """The chains of one traversal of a base chain; its first event says which one. Raises
+    Changed.
+    """
     walk = _Walk(group[1:], ruleset)
     walk.base(group[0].chain)
     return walk.visits
 
 
 def packet(passed: Sequence[Hook], which: int, packets: int) -> list[Hook]:
-    """The hooks of packet number ``which`` of ``packets`` that passed in turn. Raises Changed when they cannot be told apart."""
+    """The hooks of packet number ``which`` of ``packets`` that passed in turn. Raises Changed when
+    they cannot be told apart.
+    """
     size, rest = divmod(len(passed), packets)
     parts = [passed[size * number : size * (number + 1)] for number in range(packets)]
-    if rest or any([hook.hook for hook in part] != [hook.hook for hook in parts[0]] for part in parts):
+    if rest or any(
+        [hook.hook for hook in part] != [hook.hook for hook in parts[0]] for part in parts
+    ):
         names = " ".join(hook.hook for hook in passed)
-        raise Changed(f"other packets were traced besides the marked ones: {names}", "measure again with less traffic on the nodes")
+        raise Changed(
+            f"other packets were traced besides the marked ones: {names}",
+            "measure again with less traffic on the nodes",
+        )
     return list(parts[which])
 
 
@@ -79,14 +97,18 @@ def totals(passed: Sequence[Hook]) -> dict[str, int]:
     """{hooks, chains, rules (compared with), matched}."""
     visits = [visit for hook in passed for visit in hook.chains]
     return {
-        "hooks": len(passed), "chains": len(visits), "rules": sum(visit.evaluated for visit in visits),
+        "hooks": len(passed),
+        "chains": len(visits),
+        "rules": sum(visit.evaluated for visit in visits),
         "matched": sum(visit.matched for visit in visits),
-    }  # fmt: skip
+    }
 
 
 def document(passed: Sequence[Hook]) -> list[dict[str, Any]]:
     """The hooks as they are stored."""
-    return [{"hook": hook.hook, "chains": [vars(visit) for visit in hook.chains]} for hook in passed]
+    return [
+        {"hook": hook.hook, "chains": [vars(visit) for visit in hook.chains]} for hook in passed
+    ]
 
 
 def _groups(events: Sequence[Event]) -> list[list[Event]]:
@@ -115,9 +137,15 @@ class _Walk:
         if not self._chain(chain, 0):
             last = self._take()
             if last is None or last.kind != "policy":
-                raise Changed(f"the end of {' '.join(chain)} was expected, and the trace says {last}", "measure again")
+                raise Changed(
+                    f"the end of {' '.join(chain)} was expected, and the trace says {last}",
+                    "measure again",
+                )
         if self._next != len(self._events):
-            raise Changed(f"after {' '.join(chain)} the trace goes on with {self._events[self._next]}", "measure again")
+            raise Changed(
+                f"after {' '.join(chain)} the trace goes on with {self._events[self._next]}",
+                "measure again",
+            )
 
     def _take(self) -> Event | None:
         event = self._events[self._next] if self._next < len(self._events) else None

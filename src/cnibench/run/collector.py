@@ -16,23 +16,36 @@ from cnibench.testbed.cluster import Cluster
 
 
 class Collector(abc.ABC):
-    """What is read. ``windows`` says in which kind of window it runs (``speed`` windows are free of perf)."""
+    """What is read. ``windows`` says in which kind of window it runs (``speed`` windows are free of
+    perf).
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
-    tools: ClassVar[Mapping[str, str]] = {}  # programs that it needs, and the Debian package that has each
+    tools: ClassVar[
+        Mapping[str, str]
+    ] = {}  # programs that it needs, and the Debian package that has each
     windows: ClassVar[tuple[Window, ...]] = ("speed", "cpp")
-    of_pair: ClassVar[bool] = True  # False: of whole machines, read once where several pairs are measured at the same time
-    cycles: ClassVar[bool] = False  # is it what cpp windows are there for? without it there are none
+    of_pair: ClassVar[bool] = (
+        # False: of whole machines, read once where several pairs are measured at the same time
+        True
+    )
+    cycles: ClassVar[bool] = (
+        False  # is it what cpp windows are there for? without it there are none
+    )
 
     def missing(self, cluster: Cluster) -> str:
         """Why it cannot work here ('' when it can); the run goes on without it and says so."""
         return ""
 
     def prepare(self, s: SampleContext) -> AbstractContextManager[None]:
-        """Entered before the client starts and left after it ended: what takes time to start, so that the window is left whole."""
+        """Entered before the client starts and left after it ended: what takes time to start, so
+        that the window is left whole.
+        """
         return nullcontext()
 
     @abc.abstractmethod
     def observe(self, s: SampleContext, into: Measurements) -> AbstractContextManager[None]:
-        """Reads at the block's beginning and end and adds what it found to ``into``. Raises MeasureError."""
+        """Reads at the block's beginning and end and adds what it found to ``into``. Raises
+        MeasureError.
+        """

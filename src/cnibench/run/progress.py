@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Told by the runner; must not do anything between ``cell`` and ``finished`` (a window may be open)."""
+    """Told by the runner; must not do anything between ``cell`` and ``finished`` (a window may be
+    open).
+    """
 
     def begin(self, samples: int, seconds: float) -> None:
-        """So many samples are left, of so many seconds together; installing is in it where it is told by ``made``."""
+        """So many samples are left, of so many seconds together; installing is in it where it is
+        told by ``made``.
+        """
 
     def stage(self, text: str) -> None:
         """Something that is no sample: a profile is installed, say."""
@@ -32,7 +36,9 @@ class Progress(Protocol):
     def cell(self, cell: Cell, block: int, blocks: int) -> None: ...
 
     def finished(self, cell: Cell, seconds: float, status: str, reason: str) -> None:
-        """``seconds`` is what was expected of this sample; ``status`` is that of the store, or ``disturbed``."""
+        """``seconds`` is what was expected of this sample; ``status`` is that of the store, or
+        ``disturbed``.
+        """
 
     def end(self) -> None: ...
 
@@ -82,7 +88,9 @@ def words(cell: Cell) -> str:
     path = "" if cell.path == "pod" else f" by {cell.path}"
     pair = f" pair {cell.pair}" if cell.pair else ""
     params = " ".join(f"{key}={value}" for key, value in cell.params.items())
-    return f"{cell.label} {cell.placement}{path}{family} {cell.workload}{window}{pair}" + (f" [{params}]" if params else "")
+    return f"{cell.label} {cell.placement}{path}{family} {cell.workload}{window}{pair}" + (
+        f" [{params}]" if params else ""
+    )
 
 
 class Lines:
@@ -112,7 +120,10 @@ class Lines:
     def finished(self, cell: Cell, seconds: float, status: str, reason: str) -> None:
         self._clock.count(seconds)
         said = f"{status}: {reason}" if reason else status
-        self._say(f"[{self._clock.done}/{self._clock.samples}] {self._where} {words(cell)}: {said}; {self._clock.left()} left")
+        self._say(
+            f"[{self._clock.done}/{self._clock.samples}] {self._where} {words(cell)}: {said};"
+            f" {self._clock.left()} left"
+        )
 
     def end(self) -> None: ...
 
@@ -121,7 +132,9 @@ class Lines:
 
 
 class Terminal:
-    """A bar. It is redrawn between samples only: a thread that redraws would take CPU time from what is measured."""
+    """A bar. It is redrawn between samples only: a thread that redraws would take CPU time from
+    what is measured.
+    """
 
     def __init__(self, *, colour: bool = True) -> None:
         self._console = console(sys.stderr, no_color=not colour)
@@ -134,7 +147,10 @@ class Terminal:
         from rich.progress import Progress as Bar
 
         self._clock = _Clock(samples, seconds)
-        words = (TextColumn("{task.fields[left]} left", markup=False), TextColumn("{task.description}", markup=False))
+        words = (
+            TextColumn("{task.fields[left]} left", markup=False),
+            TextColumn("{task.description}", markup=False),
+        )
         columns = (BarColumn(24), MofNCompleteColumn(), *words)
         self._bar = Bar(*columns, console=self._console, auto_refresh=False, transient=True)
         self._task = self._bar.add_task("", total=samples, left=duration(seconds))

@@ -1,4 +1,6 @@
-"""Carries out a plan on a cluster: blocks of cells in random order, each sample stored before the next one starts."""
+"""Carries out a plan on a cluster: blocks of cells in random order, each sample stored before the
+next one starts.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from cnibench.errors import ClusterError, CnibenchError, EndedError, Interrupted, LimitError, MeasureError, UnsupportedError, UsageError
+from cnibench.errors import (
+    ClusterError,
+    CnibenchError,
+    EndedError,
+    Interrupted,
+    LimitError,
+    MeasureError,
+    UnsupportedError,
+    UsageError,
+)
 from cnibench.model.cell import Attestation, Cell, Status
 from cnibench.model.context import congestion_control, disagreements
 from cnibench.model.profile import Profile
@@ -50,9 +61,10 @@ class Runner:
     """One run. ``done`` are the samples that an earlier attempt finished; ``enough`` is asked
     after so many blocks why the run may stop now ('': it may not), when the plan has a target.
 
-    ``cpus`` are the CPUs of (client, server) of each pair, over and over; where the nodes are other machines they are chosen from theirs
-    when a profile stands. ``environment`` is what the machine says of itself; the cluster's
-    facts are added. ``recorded`` is what an earlier attempt of this run stored of both.
+    ``cpus`` are the CPUs of (client, server) of each pair, over and over; where the nodes are other
+    machines they are chosen from theirs when a profile stands. ``environment`` is what the machine
+    says of itself; the cluster's facts are added. ``recorded`` is what an earlier attempt of this
+    run stored of both.
     """
 
     cluster: Cluster
@@ -72,28 +84,38 @@ class Runner:
     def run(self) -> int:
         """Measures all that is missing; the number of samples that failed.
 
-        Raises Interrupted after Ctrl-C and FullError when nothing can be stored any more; the cluster is cleaned up in every case.
+        Raises Interrupted after Ctrl-C and FullError when nothing can be stored any more; the
+        cluster is cleaned up in every case.
         """
         manifest = self.writer.manifest
         self.cluster.tell = self.progress.tell
         with self._stop:
             try:
                 self.writer.event(
-                    "run-resumed" if self.writer.sessions else "run-started", command=manifest.command, missing=len(self._missing())
+                    "run-resumed" if self.writer.sessions else "run-started",
+                    command=manifest.command,
+                    missing=len(self._missing()),
                 )
                 with self._clean(self.cluster):
                     self._describe()
-                    failed = self._together() if self.cluster.simultaneous else self._one_after_the_other()
+                    failed = (
+                        self._together()
+                        if self.cluster.simultaneous
+                        else self._one_after_the_other()
+                    )
             except Interrupted:
                 self._last_words("run-interrupted")
                 raise Interrupted(
-                    "interrupted; everything that was made is removed, every finished sample is kept",
+                    "interrupted; everything that was made is removed, every finished sample is"
+                    " kept",
                     f"go on with: cnibench run --resume {self.writer.path}",
                 ) from None
             except EndedError as error:
                 self._last_words("run-failed", reason=error.message)
                 remedy = f"{error.remedy}; go on with: cnibench run --resume {self.writer.path}"
-                raise EndedError(f"{error.message}; every finished sample is kept", remedy) from None
+                raise EndedError(
+                    f"{error.message}; every finished sample is kept", remedy
+                ) from None
             except CnibenchError as error:
                 self._last_words("run-failed", reason=error.message)
                 raise
@@ -118,7 +140,9 @@ class Runner:
                     self._remove(state)
 
     def _one_after_the_other(self) -> int:
-        """One profile at a time: each block installs each profile anew, in the block's own order."""
+        """One profile at a time: each block installs each profile anew, in the block's own
+        order.
+        """
         self._announce()
 
         def block_of(block: int, cells: list[Cell]) -> int:
@@ -146,7 +170,11 @@ class Runner:
             if missing:
                 failed += carry_out(block, missing)
                 self.writer.event("block-finished", block=block)
-            if manifest.target_ci and self.enough is not None and (reason := self.enough(block + 1)):
+            if (
+                manifest.target_ci
+                and self.enough is not None
+                and (reason := self.enough(block + 1))
+            ):
                 self.writer.event("stopped", block=block, reason=reason)
                 self.progress.tell(reason)
                 break
@@ -159,36 +187,67 @@ class Runner:
     def _missing(self) -> list[tuple[Cell, int]]:
         manifest = self.writer.manifest
         blocks = range(self._most_blocks())
-        return [(cell, block) for block in blocks for cell in manifest.cells if _due(cell, block) and (cell.id, block) not in self.done]
+        return [
+            (cell, block)
+            for block in blocks
+            for cell in manifest.cells
+            if _due(cell, block) and (cell.id, block) not in self.done
+        ]
 
     def _announce(self) -> None:
         missing = self._missing()
         manifest = self.writer.manifest
-        seconds = whole(missing, self.workloads, manifest.duration, manifest.warmup, self.cluster, self.profiles)
+        seconds = whole(
+            missing, self.workloads, manifest.duration, manifest.warmup, self.cluster, self.profiles
+        )
         self.progress.begin(len(missing), seconds)
 
     def _expected(self, cell: Cell) -> float:
         """Seconds; 0 for a pair that is measured while the first one is."""
         manifest = self.writer.manifest
-        return expected_seconds([cell], self.workloads, manifest.duration, manifest.warmup, self.cluster.pod_seconds)
+        return expected_seconds(
+            [cell], self.workloads, manifest.duration, manifest.warmup, self.cluster.pod_seconds
+        )
 
     def _describe(self) -> None:
-        """Raises UsageError when the nodes are others than those that an earlier attempt of this run was measured on."""
-        facts, options, manifest = self.cluster.environment(), self.cluster.options, self.writer.manifest
+        """Raises UsageError when the nodes are others than those that an earlier attempt of this
+        run was measured on.
+        """
+        facts, options, manifest = (
+            self.cluster.environment(),
+            self.cluster.options,
+            self.writer.manifest,
+        )
         offload = str(facts.get("wire_offload", options.wire_offload))
-        told = {**self.environment, **facts, "testbed": self.cluster.testbed, "wire": self.cluster.wire, "wire_offload": offload}
+        told = {
+            **self.environment,
+            **facts,
+            "testbed": self.cluster.testbed,
+            "wire": self.cluster.wire,
+            "wire_offload": offload,
+        }
         if found := disagreements(self.recorded, told if self.cluster.ours else facts):
             raise UsageError(
-                f"this run was measured on other nodes: {'; '.join(map(str, found))}", "resume it where it was begun, or start a new run"
+                f"this run was measured on other nodes: {'; '.join(map(str, found))}",
+                "resume it where it was begun, or start a new run",
             )
         self._ground = Provenance(
-            self.cluster.testbed, self.cluster.wire, offload, "", wire_rate=options.wire_rate, pairs=options.pairs,
-            duration=manifest.duration, warmup_time=manifest.warmup, congestion_control=congestion_control(told),
-        )  # fmt: skip
+            self.cluster.testbed,
+            self.cluster.wire,
+            offload,
+            "",
+            wire_rate=options.wire_rate,
+            pairs=options.pairs,
+            duration=manifest.duration,
+            warmup_time=manifest.warmup,
+            congestion_control=congestion_control(told),
+        )
         self.writer.environment({**self.recorded, **told})
 
     def _install(self, label: str, block: int | None) -> ProfileState:
-        """Installs and attests; a profile that fails either is not measured, and the run goes on."""
+        """Installs and attests; a profile that fails either is not measured, and the run goes
+        on.
+        """
         for _ in range(_REPEATS):
             self._outages()
             state = self._installed(label, block)
@@ -208,21 +267,34 @@ class Runner:
             installed = time.monotonic()
             found = deployment.attest()
             if not self.cluster.ours:  # what CPUs other machines have is known now
-                self.cpus = pins(self.writer.manifest.cells[0].cpus, self.cluster.options.pairs, deployment.nodes())
+                self.cpus = pins(
+                    self.writer.manifest.cells[0].cpus,
+                    self.cluster.options.pairs,
+                    deployment.nodes(),
+                )
         except (Interrupted, EndedError):
             raise
         except CnibenchError as error:
             step = "installing" if deployment is None else "attesting"
-            self.writer.event("profile-failed", label=label, reason=f"{step}: {error.message}", **where)
+            self.writer.event(
+                "profile-failed", label=label, reason=f"{step}: {error.message}", **where
+            )
             self.progress.tell(f"{label} is not measured, {step}: {_with_remedy(error)}")
             return ProfileState(label, deployment, f"{step} the profile failed: {error.message}")
         self.writer.attestations(found)
-        seconds = {"install": round(installed - began, 3), "attest": round(time.monotonic() - installed, 3)}
+        seconds = {
+            "install": round(installed - began, 3),
+            "attest": round(time.monotonic() - installed, 3),
+        }
         if reason := _refuted(found):
-            self.writer.event("profile-failed", label=label, reason=reason, seconds=seconds, **where)
+            self.writer.event(
+                "profile-failed", label=label, reason=reason, seconds=seconds, **where
+            )
             self.progress.tell(f"{label} is not measured: {reason}")
             return ProfileState(label, deployment, reason)
-        self.writer.event("profile-installed", label=label, profile=profile.name, seconds=seconds, **where)
+        self.writer.event(
+            "profile-installed", label=label, profile=profile.name, seconds=seconds, **where
+        )
         return ProfileState(label, deployment)
 
     def _remove(self, state: ProfileState) -> None:
@@ -237,8 +309,12 @@ class Runner:
             self._last_words("profile-not-removed", label=state.label, reason=error.message)
             self.progress.tell(f"{state.label}: {_with_remedy(error)}")
 
-    def _samples(self, states: Mapping[str, ProfileState], cells: Iterable[Cell], block: int) -> int:
-        """All those cells of a block, pairs at the same time where they can be; the number of samples that failed."""
+    def _samples(
+        self, states: Mapping[str, ProfileState], cells: Iterable[Cell], block: int
+    ) -> int:
+        """All those cells of a block, pairs at the same time where they can be; the number of
+        samples that failed.
+        """
         failed = 0
         for pairs in by_pairs(cells):
             several = any(self.workloads[cell.workload].runs_concurrently(cell) for cell in pairs)
@@ -247,7 +323,9 @@ class Runner:
         return failed
 
     def _sample(self, state: ProfileState, cells: Sequence[Cell], block: int) -> int:
-        """One cell, or those of several pairs at the same time: the number that failed, all or none; they are stored in both cases."""
+        """One cell, or those of several pairs at the same time: the number that failed, all or
+        none; they are stored in both cases.
+        """
         known = state.reason
         for last in (False,) * _REPEATS + (True,):
             state.reason = known
@@ -255,21 +333,30 @@ class Runner:
                 return failed
         raise AssertionError
 
-    def _attempt(self, state: ProfileState, cells: Sequence[Cell], block: int, last: bool) -> int | None:
-        """The same, None when the cluster did not answer meanwhile: nothing is stored then, unless it is the ``last`` time."""
+    def _attempt(
+        self, state: ProfileState, cells: Sequence[Cell], block: int, last: bool
+    ) -> int | None:
+        """The same, None when the cluster did not answer meanwhile: nothing is stored then, unless
+        it is the ``last`` time.
+        """
         self._outages()
         self.progress.cell(cells[0], block, self._most_blocks())
         start = now()
         status: Status = "failed"
         reason = state.reason
-        ground = replace(self._ground, fidelity=state.deployment.fidelity if state.deployment else "")
+        ground = replace(
+            self._ground, fidelity=state.deployment.fidelity if state.deployment else ""
+        )
         where = f"block {block + 1}, {cells[0].id}"
         if not reason and state.deployment is not None:
             raw = [self.writer.raw(cell, block) for cell in cells]
             try:
                 with _private(raw), _recorded(raw[0], self.writer):
                     found = measure_pairs(
-                        [(s, self._reading(s.cell)) for s in self._situations(state.deployment, cells, block, raw)],
+                        [
+                            (s, self._reading(s.cell))
+                            for s in self._situations(state.deployment, cells, block, raw)
+                        ],
                         self.workloads[cells[0].workload],
                     )
                     if died := state.deployment.alive():
@@ -278,10 +365,19 @@ class Runner:
                 if self._outages():
                     if not last:
                         return None
-                    raise ClusterError("the cluster did not answer for a part of the window, again and again", "see events.jsonl")
+                    raise ClusterError(
+                        "the cluster did not answer for a part of the window, again and again",
+                        "see events.jsonl",
+                    )
                 with self._stop.held():
                     both = zip(cells, found, strict=True)
-                    self.writer.finish_all([(cell, lines(cell, block, ground, one), one.findings.records) for cell, one in both], block)
+                    self.writer.finish_all(
+                        [
+                            (cell, lines(cell, block, ground, one), one.findings.records)
+                            for cell, one in both
+                        ],
+                        block,
+                    )
                 for cell, one in zip(cells, found, strict=True):
                     said = "disturbed" if one.disturbed else "ok"
                     self.progress.finished(cell, self._expected(cell), said, one.disturbed)
@@ -298,38 +394,62 @@ class Runner:
                 return None
             if status != "unsupported" and not state.reason and (died := state.deployment.alive()):
                 state.reason = f"{died} (found after {where})"
-        self.writer.room()  # what failed because the disk is full has not failed: it is missing, and resuming does it
+        # what failed because the disk is full has not failed: it is missing, and resuming does it
+        self.writer.room()
         with self._stop.held():
-            self.writer.finish_all([(cell, failure(cell, block, ground, status, reason, start), ()) for cell in cells], block)
+            self.writer.finish_all(
+                [(cell, failure(cell, block, ground, status, reason, start), ()) for cell in cells],
+                block,
+            )
         for cell in cells:
             self.progress.finished(cell, self._expected(cell), status, reason)
         return len(cells)
 
     def _outages(self, suspect: bool = False) -> bool:
-        """Has the cluster not answered since this was asked last? Each such time becomes an event. Raises EndedError."""
+        """Has the cluster not answered since this was asked last? Each such time becomes an event.
+        Raises EndedError.
+        """
         found = self.cluster.outages(suspect)
         for one in found:
             self.writer.event("outage", start=one.start, seconds=one.seconds, reason=one.reason)
-            self.progress.tell(f"the cluster did not answer for {duration(one.seconds)} ({one.reason}); what was under way is done again")
+            self.progress.tell(
+                f"the cluster did not answer for {duration(one.seconds)} ({one.reason}); what was"
+                " under way is done again"
+            )
         return bool(found)
 
     def _reading(self, cell: Cell) -> list[Collector]:
         workload = self.workloads[cell.workload]
         if not workload.collected:
             return []
-        return [one for one in self.collectors if cell.window in one.windows and (one.of_pair or not workload.runs_concurrently(cell))]
+        return [
+            one
+            for one in self.collectors
+            if cell.window in one.windows and (one.of_pair or not workload.runs_concurrently(cell))
+        ]
 
-    def _situations(self, deployment: Deployment, cells: Sequence[Cell], block: int, raw: Sequence[Path]) -> list[SampleContext]:
+    def _situations(
+        self, deployment: Deployment, cells: Sequence[Cell], block: int, raw: Sequence[Path]
+    ) -> list[SampleContext]:
         deployment.reset_state()
         manifest = self.writer.manifest
         return [
             SampleContext(
-                cell=cell, block=block, deployment=deployment, client=client, server=server, duration=cell.duration or manifest.duration,
-                warmup=manifest.warmup, raw=folder, client_cpu=self.cpus[cell.pair % len(self.cpus)][0],
+                cell=cell,
+                block=block,
+                deployment=deployment,
+                client=client,
+                server=server,
+                duration=cell.duration or manifest.duration,
+                warmup=manifest.warmup,
+                raw=folder,
+                client_cpu=self.cpus[cell.pair % len(self.cpus)][0],
                 server_cpu=self.cpus[cell.pair % len(self.cpus)][1],
             )
-            for cell, folder, (client, server) in zip(cells, raw, deployment.pairs_for(cells), strict=True)
-        ]  # fmt: skip
+            for cell, folder, (client, server) in zip(
+                cells, raw, deployment.pairs_for(cells), strict=True
+            )
+        ]
 
     @contextmanager
     def _clean(self, cluster: Cluster) -> Iterator[None]:
@@ -350,7 +470,9 @@ class Runner:
 
 @contextmanager
 def _private(folders: Sequence[Path]) -> Iterator[None]:
-    """What tools wrote there names programs, addresses and machines: in the end only its owner may read it."""
+    """What tools wrote there names programs, addresses and machines: in the end only its owner may
+    read it.
+    """
     try:
         yield
     finally:
@@ -360,7 +482,9 @@ def _private(folders: Sequence[Path]) -> Iterator[None]:
 
 @contextmanager
 def _recorded(raw: Path, writer: RunWriter) -> Iterator[None]:
-    """Makes every fault of one sample one that is recorded: a parser's defect must not end a night's run."""
+    """Makes every fault of one sample one that is recorded: a parser's defect must not end a
+    night's run.
+    """
     try:
         yield
     except CnibenchError:
@@ -371,17 +495,25 @@ def _recorded(raw: Path, writer: RunWriter) -> Iterator[None]:
         raise MeasureError(f"{error.strerror}: {error.filename}") from None
     except Exception as error:
         (raw / "defect.txt").write_text(traceback.format_exc(), encoding="utf-8")
-        raise MeasureError(f"a defect of cnibench: {type(error).__name__}: {error}", f"report {raw / 'defect.txt'}") from None
+        raise MeasureError(
+            f"a defect of cnibench: {type(error).__name__}: {error}", f"report {raw / 'defect.txt'}"
+        ) from None
 
 
 def _due(cell: Cell, block: int) -> bool:
-    """Is the cell measured in that block? One with a number of blocks of its own is in the first ones."""
+    """Is the cell measured in that block? One with a number of blocks of its own is in the first
+    ones.
+    """
     return cell.blocks is None or block < cell.blocks
 
 
 def _refuted(found: Sequence[Attestation]) -> str:
     """'' when every check passed, else which did not and what was seen."""
-    wrong = [f"{item.check}: expected {item.expected}, observed {item.observed}" for item in found if not item.passed]
+    wrong = [
+        f"{item.check}: expected {item.expected}, observed {item.observed}"
+        for item in found
+        if not item.passed
+    ]
     return f"attestation failed: {'; '.join(wrong)}" if wrong else ""
 
 

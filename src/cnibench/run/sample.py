@@ -1,4 +1,6 @@
-"""One sample: a workload driven inside the window of the collectors, and what was found as lines for the store."""
+"""One sample: a workload driven inside the window of the collectors, and what was found as lines
+for the store.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,11 @@ _ANSWER = 30.0  # s
 _MARGIN = 0.5  # s: what the window leaves out at each end, where client and server start and stop
 _LEAST = 0.2  # of a window that must be left once all pairs' clients have started
 _SHORTEST = 1.0  # s: no client of whole seconds runs for less
-_HEADROOM = 2.0  # times as long a client runs under emulation, where the readers take a second or more to begin
-_GRACE = 20.0  # seconds beyond its time that a client may take to end: a loaded machine is slow to, a dead peer never does
+# times as long a client runs under emulation, where the readers take a second or more to begin
+_HEADROOM = 2.0
+# seconds beyond its time that a client may take to end: a loaded machine is slow to, a dead peer
+# never does
+_GRACE = 20.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,9 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one sample gave; ``start`` and ``end`` in RFC 3339 are those of the measured client, ``disturbed`` as in Sample."""
+    """What one sample gave; ``start`` and ``end`` in RFC 3339 are those of the measured client,
+    ``disturbed`` as in Sample.
+    """
 
     findings: Measurements
     start: str
@@ -70,11 +77,15 @@ class Measured:
     disturbed: str = ""
 
 
-def choose_cpus(cpus: str, allowed: Sequence[int], siblings: Mapping[int, int], pair: int = 0) -> tuple[int | None, int | None]:
-    """(client's CPU, server's CPU) for ``shared``, ``split`` or ``none``, out of the ``allowed`` ones; further pairs take the next ones.
+def choose_cpus(
+    cpus: str, allowed: Sequence[int], siblings: Mapping[int, int], pair: int = 0
+) -> tuple[int | None, int | None]:
+    """(client's CPU, server's CPU) for ``shared``, ``split`` or ``none``, out of the ``allowed``
+    ones; further pairs take the next ones.
 
-    ``siblings`` maps a CPU to its core. The highest numbers are taken, because interrupts and housekeeping prefer the low ones; ``split``
-    takes two cores, not two threads of one, where it can. Raises MissingError when there is only one CPU to split.
+    ``siblings`` maps a CPU to its core. The highest numbers are taken, because interrupts and
+    housekeeping prefer the low ones; ``split`` takes two cores, not two threads of one, where it
+    can. Raises MissingError when there is only one CPU to split.
     """
     if cpus == "none":
         return None, None
@@ -85,17 +96,27 @@ def choose_cpus(cpus: str, allowed: Sequence[int], siblings: Mapping[int, int], 
     if cpus == "shared":
         return first, first
     if len(ordered) < 2:
-        raise MissingError("--cpus split needs two CPUs, and there is one that programs may use", "use --cpus shared")
-    other = next((cpu for cpu in ordered[1:] if siblings.get(cpu, cpu) != siblings.get(first, first)), ordered[1])
+        raise MissingError(
+            "--cpus split needs two CPUs, and there is one that programs may use",
+            "use --cpus shared",
+        )
+    other = next(
+        (cpu for cpu in ordered[1:] if siblings.get(cpu, cpu) != siblings.get(first, first)),
+        ordered[1],
+    )
     return other, first
 
 
 def cores() -> dict[int, int]:
-    """CPU to the lowest CPU of its core, as Linux numbers them (/sys/devices/system/cpu/*/topology)."""
+    """CPU to the lowest CPU of its core, as Linux numbers them
+    (/sys/devices/system/cpu/*/topology).
+    """
     found = {}
     for cpu in os.sched_getaffinity(0):
         try:
-            with open(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", encoding="ascii") as file:
+            with open(
+                f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", encoding="ascii"
+            ) as file:
                 found[cpu] = int(file.read().replace("-", ",").split(",")[0])
         except (OSError, ValueError):
             found[cpu] = cpu
@@ -103,8 +124,10 @@ def cores() -> dict[int, int]:
 
 
 def pins(cpus: str, pairs: int, nodes: Sequence[Node] = ()) -> list[tuple[int | None, int | None]]:
-    """``choose_cpus`` for each pair, out of the CPUs that this process may use. ``nodes`` are other machines: then out of those that
-    programs may use on every one of them; which of these are threads of one core is not asked. Raises ClusterError, MissingError."""
+    """``choose_cpus`` for each pair, out of the CPUs that this process may use. ``nodes`` are other
+    machines: then out of those that programs may use on every one of them; which of these are
+    threads of one core is not asked. Raises ClusterError, MissingError.
+    """
     if not nodes or cpus == "none":
         allowed, siblings = sorted(os.sched_getaffinity(0)), cores()
     else:
@@ -113,8 +136,13 @@ def pins(cpus: str, pairs: int, nodes: Sequence[Node] = ()) -> list[tuple[int | 
 
 
 def _common(nodes: Sequence[Node]) -> list[int]:
-    """The CPUs that programs may use on every node. Raises ClusterError, MissingError when there is none."""
-    told = [node.run([node.python, "-I", "-S", "-c", _AFFINITY], timeout=_ANSWER).stdout for node in nodes]
+    """The CPUs that programs may use on every node. Raises ClusterError, MissingError when there is
+    none.
+    """
+    told = [
+        node.run([node.python, "-I", "-S", "-c", _AFFINITY], timeout=_ANSWER).stdout
+        for node in nodes
+    ]
     found = set.intersection(*({int(word) for word in text.split()} for text in told))
     if not found:
         raise MissingError("there is no CPU number that every node has", "use --cpus none")
@@ -124,18 +152,26 @@ def _common(nodes: Sequence[Node]) -> list[int]:
 def measure(s: SampleContext, workload: Workload, collectors: Sequence[Collector]) -> Measured:
     """Drives ``workload`` once and reads ``collectors`` during the middle of it.
 
-    Raises MeasureError (LimitError when the client does not end) and ClusterError; whatever was started is gone then, too.
+    Raises MeasureError (LimitError when the client does not end) and ClusterError; whatever was
+    started is gone then, too.
     """
     return measure_pairs([(s, collectors)], workload)[0]
 
 
-def measure_pairs(pairs: Sequence[tuple[SampleContext, Sequence[Collector]]], workload: Workload) -> list[Measured]:
-    """The same with several pairs at the same time: all servers first, then all warm-ups, then all clients; one window for all collectors.
+def measure_pairs(
+    pairs: Sequence[tuple[SampleContext, Sequence[Collector]]], workload: Workload
+) -> list[Measured]:
+    """The same with several pairs at the same time: all servers first, then all warm-ups, then all
+    clients; one window for all collectors.
 
-    What goes wrong with one pair goes wrong with all: the others did not run beside what they were to run beside. Raises as ``measure``.
+    What goes wrong with one pair goes wrong with all: the others did not run beside what they were
+    to run beside. Raises as ``measure``.
     """
     emulated = inside() == "tcg"
-    pairs = [(replace(s, duration=s.duration * _HEADROOM) if emulated else s, collectors) for s, collectors in pairs]
+    pairs = [
+        (replace(s, duration=s.duration * _HEADROOM) if emulated else s, collectors)
+        for s, collectors in pairs
+    ]
     window = pairs[0][0].duration / (_HEADROOM if emulated else 1)
     margin = min(_MARGIN, window / 10)
     all_of_them = [s for s, _ in pairs]
@@ -144,7 +180,9 @@ def measure_pairs(pairs: Sequence[tuple[SampleContext, Sequence[Collector]]], wo
         for s, into in zip(all_of_them, found, strict=True):
             with _named(s, all_of_them):
                 if asked := conditions.of(s.cell.params):
-                    made = served.enter_context(s.deployment.under(asked, s.client, s.server, s.cell))
+                    made = served.enter_context(
+                        s.deployment.under(asked, s.client, s.server, s.cell)
+                    )
                     into.records += [("conditions", record) for record in made]
                 served.enter_context(workload.serve(s))
         _warm_up(all_of_them, workload)
@@ -160,35 +198,62 @@ def measure_pairs(pairs: Sequence[tuple[SampleContext, Sequence[Collector]]], wo
             clients[0][1].watch(margin)
             with _observing(pairs, found):
                 late = time.monotonic() - began
-                left = all_of_them[0].duration - margin - late  # before a client ends, however long they took
+                left = (
+                    all_of_them[0].duration - margin - late
+                )  # before a client ends, however long they took
                 if len(pairs) > 1 and left < _LEAST * window:
-                    raise MeasureError(f"starting {len(pairs)} pairs took most of their window", "use a longer --duration or fewer --pairs")
+                    raise MeasureError(
+                        f"starting {len(pairs)} pairs took most of their window",
+                        "use a longer --duration or fewer --pairs",
+                    )
                 timed = workload.collected and not workload.counts  # what is counted may end sooner
                 if timed and late > max(_SHORTEST, all_of_them[0].duration):
-                    raise MeasureError(f"its time was over before the collectors had begun ({late:.1f} s)", "use a longer --duration")
+                    raise MeasureError(
+                        f"its time was over before the collectors had begun ({late:.1f} s)",
+                        "use a longer --duration",
+                    )
                 clients[0][1].watch(min(left, window - 2 * margin))
-            ended = [_wait(s, client, workload, all_of_them, began) for s, (_, client) in zip(all_of_them, clients, strict=True)]
-            longest = workload.longest(pairs[0][0].cell.params, pairs[0][0].duration) if workload.collected else math.inf
+            ended = [
+                _wait(s, client, workload, all_of_them, began)
+                for s, (_, client) in zip(all_of_them, clients, strict=True)
+            ]
+            longest = (
+                workload.longest(pairs[0][0].cell.params, pairs[0][0].duration)
+                if workload.collected
+                else math.inf
+            )
             evidence = watched.evidence([(began, over, longest) for _, _, over in ended])
         measured = []
-        for s, into, (start, client), (status, end, _), seen in zip(all_of_them, found, clients, ended, evidence, strict=True):
+        for s, into, (start, client), (status, end, _), seen in zip(
+            all_of_them, found, clients, ended, evidence, strict=True
+        ):
             with _named(s, all_of_them):
                 _note(s, client.argv, status, start, end)
                 driven = workload.findings(s)
                 if status != 0:
-                    raise MeasureError(f"{client.argv[0]} ended with {status}", f"its output is in {s.raw}")
+                    raise MeasureError(
+                        f"{client.argv[0]} ended with {status}", f"its output is in {s.raw}"
+                    )
             disturbed = stalls.disturbed(seen)
             records = [*driven.records, *into.records]
             if disturbed:  # who reads records leaves these out
                 records = [(name, {**record, "disturbed": disturbed}) for name, record in records]
             records.append((STALLS, seen.record(disturbed)))
-            measured.append(Measured(Measurements([*driven.readings, *into.readings], records), start, end, disturbed))
+            measured.append(
+                Measured(
+                    Measurements([*driven.readings, *into.readings], records), start, end, disturbed
+                )
+            )
     return measured
 
 
 @contextmanager
-def _observing(pairs: Sequence[tuple[SampleContext, Sequence[Collector]]], found: Sequence[Measurements]) -> Iterator[None]:
-    """The collectors of all pairs, each pair's one after the other; several pairs' are opened, and closed, at the same time."""
+def _observing(
+    pairs: Sequence[tuple[SampleContext, Sequence[Collector]]], found: Sequence[Measurements]
+) -> Iterator[None]:
+    """The collectors of all pairs, each pair's one after the other; several pairs' are opened, and
+    closed, at the same time.
+    """
     stacks = [ExitStack() for _ in pairs]
     several = [s for s, _ in pairs]
 
@@ -232,11 +297,21 @@ def _warm_up(pairs: Sequence[SampleContext], workload: Workload) -> None:
                 job.result()
 
 
-def _wait(s: SampleContext, client: Process, workload: Workload, pairs: Sequence[SampleContext], began: float) -> tuple[int, str, float]:
+def _wait(
+    s: SampleContext,
+    client: Process,
+    workload: Workload,
+    pairs: Sequence[SampleContext],
+    began: float,
+) -> tuple[int, str, float]:
     """(exit status, when it had ended, the same in s of CLOCK_MONOTONIC)"""
     longest = workload.longest(s.cell.params, s.duration)
     with _named(s, pairs):
-        return client.wait(max(0.0, longest + _GRACE - (time.monotonic() - began))), now(), time.monotonic()
+        return (
+            client.wait(max(0.0, longest + _GRACE - (time.monotonic() - began))),
+            now(),
+            time.monotonic(),
+        )
 
 
 @contextmanager
@@ -255,9 +330,16 @@ def _named(s: SampleContext, pairs: Sequence[SampleContext]) -> Iterator[None]:
 def _note(s: SampleContext, argv: Sequence[str], status: int, start: str, end: str) -> None:
     """raw/CELL/BLOCK/cmd.json: what was run, as the parsers of tomorrow will want to know."""
     told: dict[str, Any] = {
-        "argv": list(argv), "status": status, "start": start, "end": end, "duration": s.duration, "warmup": s.warmup,
-        "client_cpu": s.client_cpu, "server_cpu": s.server_cpu, "cell": s.cell,
-    }  # fmt: skip
+        "argv": list(argv),
+        "status": status,
+        "start": start,
+        "end": end,
+        "duration": s.duration,
+        "warmup": s.warmup,
+        "client_cpu": s.client_cpu,
+        "server_cpu": s.server_cpu,
+        "cell": s.cell,
+    }
     (s.raw / "cmd.json").write_bytes(msgspec.json.encode(told) + b"\n")
 
 
@@ -268,20 +350,39 @@ def lines(cell: Cell, block: int, ground: Provenance, measured: Measured) -> lis
     return [_with(empty, reading) for reading in measured.findings.readings]
 
 
-def failure(cell: Cell, block: int, ground: Provenance, status: Status, reason: str, start: str) -> list[Sample]:
+def failure(
+    cell: Cell, block: int, ground: Provenance, status: Status, reason: str, start: str
+) -> list[Sample]:
     """The one line of a sample that failed."""
     return [_line(cell, block, ground, status, reason, start, now())]
 
 
-def _line(cell: Cell, block: int, ground: Provenance, status: Status, reason: str, start: str, end: str) -> Sample:
+def _line(
+    cell: Cell, block: int, ground: Provenance, status: Status, reason: str, start: str, end: str
+) -> Sample:
     return Sample(
-        **context.of_cell(cell), **ground.of(cell), cell=cell.id, block=block, metric="", value=None, unit="", better="",
-        status=status, reason=reason, start=start, end=end,
-    )  # fmt: skip
+        **context.of_cell(cell),
+        **ground.of(cell),
+        cell=cell.id,
+        block=block,
+        metric="",
+        value=None,
+        unit="",
+        better="",
+        status=status,
+        reason=reason,
+        start=start,
+        end=end,
+    )
 
 
 def _with(empty: Sample, reading: Reading) -> Sample:
     known = metric(reading.metric)
     return msgspec.structs.replace(
-        empty, metric=known.name, value=reading.value, unit=known.unit, better=known.better, params={**empty.params, **reading.params}
+        empty,
+        metric=known.name,
+        value=reading.value,
+        unit=known.unit,
+        better=known.better,
+        params={**empty.params, **reading.params},
     )

@@ -14,7 +14,9 @@ from cnibench.testbed.place import Pod
 
 @dataclass(frozen=True)
 class SampleContext:
-    """One cell about to be measured. ``duration`` and ``warmup`` in seconds; ``raw`` is the folder for all raw output of this sample."""
+    """One cell about to be measured. ``duration`` and ``warmup`` in seconds; ``raw`` is the folder
+    for all raw output of this sample.
+    """
 
     cell: Cell
     block: int
@@ -30,7 +32,11 @@ class SampleContext:
     @property
     def target(self) -> str:
         """The address that the client connects to."""
-        return self.listen if self.cell.path == "pod" else self.deployment.address(self.cell, self.server)
+        return (
+            self.listen
+            if self.cell.path == "pod"
+            else self.deployment.address(self.cell, self.server)
+        )
 
     @property
     def listen(self) -> str:
@@ -57,9 +63,10 @@ def _pinned(cpu: int | None, argv: Sequence[str]) -> list[str]:
 class Measurements:
     """What was found in one window: readings (figures of the closed set of metrics), and records.
 
-    ``records`` are (file, line) pairs: the store appends each line, with the sample's coordinates, to FILE.jsonl of the run
-    directory. Known files: cpp (see collectors/perf.py), sizes (histograms of packet lengths), cdf (latency distributions),
-    series (values over time), rulepath, pods, stalls (what stood still, see stalls.py).
+    ``records`` are (file, line) pairs: the store appends each line, with the sample's coordinates,
+    to FILE.jsonl of the run directory. Known files: cpp (see collectors/perf.py), sizes (histograms
+    of packet lengths), cdf (latency distributions), series (values over time), rulepath, pods,
+    stalls (what stood still, see stalls.py).
     """
 
     readings: list[Reading] = field(default_factory=list)

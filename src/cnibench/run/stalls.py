@@ -1,4 +1,6 @@
-"""When is a sample disturbed? What was seen to stand still while it was measured, and the thresholds (docs/disturbances.md)."""
+"""When is a sample disturbed? What was seen to stand still while it was measured, and the
+thresholds (docs/disturbances.md).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ Kind = Literal["stopped", "frozen", "gap", "starved"]
 # Shares are of the time that the measured client took.
 STOPPED = 0.01  # share: a process was stopped or frozen; no load does that, so little is enough
 GAP = 0.02  # share: nothing ran, although nothing else kept the CPU
-GAP_LEAST = 0.1  # s: a shorter one is not counted: a virtual CPU waits that long for its host on a busy machine
+# s: a shorter one is not counted: a virtual CPU waits that long for its host on a busy machine
+GAP_LEAST = 0.1
 STARVED = 0.3  # share: no CPU at one stretch, other work having it
 STARVED_LEAST = 0.75  # s: a dozen busy programs on each CPU make stretches of half a second
 STEAL = 0.1  # share of the machine's CPU time that its host gave to others
@@ -23,7 +26,8 @@ OVERTIME = 2.0  # s beyond the longest that the workload may take
 
 @dataclass(frozen=True)
 class Stall:
-    """``what`` stood still in ``where`` (both in words) for ``seconds``, from ``at`` s after the client's start.
+    """``what`` stood still in ``where`` (both in words) for ``seconds``, from ``at`` s after the
+    client's start.
 
     ``where`` is '' on the machine that runs cnibench, ``what`` is '' for a gap: nothing ran then.
     """
@@ -37,10 +41,11 @@ class Stall:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was seen from the client's start to its end, ``taken`` s later; it was to take at most ``longest`` s.
+    """What was seen from the client's start to its end, ``taken`` s later; it was to take at most
+    ``longest`` s.
 
-    ``steal`` is a share of the machine's CPU time, ``throttled`` is in s; both are the worst of all places. ``unseen`` says
-    where nothing could be seen.
+    ``steal`` is a share of the machine's CPU time, ``throttled`` is in s; both are the worst of all
+    places. ``unseen`` says where nothing could be seen.
     """
 
     taken: float
@@ -54,8 +59,16 @@ class Evidence:
         """The line of stalls.jsonl: figures in s and shares, those below the thresholds, too."""
         return {
             "taken": round(self.taken, 6),
-            "longest_gap": round(max((one.seconds for one in self.stalls if one.kind == "gap"), default=0.0), 6),
-            "longest_stop": round(max((one.seconds for one in self.stalls if one.kind in ("stopped", "frozen")), default=0.0), 6),
+            "longest_gap": round(
+                max((one.seconds for one in self.stalls if one.kind == "gap"), default=0.0), 6
+            ),
+            "longest_stop": round(
+                max(
+                    (one.seconds for one in self.stalls if one.kind in ("stopped", "frozen")),
+                    default=0.0,
+                ),
+                6,
+            ),
             "steal": round(self.steal, 6),
             "throttled": round(self.throttled, 6),
             "unseen": list(self.unseen),
@@ -65,7 +78,9 @@ class Evidence:
 
 
 def disturbed(seen: Evidence) -> str:
-    """Why the sample is no measurement, in words; '' when it is one. A pure function of what was seen."""
+    """Why the sample is no measurement, in words; '' when it is one. A pure function of what was
+    seen.
+    """
     if not seen.taken > 0:
         return ""
     found: list[tuple[float, str]] = []
@@ -74,15 +89,29 @@ def disturbed(seen: Evidence) -> str:
         total = min(max(spans) if whole else math.fsum(spans), seen.taken)
         if total >= _least(kind, seen.taken):
             times = f" in {len(spans)} pieces" if len(spans) > 1 and not whole else ""
-            found.append((total, f"{_subject(kind, what, where)} for {_seconds(total)} of {_seconds(seen.taken)}{times}"))
+            found.append(
+                (
+                    total,
+                    (
+                        f"{_subject(kind, what, where)} for {_seconds(total)} of"
+                        f" {_seconds(seen.taken)}{times}"
+                    ),
+                )
+            )
     found.sort(reverse=True)
     words = [text for _, text in found]
     if seen.steal >= STEAL:
         words.append(f"the machine's host gave {seen.steal:.0%} of its CPU time to others (steal)")
     if seen.throttled >= THROTTLED * seen.taken:
-        words.append(f"a CPU quota held its programs back for {_seconds(seen.throttled)} of {_seconds(seen.taken)}")
+        words.append(
+            f"a CPU quota held its programs back for {_seconds(seen.throttled)} of"
+            f" {_seconds(seen.taken)}"
+        )
     if seen.taken > seen.longest + OVERTIME:
-        words.append(f"the client took {_seconds(seen.taken)}, and {_seconds(seen.longest)} is the longest that it may")
+        words.append(
+            f"the client took {_seconds(seen.taken)}, and {_seconds(seen.longest)} is the longest"
+            " that it may"
+        )
     words += [f"the heartbeat {where or 'on this machine'} did not answer" for where in seen.unseen]
     return "; ".join(words)
 

@@ -1,4 +1,6 @@
-"""Watches for stalls while a workload runs: a heartbeat (system/heartbeat.py) on our machine and in Pods on other ones."""
+"""Watches for stalls while a workload runs: a heartbeat (system/heartbeat.py) on our machine and in
+Pods on other ones.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from cnibench.system.process import Process
 from cnibench.testbed.place import Pod
 
 BEAT = 0.02  # s
-_BEAT_CYCLES = 0.1  # s, in Pods while cycles are counted: those of the heartbeat would be counted as the Pod's
+_BEAT_CYCLES = (
+    0.1  # s, in Pods while cycles are counted: those of the heartbeat would be counted as the Pod's
+)
 _SLOWEST = 0.2  # s: beats are longer where several pairs have a heartbeat each
 PROGRAM = Path(__file__).parents[1] / "system" / "heartbeat.py"
 _READY = "ready"
@@ -71,22 +75,36 @@ class Watch:
         for heart in [self._here, *(heart for hearts in self._there.values() for heart in hearts)]:
             while not heart.ready():
                 if (status := heart.process.poll()) is not None:
-                    raise MeasureError(f"the heartbeat {heart.place} ended with {status}", f"see {heart.file.with_suffix('.stderr')}")
+                    raise MeasureError(
+                        f"the heartbeat {heart.place} ended with {status}",
+                        f"see {heart.file.with_suffix('.stderr')}",
+                    )
                 if time.monotonic() > limit:
-                    raise LimitError(f"the heartbeat {heart.place} did not start within {_START:.0f} s", "is the machine overloaded?")
+                    raise LimitError(
+                        f"the heartbeat {heart.place} did not start within {_START:.0f} s",
+                        "is the machine overloaded?",
+                    )
                 time.sleep(0.005)
 
     def evidence(self, spans: Sequence[tuple[float, float, float]]) -> list[Evidence]:
-        """Ends the heartbeats. ``spans`` has for each pair (start of its client, its end; s of our CLOCK_MONOTONIC; the
-        longest that it may take, s)."""
+        """Ends the heartbeats. ``spans`` has for each pair (start of its client, its end; s of our
+        CLOCK_MONOTONIC; the longest that it may take, s)."""
         here = _end(self._here)
-        there = {number: [(heart, _end(heart)) for heart in hearts] for number, hearts in self._there.items()}
-        return [_evidence(span, [(self._here, here), *there.get(number, ())]) for number, span in enumerate(spans)]
+        there = {
+            number: [(heart, _end(heart)) for heart in hearts]
+            for number, hearts in self._there.items()
+        }
+        return [
+            _evidence(span, [(self._here, here), *there.get(number, ())])
+            for number, span in enumerate(spans)
+        ]
 
 
 @contextmanager
 def watch(pairs: Sequence[SampleContext]) -> Iterator[Watch]:
-    """Heartbeats are started, and gone at the end; ``Watch.await_ready`` before the first client starts."""
+    """Heartbeats are started, and gone at the end; ``Watch.await_ready`` before the first client
+    starts.
+    """
     with ExitStack() as running:
         first = pairs[0]
         here = _start(running, first, "", None, BEAT)
@@ -94,21 +112,31 @@ def watch(pairs: Sequence[SampleContext]) -> Iterator[Watch]:
         for number, s in enumerate(pairs):
             for role, pod in (("client", s.client), ("server", s.server)):
                 if not pod.local:
-                    slow = _BEAT_CYCLES if s.cell.window == "cpp" else min(_SLOWEST, BEAT * len(pairs))
+                    slow = (
+                        _BEAT_CYCLES if s.cell.window == "cpp" else min(_SLOWEST, BEAT * len(pairs))
+                    )
                     where = f"in the {role}'s Pod (node {pod.node.name})"
-                    there.setdefault(number, []).append(_start(running, s, where, (role, pod), slow))
+                    there.setdefault(number, []).append(
+                        _start(running, s, where, (role, pod), slow)
+                    )
         yield Watch(here, there)
 
 
-def _start(running: ExitStack, s: SampleContext, where: str, pod: tuple[str, Pod] | None, beat: float) -> _Heart:
+def _start(
+    running: ExitStack, s: SampleContext, where: str, pod: tuple[str, Pod] | None, beat: float
+) -> _Heart:
     beat *= patience()
     text = PROGRAM.read_text(encoding="utf-8")
     name, place = pod or ("here", None)
     out, err = s.raw / f"heartbeat.{name}.stdout", s.raw / f"heartbeat.{name}.stderr"
     if place is None:
-        process = programs.spawn([Pod.python, "-I", "-S", "-c", text, str(beat)], stdout=out, stderr=err)
+        process = programs.spawn(
+            [Pod.python, "-I", "-S", "-c", text, str(beat)], stdout=out, stderr=err
+        )
     else:
-        process = place.spawn([place.python, "-I", "-S", "-c", text, str(beat)], stdout=out, stderr=err)
+        process = place.spawn(
+            [place.python, "-I", "-S", "-c", text, str(beat)], stdout=out, stderr=err
+        )
     return _Heart(where, out, running.enter_context(process), place is None)
 
 
@@ -125,7 +153,9 @@ def _end(heart: _Heart) -> tuple[float, _Told] | None:
         return None
 
 
-def _evidence(span: tuple[float, float, float], answers: Sequence[tuple[_Heart, tuple[float, _Told] | None]]) -> Evidence:
+def _evidence(
+    span: tuple[float, float, float], answers: Sequence[tuple[_Heart, tuple[float, _Told] | None]]
+) -> Evidence:
     start, end, longest = span
     taken = end - start
     stalls: list[Stall] = []
@@ -136,18 +166,29 @@ def _evidence(span: tuple[float, float, float], answers: Sequence[tuple[_Heart, 
             unseen.append(heart.where)
             continue
         asked, told = answer
-        # Another machine has another clock: what it noted is reckoned back from the moment when both knew the end.
+        # Another machine has another clock: what it noted is reckoned back from the moment when
+        # both knew the end.
         offset = 0.0 if heart.local else asked - told.end
         first, last = start - offset, end - offset
         stalls += _stalls(told, first, last, heart.where)
         inside = [line for line in told.counters if first <= line[0] <= last] or told.counters
         before = [line for line in told.counters if line[0] < first][-1:]
         after = [line for line in told.counters if line[0] > last][:1]
-        (since, stolen, held), (until, stolen_then, held_then) = (*before, *inside)[0], (*inside, *after)[-1]
+        (since, stolen, held), (until, stolen_then, held_then) = (
+            (*before, *inside)[0],
+            (*inside, *after)[-1],
+        )
         if until > since:
             steal = max(steal, (stolen_then - stolen) / (until - since) / told.cpus)
         throttled = max(throttled, held_then - held)
-    return Evidence(taken, longest, tuple(sorted(stalls, key=lambda one: one.at)), steal, throttled, tuple(unseen))
+    return Evidence(
+        taken,
+        longest,
+        tuple(sorted(stalls, key=lambda one: one.at)),
+        steal,
+        throttled,
+        tuple(unseen),
+    )
 
 
 def _stalls(told: _Told, first: float, last: float, where: str) -> list[Stall]:

@@ -1,6 +1,7 @@
 """What a workload is: a server, a client, and a pure parser of the client's raw output.
 
-Each workload is one file in workloads/ whose ``PROVIDER`` is an instance of a subclass (or a tuple of them, one per name).
+Each workload is one file in workloads/ whose ``PROVIDER`` is an instance of a subclass (or a tuple
+of them, one per name).
 """
 
 from __future__ import annotations
@@ -21,20 +22,38 @@ class Workload(abc.ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    tools: ClassVar[Mapping[str, str]]  # programs that must be there, in the Pods, and the Debian package that has each
-    ports: ClassVar[tuple[int, ...]] = ()  # that its server listens on; further pairs take the ones after them
+    tools: ClassVar[
+        Mapping[str, str]
+    ]  # programs that must be there, in the Pods, and the Debian package that has each
+    ports: ClassVar[
+        tuple[int, ...]
+    ] = ()  # that its server listens on; further pairs take the ones after them
     Params: ClassVar[type[Strict]]  # parameters with their defaults; unknown ones are refused
-    primary: ClassVar[str]  # the metric that decides: planning, stopping, ranking, gate and reports take this one
+    primary: ClassVar[
+        str
+    ]  # the metric that decides: planning, stopping, ranking, gate and reports take this one
     cpp: ClassVar[bool] = True  # does cycles per packet make sense for it?
     transport: ClassVar[str] = "tcp"  # what the packets collector counts: tcp or udp
     looks: ClassVar[bool] = False  # does it run programs on the nodes that look into their kernels?
-    collected: ClassVar[bool] = True  # do collectors read while it runs? not where it has no window of a steady load
-    several: ClassVar[bool] = True  # can several pairs run it at the same time? not where it remembers what it made, or counts for all
-    counts: ClassVar[tuple[str, ...]] = ()  # parameters that say how often something is done: what --scale shrinks beside durations
-    at_least: ClassVar[Mapping[str, str]] = {}  # a count -> the parameter that it may not become smaller than
+    collected: ClassVar[bool] = (
+        True  # do collectors read while it runs? not where it has no window of a steady load
+    )
+    several: ClassVar[bool] = (
+        # can several pairs run it at the same time? not where it remembers what it made, or counts
+        # for all
+        True
+    )
+    counts: ClassVar[
+        tuple[str, ...]
+    ] = ()  # parameters that say how often something is done: what --scale shrinks beside durations
+    at_least: ClassVar[
+        Mapping[str, str]
+    ] = {}  # a count -> the parameter that it may not become smaller than
 
-    # What --blocks auto assumes while no calibration of this machine is at hand: the standard deviation of the log of the primary metric
-    # from block to block; 0: it is counted, not measured. Single TCP streams in the repeats that were published as
+    # What --blocks auto assumes while no calibration of this machine is at hand: the standard
+    # deviation of the log of the primary metric
+    # from block to block; 0: it is counted, not measured. Single TCP streams in the repeats that
+    # were published as
     # benchmark-k8s-cni-2024-01 (bare metal, 40 Gbit/s) have 2.1 to 2.7 %.
     noise: ClassVar[float] = 0.03
 
@@ -43,7 +62,9 @@ class Workload(abc.ABC):
         return self.Params.model_validate(dict(given)).model_dump(mode="json")
 
     def runs_concurrently(self, cell: Cell) -> bool:
-        """Is the cell measured while that of the first pair is? With perf it is not: no kernel tells cycles apart by pairs."""
+        """Is the cell measured while that of the first pair is? With perf it is not: no kernel
+        tells cycles apart by pairs.
+        """
         return bool(cell.pair) and self.several and cell.window == "speed"
 
     def seconds(self, params: Mapping[str, Any], duration: float, warmup: float) -> float:
@@ -51,11 +72,15 @@ class Workload(abc.ABC):
         return duration + warmup
 
     def longest(self, params: Mapping[str, Any], duration: float) -> float:
-        """Seconds of the measured client after which it hangs: what is given to it before it is ended and counts as failed."""
+        """Seconds of the measured client after which it hangs: what is given to it before it is
+        ended and counts as failed.
+        """
         return 1.5 * max(self.seconds(params, duration, 0.0), duration)
 
     def pods(self, cell: Cell) -> int:
-        """Pods that each sample makes beside the monitored ones, which takes time of its own (Cluster.pod_seconds)."""
+        """Pods that each sample makes beside the monitored ones, which takes time of its own
+        (Cluster.pod_seconds).
+        """
         return 0
 
     def kept_pods(self, cell: Cell) -> int:
@@ -63,12 +88,16 @@ class Workload(abc.ABC):
         return 0
 
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:
-        """A rough upper bound of the bytes that one sample sends, for --dry-run; 0 when it is little."""
+        """A rough upper bound of the bytes that one sample sends, for --dry-run; 0 when it is
+        little.
+        """
         return 0.0
 
     @abc.abstractmethod
     def serve(self, s: SampleContext) -> AbstractContextManager[None]:
-        """The server in the server's Pod, listening when the block is entered, gone when it is left. Raises MeasureError."""
+        """The server in the server's Pod, listening when the block is entered, gone when it is
+        left. Raises MeasureError.
+        """
 
     @abc.abstractmethod
     def warm_up(self, s: SampleContext) -> None:
@@ -80,4 +109,6 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def findings(self, s: SampleContext) -> Measurements:
-        """Reads ``s.raw`` after the client's end through pure parsers. Raises MeasureError with the reason when it cannot be parsed."""
+        """Reads ``s.raw`` after the client's end through pure parsers. Raises MeasureError with the
+        reason when it cannot be parsed.
+        """

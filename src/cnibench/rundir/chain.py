@@ -1,7 +1,9 @@
-"""The chain of evidence over events.jsonl: each line names the hash of the line before and carries its own.
+"""The chain of evidence over events.jsonl: each line names the hash of the line before and carries
+its own.
 
-The first line's ``before`` is the SHA-256 of plan.json. A line's own ``sha256`` is that of the line up to this key, so
-that the last line is protected, too. Events that commit lines of other files carry the place and the hash of them.
+The first line's ``before`` is the SHA-256 of plan.json. A line's own ``sha256`` is that of the line
+up to this key, so that the last line is protected, too. Events that commit lines of other files
+carry the place and the hash of them.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ _SUFFIX = len(_KEY) + 64 + 2
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with a run directory. ``line`` is the first line that it concerns, 0 where it is the whole file."""
+    """What is wrong with a run directory. ``line`` is the first line that it concerns, 0 where it
+    is the whole file.
+    """
 
     kind: Kind
     file: str
@@ -35,13 +39,21 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     block: int = -1
 
     def __str__(self) -> str:
-        lines = f", lines {self.line} to {self.last}" if self.last > self.line else f", line {self.line}" if self.line else ""
+        lines = (
+            f", lines {self.line} to {self.last}"
+            if self.last > self.line
+            else f", line {self.line}"
+            if self.line
+            else ""
+        )
         where = f" ({self.cell}, block {self.block})" if self.cell else ""
         return f"{self.file}{lines}{where}: {self.kind}: {self.detail}"
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A piece of a file that an event commits: ``lines`` whole lines, ``bytes`` long, that begin at the offset ``at``."""
+    """A piece of a file that an event commits: ``lines`` whole lines, ``bytes`` long, that begin at
+    the offset ``at``.
+    """
 
     at: int
     bytes: int
@@ -53,10 +65,12 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What verification needs of a line of events.jsonl. ``raw`` maps names in raw/``folder`` to their SHA-256.
+    """What verification needs of a line of events.jsonl. ``raw`` maps names in raw/``folder`` to
+    their SHA-256.
 
-    ``documents`` maps files that are written as a whole to the SHA-256 that they have from now on. ``more``: the next
-    event commits samples that were measured at the same time; none of them counts without the last.
+    ``documents`` maps files that are written as a whole to the SHA-256 that they have from now on.
+    ``more``: the next event commits samples that were measured at the same time; none of them
+    counts without the last.
     """
 
     schema: int
@@ -78,10 +92,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass
 class Chain:
-    """events.jsonl as it can be relied on. ``lines`` are the intact ones, ``events`` the same decoded.
+    """events.jsonl as it can be relied on. ``lines`` are the intact ones, ``events`` the same
+    decoded.
 
-    ``chained`` is False for a run of an older version. ``whole`` is the length of the file up to its last whole line,
-    ``kept`` (in lines ``kept_lines``, with the hash ``last``) up to the last event of a complete group.
+    ``chained`` is False for a run of an older version. ``whole`` is the length of the file up to
+    its last whole line,
+    ``kept`` (in lines ``kept_lines``, with the hash ``last``) up to the last event of a complete
+    group.
     """
 
     chained: bool = True
@@ -90,7 +107,9 @@ class Chain:
     problems: list[Problem] = field(default_factory=list)
     segments: dict[str, list[Segment]] = field(default_factory=dict)
     raw: dict[tuple[str, int], Event] = field(default_factory=dict)
-    latest: dict[tuple[str, int], Event] = field(default_factory=dict)  # the last attempt of each sample
+    latest: dict[tuple[str, int], Event] = field(
+        default_factory=dict
+    )  # the last attempt of each sample
     finished: str = ""
     sessions: int = 0
     last: str = ""
@@ -111,7 +130,9 @@ class Chain:
         return bool(segment.cell) and last is not None and last.attempt > segment.attempt
 
     def documents(self) -> dict[str, list[str]]:
-        """Each document with the hashes that it may have: one, or two when the run ended while it was being written."""
+        """Each document with the hashes that it may have: one, or two when the run ended while it
+        was being written.
+        """
         found: dict[str, list[str]] = {}
         for number, event in enumerate(self.events):
             for name, digest in event.documents.items():
@@ -158,7 +179,9 @@ def read(data: bytes, file: str, plan_schema: int) -> Chain:
 
 
 def _adopt(chain: Chain, lines: Iterable[bytes], file: str) -> int:
-    """The events of an older version, which nothing chains; a broken line is left out and told. The bytes that they take."""
+    """The events of an older version, which nothing chains; a broken line is left out and told. The
+    bytes that they take.
+    """
     at = 0
     for number, line in enumerate(lines, 1):
         at += len(line) + 1
@@ -176,18 +199,29 @@ def _follow(chain: Chain, lines: list[bytes], first: int, file: str, old: int) -
     before = ""
     for number, (line, own) in enumerate(zip(lines, owns, strict=True), first):
         if not own:
-            chain.problems.append(Problem(kind="changed", file=file, line=number, detail="the line is not what was written"))
+            chain.problems.append(
+                Problem(
+                    kind="changed",
+                    file=file,
+                    line=number,
+                    detail="the line is not what was written",
+                )
+            )
             before = ""
             continue
         if own in seen:
-            chain.problems.append(Problem(kind="doubled", file=file, line=number, detail="the line is there twice"))
+            chain.problems.append(
+                Problem(kind="doubled", file=file, line=number, detail="the line is there twice")
+            )
             continue
         event = _decode(chain, line, number, file)
         if event is None:
             before = own
             continue
         if number == first:
-            if event.event != (ADOPTED if old else CREATED) or event.before != event.documents.get("plan.json"):
+            if event.event != (ADOPTED if old else CREATED) or event.before != event.documents.get(
+                "plan.json"
+            ):
                 chain.problems.append(_gap(event, number, seen, later, file))
         elif event.before != before and before:
             chain.problems.append(_gap(event, number, seen, later, file))
@@ -200,19 +234,29 @@ def _follow(chain: Chain, lines: list[bytes], first: int, file: str, old: int) -
 
 def _gap(event: Event, number: int, seen: set[str], later: Mapping[str, int], file: str) -> Problem:
     if event.before in seen or event.before in later:
-        return Problem(kind="out of order", file=file, line=number, detail="the line does not follow the line before it")
-    return Problem(kind="lost", file=file, line=number, detail="one or more lines before this one are missing")
+        return Problem(
+            kind="out of order",
+            file=file,
+            line=number,
+            detail="the line does not follow the line before it",
+        )
+    return Problem(
+        kind="lost", file=file, line=number, detail="one or more lines before this one are missing"
+    )
 
 
 def _decode(chain: Chain, line: bytes, number: int, file: str) -> Event | None:
     try:
         event = _DECODER.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        chain.problems.append(Problem(kind="changed", file=file, line=number, detail=f"it cannot be read: {error}"))
+        chain.problems.append(
+            Problem(kind="changed", file=file, line=number, detail=f"it cannot be read: {error}")
+        )
         return None
     if event.schema > SCHEMA:
         raise InputError(
-            f"{file}, line {number}: written by a newer cnibench (schema {event.schema}, this one reads up to {SCHEMA})",
+            f"{file}, line {number}: written by a newer cnibench (schema {event.schema}, this one"
+            f" reads up to {SCHEMA})",
             "install a newer cnibench",
         )
     return event
@@ -222,7 +266,9 @@ _DECODER = msgspec.json.Decoder(Event)
 
 
 def _interpret(chain: Chain, old: int, file: str) -> None:
-    """What the events commit. A group of samples that was cut off before its last event commits nothing."""
+    """What the events commit. A group of samples that was cut off before its last event commits
+    nothing.
+    """
     pending: list[Event] = []
     at = 0
     for number, (line, event) in enumerate(zip(chain.lines, chain.events, strict=True), 1):
@@ -239,8 +285,19 @@ def _interpret(chain: Chain, old: int, file: str) -> None:
         if event.event == ADOPTED:
             start = sum(len(line) + 1 for line in chain.lines[:number])
             whole = b"".join(line + b"\n" for line in chain.lines[:number])
-            if covered is None or covered.bytes != old or start != old or digest(whole) != covered.sha256:
-                chain.problems.append(Problem(kind="changed", file=file, detail="the lines before the chain are not what they were"))
+            if (
+                covered is None
+                or covered.bytes != old
+                or start != old
+                or digest(whole) != covered.sha256
+            ):
+                chain.problems.append(
+                    Problem(
+                        kind="changed",
+                        file=file,
+                        detail="the lines before the chain are not what they were",
+                    )
+                )
 
 
 def _commit(chain: Chain, event: Event) -> None:
@@ -254,7 +311,12 @@ def _commit(chain: Chain, event: Event) -> None:
     for name, segment in event.files.items():
         chain.segments.setdefault(name, []).append(
             Segment(
-                at=segment.at, bytes=segment.bytes, lines=segment.lines, sha256=segment.sha256, cell=event.cell,
-                block=event.block, attempt=event.attempt,
+                at=segment.at,
+                bytes=segment.bytes,
+                lines=segment.lines,
+                sha256=segment.sha256,
+                cell=event.cell,
+                block=event.block,
+                attempt=event.attempt,
             )
-        )  # fmt: skip
+        )

@@ -1,4 +1,6 @@
-"""The store: run directories, written by RunWriter, read by RunReader (layout.py says what is in them)."""
+"""The store: run directories, written by RunWriter, read by RunReader (layout.py says what is in
+them).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from cnibench.rundir.schema import PLAN
 
 
 def runs(folder: Path, unreadable: list[str] | None = None) -> list[RunReader]:
-    """All runs below ``folder``, oldest first; what is no run is passed over, one that cannot be read is told in ``unreadable``."""
+    """All runs below ``folder``, oldest first; what is no run is passed over, one that cannot be
+    read is told in ``unreadable``.
+    """
     found = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if os.path.lexists(path / PLAN):
@@ -24,7 +28,9 @@ def runs(folder: Path, unreadable: list[str] | None = None) -> list[RunReader]:
 
 
 def find(name: str, folder: Path = Path("runs")) -> Path:
-    """The run directory that ``name`` means: a path, an id below ``folder``, the beginning of one, or ``last``. Raises UsageError."""
+    """The run directory that ``name`` means: a path, an id below ``folder``, the beginning of one,
+    or ``last``. Raises UsageError.
+    """
     if Path(name).is_dir():
         return Path(name)
     known = [run.path for run in runs(folder)]
@@ -36,6 +42,10 @@ def find(name: str, folder: Path = Path("runs")) -> Path:
         return found[0]
     if found:
         raise UsageError(
-            f"'{name}' begins the names of {len(found)} runs", f"write more of it: {', '.join(path.name for path in found[:3])}"
+            f"'{name}' begins the names of {len(found)} runs",
+            f"write more of it: {', '.join(path.name for path in found[:3])}",
         )
-    raise UsageError(f"there is no run '{name}' in {folder}", "'cnibench runs' lists the runs; a path to a run directory is taken too")
+    raise UsageError(
+        f"there is no run '{name}' in {folder}",
+        "'cnibench runs' lists the runs; a path to a run directory is taken too",
+    )

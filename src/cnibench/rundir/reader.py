@@ -1,6 +1,8 @@
-"""Reading a run directory: a copied one, a read-only one, one that a crash cut off, one that somebody changed.
+"""Reading a run directory: a copied one, a read-only one, one that a crash cut off, one that
+somebody changed.
 
-Figures are only ever made of lines that the chain of events vouches for; what is left out is named in ``problems``.
+Figures are only ever made of lines that the chain of events vouches for; what is left out is named
+in ``problems``.
 """
 
 from __future__ import annotations
@@ -48,10 +50,12 @@ _WHOLE = "take the file from a complete copy of the run"
 
 
 class RunReader:
-    """One run directory; nothing is written, no link in it is followed, nothing but regular files is opened.
+    """One run directory; nothing is written, no link in it is followed, nothing but regular files
+    is opened.
 
-    ``warnings`` tells what is usual in a run that was cut off or is of an older version. ``problems`` names what is lost,
-    changed, doubled, out of order or not chained in the files that were read so far; ``verify`` reads all of them.
+    ``warnings`` tells what is usual in a run that was cut off or is of an older version.
+    ``problems`` names what is lost, changed, doubled, out of order or not chained in the files that
+    were read so far; ``verify`` reads all of them.
 
     Raises InputError when it is no run directory or was written by a newer version.
     """
@@ -62,7 +66,9 @@ class RunReader:
         self.problems: list[Problem] = []
         self.complete: set[str] = set()  # files that were read to their end, and so verified
         if not self.path.is_dir():
-            raise InputError(f"{self.path}: no such run directory", "'cnibench runs' lists the runs")
+            raise InputError(
+                f"{self.path}: no such run directory", "'cnibench runs' lists the runs"
+            )
         self._plan_bytes = self._bytes(PLAN)
         record = self._object(PLAN, self._plan_bytes)
         schema = record.get("schema")
@@ -76,19 +82,25 @@ class RunReader:
 
     @property
     def environment(self) -> Record:
-        """env.json, or that of a later session where the first one did not come to write it; empty when none did."""
+        """env.json, or that of a later session where the first one did not come to write it; empty
+        when none did.
+        """
         return next(iter(self.environments), {})
 
     @property
     def environments(self) -> list[Record]:
-        """The environment of each session that recorded one: of the first, and of those that resumed the run."""
+        """The environment of each session that recorded one: of the first, and of those that
+        resumed the run.
+        """
         names = [environment_file(number) for number in range(1, max(1, self.chain.sessions) + 1)]
         return [facts for name in names if (facts := self._facts(name))]
 
     @property
     def started(self) -> str:
         """RFC 3339; when the run was planned if it never started."""
-        return next((event.time for event in self.chain.events if event.event == STARTED), self.plan.created)
+        return next(
+            (event.time for event in self.chain.events if event.event == STARTED), self.plan.created
+        )
 
     @property
     def finished(self) -> str:
@@ -103,26 +115,45 @@ class RunReader:
         except FileNotFoundError:
             data = b""
         except OSError as error:
-            raise InputError(f"{self.path / EVENTS}: {error.strerror}", "check the path and its permissions") from None
+            raise InputError(
+                f"{self.path / EVENTS}: {error.strerror}", "check the path and its permissions"
+            ) from None
         found = read_chain(data, EVENTS, self._plan_schema)
         if found.whole < len(data):
             if found.finished:
-                self._tell(Problem(kind="not chained", file=EVENTS, line=found.count + 1, detail="the line is not whole"))
+                self._tell(
+                    Problem(
+                        kind="not chained",
+                        file=EVENTS,
+                        line=found.count + 1,
+                        detail="the line is not whole",
+                    )
+                )
             else:
-                self._warn(f"{self.path / EVENTS}, line {found.count + 1}: cut off in the middle; read up to line {found.count}")
+                self._warn(
+                    f"{self.path / EVENTS}, line {found.count + 1}: cut off in the middle; read up"
+                    f" to line {found.count}"
+                )
         for problem in found.problems:
             self._tell(problem)
         if not found.chained:
-            self._warn(f"{self.path}: written before cnibench chained its files: what is lost or changed in it is not noticed")
+            self._warn(
+                f"{self.path}: written before cnibench chained its files: what is lost or changed"
+                " in it is not noticed"
+            )
         return found
 
     def samples(self) -> Iterator[Sample]:
-        """Every sample in order, failed ones too, of the last attempt at each cell in each block."""
+        """Every sample in order, failed ones too, of the last attempt at each cell in each
+        block.
+        """
         for lines in self.decoded(SAMPLES, Sample):
             yield from lines
 
     def attestations(self) -> list[Attestation]:
-        """Every check in the order of time; a resumed run attests again, so one check may be there more than once."""
+        """Every check in the order of time; a resumed run attests again, so one check may be there
+        more than once.
+        """
         return [item for lines in self.decoded(ATTESTATIONS, Attestation) for item in lines]
 
     def events(self) -> list[Record]:
@@ -130,17 +161,29 @@ class RunReader:
         return [msgspec.json.decode(line) for line in self.chain.lines]
 
     def records(self, name: str) -> Iterator[Record]:
-        """The records of NAME.jsonl (cpp, sizes, ...), each with the coordinates of its sample; none when there is no such file.
+        """The records of NAME.jsonl (cpp, sizes, ...), each with the coordinates of its sample;
+        none when there is no such file.
 
-        Those of disturbed samples are left out; what is stored of the disturbances themselves, ``stalls``, is complete.
+        Those of disturbed samples are left out; what is stored of the disturbances themselves,
+        ``stalls``, is complete.
         """
         for lines in self.decoded(record_file(name), dict[str, Any]):
-            yield from lines if name == STALLS else (line for line in lines if not line.get("disturbed"))
+            yield from (
+                lines if name == STALLS else (line for line in lines if not line.get("disturbed"))
+            )
 
     def record_names(self) -> list[str]:
         """The record files that this run has."""
-        files = self.chain.segments if self.chain.chained else [file.name for file in self.path.glob("*.jsonl")]
-        return sorted(name.removesuffix(".jsonl") for name in files if name not in (SAMPLES, ATTESTATIONS, EVENTS))
+        files = (
+            self.chain.segments
+            if self.chain.chained
+            else [file.name for file in self.path.glob("*.jsonl")]
+        )
+        return sorted(
+            name.removesuffix(".jsonl")
+            for name in files
+            if name not in (SAMPLES, ATTESTATIONS, EVENTS)
+        )
 
     def files(self) -> list[str]:
         """All files of lines that the events commit, and those that every run has."""
@@ -153,7 +196,9 @@ class RunReader:
         return self.path / RAW / raw_folder(identity, block, last.attempt if last else 1)
 
     def raw_bytes(self, cell: Cell | str, block: int, name: str) -> bytes:
-        """A raw file of that sample. Raises InputError when it is not there; one that was changed is told in ``problems``."""
+        """A raw file of that sample. Raises InputError when it is not there; one that was changed
+        is told in ``problems``.
+        """
         identity = cell if isinstance(cell, str) else cell.id
         last = self.chain.latest.get((identity, block))
         folder = f"{RAW}/{raw_folder(identity, block, last.attempt if last else 1)}"
@@ -163,15 +208,38 @@ class RunReader:
             data = read_beneath(self.path, file, LONGEST_RAW)
         except OSError as error:
             if known:
-                self._tell(Problem(kind="lost", file=file, detail="the raw file is missing", cell=identity, block=block))
-            raise InputError(f"{self.path / file}: {error.strerror}", "this needs the run's raw folder") from None
+                self._tell(
+                    Problem(
+                        kind="lost",
+                        file=file,
+                        detail="the raw file is missing",
+                        cell=identity,
+                        block=block,
+                    )
+                )
+            raise InputError(
+                f"{self.path / file}: {error.strerror}", "this needs the run's raw folder"
+            ) from None
         if self.chain.chained and digest(data) != known:
-            self._tell(Problem(kind="changed", file=file, detail="it is not what was recorded", cell=identity, block=block))
-            raise InputError(f"{self.path / file}: is not what was recorded", "'cnibench verify' names all that is wrong")
+            self._tell(
+                Problem(
+                    kind="changed",
+                    file=file,
+                    detail="it is not what was recorded",
+                    cell=identity,
+                    block=block,
+                )
+            )
+            raise InputError(
+                f"{self.path / file}: is not what was recorded",
+                "'cnibench verify' names all that is wrong",
+            )
         return data
 
     def done(self, *, retry_failed: bool = False) -> set[tuple[str, int]]:
-        """(cell id, block) of all that is finished: what a resumed run leaves out. ``retry_failed``: without what failed."""
+        """(cell id, block) of all that is finished: what a resumed run leaves out.
+        ``retry_failed``: without what failed.
+        """
         known = self.chain.latest
         found = {key for key, event in known.items() if event.sha256}
         for _ in self.pieces(SAMPLES):
@@ -181,11 +249,17 @@ class RunReader:
         if len(found) < len(known):
             found |= self._done_before_the_chain()
         if retry_failed:
-            found -= {key for key, event in self.chain.latest.items() if event.status in ("failed", "timeout")}
+            found -= {
+                key
+                for key, event in self.chain.latest.items()
+                if event.status in ("failed", "timeout")
+            }
         return found
 
     def pieces(self, name: str) -> Iterator[tuple[int, bytes]]:
-        """(number of the first line, whole lines) of all lines of the file that the chain vouches for."""
+        """(number of the first line, whole lines) of all lines of the file that the chain vouches
+        for.
+        """
         try:
             descriptor = open_beneath(self.path, name)
         except FileNotFoundError:
@@ -193,18 +267,29 @@ class RunReader:
                 self._tell(Problem(kind="lost", file=name, detail="the file is missing"))
             return
         except OSError as error:
-            raise InputError(f"{self.path / name}: {error.strerror}", "check the path and its permissions") from None
+            raise InputError(
+                f"{self.path / name}: {error.strerror}", "check the path and its permissions"
+            ) from None
         with open(descriptor, "rb", buffering=1 << 18) as file:
             if os.fstat(descriptor).st_size > LONGEST_LINES:
-                raise InputError(f"{self.path / name}: is larger than {LONGEST_LINES:,} bytes", "is this really a run directory?")
+                raise InputError(
+                    f"{self.path / name}: is larger than {LONGEST_LINES:,} bytes",
+                    "is this really a run directory?",
+                )
             try:
-                yield from self._chained(name, file) if self.chain.chained else self._unchained(name, file)
+                yield from (
+                    self._chained(name, file) if self.chain.chained else self._unchained(name, file)
+                )
                 self.complete.add(name)
             except OSError as error:
-                raise InputError(f"{self.path / name}: {error.strerror}", "check the disk, or take another copy") from None
+                raise InputError(
+                    f"{self.path / name}: {error.strerror}", "check the disk, or take another copy"
+                ) from None
 
     def decoded(self, name: str, kind: type[T]) -> Iterator[list[T]]:
-        """The lines of the file, some megabytes at a time. Raises InputError for lines of a newer version."""
+        """The lines of the file, some megabytes at a time. Raises InputError for lines of a newer
+        version.
+        """
         for first, data, lines in self._decodable(name, kind):
             yield list(self._one_by_one(name, first, data, kind)) if lines is None else lines
 
@@ -212,13 +297,18 @@ class RunReader:
         """The same lines as ``decoded`` gives, as bytes."""
         for first, data, lines in self._decodable(name, kind):
             if lines is None:
-                whole = (msgspec.json.encode(line) + b"\n" for line in self._one_by_one(name, first, data, kind))
+                whole = (
+                    msgspec.json.encode(line) + b"\n"
+                    for line in self._one_by_one(name, first, data, kind)
+                )
                 yield first, b"".join(whole)
             else:
                 yield first, data
 
     def _decodable(self, name: str, kind: type[T]) -> Iterator[tuple[int, bytes, list[T] | None]]:
-        """(first line, bytes, decoded lines) of each piece; None where not all of its lines are as they should be."""
+        """(first line, bytes, decoded lines) of each piece; None where not all of its lines are as
+        they should be.
+        """
         decoder = msgspec.json.Decoder(kind)
         has_schema = "schema" in getattr(kind, "__struct_fields__", ())
         versions = decoder if has_schema else msgspec.json.Decoder(_Version)
@@ -234,9 +324,15 @@ class RunReader:
             yield first, data, lines if usual else None
 
     def verify_document(self, name: str, expected: list[str]) -> None:
-        """Tells when a file that is written as a whole is not one of those that the events name ('': it may be missing)."""
+        """Tells when a file that is written as a whole is not one of those that the events name
+        ('': it may be missing).
+        """
         try:
-            found = digest(self._plan_bytes if name == PLAN else read_beneath(self.path, name, LONGEST_DOCUMENT))
+            found = digest(
+                self._plan_bytes
+                if name == PLAN
+                else read_beneath(self.path, name, LONGEST_DOCUMENT)
+            )
         except FileNotFoundError:
             found = ""
         if found not in expected:
@@ -259,7 +355,9 @@ class RunReader:
             if not sound or digest(data) != segment.sha256:
                 if held:
                     yield start, b"".join(held)
-                yield from self._recovered(name, segments[number:], data + file.read(LONGEST_PIECE), line + 1)
+                yield from self._recovered(
+                    name, segments[number:], data + file.read(LONGEST_PIECE), line + 1
+                )
                 return
             at, line = at + segment.bytes, line + segment.lines
             old = not segment.cell and name != ATTESTATIONS
@@ -280,8 +378,12 @@ class RunReader:
         if tail := file.read(_TAIL + 1):
             self._tail(name, tail, line + 1)
 
-    def _recovered(self, name: str, segments: list[Segment], data: bytes, first: int) -> Iterator[tuple[int, bytes]]:
-        found, problems = recovery.recover(segments, data, first, name, open_end=not self.chain.finished)
+    def _recovered(
+        self, name: str, segments: list[Segment], data: bytes, first: int
+    ) -> Iterator[tuple[int, bytes]]:
+        found, problems = recovery.recover(
+            segments, data, first, name, open_end=not self.chain.finished
+        )
         for problem in problems:
             self._tell(problem)
         for line, piece, segment in found:
@@ -301,7 +403,9 @@ class RunReader:
                 yield number, line
 
     def _tail(self, name: str, tail: bytes, line: int) -> None:
-        """What stands behind the last committed line: a sample in flight, or lines whose events are lost."""
+        """What stands behind the last committed line: a sample in flight, or lines whose events are
+        lost.
+        """
         if name not in self.chain.segments and name not in (SAMPLES, ATTESTATIONS):
             return  # a file that this run has never committed a line of is not its own
         lines = tail.split(b"\n")
@@ -309,9 +413,20 @@ class RunReader:
             lines.pop()
         if self.chain.finished:
             words = "no event commits these lines; they are left out"
-            self._tell(Problem(kind="not chained", file=name, line=line, last=line + len(lines) - 1, detail=words))
+            self._tell(
+                Problem(
+                    kind="not chained",
+                    file=name,
+                    line=line,
+                    last=line + len(lines) - 1,
+                    detail=words,
+                )
+            )
         elif len(tail) > _TAIL or not self.chain.count or not recovery.in_flight(lines):
-            words = f"{name} has {len(lines)} lines of several samples that no event commits; they are left out"
+            words = (
+                f"{name} has {len(lines)} lines of several samples that no event commits; they are"
+                " left out"
+            )
             self._tell(Problem(kind="lost", file=EVENTS, line=self.chain.count + 1, detail=words))
         else:
             cut = "" if tail.endswith(b"\n") else ", cut off in the middle"
@@ -326,27 +441,49 @@ class RunReader:
             if not newline:
                 left += data
                 if len(left) > LONGEST_PIECE:
-                    raise InputError(f"{self.path / name}, line {line}: is larger than {LONGEST_PIECE:,} bytes", _WHOLE)
+                    raise InputError(
+                        f"{self.path / name}, line {line}: is larger than {LONGEST_PIECE:,} bytes",
+                        _WHOLE,
+                    )
                 continue
             piece, left = left + whole + newline, rest
             yield line, piece
             line += piece.count(b"\n")
         if left:
-            self._warn(f"{self.path / name}, line {line}: cut off in the middle; read up to line {line - 1}")
+            self._warn(
+                f"{self.path / name}, line {line}: cut off in the middle; read up to line"
+                f" {line - 1}"
+            )
 
     def _one_by_one(self, name: str, first: int, data: bytes, kind: type[T]) -> Iterator[T]:
-        """A piece with a line that cannot be decoded like the others: one that is broken is left out and told."""
+        """A piece with a line that cannot be decoded like the others: one that is broken is left
+        out and told.
+        """
         for number, line in enumerate(data.split(b"\n")[:-1], first):
             try:
                 record = msgspec.json.decode(line, type=dict[str, Any])
                 version = record.get("schema")
                 if isinstance(version, int) and self._newest < version <= SCHEMA:
-                    self._tell(Problem(kind="not chained", file=name, line=number, detail="its events are missing"))
+                    self._tell(
+                        Problem(
+                            kind="not chained",
+                            file=name,
+                            line=number,
+                            detail="its events are missing",
+                        )
+                    )
                     continue
                 migrated = migrate(f"{self.path / name}, line {number}", record)
                 yield msgspec.json.decode(msgspec.json.encode(migrated), type=kind)
             except _UNREADABLE as error:
-                self._tell(Problem(kind="changed", file=name, line=number, detail=f"left out, it cannot be read: {error}"))
+                self._tell(
+                    Problem(
+                        kind="changed",
+                        file=name,
+                        line=number,
+                        detail=f"left out, it cannot be read: {error}",
+                    )
+                )
 
     def _done_before_the_chain(self) -> set[tuple[str, int]]:
         """An older version committed samples by the number of their lines."""
@@ -369,9 +506,14 @@ class RunReader:
         try:
             return read_beneath(self.path, name, LONGEST_DOCUMENT)
         except FileNotFoundError:
-            raise _Missing(f"{self.path}: not a run directory, there is no {name} in it", "'cnibench runs' lists the runs") from None
+            raise _Missing(
+                f"{self.path}: not a run directory, there is no {name} in it",
+                "'cnibench runs' lists the runs",
+            ) from None
         except OSError as error:
-            raise InputError(f"{path}: {error.strerror}", "check the path and its permissions") from None
+            raise InputError(
+                f"{path}: {error.strerror}", "check the path and its permissions"
+            ) from None
 
     def _object(self, name: str, data: bytes) -> Record:
         path = self.path / name

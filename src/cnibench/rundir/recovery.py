@@ -1,4 +1,6 @@
-"""Finds what is still intact in a file that differs from what its events commit, and names what is not."""
+"""Finds what is still intact in a file that differs from what its events commit, and names what is
+not.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ def recover(
 ) -> tuple[list[tuple[int, bytes, Segment]], list[Problem]]:
     """(line, bytes, segment) of all that is intact, in the order of the segments; and the problems.
 
-    ``data`` begins with line ``first``. ``open_end``: what stands behind the last segment may belong to a sample that
-    was being written.
+    ``data`` begins with line ``first``. ``open_end``: what stands behind the last segment may
+    belong to a sample that was being written.
     """
     return _Search(data, first, file).all(segments, open_end)
 
@@ -54,10 +56,14 @@ class _Search:
         self._by_place: dict[tuple[str, int, int], list[int]] = {}
         for number, line in enumerate(self._lines):
             if (found := place(line)) is not None and found.cell:
-                self._by_place.setdefault((found.cell, found.block, found.attempt), []).append(number)
+                self._by_place.setdefault((found.cell, found.block, found.attempt), []).append(
+                    number
+                )
         self._problems: list[Problem] = []
 
-    def all(self, segments: Sequence[Segment], open_end: bool) -> tuple[list[tuple[int, bytes, Segment]], list[Problem]]:
+    def all(
+        self, segments: Sequence[Segment], open_end: bool
+    ) -> tuple[list[tuple[int, bytes, Segment]], list[Problem]]:
         found: list[tuple[int, bytes, Segment]] = []
         at = highest = 0
         for segment in segments:
@@ -83,7 +89,9 @@ class _Search:
         return b"".join(self._lines[number] + b"\n" for number in numbers)
 
     def _elsewhere(self, segment: Segment, at: int) -> list[int]:
-        """The lines of the segment where they are now; none, and told, when they are not all intact."""
+        """The lines of the segment where they are now; none, and told, when they are not all
+        intact.
+        """
         where = (segment.cell, segment.block, segment.attempt)
         mine = self._by_place.get(where, []) if segment.cell else self._window(segment)
         if self._same(mine, segment):
@@ -98,18 +106,34 @@ class _Search:
         if len(mine) == segment.lines <= _FEW:
             for order in permutations(mine):
                 if self._same(order, segment):
-                    self._tell("out of order", mine, segment, "the lines of this sample are in another order")
+                    self._tell(
+                        "out of order",
+                        mine,
+                        segment,
+                        "the lines of this sample are in another order",
+                    )
                     return list(order)
         for number in mine:
             self._used[number] = True
         missing = segment.lines - len(mine)
         kind: Kind = "lost" if missing > 0 else "changed"
-        words = f"{missing} of {segment.lines} lines are missing" if missing > 0 else "it is not what was written"
-        self._tell(kind, mine or [at], segment, f"{words}; the sample is left out" if segment.cell else words)
+        words = (
+            f"{missing} of {segment.lines} lines are missing"
+            if missing > 0
+            else "it is not what was written"
+        )
+        self._tell(
+            kind,
+            mine or [at],
+            segment,
+            f"{words}; the sample is left out" if segment.cell else words,
+        )
         return []
 
     def _window(self, segment: Segment) -> list[int]:
-        """Lines that say nothing about where they belong, attestations for instance: wherever they are together."""
+        """Lines that say nothing about where they belong, attestations for instance: wherever they
+        are together.
+        """
         for start in range(len(self._lines)):
             numbers = list(range(start, min(start + segment.lines, len(self._lines))))
             if not any(self._used[number] for number in numbers) and self._same(numbers, segment):
@@ -127,23 +151,37 @@ class _Search:
             yield list(numbers[start : start + wanted])
 
     def _rest(self, at: int, open_end: bool) -> None:
-        """Lines that no event commits. Behind the last segment they may be of a sample in flight, if it is only one."""
+        """Lines that no event commits. Behind the last segment they may be of a sample in flight,
+        if it is only one.
+        """
         end = len(self._lines)
         if open_end and in_flight(self._lines[at:]):
             end = at
         strange = [number for number in range(end) if not self._used[number]]
         for numbers in _runs(strange):
-            self._tell("not chained", numbers, None, "no event commits these lines; they are left out")
+            self._tell(
+                "not chained", numbers, None, "no event commits these lines; they are left out"
+            )
 
-    def _tell(self, kind: Kind, numbers: Sequence[int], segment: Segment | None, detail: str) -> None:
-        where: dict[str, Any] = {} if segment is None or not segment.cell else {"cell": segment.cell, "block": segment.block}
+    def _tell(
+        self, kind: Kind, numbers: Sequence[int], segment: Segment | None, detail: str
+    ) -> None:
+        where: dict[str, Any] = (
+            {}
+            if segment is None or not segment.cell
+            else {"cell": segment.cell, "block": segment.block}
+        )
         line = self._first + min(numbers) if numbers else 0
         last = self._first + max(numbers) if numbers else 0
-        self._problems.append(Problem(kind=kind, file=self._file, line=line, last=last, detail=detail, **where))
+        self._problems.append(
+            Problem(kind=kind, file=self._file, line=line, last=last, detail=detail, **where)
+        )
 
 
 def in_flight(lines: Sequence[bytes]) -> bool:
-    """Can these lines be of samples that were measured at the same time, the last one perhaps cut off?"""
+    """Can these lines be of samples that were measured at the same time, the last one perhaps cut
+    off?
+    """
     found = set()
     for number, line in enumerate(lines):
         where = place(line)

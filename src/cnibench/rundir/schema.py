@@ -1,14 +1,16 @@
-"""The run directory: which files it has, their schema version, and how an older version becomes the present one.
+"""The run directory: which files it has, their schema version, and how an older version becomes the
+present one.
 
-plan.json            the run's manifest: what was asked, the cells, the seed, what is unsupported here (Manifest)
-env.json             the environment: kernel, CPU, memory, tool versions, testbed, wire; env-N.json is that of session N
-events.jsonl         what happened and when, chained by hashes (chain.py); each ``cell-finished`` commits the lines of one sample
-samples.jsonl        one metric of one cell in one block a line (cell.Sample)
-attestations.jsonl   the checks of each installed profile
-NAME.jsonl           records of collectors and workloads (cpp, sizes, cdf, series, ...), each with the sample's coordinates
-raw/CELL/BLOCK/      raw output of the tools, kept before anything parses it; BLOCK.attempt-N of a sample measured again
-seal.json            which line of events.jsonl the finished run ended with
-NAME.orphan-N        what an interrupted run had written without an event that commits it
+plan.json            the run's manifest: what was asked, the cells, the seed, what is unsupported
+here (Manifest) env.json             the environment: kernel, CPU, memory, tool versions, testbed,
+wire; env-N.json is that of session N events.jsonl         what happened and when, chained by hashes
+(chain.py); each ``cell-finished`` commits the lines of one sample samples.jsonl        one metric
+of one cell in one block a line (cell.Sample) attestations.jsonl   the checks of each installed
+profile NAME.jsonl           records of collectors and workloads (cpp, sizes, cdf, series, ...),
+each with the sample's coordinates raw/CELL/BLOCK/      raw output of the tools, kept before
+anything parses it; BLOCK.attempt-N of a sample measured again seal.json            which line of
+events.jsonl the finished run ended with NAME.orphan-N        what an interrupted run had written
+without an event that commits it
 
 docs/run-directory.md says more.
 """
@@ -31,19 +33,32 @@ PLAN, ENVIRONMENT, SEAL, FIRST_PLAN = "plan.json", "env.json", "seal.json", "pla
 EVENTS, SAMPLES, ATTESTATIONS, RAW = "events.jsonl", "samples.jsonl", "attestations.jsonl", "raw"
 
 # Bytes that are read of a file at most, so that no file fills the memory.
-LONGEST_DOCUMENT, LONGEST_EVENTS, LONGEST_LINES, LONGEST_RAW = 64 << 20, 512 << 20, 4 << 30, 256 << 20
+LONGEST_DOCUMENT, LONGEST_EVENTS, LONGEST_LINES, LONGEST_RAW = (
+    64 << 20,
+    512 << 20,
+    4 << 30,
+    256 << 20,
+)
 LONGEST_PIECE = 256 << 20  # of lines that one event commits
-MOST_BLOCKS, MOST_CELLS, LONGEST_NAME, LONGEST_WINDOW = 1_000_000, 100_000, 1000, 1e6  # of a manifest; the window in seconds
+MOST_BLOCKS, MOST_CELLS, LONGEST_NAME, LONGEST_WINDOW = (
+    1_000_000,
+    100_000,
+    1000,
+    1e6,
+)  # of a manifest; the window in seconds
 
 Record = dict[str, Any]
 Step = Callable[[str, Record], Record]
 
-# Version n to the step that makes a record of version n + 1 of it; the step is given the file's name and the record.
+# Version n to the step that makes a record of version n + 1 of it; the step is given the file's
+# name and the record.
 MIGRATIONS: dict[int, Step] = {1: lambda file, record: record}  # 2 adds fields that have defaults
 
 
 class Unsupported(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile that was asked for and cannot be measured here; found before anything was started."""
+    """A profile that was asked for and cannot be measured here; found before anything was
+    started.
+    """
 
     label: str
     profile: str
@@ -52,11 +67,14 @@ class Unsupported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """How many blocks ``auto`` planned for one workload, and from what: fractions are of the value itself (0.02 is 2 %).
+    """How many blocks ``auto`` planned for one workload, and from what: fractions are of the value
+    itself (0.02 is 2 %).
 
-    ``noise`` is the standard deviation of the log of one profile's value between blocks, the largest over the placements; ``source`` says
-    where it is from. ``blocks`` is what was planned; ``wished`` what the resolution takes, more than ``blocks`` where that was too many,
-    0 where it is beyond all bounds; ``finds`` the smallest difference that so many blocks find with a power of 0.8.
+    ``noise`` is the standard deviation of the log of one profile's value between blocks, the
+    largest over the placements; ``source`` says where it is from. ``blocks`` is what was planned;
+    ``wished`` what the resolution takes, more than ``blocks`` where that was too many, 0 where it
+    is beyond all bounds; ``finds`` the smallest difference that so many blocks find with a power of
+    0.8.
     """
 
     workload: str
@@ -71,10 +89,12 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """plan.json. ``profiles`` maps each label to the whole profile as it was then, ``plan`` is the plan as it was asked for.
+    """plan.json. ``profiles`` maps each label to the whole profile as it was then, ``plan`` is the
+    plan as it was asked for.
 
-    ``duration`` and ``warmup`` in seconds. ``target_ci`` is the half width at which the run stops by itself (0: never), ``max_blocks``
-    bounds it; ``blocks`` is the number of blocks that is carried out otherwise.
+    ``duration`` and ``warmup`` in seconds. ``target_ci`` is the half width at which the run stops
+    by itself (0: never), ``max_blocks`` bounds it; ``blocks`` is the number of blocks that is
+    carried out otherwise.
     """
 
     schema: int = SCHEMA
@@ -95,7 +115,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     target_ci: float = 0.0
     max_blocks: int = 30
     planned: list[Planned] = []
-    main: dict[str, str] = {}  # workload to the metric that decides; without one metrics.MAIN_ORDER does
+    main: dict[
+        str, str
+    ] = {}  # workload to the metric that decides; without one metrics.MAIN_ORDER does
     plan: Record = {}
     extra: Record = {}  # options that only this kind of cluster knows (Options.extra)
 
@@ -105,7 +127,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(manifest: Manifest, file: str) -> None:
-    """Raises InputError for a field that is out of bounds, before it becomes a path, a loop or a wait."""
+    """Raises InputError for a field that is out of bounds, before it becomes a path, a loop or a
+    wait.
+    """
     for what, value, low, high in (
         ("blocks", manifest.blocks, 0, MOST_BLOCKS),
         ("max_blocks", manifest.max_blocks, 0, MOST_BLOCKS),
@@ -114,14 +138,22 @@ def check(manifest: Manifest, file: str) -> None:
         ("warmup", manifest.warmup, 0, LONGEST_WINDOW),
         ("target_ci", manifest.target_ci, 0, LONGEST_WINDOW),
         ("seed", manifest.seed, -(2**63), 2**64),
-        *((f"duration of {cell.label[:80]!a}", cell.duration or 0, 0, LONGEST_WINDOW) for cell in manifest.cells),
-        *((f"blocks of {cell.label[:80]!a}", cell.blocks or 0, 0, MOST_BLOCKS) for cell in manifest.cells),
+        *(
+            (f"duration of {cell.label[:80]!a}", cell.duration or 0, 0, LONGEST_WINDOW)
+            for cell in manifest.cells
+        ),
+        *(
+            (f"blocks of {cell.label[:80]!a}", cell.blocks or 0, 0, MOST_BLOCKS)
+            for cell in manifest.cells
+        ),
         *((f"pair of {cell.label[:80]!a}", cell.pair, 0, MOST_BLOCKS) for cell in manifest.cells),
         *((f"ip of {cell.label[:80]!a}", cell.ip, 0, 6) for cell in manifest.cells),
         *((f"mtu of {cell.label[:80]!a}", cell.mtu, 0, 2**31) for cell in manifest.cells),
     ):
         if not low <= value <= high:
-            raise InputError(f"{file}: {what}: expected {low:g} to {high:g}, found {str(value)[:40]}", _WHOLE)
+            raise InputError(
+                f"{file}: {what}: expected {low:g} to {high:g}, found {str(value)[:40]}", _WHOLE
+            )
     for name in (
         manifest.id,
         manifest.name,
@@ -130,7 +162,10 @@ def check(manifest: Manifest, file: str) -> None:
         *(name for cell in manifest.cells for name in (cell.label, cell.profile, cell.workload)),
     ):
         if len(name) > LONGEST_NAME:
-            raise InputError(f"{file}: a name has {len(name)} characters, at most {LONGEST_NAME} are allowed", _WHOLE)
+            raise InputError(
+                f"{file}: a name has {len(name)} characters, at most {LONGEST_NAME} are allowed",
+                _WHOLE,
+            )
 
 
 _WHOLE = "take the file from a complete copy of the run"
@@ -148,7 +183,13 @@ def environment_file(session: int) -> str:
 
 def coordinates(cell: Cell, block: int, attempt: int = 1) -> Record:
     """What every line of a record file says about where it belongs."""
-    return {"schema": SCHEMA, "attempt": attempt, "cell": cell.id, "block": block, **context.of_cell(cell)}
+    return {
+        "schema": SCHEMA,
+        "attempt": attempt,
+        "cell": cell.id,
+        "block": block,
+        **context.of_cell(cell),
+    }
 
 
 def now() -> str:
@@ -165,23 +206,36 @@ def new_id(name: str = "") -> str:
 def record_file(name: str) -> str:
     """The file of records of that name. Raises InputError for a name that is not a plain word."""
     if not re.fullmatch(r"[a-z][a-z0-9_-]{0,40}", name):
-        raise InputError(f"'{name}' is not a name of a record file", "plain lower-case words, cpp or sizes for instance")
+        raise InputError(
+            f"'{name}' is not a name of a record file",
+            "plain lower-case words, cpp or sizes for instance",
+        )
     return f"{name}.jsonl"
 
 
-def migrate(file: str, record: Record, steps: Mapping[int, Step] | None = None, target: int = SCHEMA) -> Record:
-    """``record`` in schema version ``target``, one step after the other. Raises InputError when it is newer, or older than any step."""
+def migrate(
+    file: str, record: Record, steps: Mapping[int, Step] | None = None, target: int = SCHEMA
+) -> Record:
+    """``record`` in schema version ``target``, one step after the other. Raises InputError when it
+    is newer, or older than any step.
+    """
     steps = MIGRATIONS if steps is None else steps
     version = record.get("schema")
     if not isinstance(version, int) or isinstance(version, bool):
-        raise InputError(f"{file}: expected a schema version", "is this a run directory of cnibench?")
+        raise InputError(
+            f"{file}: expected a schema version", "is this a run directory of cnibench?"
+        )
     if version > target:
         raise InputError(
-            f"{file}: written by a newer cnibench (schema {version}, this one reads up to {target})", "install a newer cnibench"
+            f"{file}: written by a newer cnibench (schema {version}, this one reads up to"
+            f" {target})",
+            "install a newer cnibench",
         )
     while version < target:
         if version not in steps:
-            raise InputError(f"{file}: schema {version} is unknown", "is this a run directory of cnibench?")
+            raise InputError(
+                f"{file}: schema {version} is unknown", "is this a run directory of cnibench?"
+            )
         record = {**steps[version](file, record), "schema": version + 1}
         version += 1
     return record

@@ -1,4 +1,6 @@
-"""Verifies a run directory: recomputes every hash that its events carry and names what does not agree."""
+"""Verifies a run directory: recomputes every hash that its events carry and names what does not
+agree.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +13,43 @@ import msgspec
 from cnibench.errors import InputError
 from cnibench.rundir.chain import Event, Kind, Problem
 from cnibench.rundir.reader import RunReader
-from cnibench.rundir.schema import ENVIRONMENT, EVENTS, LONGEST_DOCUMENT, RAW, SEAL, Record, raw_folder
+from cnibench.rundir.schema import (
+    ENVIRONMENT,
+    EVENTS,
+    LONGEST_DOCUMENT,
+    RAW,
+    SEAL,
+    Record,
+    raw_folder,
+)
 from cnibench.system.files import open_beneath, read_beneath
 
 _CHUNK = 1 << 20
 
 
 def verify(reader: RunReader, *, raw: bool = False) -> list[Problem]:
-    """All that is lost, changed, doubled, out of order or not chained; ``raw``: in the raw files, too.
+    """All that is lost, changed, doubled, out of order or not chained; ``raw``: in the raw files,
+    too.
 
     Nothing is written. Figures that ``reader`` gives are made of lines that are none of these.
     """
     for name, expected in reader.chain.documents().items():
         reader.verify_document(name, expected)
-    if reader.chain.chained and not reader.chain.count and os.path.lexists(reader.path / ENVIRONMENT):
-        reader.tell(Problem(kind="lost", file=EVENTS, detail="it has no line, and the run had begun"))
+    if (
+        reader.chain.chained
+        and not reader.chain.count
+        and os.path.lexists(reader.path / ENVIRONMENT)
+    ):
+        reader.tell(
+            Problem(kind="lost", file=EVENTS, detail="it has no line, and the run had begun")
+        )
     _seal(reader)
     for name in reader.files():
         if name in reader.complete and reader.chain.chained:
             continue
-        if reader.chain.chained or not raw:  # nothing vouches for lines of an older version: reading them tells what is broken
+        if (
+            reader.chain.chained or not raw
+        ):  # nothing vouches for lines of an older version: reading them tells what is broken
             for _ in reader.pieces(name):
                 pass
         else:
@@ -42,7 +61,9 @@ def verify(reader: RunReader, *, raw: bool = False) -> list[Problem]:
 
 
 def _seal(reader: RunReader) -> None:
-    """A finished run says which line of events.jsonl it ended with: that line must be there for ever."""
+    """A finished run says which line of events.jsonl it ended with: that line must be there for
+    ever.
+    """
     try:
         data = read_beneath(reader.path, SEAL, LONGEST_DOCUMENT)
     except FileNotFoundError:
@@ -59,7 +80,9 @@ def _seal(reader: RunReader) -> None:
 
 
 class _Seal(msgspec.Struct):
-    """``lines``: the number of the last line of events.jsonl when the run finished; ``sha256``: that line's own."""
+    """``lines``: the number of the last line of events.jsonl when the run finished; ``sha256``:
+    that line's own.
+    """
 
     lines: int
     sha256: str
@@ -74,10 +97,15 @@ def _raw(reader: RunReader) -> None:
             if found != expected:
                 words = "it is not what was recorded" if found else "the raw file is missing"
                 kind: Kind = "changed" if found else "lost"
-                reader.tell(Problem(kind=kind, file=file, detail=words, cell=event.cell, block=event.block))
+                reader.tell(
+                    Problem(kind=kind, file=file, detail=words, cell=event.cell, block=event.block)
+                )
     strange = _without_events(reader)
     if len(strange) > 1:
-        words = f"raw output of {len(strange)} samples is there that no event commits, the first of {strange[0]}"
+        words = (
+            f"raw output of {len(strange)} samples is there that no event commits, the first of"
+            f" {strange[0]}"
+        )
         reader.tell(Problem(kind="lost", file=EVENTS, line=reader.chain.count + 1, detail=words))
 
 
@@ -93,12 +121,16 @@ def _hash(reader: RunReader, file: str) -> str:
     except InputError as error:
         return error.message
     except OSError as error:
-        raise InputError(f"{reader.path / file}: {error.strerror}", "check the path and its permissions") from None
+        raise InputError(
+            f"{reader.path / file}: {error.strerror}", "check the path and its permissions"
+        ) from None
     return found.hexdigest()
 
 
 def _without_events(reader: RunReader) -> list[str]:
-    """Samples with raw output that no event commits, one for those that are measured at the same time."""
+    """Samples with raw output that no event commits, one for those that are measured at the same
+    time.
+    """
     if not reader.chain.chained:
         return []
     found: dict[tuple[object, ...], str] = {}
@@ -106,7 +138,16 @@ def _without_events(reader: RunReader) -> list[str]:
     for cell in reader.plan.cells:
         for block in _blocks(reader, cell.id):
             if (cell.id, block) not in known:
-                key = (cell.label, cell.placement, cell.path, cell.workload, str(cell.params), cell.ip, cell.window, block)
+                key = (
+                    cell.label,
+                    cell.placement,
+                    cell.path,
+                    cell.workload,
+                    str(cell.params),
+                    cell.ip,
+                    cell.window,
+                    block,
+                )
                 found.setdefault(key, f"{cell.id}, block {block}")
     return list(found.values())
 
@@ -114,7 +155,9 @@ def _without_events(reader: RunReader) -> list[str]:
 def _blocks(reader: RunReader, cell: str) -> Iterator[int]:
     folder = reader.path / RAW / cell
     try:
-        names = [] if (reader.path / RAW).is_symlink() or folder.is_symlink() else os.listdir(folder)
+        names = (
+            [] if (reader.path / RAW).is_symlink() or folder.is_symlink() else os.listdir(folder)
+        )
     except OSError:
         return
     for name in names:

@@ -1,7 +1,9 @@
-"""Writing a run directory: lines are only appended, each write goes to the disk, a crash loses at most the sample in flight.
+"""Writing a run directory: lines are only appended, each write goes to the disk, a crash loses at
+most the sample in flight.
 
-The lines of a sample are committed by its ``cell-finished`` event, which carries their hashes (chain.py). What stands behind
-the last committed line when a run is taken up again belongs to the sample that was in flight, and is moved to NAME.orphan-N.
+The lines of a sample are committed by its ``cell-finished`` event, which carries their hashes
+(chain.py). What stands behind the last committed line when a run is taken up again belongs to the
+sample that was in flight, and is moved to NAME.orphan-N.
 """
 
 from __future__ import annotations
@@ -20,7 +22,17 @@ import msgspec
 
 from cnibench.errors import InputError, MeasureError, UsageError
 from cnibench.model.cell import SCHEMA, Attestation, Cell, Sample
-from cnibench.rundir.chain import ADOPTED, CREATED, FINISHED, RESUMED, STARTED, Chain, Segment, digest, link
+from cnibench.rundir.chain import (
+    ADOPTED,
+    CREATED,
+    FINISHED,
+    RESUMED,
+    STARTED,
+    Chain,
+    Segment,
+    digest,
+    link,
+)
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import (
     ATTESTATIONS,
@@ -48,14 +60,17 @@ _CHUNK = 1 << 20
 
 
 class FullError(MeasureError):
-    """The run directory cannot be written any more; what is finished is kept, the run can be resumed."""
+    """The run directory cannot be written any more; what is finished is kept, the run can be
+    resumed.
+    """
 
 
 class RunWriter:
-    """One run directory, written by one process at a time (flock on events.jsonl). Use ``create`` or ``resume``; a context manager.
+    """One run directory, written by one process at a time (flock on events.jsonl). Use ``create``
+    or ``resume``; a context manager.
 
-    ``attempts`` is the last attempt at each (cell id, block). Raises FullError when the disk is full, UsageError when
-    another process writes this run.
+    ``attempts`` is the last attempt at each (cell id, block). Raises FullError when the disk is
+    full, UsageError when another process writes this run.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
@@ -79,7 +94,9 @@ class RunWriter:
         except FileExistsError:
             raise InputError(f"{path}: is there already", "give --out another folder") from None
         except OSError as error:
-            raise InputError(f"{path}: {error.strerror}", "give --out a folder that can be written") from None
+            raise InputError(
+                f"{path}: {error.strerror}", "give --out a folder that can be written"
+            ) from None
         writer = cls(path, manifest)
         writer._document(PLAN, _formatted(manifest))
         writer._begin()
@@ -87,21 +104,31 @@ class RunWriter:
 
     @classmethod
     def resume(cls, path: Path) -> RunWriter:
-        """An existing run directory. What no event commits is moved aside; no file that is not the run's is opened.
+        """An existing run directory. What no event commits is moved aside; no file that is not the
+        run's is opened.
 
-        Raises InputError when the run is damaged, so that lines of different attempts would be mixed.
+        Raises InputError when the run is damaged, so that lines of different attempts would be
+        mixed.
         """
         first = RunReader(path)
         if not os.access(path, os.W_OK):
-            raise InputError(f"{path}: is read-only", "copy the run to a folder that can be written, and resume the copy")
+            raise InputError(
+                f"{path}: is read-only",
+                "copy the run to a folder that can be written, and resume the copy",
+            )
         if not (path / EVENTS).exists() and not (path / EVENTS).is_symlink() and _has_lines(path):
-            raise InputError(f"{path}: {EVENTS} is missing, so nothing says which samples are complete", _RESTORE)
+            raise InputError(
+                f"{path}: {EVENTS} is missing, so nothing says which samples are complete", _RESTORE
+            )
         writer = cls(path, first.plan)
         try:
             reader = RunReader(path)  # nobody else writes any more
             if problems := verify(reader):
                 more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
-                raise InputError(f"{path}: the run is damaged and cannot be resumed: {problems[0]}{more}", _RESTORE)
+                raise InputError(
+                    f"{path}: the run is damaged and cannot be resumed: {problems[0]}{more}",
+                    _RESTORE,
+                )
             writer.manifest = reader.plan
             writer._take_up(reader.chain)
         except BaseException:
@@ -110,7 +137,8 @@ class RunWriter:
         return writer
 
     def narrow(self, manifest: Manifest) -> None:
-        """Replaces the manifest by one with fewer profiles: what could be found out only where the run is carried out.
+        """Replaces the manifest by one with fewer profiles: what could be found out only where the
+        run is carried out.
 
         The plan as it was stays in plan-1.json.
         """
@@ -122,7 +150,9 @@ class RunWriter:
         self._document(PLAN, content)
 
     def environment(self, facts: Record) -> None:
-        """Writes env.json, whole each time more is known; in a later session env-N.json, so that the first one stays."""
+        """Writes env.json, whole each time more is known; in a later session env-N.json, so that
+        the first one stays.
+        """
         name = environment_file(self.sessions)
         content = _formatted({"schema": SCHEMA, **facts})
         if content == self._facts:
@@ -142,28 +172,55 @@ class RunWriter:
             self._document(SEAL, msgspec.json.encode(seal) + b"\n")
 
     def attestations(self, found: Iterable[Attestation]) -> None:
-        lines = [{"schema": SCHEMA, "time": now(), **msgspec.structs.asdict(item)} for item in found]
+        lines = [
+            {"schema": SCHEMA, "time": now(), **msgspec.structs.asdict(item)} for item in found
+        ]
         segment = self._append(ATTESTATIONS, lines)
-        self.event("attested", passed=all(line["passed"] for line in lines), files={ATTESTATIONS: segment})
+        self.event(
+            "attested", passed=all(line["passed"] for line in lines), files={ATTESTATIONS: segment}
+        )
 
-    def finish(self, cell: Cell, block: int, samples: Sequence[Sample], records: Sequence[tuple[str, Record]] = ()) -> None:
-        """Everything that one cell gave in one block, committed together. Raises MeasureError before anything is written when a record
-        has a key of the coordinates."""
+    def finish(
+        self,
+        cell: Cell,
+        block: int,
+        samples: Sequence[Sample],
+        records: Sequence[tuple[str, Record]] = (),
+    ) -> None:
+        """Everything that one cell gave in one block, committed together. Raises MeasureError
+        before anything is written when a record has a key of the coordinates."""
         self.finish_all([(cell, samples, records)], block)
 
-    def finish_all(self, given: Sequence[tuple[Cell, Sequence[Sample], Sequence[tuple[str, Record]]]], block: int) -> None:
-        """The same for cells that were measured at the same time: all of them are committed, or none."""
+    def finish_all(
+        self,
+        given: Sequence[tuple[Cell, Sequence[Sample], Sequence[tuple[str, Record]]]],
+        block: int,
+    ) -> None:
+        """The same for cells that were measured at the same time: all of them are committed, or
+        none.
+        """
         files: dict[str, list[list[Any]]] = {}
         for number, (cell, samples, records) in enumerate(given):
             attempt = self.attempts.get((cell.id, block), 0) + 1
             where = coordinates(cell, block, attempt)
             for name, record in records:
                 if clash := where.keys() & record.keys():
-                    raise MeasureError(f"a record of '{name}' has the reserved keys {', '.join(sorted(clash))}", "report this as a defect")
-                files.setdefault(record_file(name), [[] for _ in given])[number].append({**where, **record})
-            counted = samples if attempt == 1 else [msgspec.structs.replace(sample, attempt=attempt) for sample in samples]
+                    raise MeasureError(
+                        f"a record of '{name}' has the reserved keys {', '.join(sorted(clash))}",
+                        "report this as a defect",
+                    )
+                files.setdefault(record_file(name), [[] for _ in given])[number].append(
+                    {**where, **record}
+                )
+            counted = (
+                samples
+                if attempt == 1
+                else [msgspec.structs.replace(sample, attempt=attempt) for sample in samples]
+            )
             files.setdefault(SAMPLES, [[] for _ in given])[number].extend(counted)
-        files[SAMPLES] = files.pop(SAMPLES)  # last: what is not there when the samples are has never been
+        files[SAMPLES] = files.pop(
+            SAMPLES
+        )  # last: what is not there when the samples are has never been
         committed: list[dict[str, Segment]] = [{} for _ in given]
         for name, lots in files.items():
             for number, segment in enumerate(self._append_all(name, lots)):
@@ -175,18 +232,28 @@ class RunWriter:
             status = next((sample.status for sample in samples if sample.status != "ok"), "ok")
             events.append(
                 {
-                    "event": "cell-finished", "cell": cell.id, "block": block, "attempt": attempt, "status": status,
-                    "lines": len(samples), **({"more": True} if number < len(given) - 1 else {}),
-                    "files": committed[number], "raw": self.hashes(raw_folder(cell.id, block, attempt)),
+                    "event": "cell-finished",
+                    "cell": cell.id,
+                    "block": block,
+                    "attempt": attempt,
+                    "status": status,
+                    "lines": len(samples),
+                    **({"more": True} if number < len(given) - 1 else {}),
+                    "files": committed[number],
+                    "raw": self.hashes(raw_folder(cell.id, block, attempt)),
                 }
-            )  # fmt: skip
+            )
         self._events(events)
         for cell, _, _ in given:
             self.attempts[cell.id, block] = self.attempts.get((cell.id, block), 0) + 1
 
     def raw(self, cell: Cell, block: int) -> Path:
-        """A new, empty folder for the raw output; what an interrupted attempt left there is kept beside it."""
-        name = raw_folder(cell.id, block, self.attempts.get((cell.id, block), 0) + 1).rpartition("/")[2]
+        """A new, empty folder for the raw output; what an interrupted attempt left there is kept
+        beside it.
+        """
+        name = raw_folder(cell.id, block, self.attempts.get((cell.id, block), 0) + 1).rpartition(
+            "/"
+        )[2]
         folder = self.path / RAW / cell.id / name
         self.room()
         try:
@@ -209,7 +276,9 @@ class RunWriter:
         found: dict[str, str] = {}
         try:
             for name in sorted(_regular(self.path / RAW / folder)):
-                with open(open_beneath(self.path, f"{RAW}/{folder}/{name}"), "rb", buffering=0) as file:
+                with open(
+                    open_beneath(self.path, f"{RAW}/{folder}/{name}"), "rb", buffering=0
+                ) as file:
                     content = sha256()
                     while piece := file.read(_CHUNK):
                         content.update(piece)
@@ -219,7 +288,9 @@ class RunWriter:
         return found
 
     def room(self) -> None:
-        """Raises FullError when the disk has no room for another sample: tools whose output is cut off there say so in many ways."""
+        """Raises FullError when the disk has no room for another sample: tools whose output is cut
+        off there say so in many ways.
+        """
         left = os.statvfs(self.path)
         if left.f_bavail * left.f_frsize < _ROOM:
             raise self.full()
@@ -248,15 +319,25 @@ class RunWriter:
             fcntl.flock(self._descriptor(EVENTS), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.close()
-            raise UsageError(f"{self.path}: another cnibench writes this run", "wait for it, or end it with Ctrl-C") from None
+            raise UsageError(
+                f"{self.path}: another cnibench writes this run",
+                "wait for it, or end it with Ctrl-C",
+            ) from None
         except FullError as error:
-            raise InputError(error.message, "copy the run to a folder that can be written, and resume the copy") from None
+            raise InputError(
+                error.message, "copy the run to a folder that can be written, and resume the copy"
+            ) from None
         except OSError as error:
             self.close()
-            raise InputError(f"{self.path / EVENTS}: it cannot be locked: {error.strerror}", "copy the run to a local disk") from None
+            raise InputError(
+                f"{self.path / EVENTS}: it cannot be locked: {error.strerror}",
+                "copy the run to a local disk",
+            ) from None
 
     def _take_up(self, chain: Chain) -> None:
-        """Goes on where the events end. The lines of a run of an older version are hashed as they are now."""
+        """Goes on where the events end. The lines of a run of an older version are hashed as they
+        are now.
+        """
         self._last, self._count, self.sessions = chain.last, chain.kept_lines, chain.sessions
         self.attempts = {key: event.attempt for key, event in chain.latest.items()}
         for name, segments in chain.segments.items():
@@ -281,11 +362,17 @@ class RunWriter:
         self.event(CREATED, documents={PLAN: self._last})
 
     def _adopt(self, chain: Chain) -> dict[str, str]:
-        """Begins a chain behind the lines of an older version. The old events say up to which size its files were complete."""
+        """Begins a chain behind the lines of an older version. The old events say up to which size
+        its files were complete.
+        """
         sizes: dict[str, int] = {SAMPLES: 0}
         for line in chain.lines:
             told = msgspec.json.decode(line).get("sizes")
-            sizes.update({str(name): int(size) for name, size in told.items()} if isinstance(told, Mapping) else {})
+            sizes.update(
+                {str(name): int(size) for name, size in told.items()}
+                if isinstance(told, Mapping)
+                else {}
+            )
         self._sizes.update({name: size for name, size in sizes.items() if size})
         aside, files = {}, {}
         for name in [EVENTS, *(name for name in self._sizes if name != EVENTS)]:
@@ -296,7 +383,9 @@ class RunWriter:
                 aside[name] = moved
             with open(open_beneath(self.path, name), "rb") as file:
                 data = file.read()
-            files[name] = Segment(at=0, bytes=len(data), lines=data.count(b"\n"), sha256=digest(data))
+            files[name] = Segment(
+                at=0, bytes=len(data), lines=data.count(b"\n"), sha256=digest(data)
+            )
         documents = {}
         for name in (PLAN, ENVIRONMENT):
             with suppress(FileNotFoundError):
@@ -306,7 +395,9 @@ class RunWriter:
         return aside
 
     def _set_aside(self, name: str) -> str:
-        """Moves what stands behind the committed lines to NAME.orphan-N; its name, '' when there is nothing."""
+        """Moves what stands behind the committed lines to NAME.orphan-N; its name, '' when there is
+        nothing.
+        """
         descriptor, size = self._open[name], self._sizes.get(name, 0)
         if os.fstat(descriptor).st_size <= size:
             return ""
@@ -335,7 +426,9 @@ class RunWriter:
     def _descriptor(self, name: str) -> int:
         if name not in self._open:
             try:
-                self._open[name] = open_beneath(self.path, name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+                self._open[name] = open_beneath(
+                    self.path, name, os.O_WRONLY | os.O_APPEND | os.O_CREAT
+                )
             except OSError as error:
                 raise self._failed(self.path / name, error) from None
         return self._open[name]
@@ -372,18 +465,25 @@ class RunWriter:
         descriptor, before = self._descriptor(name), self._sizes.get(name, 0)
         try:
             if os.fstat(descriptor).st_size != before:
-                raise FullError(f"{self.path / name}: somebody else has changed it; the run ends", f"cnibench verify {self.path}")
+                raise FullError(
+                    f"{self.path / name}: somebody else has changed it; the run ends",
+                    f"cnibench verify {self.path}",
+                )
             while data:
                 data = data[os.write(descriptor, data) :]
             os.fsync(descriptor)
         except OSError as error:
-            with suppress(OSError):  # what stays is behind the last committed line: a resumed run moves it aside
+            with suppress(
+                OSError
+            ):  # what stays is behind the last committed line: a resumed run moves it aside
                 os.ftruncate(descriptor, before)
             raise self._failed(self.path / name, error) from None
         self._sizes[name] = before + len(content)
 
     def _document(self, name: str, content: bytes) -> str:
-        """A whole file at once: it is either the old or the new one, whatever happens meanwhile. Its hash."""
+        """A whole file at once: it is either the old or the new one, whatever happens meanwhile.
+        Its hash.
+        """
         try:
             replace_beneath(self.path, name, content)
         except OSError as error:
@@ -397,10 +497,16 @@ class RunWriter:
     def _failed(self, path: Path, error: OSError) -> FullError:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return self.full()
-        return FullError(f"{path}: {error.strerror}; the run ends", f"mend that, then: cnibench run --resume {self.path}")
+        return FullError(
+            f"{path}: {error.strerror}; the run ends",
+            f"mend that, then: cnibench run --resume {self.path}",
+        )
 
 
-_RESTORE = "restore it from a copy; 'cnibench verify' names all that is wrong, 'cnibench report' shows what is intact"
+_RESTORE = (
+    "restore it from a copy; 'cnibench verify' names all that is wrong, 'cnibench report' shows"
+    " what is intact"
+)
 
 
 def _formatted(content: Any) -> bytes:

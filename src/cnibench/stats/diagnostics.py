@@ -1,4 +1,6 @@
-"""What the tests take for granted, checked: outliers, drift over the run, dependence from block to block. Nothing is ever dropped."""
+"""What the tests take for granted, checked: outliers, drift over the run, dependence from block to
+block. Nothing is ever dropped.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,16 @@ from scipy.special import ndtr, stdtr
 from cnibench.stats.inference import Array
 
 LEAST = 8  # values below which neither drift nor dependence can be tested with any use
-_FAR = 3.5  # B. Iglewicz and D. C. Hoaglin, How to Detect and Handle Outliers, 1993: modified z score
+_FAR = (
+    3.5  # B. Iglewicz and D. C. Hoaglin, How to Detect and Handle Outliers, 1993: modified z score
+)
 
 
 def outliers(rows: Array) -> NDArray[np.bool_]:
-    """True for values far from their row's median (shape: series x blocks): modified z score above 3.5; where the median deviation is
-    0, the mean deviation stands in. Rows of fewer than 5 values have none."""
+    """True for values far from their row's median (shape: series x blocks): modified z score above
+    3.5; where the median deviation is 0, the mean deviation stands in. Rows of fewer than 5 values
+    have none.
+    """
     rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
     if rows.shape[1] < 5:
         return np.zeros(rows.shape, dtype=np.bool_)
@@ -26,17 +32,23 @@ def outliers(rows: Array) -> NDArray[np.bool_]:
 
 
 def _ranks(rows: Array) -> Array:
-    """Ranks along each row; ties are broken by a fixed shuffle of the columns, not by time, which would look like drift."""
+    """Ranks along each row; ties are broken by a fixed shuffle of the columns, not by time, which
+    would look like drift.
+    """
     count, n = rows.shape
     shuffle = np.random.default_rng(n).permutation(n)
     order = np.argsort(rows[:, shuffle], axis=1, kind="stable")
     ranks = np.empty((count, n))
-    np.put_along_axis(ranks, shuffle[order], np.broadcast_to(np.arange(1.0, n + 1), (count, n)), axis=1)
+    np.put_along_axis(
+        ranks, shuffle[order], np.broadcast_to(np.arange(1.0, n + 1), (count, n)), axis=1
+    )
     return ranks
 
 
 def drift(rows: Array) -> tuple[Array, Array]:
-    """(rho, p): Spearman's rank correlation of each row with time, two-sided p by Student's t; p is NaN below 8 values or for constants."""
+    """(rho, p): Spearman's rank correlation of each row with time, two-sided p by Student's t; p is
+    NaN below 8 values or for constants.
+    """
     rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
     count, n = rows.shape
     if n < LEAST:
@@ -51,8 +63,8 @@ def drift(rows: Array) -> tuple[Array, Array]:
 
 
 def dependence(rows: Array) -> tuple[Array, Array]:
-    """(lag-1 rank correlation, p): the rank von Neumann ratio (R. Bartels, JASA 77, 1982), two-sided, normal approximation; p is NaN below
-    8 values or for constants."""
+    """(lag-1 rank correlation, p): the rank von Neumann ratio (R. Bartels, JASA 77, 1982),
+    two-sided, normal approximation; p is NaN below 8 values or for constants."""
     rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
     count, n = rows.shape
     if n < LEAST:

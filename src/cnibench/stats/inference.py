@@ -1,9 +1,12 @@
-"""The tests and intervals that every verdict rests on; docs/adr/0003-statistics.md argues the choices.
+"""The tests and intervals that every verdict rests on; docs/adr/0003-statistics.md argues the
+choices.
 
-The unit is the block. Two profiles are compared by the log ratios of their values in the same blocks, with Wilcoxon's signed-rank
-test: an exact sign-flip test of the ranks (F. Wilcoxon, Biometrics Bulletin 1(6), 1945; ties and zeros after J. W. Pratt, JASA 54,
-1959). Its interval is the test's own inversion, through the Walsh averages (J. L. Hodges and E. L. Lehmann, Ann. Math. Stat. 34,
-1963), so that interval and test never contradict each other. Arrays are float64; one row is one comparison.
+The unit is the block. Two profiles are compared by the log ratios of their values in the same
+blocks, with Wilcoxon's signed-rank test: an exact sign-flip test of the ranks (F. Wilcoxon,
+Biometrics Bulletin 1(6), 1945; ties and zeros after J. W. Pratt, JASA 54, 1959). Its interval is
+the test's own inversion, through the Walsh averages (J. L. Hodges and E. L. Lehmann, Ann. Math.
+Stat. 34, 1963), so that interval and test never contradict each other. Arrays are float64; one row
+is one comparison.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ from scipy.special import bdtr, ndtr, ndtri
 Array = NDArray[np.float64]
 
 ALPHA = 0.05
-_EXACT = 200  # blocks up to which the null distribution is counted out; the normal approximation is right to 1e-4 beyond
+# blocks up to which the null distribution is counted out; the normal approximation is right to 1e-4
+# beyond
+_EXACT = 200
 _WALSH = 400  # values up to which all Walsh averages are listed; beyond, they are counted
 _AT_ONCE = 1_000_000  # Walsh averages held in memory at a time
 
@@ -30,19 +35,25 @@ def null_cdf(n: int) -> Array:
 
 
 def _cdf_of_ranks(ranks: NDArray[np.int64]) -> Array:
-    """P(sum of the ranks with a plus sign <= w), signs fair and independent, by adding one rank at a time."""
+    """P(sum of the ranks with a plus sign <= w), signs fair and independent, by adding one rank at
+    a time.
+    """
     chance = np.zeros(int(ranks.sum()) + 1)
     chance[0] = 1.0
     top = 0
     for rank in (int(r) for r in ranks):
-        chance[rank : top + rank + 1] = chance[rank : top + rank + 1] + chance[: top + 1] if rank else chance[: top + 1]
+        chance[rank : top + rank + 1] = (
+            chance[rank : top + rank + 1] + chance[: top + 1] if rank else chance[: top + 1]
+        )
         chance *= 0.5
         top += rank
     return np.cumsum(chance)
 
 
 def _order(n: int, alpha: float) -> tuple[int, float]:
-    """(k, coverage): the interval runs from the k-th smallest to the k-th largest Walsh average; k = 0 when there is none."""
+    """(k, coverage): the interval runs from the k-th smallest to the k-th largest Walsh average; k
+    = 0 when there is none.
+    """
     if n < 1:
         return 0, 0.0
     if n <= _EXACT:
@@ -54,22 +65,27 @@ def _order(n: int, alpha: float) -> tuple[int, float]:
 
 
 def walsh_averages(rows: Array) -> Array:
-    """The means of each two values of a row and of each value with itself; shape: rows x n(n+1)/2, the pairs in the same order in all rows.
+    """The means of each two values of a row and of each value with itself; shape: rows x n(n+1)/2,
+    the pairs in the same order in all rows.
 
-    So many of them are below 0 as the signed-rank statistic of the negative values says (J. W. Tukey), if no two values are tied."""
+    So many of them are below 0 as the signed-rank statistic of the negative values says (J. W.
+    Tukey), if no two values are tied.
+    """
     i, j = np.triu_indices(rows.shape[1])
     averages: Array = (rows[:, i] + rows[:, j]) / 2
     return averages
 
 
 def walsh_needed(n: int, alpha: float = ALPHA) -> int:
-    """So many Walsh averages of ``n`` values have to lie on either side of 0, or on it, for 0 to be in the interval of level 1 - alpha; 0
-    when there is no such interval."""
+    """So many Walsh averages of ``n`` values have to lie on either side of 0, or on it, for 0 to be
+    in the interval of level 1 - alpha; 0 when there is no such interval."""
     return _order(n, alpha)[0]
 
 
 def walsh_p(n: int, count: int) -> float:
-    """The two-sided p of the signed-rank test where ``count`` Walsh averages of ``n`` values lie on the side of 0 that has fewer."""
+    """The two-sided p of the signed-rank test where ``count`` Walsh averages of ``n`` values lie on
+    the side of 0 that has fewer.
+    """
     if n <= _EXACT:
         return min(1.0, 2.0 * float(null_cdf(n)[count]))
     mean, spread = n * (n + 1) / 4, (n * (n + 1) * (2 * n + 1) / 24) ** 0.5
@@ -78,9 +94,11 @@ def walsh_p(n: int, count: int) -> float:
 
 @dataclass(frozen=True)
 class SignedRank:
-    """One entry per row: ``centre`` (Hodges-Lehmann), ``low`` and ``high`` (NaN where n is too small for an interval of that level),
-    two-sided ``p``, ``upper`` = P of so much or more and ``lower`` = P of so little or less when the centre is 0, and ``effect``: the
-    matched-pairs rank-biserial correlation, from -1 (below 0 in all blocks) to 1."""
+    """One entry per row: ``centre`` (Hodges-Lehmann), ``low`` and ``high`` (NaN where n is too
+    small for an interval of that level), two-sided ``p``, ``upper`` = P of so much or more and
+    ``lower`` = P of so little or less when the centre is 0, and ``effect``: the matched-pairs
+    rank-biserial correlation, from -1 (below 0 in all blocks) to 1.
+    """
 
     n: int
     centre: Array
@@ -94,12 +112,24 @@ class SignedRank:
 
 
 def signed_rank(rows: Array, alpha: float = ALPHA, interval: bool = True) -> SignedRank:
-    """Tests each row (shape: comparisons x blocks, finite values) for a centre of 0; the interval has coverage of at least 1 - alpha."""
+    """Tests each row (shape: comparisons x blocks, finite values) for a centre of 0; the interval
+    has coverage of at least 1 - alpha.
+    """
     rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
     count, n = rows.shape
     if n == 0:
         nothing = np.full(count, np.nan)
-        return SignedRank(0, nothing, nothing, nothing, 0.0, np.ones(count), np.ones(count), np.ones(count), np.zeros(count))
+        return SignedRank(
+            0,
+            nothing,
+            nothing,
+            nothing,
+            0.0,
+            np.ones(count),
+            np.ones(count),
+            np.ones(count),
+            np.zeros(count),
+        )
     plus, lower, upper = _test(rows)
     total = n * (n + 1) / 2
     p = np.minimum(1.0, 2.0 * np.minimum(lower, upper))
@@ -126,7 +156,9 @@ def _test(rows: Array) -> tuple[Array, Array, Array]:
         at = plus.astype(np.int64)
         lower, upper = cdf[at + 1], 1.0 - cdf[at]
         # The far tail by symmetry: 1 - cdf would lose its digits there.
-        upper = np.where(plus > minus, cdf[np.minimum(minus.astype(np.int64) + 1, len(cdf) - 1)], upper)
+        upper = np.where(
+            plus > minus, cdf[np.minimum(minus.astype(np.int64) + 1, len(cdf) - 1)], upper
+        )
         for row in np.flatnonzero(tied):
             lower[row], upper[row] = _tied_tails(rows[row], ranks[row])
     else:
@@ -148,7 +180,9 @@ def _midranks(values: Array) -> Array:
 
 
 def _tied_tails(row: Array, ranks: Array) -> tuple[float, float]:
-    """Tails of the exact distribution, given these ties; zeros are ranked and then left out (Pratt)."""
+    """Tails of the exact distribution, given these ties; zeros are ranked and then left out
+    (Pratt).
+    """
     doubled = np.rint(2 * ranks[row != 0]).astype(np.int64)
     if not len(doubled):
         return 1.0, 1.0
@@ -188,9 +222,11 @@ def _invert(rows: Array, k: int) -> tuple[Array, Array, Array]:
 
 
 def _walsh(values: Array, rank: int) -> float:
-    """The ``rank``-th smallest Walsh average of sorted ``values``, exact to one rank of the very many that there are.
+    """The ``rank``-th smallest Walsh average of sorted ``values``, exact to one rank of the very
+    many that there are.
 
-    Found by regula falsi (the Illinois variant) on their number up to a point, which is almost a straight line there.
+    Found by regula falsi (the Illinois variant) on their number up to a point, which is almost a
+    straight line there.
     """
     pairs = len(values) * (len(values) + 1) / 2
     low, high = float(values[0]), float(values[-1])
@@ -211,7 +247,9 @@ def _walsh(values: Array, rank: int) -> float:
 
 
 def holm(p: Array, axis: int = -1) -> Array:
-    """Holm's adjusted p values along ``axis`` (S. Holm, Scand. J. Statist. 6, 1979); NaN counts as a test that found nothing."""
+    """Holm's adjusted p values along ``axis`` (S. Holm, Scand. J. Statist. 6, 1979); NaN counts as
+    a test that found nothing.
+    """
     p = np.asarray(p, dtype=np.float64)
     if p.size == 0:
         return p
@@ -228,7 +266,9 @@ def holm(p: Array, axis: int = -1) -> Array:
 
 @dataclass(frozen=True)
 class Interval:
-    """``low`` and ``high`` are None, and ``coverage`` 0, where so few values give no interval of the level asked for."""
+    """``low`` and ``high`` are None, and ``coverage`` 0, where so few values give no interval of
+    the level asked for.
+    """
 
     low: float | None
     high: float | None
@@ -236,17 +276,25 @@ class Interval:
 
 
 def median_interval(values: Array, alpha: float = ALPHA) -> Interval:
-    """The distribution-free interval of the median between two order statistics, with its exact coverage, >= 1 - alpha (W. R. Thompson,
-    Ann. Math. Stat. 7, 1936). From 6 values on at 95 %: the range of n values covers the median with 1 - 2/2^n."""
+    """The distribution-free interval of the median between two order statistics, with its exact
+    coverage, >= 1 - alpha (W. R. Thompson, Ann. Math. Stat. 7, 1936). From 6 values on at 95 %: the
+    range of n values covers the median with 1 - 2/2^n.
+    """
     n = len(values)
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     k, tail = _median_order(n, alpha)
-    return Interval(float(ordered[k - 1]), float(ordered[n - k]), 1.0 - 2.0 * tail) if k else Interval(None, None, 0.0)
+    return (
+        Interval(float(ordered[k - 1]), float(ordered[n - k]), 1.0 - 2.0 * tail)
+        if k
+        else Interval(None, None, 0.0)
+    )
 
 
 @lru_cache(maxsize=4096)
 def _median_order(n: int, alpha: float) -> tuple[int, float]:
-    """The largest k with P(fewer than k of n values below the median) <= alpha / 2, and that probability."""
+    """The largest k with P(fewer than k of n values below the median) <= alpha / 2, and that
+    probability.
+    """
     if n < 1:
         return 0, 0.0
     tails = np.asarray(bdtr(np.arange(0, n // 2 + 1, dtype=np.float64), n, 0.5))
@@ -255,23 +303,34 @@ def _median_order(n: int, alpha: float) -> tuple[int, float]:
 
 
 def groups(better_first: list[str], apart: set[tuple[str, str]]) -> list[list[str]]:
-    """Those that were not told apart from each other, the best first: each group is as large as it can be, and one name can be in several.
+    """Those that were not told apart from each other, the best first: each group is as large as it
+    can be, and one name can be in several.
 
-    ``apart`` holds the pairs told apart, either way round. Insert and absorb (H.-P. Piepho, J. Comput. Graph. Stat. 13, 2004).
+    ``apart`` holds the pairs told apart, either way round. Insert and absorb (H.-P. Piepho, J.
+    Comput. Graph. Stat. 13, 2004).
     """
     columns: list[frozenset[str]] = [frozenset(better_first)] if better_first else []
     for one, other in sorted(apart):
         split: list[frozenset[str]] = []
         for column in columns:
-            split += [column - {one}, column - {other}] if one in column and other in column else [column]
+            split += (
+                [column - {one}, column - {other}]
+                if one in column and other in column
+                else [column]
+            )
         distinct = list(dict.fromkeys(split))
         columns = [column for column in distinct if not any(column < larger for larger in distinct)]
     place = {name: i for i, name in enumerate(better_first)}
-    return sorted((sorted(column, key=place.__getitem__) for column in columns), key=lambda column: [place[name] for name in column])
+    return sorted(
+        (sorted(column, key=place.__getitem__) for column in columns),
+        key=lambda column: [place[name] for name in column],
+    )
 
 
 def letters(found: list[list[str]]) -> dict[str, str]:
-    """The compact letter display of ``groups``: two that share a letter were not told apart, two that were share none."""
+    """The compact letter display of ``groups``: two that share a letter were not told apart, two
+    that were share none.
+    """
     shown: dict[str, str] = {}
     for number, column in enumerate(found):
         for name in column:

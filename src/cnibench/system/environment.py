@@ -1,4 +1,6 @@
-"""What this machine is, and what on it disturbs measuring. No host name, no addresses: a run directory is made to be published."""
+"""What this machine is, and what on it disturbs measuring. No host name, no addresses: a run
+directory is made to be published.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ _VERSIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 
 def machine(tools: Iterable[str] = ()) -> dict[str, Any]:
-    """Facts for env.json: kernel, CPU, memory (bytes), virtualisation, governor, SMT, load, steal, tool versions, our own version."""
+    """Facts for env.json: kernel, CPU, memory (bytes), virtualisation, governor, SMT, load, steal,
+    tool versions, our own version.
+    """
     return {
         "tool_version": __version__,
         "python": platform.python_version(),
@@ -49,7 +53,9 @@ def machine(tools: Iterable[str] = ()) -> dict[str, Any]:
         "governor": governor(),
         "smt": _read("/sys/devices/system/cpu/smt/active").strip() == "1",
         "turbo": turbo(),
-        "clocksource": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource").strip(),
+        "clocksource": (
+            _read("/sys/devices/system/clocksource/clocksource0/current_clocksource").strip()
+        ),
         "tsc_hz": tsc_hz() or "not told",
         "load": list(os.getloadavg()),
         "steal": steal(_read("/proc/stat")),
@@ -63,23 +69,48 @@ def disturbances(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = []
     if facts["governor"] not in ("", "performance"):
         found.append(
-            (f"the frequency governor is '{facts['governor']}': the clock changes with the load", "cpupower frequency-set -g performance")
+            (
+                f"the frequency governor is '{facts['governor']}': the clock changes with the load",
+                "cpupower frequency-set -g performance",
+            )
         )
     if facts["load"][0] > _BUSY * facts["cpus_online"]:
         found.append(
-            (f"other load: {facts['load'][0]:.1f} over the last minute on {facts['cpus_online']} CPUs", "stop what else runs here")
+            (
+                (
+                    f"other load: {facts['load'][0]:.1f} over the last minute on"
+                    f" {facts['cpus_online']} CPUs"
+                ),
+                "stop what else runs here",
+            )
         )
     if facts["steal"] > _STOLEN:
-        found.append((f"the hypervisor gave {facts['steal']:.1%} of the CPU time to others", "use a machine with CPUs of its own"))
+        found.append(
+            (
+                f"the hypervisor gave {facts['steal']:.1%} of the CPU time to others",
+                "use a machine with CPUs of its own",
+            )
+        )
     if facts["smt"]:
-        found.append(("SMT is on: two CPUs share one core", "echo off > /sys/devices/system/cpu/smt/control"))
+        found.append(
+            ("SMT is on: two CPUs share one core", "echo off > /sys/devices/system/cpu/smt/control")
+        )
     if facts["turbo"]:
         found.append(
-            ("turbo is on: the clock depends on temperature", f"echo {'1' if 'no_turbo' in facts['turbo'] else '0'} > {facts['turbo']}")
+            (
+                "turbo is on: the clock depends on temperature",
+                f"echo {'1' if 'no_turbo' in facts['turbo'] else '0'} > {facts['turbo']}",
+            )
         )
     if facts["virtualisation"]:
         found.append(
-            (f"this is a virtual machine ({facts['virtualisation']}): other guests share its hardware", "repeat on bare metal what matters")
+            (
+                (
+                    f"this is a virtual machine ({facts['virtualisation']}): other guests share its"
+                    " hardware"
+                ),
+                "repeat on bare metal what matters",
+            )
         )
     return found
 
@@ -102,21 +133,28 @@ def memory(meminfo: str) -> int:
 
 
 def steal(stat: str) -> float:
-    """The share of CPU time since boot that was stolen (the eighth figure of the first line of /proc/stat, proc(5))."""
+    """The share of CPU time since boot that was stolen (the eighth figure of the first line of
+    /proc/stat, proc(5)).
+    """
     figures = [int(word) for word in stat.partition("\n")[0].split()[1:9]]
     total = sum(figures)
     return figures[7] / total if len(figures) == 8 and total else 0.0
 
 
 def governor() -> str:
-    """The frequency governor, several joined by a comma, '' where there is none (most virtual machines)."""
+    """The frequency governor, several joined by a comma, '' where there is none (most virtual
+    machines).
+    """
     found = {_read(path).strip() for path in _CPU.glob("cpu[0-9]*/cpufreq/scaling_governor")}
     return ",".join(sorted(found - {""}))
 
 
 def turbo() -> str:
     """The file that switches turbo off, when it is on; else ''."""
-    for path, on in (("/sys/devices/system/cpu/intel_pstate/no_turbo", "0"), ("/sys/devices/system/cpu/cpufreq/boost", "1")):
+    for path, on in (
+        ("/sys/devices/system/cpu/intel_pstate/no_turbo", "0"),
+        ("/sys/devices/system/cpu/cpufreq/boost", "1"),
+    ):
         if _read(path).strip() == on:
             return path
     return ""
@@ -140,7 +178,9 @@ def virtualisation() -> str:
 
 
 def versions(tools: Iterable[str]) -> dict[str, str]:
-    """Tool to version; '' for one that is there and does not say, none for one that is not there."""
+    """Tool to version; '' for one that is there and does not say, none for one that is not
+    there.
+    """
     found = {}
     for tool in sorted(set(tools)):
         if path(tool):
@@ -150,7 +190,9 @@ def versions(tools: Iterable[str]) -> dict[str, str]:
 
 
 def path(tool: str) -> str:
-    """The program's path, '' when it is not installed; /sbin is looked through as well, which users often have not in their PATH."""
+    """The program's path, '' when it is not installed; /sbin is looked through as well, which users
+    often have not in their PATH.
+    """
     return shutil.which(tool) or shutil.which(tool, path="/usr/local/sbin:/usr/sbin:/sbin") or ""
 
 
@@ -178,7 +220,9 @@ def _read(file: str | Path) -> str:
 
 
 def _all_users() -> bool:
-    """Are we in the first user namespace, where root is the machine's? (user_namespaces(7): its map has all 2^32 - 1 numbers)"""
+    """Are we in the first user namespace, where root is the machine's? (user_namespaces(7): its map
+    has all 2^32 - 1 numbers)
+    """
     try:
         return Path("/proc/self/uid_map").read_text().split() == ["0", "0", str(2**32 - 1)]
     except OSError:  # a kernel without user namespaces

@@ -1,4 +1,6 @@
-"""Opening files that somebody else may have written: regular files only, no links below a folder, never more than a limit."""
+"""Opening files that somebody else may have written: regular files only, no links below a folder,
+never more than a limit.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +12,40 @@ from pathlib import Path
 
 from cnibench.errors import InputError
 
-_ONLY_REGULAR = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO without a writer must not block the open
+_ONLY_REGULAR = (
+    os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+)  # a FIFO without a writer must not block the open
 
 
-def open_beneath(folder: Path, name: str | Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
-    """A descriptor of the regular file ``name`` below ``folder``, no component of which is a symbolic link.
+def open_beneath(
+    folder: Path, name: str | Path, flags: int = os.O_RDONLY, mode: int = 0o644
+) -> int:
+    """A descriptor of the regular file ``name`` below ``folder``, no component of which is a
+    symbolic link.
 
-    ``folder`` itself was named by the user and may be reached by a link. Raises FileNotFoundError when there is no such file,
-    InputError when ``name`` leaves the folder, is or passes a link, or is not a regular file; OSError for the rest.
+    ``folder`` itself was named by the user and may be reached by a link. Raises FileNotFoundError
+    when there is no such file, InputError when ``name`` leaves the folder, is or passes a link, or
+    is not a regular file; OSError for the rest.
     """
     parts = _inside(folder, name)
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts[:-1]:
-            inner = _open_one(folder, name, part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0, at)
+            inner = _open_one(
+                folder, name, part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0, at
+            )
             os.close(at)
             at = inner
-        return _regular(_open_one(folder, name, parts[-1], flags | _ONLY_REGULAR, mode, at), folder / name)
+        return _regular(
+            _open_one(folder, name, parts[-1], flags | _ONLY_REGULAR, mode, at), folder / name
+        )
     finally:
         os.close(at)
 
 
 def open_named(path: Path) -> int:
-    """A descriptor for reading a file that the user named; links are followed, only a regular file is opened.
+    """A descriptor for reading a file that the user named; links are followed, only a regular file
+    is opened.
 
     Raises InputError when it is something else, OSError when it cannot be opened.
     """
@@ -40,17 +53,23 @@ def open_named(path: Path) -> int:
 
 
 def read_beneath(folder: Path, name: str | Path, limit: int) -> bytes:
-    """All bytes of ``open_beneath``'s file. Raises InputError above ``limit`` bytes, and as ``open_beneath``."""
+    """All bytes of ``open_beneath``'s file. Raises InputError above ``limit`` bytes, and as
+    ``open_beneath``.
+    """
     return _read(open_beneath(folder, name), folder / name, limit)
 
 
 def read_named(path: Path, limit: int) -> bytes:
-    """All bytes of ``open_named``'s file. Raises InputError above ``limit`` bytes, and as ``open_named``."""
+    """All bytes of ``open_named``'s file. Raises InputError above ``limit`` bytes, and as
+    ``open_named``.
+    """
     return _read(open_named(path), path, limit)
 
 
 def make_private(folder: Path) -> None:
-    """Nobody but the owner reads ``folder`` and what is below it; what is gone or a link stays as it is."""
+    """Nobody but the owner reads ``folder`` and what is below it; what is gone or a link stays as
+    it is.
+    """
     for _, _, names, at in os.fwalk(folder):
         os.fchmod(at, 0o700)
         for name in names:
@@ -72,10 +91,13 @@ def _open_one(folder: Path, name: str | Path, part: str, flags: int, mode: int, 
             raise
         if _is_link(part, at):
             raise InputError(
-                f"{folder / name}: is a symbolic link, or passes one", "copy the files themselves, not links to them"
+                f"{folder / name}: is a symbolic link, or passes one",
+                "copy the files themselves, not links to them",
             ) from None
         if isinstance(error, NotADirectoryError | IsADirectoryError) or _is_special(part, at):
-            raise InputError(f"{folder / name}: is not a regular file", "take the file from a complete copy") from None
+            raise InputError(
+                f"{folder / name}: is not a regular file", "take the file from a complete copy"
+            ) from None
         raise
 
 
@@ -94,7 +116,9 @@ def _is_special(part: str, at: int) -> bool:
         return False
 
 
-def _regular(descriptor: int, path: Path, remedy: str = "take the file from a complete copy") -> int:
+def _regular(
+    descriptor: int, path: Path, remedy: str = "take the file from a complete copy"
+) -> int:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
@@ -105,12 +129,15 @@ def _read(descriptor: int, path: Path, limit: int) -> bytes:
     with open(descriptor, "rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:
-        raise InputError(f"{path}: is larger than {limit:,} bytes", "is this really a file of that kind?")
+        raise InputError(
+            f"{path}: is larger than {limit:,} bytes", "is this really a file of that kind?"
+        )
     return data
 
 
 def make_beneath(folder: Path, name: str | Path) -> int:
-    """A descriptor of the folder ``name`` below ``folder``, made where it is missing; no component may be a symbolic link.
+    """A descriptor of the folder ``name`` below ``folder``, made where it is missing; no component
+    may be a symbolic link.
 
     Raises InputError when one is, or is no folder; OSError for the rest.
     """
@@ -122,7 +149,9 @@ def make_beneath(folder: Path, name: str | Path) -> int:
                 os.mkdir(part, dir_fd=at)
             except FileExistsError:
                 pass
-            inner = _open_one(folder, name, part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0, at)
+            inner = _open_one(
+                folder, name, part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0, at
+            )
             os.close(at)
             at = inner
         return os.dup(at)
@@ -131,7 +160,8 @@ def make_beneath(folder: Path, name: str | Path) -> int:
 
 
 def replace_beneath(folder: Path, name: str, data: bytes) -> None:
-    """Writes the file ``name`` in ``folder``: it is the old or the new one, whatever happens; a link there is replaced.
+    """Writes the file ``name`` in ``folder``: it is the old or the new one, whatever happens; a
+    link there is replaced.
 
     Raises InputError as ``open_beneath``, OSError when it cannot be written; then nothing is left.
     """
@@ -140,7 +170,12 @@ def replace_beneath(folder: Path, name: str, data: bytes) -> None:
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=at)
+            descriptor = os.open(
+                draft,
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+                0o644,
+                dir_fd=at,
+            )
             with open(descriptor, "wb") as file:
                 file.write(data)
                 file.flush()
@@ -158,5 +193,8 @@ def replace_beneath(folder: Path, name: str, data: bytes) -> None:
 def _inside(folder: Path, name: str | Path) -> tuple[str, ...]:
     parts = Path(name).parts
     if not parts or Path(name).is_absolute() or ".." in parts or "\0" in str(name):
-        raise InputError(f"{folder}: '{name}' is not a path inside this folder", "take the folder from where it was written")
+        raise InputError(
+            f"{folder}: '{name}' is not a path inside this folder",
+            "take the folder from where it was written",
+        )
     return parts

@@ -1,15 +1,18 @@
-"""Program: wakes many times a second and notes when it could not, and which of its parent's processes were stopped.
+"""Program: wakes many times a second and notes when it could not, and which of its parent's
+processes were stopped.
 
-Standard library only; it is sent as text to wherever programs are measured: ``python -I -S -c TEXT BEAT`` (BEAT in s). It
-watches its parent and all descendants of its parent but itself: on our machine cnibench and all that it started, in a Pod
-the program that runs our commands there and all that it started. It says ``ready``, and at SIGINT or SIGTERM one line of
-JSON (times in s of CLOCK_MONOTONIC there):
+Standard library only; it is sent as text to wherever programs are measured: ``python -I -S -c TEXT
+BEAT`` (BEAT in s). It watches its parent and all descendants of its parent but itself: on our
+machine cnibench and all that it started, in a Pod the program that runs our commands there and all
+that it started. It says ``ready``, and at SIGINT or SIGTERM one line of JSON (times in s of
+CLOCK_MONOTONIC there):
 
     started, end, cpus
-    gaps      [from, to, waited]: it was not woken in time; ``waited`` of that it waited for a CPU, or had it (schedstat)
-    stops     [name, from, to, kind]: a process was ``stopped`` (a signal, a debugger) or ``frozen`` (its cgroup)
-    waits     [name, from, to, waited]: a process got no CPU for so long at a stretch, at least
-    counters  [time, steal, throttled]: s of CPU time that the machine (all CPUs) and the cgroup did not get, so far
+    gaps      [from, to, waited]: it was not woken in time; ``waited`` of that it waited for a CPU,
+    or had it (schedstat) stops     [name, from, to, kind]: a process was ``stopped`` (a signal, a
+    debugger) or ``frozen`` (its cgroup) waits     [name, from, to, waited]: a process got no CPU
+    for so long at a stretch, at least counters  [time, steal, throttled]: s of CPU time that the
+    machine (all CPUs) and the cgroup did not get, so far
 """
 
 from __future__ import annotations
@@ -27,12 +30,15 @@ SCAN = 0.25  # s: how often new processes are looked for, and counters read
 LOOK = 2  # beats between two looks at processes, which cost more than the beat
 AT_ONCE = 16  # processes at one look; more of them take turns
 NOTED = 0.02  # s: shorter gaps and waits are not worth a line
-LONG = 0.5  # s: a gap while it was not asleep; a busy kernel may keep it waiting for /proc for tenths of a second
+# s: a gap while it was not asleep; a busy kernel may keep it waiting for /proc for tenths of a
+# second
+LONG = 0.5
 MOST = 20_000  # lines of each kind
 AHEAD = -10  # nice value: it must be woken in time on a busy machine
 HALTED = b"Tt"
 ENDING = (signal.SIGINT, signal.SIGTERM)
-# Where the kernel keeps frozen tasks: cgroup v1, cgroup v2, the latter where the compiler has inlined it.
+# Where the kernel keeps frozen tasks: cgroup v1, cgroup v2, the latter where the compiler has
+# inlined it.
 FREEZERS = (b"__refrigerator", b"do_freezer_trap", b"get_signal")
 
 
@@ -55,7 +61,9 @@ class Watched:
         return fields(os.pread(self.state, 4096, 0))[0]
 
     def halted(self) -> bool:
-        """Is it stopped by a signal or a debugger? Of its state, one letter, nothing else is read: this is done often."""
+        """Is it stopped by a signal or a debugger? Of its state, one letter, nothing else is read:
+        this is done often.
+        """
         text = os.pread(self.state, 128, 0)
         return text[text.rindex(b")") + 2] in HALTED
 
@@ -96,9 +104,15 @@ def throttling() -> list[int]:
     for _, controllers, path in lines:
         if controllers and "cpu" not in controllers.split(","):
             continue
-        for root in ("/sys/fs/cgroup", *(["/sys/fs/cgroup/unified"] if not controllers else [f"/sys/fs/cgroup/{controllers}"])):
+        for root in (
+            "/sys/fs/cgroup",
+            *(["/sys/fs/cgroup/unified"] if not controllers else [f"/sys/fs/cgroup/{controllers}"]),
+        ):
             at = path.strip("/").split("/")
-            found += ["/".join([root, *at[:depth], "cpu.stat"]).replace("//", "/") for depth in range(len(at), -1, -1)]
+            found += [
+                "/".join([root, *at[:depth], "cpu.stat"]).replace("//", "/")
+                for depth in range(len(at), -1, -1)
+            ]
     return [descriptor for name in dict.fromkeys(found) if (descriptor := opened(name)) >= 0]
 
 
@@ -122,26 +136,42 @@ class Heartbeat:
         self.parents: dict[int, int] = {}
         self.watched: dict[int, Watched] = {}
         self.turn: list[int] = []
-        self.found: dict[str, list[list[Any]]] = {"gaps": [], "stops": [], "waits": [], "counters": []}
+        self.found: dict[str, list[list[Any]]] = {
+            "gaps": [],
+            "stops": [],
+            "waits": [],
+            "counters": [],
+        }
         self.files = throttling()
         self.tick = os.sysconf("SC_CLK_TCK")
         self.cpus = os.sysconf("SC_NPROCESSORS_ONLN")
-        self.stat, self.own, self.last = opened("/proc/stat"), opened("/proc/self/schedstat"), opened("/proc/loadavg")
+        self.stat, self.own, self.last = (
+            opened("/proc/stat"),
+            opened("/proc/self/schedstat"),
+            opened("/proc/loadavg"),
+        )
         self.newest = b""
 
     def note(self, kind: str, *line: Any) -> None:
         if len(self.found[kind]) < MOST:
-            self.found[kind].append([round(item, 6) if isinstance(item, float) else item for item in line])
+            self.found[kind].append(
+                [round(item, 6) if isinstance(item, float) else item for item in line]
+            )
 
     def scan(self, now: float) -> None:
         """Finds new processes; reads what counts over a longer time."""
-        newest = os.pread(self.last, 100, 0).split()[-1]  # the number that the newest process of this namespace got
+        newest = os.pread(self.last, 100, 0).split()[
+            -1
+        ]  # the number that the newest process of this namespace got
         if newest != self.newest:
             self.newest = newest
             self.find(now)
         for one in self.watched.values():
             self.look_longer(one, now)
-        steal = int((os.pread(self.stat, 400, 0).split(b"\n", 1)[0].split() + [b"0"] * 9)[8]) / self.tick
+        steal = (
+            int((os.pread(self.stat, 400, 0).split(b"\n", 1)[0].split() + [b"0"] * 9)[8])
+            / self.tick
+        )
         self.note("counters", now, steal, throttled(self.files))
 
     def find(self, now: float) -> None:
@@ -169,7 +199,9 @@ class Heartbeat:
     def look_longer(self, one: Watched, now: float) -> None:
         try:
             ran, waited = times(one.schedule)
-            lump = waited - one.waited - (now - one.read)  # short waits add up to no more than the time itself
+            lump = (
+                waited - one.waited - (now - one.read)
+            )  # short waits add up to no more than the time itself
             if lump >= NOTED:
                 self.note("waits", one.name(), now - (waited - one.waited), now, lump)
             if ran == one.ran and not one.stopped[1] and one.frozen():
@@ -205,7 +237,9 @@ class Heartbeat:
         one.stopped = ("", 0.0, "")
 
     def main(self) -> None:
-        ending, wake = os.pipe()  # not sigtimedwait: Python's tells of a signal when it was only stopped and continued
+        ending, wake = (
+            os.pipe()
+        )  # not sigtimedwait: Python's tells of a signal when it was only stopped and continued
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake)
         for number in ENDING:
@@ -236,7 +270,10 @@ class Heartbeat:
                 break
         for one in self.watched.values():
             self.end_stop(one, now)
-        print(json.dumps({"started": started, "end": now, "cpus": self.cpus, **self.found}), flush=True)
+        print(
+            json.dumps({"started": started, "end": now, "cpus": self.cpus, **self.found}),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

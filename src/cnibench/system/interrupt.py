@@ -1,4 +1,6 @@
-"""Ctrl-C and SIGTERM as one exception, raised once and never in the middle of a write or a clean-up."""
+"""Ctrl-C and SIGTERM as one exception, raised once and never in the middle of a write or a
+clean-up.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ _AGAIN = 0.02  # s
 
 
 class Stop:
-    """While its ``with`` block lasts, the first SIGINT, SIGTERM or SIGHUP raises Interrupted in the main thread.
+    """While its ``with`` block lasts, the first SIGINT, SIGTERM or SIGHUP raises Interrupted in the
+    main thread.
 
-    Later ones are passed over, because what follows the first is the clean-up. Outside the main thread it does nothing.
+    Later ones are passed over, because what follows the first is the clean-up. Outside the main
+    thread it does nothing.
     """
 
     def __init__(self) -> None:
@@ -65,7 +69,9 @@ class Stop:
             self._raise()
 
     def _dropped(self, told: Any) -> None:
-        """What is raised within a callback (one of fork's, which a signal often hits, or a destructor) Python drops: it is raised again."""
+        """What is raised within a callback (one of fork's, which a signal often hits, or a
+        destructor) Python drops: it is raised again.
+        """
         if not isinstance(told.exc_value, Interrupted):
             self._hook(told)
             return
@@ -76,4 +82,6 @@ class Stop:
 
     def _raise(self) -> None:
         self._raised = True
-        raise Interrupted("interrupted; everything that was made is removed, every finished sample is kept")
+        raise Interrupted(
+            "interrupted; everything that was made is removed, every finished sample is kept"
+        )

@@ -1,4 +1,6 @@
-"""Programs as child processes: each in a process group of its own, each wait with a limit, none left behind."""
+"""Programs as child processes: each in a process group of its own, each wait with a limit, none
+left behind.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,18 @@ MOST_OUTPUT = 64 << 20  # bytes that a program may print, on each of its streams
 
 
 def ahead() -> None:
-    """From now on this thread, and those that it starts, get a CPU before the programs that we start, where we may: hundreds of loaded
-    connections would keep us from making the rest of them for minutes, and from opening a window in time. It sleeps within windows."""
+    """From now on this thread, and those that it starts, get a CPU before the programs that we
+    start, where we may: hundreds of loaded connections would keep us from making the rest of them
+    for minutes, and from opening a window in time. It sleeps within windows.
+    """
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, min(_PRIORITY, _AHEAD))
 
 
 def _as_child() -> None:
-    """A child must not outlive us, whatever kills us (prctl(2), PR_SET_PDEATHSIG), and has the priority that we were given."""
+    """A child must not outlive us, whatever kills us (prctl(2), PR_SET_PDEATHSIG), and has the
+    priority that we were given.
+    """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     with contextlib.suppress(OSError):  # somebody has reniced us, and we may not undo it
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
@@ -60,21 +66,33 @@ class Done:
     def words(self) -> str:
         """The command line and the last lines that it printed, for an error message."""
         said = (self.stderr.strip() or self.stdout.strip()).splitlines()[-4:]
-        return f"{shlex.join(self.argv)} ended with {self.returncode}: " + (" | ".join(said) or "(no output)")
+        return f"{shlex.join(self.argv)} ended with {self.returncode}: " + (
+            " | ".join(said) or "(no output)"
+        )
 
 
 def too_much(argv: Sequence[str], most: int) -> MeasureError:
     """The error for a program that printed more than ``most`` bytes."""
-    return MeasureError(f"{argv[0]} printed more than {most >> 20} MiB and was ended", "see what it says in the sample's raw folder")
+    return MeasureError(
+        f"{argv[0]} printed more than {most >> 20} MiB and was ended",
+        "see what it says in the sample's raw folder",
+    )
 
 
 class Process:
     """A running program; leaving its ``with`` block kills its whole process group.
 
-    ``files`` is where its output goes: the kernel ends it (RLIMIT_FSIZE) when one has ``most`` bytes.
+    ``files`` is where its output goes: the kernel ends it (RLIMIT_FSIZE) when one has ``most``
+    bytes.
     """
 
-    def __init__(self, argv: Sequence[str], popen: subprocess.Popen[bytes], files: Sequence[Path] = (), most: int = MOST_OUTPUT) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        popen: subprocess.Popen[bytes],
+        files: Sequence[Path] = (),
+        most: int = MOST_OUTPUT,
+    ) -> None:
         self.argv = tuple(argv)
         self._popen = popen
         self._outputs = files
@@ -85,11 +103,15 @@ class Process:
         return self._popen.pid
 
     def poll(self) -> int | None:
-        """Exit status, or None while it runs. Raises MeasureError when it was ended because it printed too much."""
+        """Exit status, or None while it runs. Raises MeasureError when it was ended because it
+        printed too much.
+        """
         return self._checked(self._popen.poll())
 
     def watch(self, seconds: float) -> None:
-        """Sleeps that long, or until it ends. Nothing is polled, so that nothing disturbs a window."""
+        """Sleeps that long, or until it ends. Nothing is polled, so that nothing disturbs a
+        window.
+        """
         if seconds <= 0 or self.poll() is not None:
             return
         descriptor = os.pidfd_open(self.pid)
@@ -101,7 +123,8 @@ class Process:
             os.close(descriptor)
 
     def wait(self, timeout: float) -> int:
-        """Exit status. Raises LimitError after ``timeout`` seconds (more under emulation); the program is then killed.
+        """Exit status. Raises LimitError after ``timeout`` seconds (more under emulation); the
+        program is then killed.
 
         MeasureError when it was ended because it printed too much.
         """
@@ -139,12 +162,19 @@ class Process:
     def __enter__(self) -> Process:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.kill()
 
 
 def output_file(path: Path) -> int:
-    """A descriptor of a new, empty file that only its owner may read: output names programs, addresses and machines."""
+    """A descriptor of a new, empty file that only its owner may read: output names programs,
+    addresses and machines.
+    """
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
 
 
@@ -159,7 +189,8 @@ def spawn(
     pass_fds: Sequence[int] = (),
     most: int = MOST_OUTPUT,
 ) -> Process:
-    """Starts a program in the background, its output in files (or nowhere). Raises MissingError when there is no such program.
+    """Starts a program in the background, its output in files (or nowhere). Raises MissingError
+    when there is no such program.
 
     One whose output goes to files is ended when any file that it writes has ``most`` bytes.
     """
@@ -180,9 +211,16 @@ def spawn(
 
     try:
         popen = subprocess.Popen(
-            list(argv), stdin=target(stdin, "rb"), stdout=target(stdout, "wb"), stderr=target(stderr, "wb"),
-            env=None if env is None else {**os.environ, **env}, cwd=cwd, process_group=0, preexec_fn=as_child, pass_fds=pass_fds,
-        )  # fmt: skip
+            list(argv),
+            stdin=target(stdin, "rb"),
+            stdout=target(stdout, "wb"),
+            stderr=target(stderr, "wb"),
+            env=None if env is None else {**os.environ, **env},
+            cwd=cwd,
+            process_group=0,
+            preexec_fn=as_child,
+            pass_fds=pass_fds,
+        )
     except FileNotFoundError:
         raise _no_program(argv[0]) from None
     finally:
@@ -192,7 +230,9 @@ def spawn(
 
 
 class Errors:
-    """What a program says on its standard error, in a file without a name: it goes with us, whatever kills us."""
+    """What a program says on its standard error, in a file without a name: it goes with us,
+    whatever kills us.
+    """
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by ``close``)
@@ -200,8 +240,14 @@ class Errors:
     def text(self) -> str:
         """The end of it, '' once it is closed."""
         try:
-            size = os.fstat(self.file.fileno()).st_size  # the program shares the file's position: it is not moved
-            return os.pread(self.file.fileno(), _MOST_SAID, max(0, size - _MOST_SAID)).decode(errors="replace").strip()
+            size = os.fstat(
+                self.file.fileno()
+            ).st_size  # the program shares the file's position: it is not moved
+            return (
+                os.pread(self.file.fileno(), _MOST_SAID, max(0, size - _MOST_SAID))
+                .decode(errors="replace")
+                .strip()
+            )
         except (OSError, ValueError):
             return ""
 
@@ -211,11 +257,19 @@ class Errors:
 
 
 def converse(argv: Sequence[str], errors: Errors) -> tuple[Process, IO[bytes], IO[bytes]]:
-    """A program that we talk to: (process, its standard input, its standard output), unbuffered. Raises MissingError."""
+    """A program that we talk to: (process, its standard input, its standard output), unbuffered.
+    Raises MissingError.
+    """
     try:
         popen = subprocess.Popen(
-            list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors.file, bufsize=0, process_group=0, preexec_fn=_as_child,
-        )  # fmt: skip
+            list(argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors.file,
+            bufsize=0,
+            process_group=0,
+            preexec_fn=_as_child,
+        )
     except FileNotFoundError:
         raise _no_program(argv[0]) from None
     assert popen.stdin is not None
@@ -232,21 +286,30 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Done:
-    """Runs a program to its end. Raises ClusterError when ``check`` and it fails, LimitError after ``timeout`` seconds.
+    """Runs a program to its end. Raises ClusterError when ``check`` and it fails, LimitError after
+    ``timeout`` seconds.
 
     MeasureError when it prints more than MOST_OUTPUT.
     """
     start = time.monotonic()
     try:
         popen = subprocess.Popen(
-            list(argv), stdin=subprocess.DEVNULL if input is None else subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=None if env is None else {**os.environ, **env}, cwd=cwd, process_group=0, preexec_fn=_as_child,
-        )  # fmt: skip
+            list(argv),
+            stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=None if env is None else {**os.environ, **env},
+            cwd=cwd,
+            process_group=0,
+            preexec_fn=_as_child,
+        )
     except FileNotFoundError:
         raise _no_program(argv[0]) from None
     with Process(argv, popen):
         try:
-            out, err = _communicate(popen, argv, b"" if input is None else input.encode(), start + timeout * patience())
+            out, err = _communicate(
+                popen, argv, b"" if input is None else input.encode(), start + timeout * patience()
+            )
         except subprocess.TimeoutExpired:
             raise LimitError(f"{shlex.join(argv)} did not end within {timeout:.0f} s") from None
         finally:
@@ -254,14 +317,24 @@ def run(
                 with contextlib.suppress(OSError):
                     if pipe is not None:
                         pipe.close()
-    done = Done(tuple(argv), popen.returncode, out.decode(errors="replace"), err.decode(errors="replace"), time.monotonic() - start)
+    done = Done(
+        tuple(argv),
+        popen.returncode,
+        out.decode(errors="replace"),
+        err.decode(errors="replace"),
+        time.monotonic() - start,
+    )
     if check and done.returncode != 0:
         raise ClusterError(done.words())
     return done
 
 
-def _communicate(popen: subprocess.Popen[bytes], argv: Sequence[str], given: bytes, end: float) -> tuple[bytes, bytes]:
-    """What it prints until it has ended. Raises TimeoutExpired at ``end`` (monotonic), MeasureError when it prints too much."""
+def _communicate(
+    popen: subprocess.Popen[bytes], argv: Sequence[str], given: bytes, end: float
+) -> tuple[bytes, bytes]:
+    """What it prints until it has ended. Raises TimeoutExpired at ``end`` (monotonic), MeasureError
+    when it prints too much.
+    """
     assert popen.stdout is not None
     assert popen.stderr is not None
     kept = {popen.stdout: bytearray(), popen.stderr: bytearray()}
@@ -299,4 +372,6 @@ def _communicate(popen: subprocess.Popen[bytes], argv: Sequence[str], given: byt
 
 
 def _no_program(name: str) -> MissingError:
-    return MissingError(f"the program '{name}' is not installed", "'cnibench doctor' says what to install")
+    return MissingError(
+        f"the program '{name}' is not installed", "'cnibench doctor' says what to install"
+    )

@@ -1,4 +1,6 @@
-"""Temporary files: without a name where that will do, else in a locked folder that a later command finds when its process was killed."""
+"""Temporary files: without a name where that will do, else in a locked folder that a later command
+finds when its process was killed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _PREFIX = "cnibench-scratch-"
 
 @contextmanager
 def nameless() -> Iterator[Path]:
-    """A file in memory, by a path that only this process can open. Nothing of it outlives the process."""
+    """A file in memory, by a path that only this process can open. Nothing of it outlives the
+    process.
+    """
     descriptor = os.memfd_create("cnibench", os.MFD_CLOEXEC)
     try:
         yield Path(f"/proc/self/fd/{descriptor}")
@@ -27,7 +31,9 @@ def nameless() -> Iterator[Path]:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A private folder, removed at the end. The kernel ends its lock with the process, so that ``remove_stale`` finds what stayed."""
+    """A private folder, removed at the end. The kernel ends its lock with the process, so that
+    ``remove_stale`` finds what stayed.
+    """
     path, descriptor = _made()
     try:
         yield path
@@ -37,7 +43,9 @@ def folder() -> Iterator[Path]:
 
 
 def remove_stale(dry_run: bool = False) -> list[str]:
-    """Removes folders of this user that no live process holds; their paths. ``dry_run``: only names them."""
+    """Removes folders of this user that no live process holds; their paths. ``dry_run``: only names
+    them.
+    """
     found = []
     for entry in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")):
         with contextlib.suppress(OSError):  # it went meanwhile

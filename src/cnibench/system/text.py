@@ -20,19 +20,45 @@ if TYPE_CHECKING:
 # category says otherwise (Default_Ignorable_Code_Point; the Hangul fillers, variation selectors),
 # and the blank of Braille. A newline and a tab are in it; ``printable`` lets them by when asked to.
 _RANGES = (
-    (0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x034F, 0x034F), (0x0600, 0x0605), (0x061C, 0x061C), (0x06DD, 0x06DD), (0x070F, 0x070F),
-    (0x0890, 0x0891), (0x08E2, 0x08E2), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E),
-    (0x2060, 0x206F), (0x2800, 0x2800), (0x3164, 0x3164), (0xD800, 0xF8FF), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0),
-    (0xFFF0, 0xFFFB), (0x110BD, 0x110BD), (0x110CD, 0x110CD), (0x13430, 0x1345F), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A),
+    (0x00, 0x1F),
+    (0x7F, 0x9F),
+    (0xAD, 0xAD),
+    (0x034F, 0x034F),
+    (0x0600, 0x0605),
+    (0x061C, 0x061C),
+    (0x06DD, 0x06DD),
+    (0x070F, 0x070F),
+    (0x0890, 0x0891),
+    (0x08E2, 0x08E2),
+    (0x115F, 0x1160),
+    (0x17B4, 0x17B5),
+    (0x180B, 0x180F),
+    (0x200B, 0x200F),
+    (0x2028, 0x202E),
+    (0x2060, 0x206F),
+    (0x2800, 0x2800),
+    (0x3164, 0x3164),
+    (0xD800, 0xF8FF),
+    (0xFE00, 0xFE0F),
+    (0xFEFF, 0xFEFF),
+    (0xFFA0, 0xFFA0),
+    (0xFFF0, 0xFFFB),
+    (0x110BD, 0x110BD),
+    (0x110CD, 0x110CD),
+    (0x13430, 0x1345F),
+    (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A),
     (0xE0000, 0x10FFFF),
-)  # fmt: skip
+)
 _CLASS = "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in _RANGES)
 HIDDEN = re.compile(f"[{_CLASS}]")
 _HIDDEN_IN_A_LINE = re.compile(f"(?![\n\t])[{_CLASS}]")
 
 
 def printable(text: str, *, newlines: bool = True) -> str:
-    """``text`` with every hidden character as ``\\uXXXX``; newlines and tabs stay unless told otherwise."""
+    """``text`` with every hidden character as ``\\uXXXX``; newlines and tabs stay unless told
+    otherwise.
+    """
     if text.isascii() and text.isprintable():
         return text
     return (_HIDDEN_IN_A_LINE if newlines else HIDDEN).sub(_escaped, text)
@@ -74,7 +100,9 @@ class Stream:
             if isinstance(error, BrokenPipeError):
                 raise
             told = getattr(error, "strerror", None) or error
-            raise OutputError(f"standard output: {told}", "write to a place that has room and can be written") from None
+            raise OutputError(
+                f"standard output: {told}", "write to a place that has room and can be written"
+            ) from None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.raw, name)

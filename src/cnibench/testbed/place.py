@@ -13,7 +13,9 @@ from typing import ClassVar
 from cnibench.errors import ClusterError
 from cnibench.system.process import Done, Process
 
-_GONE = tuple(os.strerror(number) for number in (errno.ENOENT, errno.ESRCH))  # of a file; of a process while its file is read
+_GONE = tuple(
+    os.strerror(number) for number in (errno.ENOENT, errno.ESRCH)
+)  # of a file; of a process while its file is read
 
 
 class Place(abc.ABC):
@@ -24,19 +26,26 @@ class Place(abc.ABC):
     local: ClassVar[bool] = True  # are programs there descendants of this process?
 
     @abc.abstractmethod
-    def spawn(self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None) -> Process:
+    def spawn(
+        self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None
+    ) -> Process:
         """Starts a program there in the background, its output in files of this machine."""
 
     @abc.abstractmethod
-    def run(self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True) -> Done:
-        """Runs a program there to its end. Raises ClusterError when ``check`` and it fails, LimitError after ``timeout`` seconds."""
+    def run(
+        self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True
+    ) -> Done:
+        """Runs a program there to its end. Raises ClusterError when ``check`` and it fails,
+        LimitError after ``timeout`` seconds.
+        """
 
     @abc.abstractmethod
     def read_text(self, path: str) -> str:
         """A file as seen there, /proc/net/snmp for instance. Raises ClusterError."""
 
     def read_each(self, paths: Sequence[str]) -> list[str | None]:
-        """Files as seen there, None for each that is gone, as those of a process are; in one request where each takes its time.
+        """Files as seen there, None for each that is gone, as those of a process are; in one
+        request where each takes its time.
 
         Raises ClusterError.
         """
@@ -52,13 +61,17 @@ class Place(abc.ABC):
 
 
 class Node(Place):
-    """A node; commands run in its host network namespace. ``disk`` is where they see the root of its own files."""
+    """A node; commands run in its host network namespace. ``disk`` is where they see the root of
+    its own files.
+    """
 
     disk: str = ""
 
 
 class Pod(Place):
-    """A Pod; ``addresses`` maps 4 and 6 to its address, ``interface`` is its network device ('' when it uses its node's)."""
+    """A Pod; ``addresses`` maps 4 and 6 to its address, ``interface`` is its network device (''
+    when it uses its node's).
+    """
 
     node: Node
     addresses: Mapping[int, str]

@@ -1,6 +1,8 @@
-"""A whole run in a virtual machine with a distribution's stock kernel, for hosts whose own kernel lacks what a profile needs.
+"""A whole run in a virtual machine with a distribution's stock kernel, for hosts whose own kernel
+lacks what a profile needs.
 
-host:  kernel.py (which image) + accel.py (KVM or emulation) + initramfs.py  -> machine.py (qemu) -> carry.py (waits)
-guest: the initramfs mounts the host's root read-only with a throw-away overlay and starts guest.py as PID 1, which runs cnibench;
+host:  kernel.py (which image) + accel.py (KVM or emulation) + initramfs.py  -> machine.py (qemu) ->
+carry.py (waits) guest: the initramfs mounts the host's root read-only with a throw-away overlay and
+starts guest.py as PID 1, which runs cnibench;
        frames.py is what passes between carry.py and guest.py.
 """

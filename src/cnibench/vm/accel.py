@@ -1,4 +1,6 @@
-"""KVM or emulation: decided by starting the kernel, since a /dev/kvm that opens is no proof that it can run one."""
+"""KVM or emulation: decided by starting the kernel, since a /dev/kvm that opens is no proof that it
+can run one.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,20 @@ class Accelerator(NamedTuple):
         """The options of qemu."""
         if self.name == "kvm":
             return ["-accel", "kvm", "-cpu", "host"]
-        return ["-accel", "tcg,thread=multi", "-cpu", "max,la57=off"]  # five-level page tables only make walks longer
+        return [
+            "-accel",
+            "tcg,thread=multi",
+            "-cpu",
+            "max,la57=off",
+        ]  # five-level page tables only make walks longer
 
     @property
     def kernel_options(self) -> str:
         """What the guest's kernel is told, for its command line; '' for nothing.
 
-        Without KVM qemu hands out the host's own TSC, but no flag says so and the guest takes its two for unsynchronised: each look at the
-        clock would then be a read of the emulated HPET, which leaves the translated code and takes qemu's big lock.
+        Without KVM qemu hands out the host's own TSC, but no flag says so and the guest takes its
+        two for unsynchronised: each look at the clock would then be a read of the emulated HPET,
+        which leaves the translated code and takes qemu's big lock.
         """
         if self.name == "kvm" or not _steady(_CPUINFO.read_text()):
             return ""
@@ -46,27 +54,51 @@ class Accelerator(NamedTuple):
 
 def _steady(cpuinfo: str) -> bool:
     """Do the TSCs of all CPUs run on at one rate, whatever the CPUs do?"""
-    flags = [set(line.partition(":")[2].split()) for line in cpuinfo.splitlines() if line.startswith("flags")]
+    flags = [
+        set(line.partition(":")[2].split())
+        for line in cpuinfo.splitlines()
+        if line.startswith("flags")
+    ]
     return bool(flags) and all({"constant_tsc", "nonstop_tsc"} <= each for each in flags)
 
 
 @cache
 def accelerator(kernel: Kernel) -> Accelerator:
-    """KVM when this kernel says its first words under it, else emulation. At most 10 s, usually under one."""
+    """KVM when this kernel says its first words under it, else emulation. At most 10 s, usually
+    under one.
+    """
     if not _DEVICE.exists():
         return Accelerator("tcg", f"there is no {_DEVICE}")
     if not os.access(_DEVICE, os.R_OK | os.W_OK):
-        return Accelerator("tcg", f"{_DEVICE} may not be opened by this user (sudo adduser $USER kvm)")
-    return Accelerator("kvm") if _speaks(kernel) else Accelerator("tcg", f"{_DEVICE} is there and runs no kernel")
+        return Accelerator(
+            "tcg", f"{_DEVICE} may not be opened by this user (sudo adduser $USER kvm)"
+        )
+    return (
+        Accelerator("kvm")
+        if _speaks(kernel)
+        else Accelerator("tcg", f"{_DEVICE} is there and runs no kernel")
+    )
 
 
 def _speaks(kernel: Kernel) -> bool:
     """Whether the kernel writes its banner to the serial port under KVM."""
     near, far = os.pipe()
     argv = [
-        QEMU, *Accelerator("kvm").options, "-m", "256", "-nodefaults", "-display", "none", "-no-reboot",
-        "-kernel", str(kernel.image), "-append", "earlyprintk=serial,ttyS0,115200 panic=-1", "-serial", f"file:/proc/self/fd/{far}",
-    ]  # fmt: skip
+        QEMU,
+        *Accelerator("kvm").options,
+        "-m",
+        "256",
+        "-nodefaults",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-kernel",
+        str(kernel.image),
+        "-append",
+        "earlyprintk=serial,ttyS0,115200 panic=-1",
+        "-serial",
+        f"file:/proc/self/fd/{far}",
+    ]
     seen = b""
     try:
         with spawn(argv, pass_fds=(far,)) as process:

@@ -1,7 +1,9 @@
-"""Python modules of the host for the guest, as compiled code in one piece: nothing is looked for, opened or compiled there.
+"""Python modules of the host for the guest, as compiled code in one piece: nothing is looked for,
+opened or compiled there.
 
-Under emulation an import costs far more for its dozens of file system calls over 9p than for its code, and a host that keeps no bytecode
-(PYTHONDONTWRITEBYTECODE) would have every file of ours compiled by the emulated processor. What is not in it is imported as usual.
+Under emulation an import costs far more for its dozens of file system calls over 9p than for its
+code, and a host that keeps no bytecode (PYTHONDONTWRITEBYTECODE) would have every file of ours
+compiled by the emulated processor. What is not in it is imported as usual.
 """
 
 from __future__ import annotations
@@ -17,9 +19,12 @@ from types import ModuleType
 def pack(package: ModuleType) -> bytes:
     """Every module that this process has imported, and all of ``package``.
 
-    For ``preload``: the marshalled pair (sys.path, {module: (file, marshalled code, or b"" for an extension module)}).
+    For ``preload``: the marshalled pair (sys.path, {module: (file, marshalled code, or b"" for an
+    extension module)}).
     """
-    found = {name: entry for name, module in list(sys.modules.items()) if (entry := _imported(module))}
+    found = {
+        name: entry for name, module in list(sys.modules.items()) if (entry := _imported(module))
+    }
     for name, file in _below(package):
         if name not in found:
             found[name] = (str(file), _code(name, file))
@@ -27,13 +32,19 @@ def pack(package: ModuleType) -> bytes:
 
 
 def _imported(module: ModuleType) -> tuple[str, bytes] | None:
-    """Its entry; None for what the interpreter has built in or frozen, and for what came from no file."""
+    """Its entry; None for what the interpreter has built in or frozen, and for what came from no
+    file.
+    """
     spec = getattr(module, "__spec__", None)
     if spec is None or not spec.origin:
         return None
     if type(spec.loader) is ExtensionFileLoader:
         return spec.origin, b""
-    return (spec.origin, _code(spec.name, Path(spec.origin))) if type(spec.loader) is SourceFileLoader else None
+    return (
+        (spec.origin, _code(spec.name, Path(spec.origin)))
+        if type(spec.loader) is SourceFileLoader
+        else None
+    )
 
 
 def _code(name: str, file: Path) -> bytes:

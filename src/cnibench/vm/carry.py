@@ -1,4 +1,6 @@
-"""Carries a command into the VM and waits for it: output comes out, signals go in, and every way to fail becomes a clear error."""
+"""Carries a command into the VM and waits for it: output comes out, signals go in, and every way to
+fail becomes a clear error.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,11 @@ _FULL = 1 << 20  # bytes: a file system with less room than this cannot take a s
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds: until the guest is up, without a sign of life, from a signal to the end, and for the whole command (0: none).
+    """Seconds: until the guest is up, without a sign of life, from a signal to the end, and for the
+    whole command (0: none).
 
-    Far above what is usual (7 s until up under emulation on an idle machine), so that a loaded machine is no failure.
+    Far above what is usual (7 s until up under emulation on an idle machine), so that a loaded
+    machine is no failure.
     """
 
     up: float = 300.0
@@ -54,13 +58,18 @@ def carry(
 ) -> int:
     """Runs ``argv`` in a VM with this kernel and returns its exit status; nothing is left running.
 
-    ``run_dir`` exists and is the one folder where the guest's writes reach the host; the VM's logs come to its folder ``vm``.
-    ``append`` goes to the kernel's command line. SIGINT, SIGTERM and SIGHUP are passed in to the command; a second one ends the VM.
-    Call it from the main thread. Raises MissingError, Interrupted (before it was up), LimitError (not up, silent,
-    too long), ClusterError (panic, qemu ended).
+    ``run_dir`` exists and is the one folder where the guest's writes reach the host; the VM's logs
+    come to its folder ``vm``.
+    ``append`` goes to the kernel's command line. SIGINT, SIGTERM and SIGHUP are passed in to the
+    command; a second one ends the VM. Call it from the main thread. Raises MissingError,
+    Interrupted (before it was up), LimitError (not up, silent, too long), ClusterError (panic, qemu
+    ended).
     """
     run_dir = run_dir.resolve()
-    with _caught() as signals, started(kernel, accel, run_dir, size or Size.usual(), append) as (process, port):
+    with (
+        _caught() as signals,
+        started(kernel, accel, run_dir, size or Size.usual(), append) as (process, port),
+    ):
         waiter = _Waiter(process, port, signals, limits or Limits(), run_dir)
         waiter.until_up()
         waiter.send(frames.JOB, json.dumps(_job(argv, run_dir, accel)).encode())
@@ -68,8 +77,14 @@ def carry(
 
 
 def _job(argv: Sequence[str], run_dir: Path, accel: Accelerator) -> dict[str, Any]:
-    # pydantic looks for plugins in the metadata of every installed package: hundreds of files over 9p, and we have none
-    env = {**os.environ, MARK: accel.name, "PYTHONUNBUFFERED": "1", "PYDANTIC_DISABLE_PLUGINS": "__all__"}
+    # pydantic looks for plugins in the metadata of every installed package: hundreds of files over
+    # 9p, and we have none
+    env = {
+        **os.environ,
+        MARK: accel.name,
+        "PYTHONUNBUFFERED": "1",
+        "PYDANTIC_DISABLE_PLUGINS": "__all__",
+    }
     return {
         "argv": list(argv),
         "cwd": os.getcwd(),
@@ -85,7 +100,9 @@ def _caught() -> Iterator[int]:
     """A file descriptor that gives the number of each signal as a byte, while the block runs."""
     near, far = os.pipe()
     os.set_blocking(far, False)
-    previous: Mapping[int, Any] = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+    previous: Mapping[int, Any] = {
+        number: signal.signal(number, lambda *_: None) for number in _SIGNALS
+    }
     before = signal.set_wakeup_fd(far)
     try:
         yield near
@@ -100,8 +117,16 @@ def _caught() -> Iterator[int]:
 class _Waiter:
     """Reads the port until something ends it."""
 
-    def __init__(self, process: Process, port: socket.socket, signals: int, limits: Limits, run_dir: Path) -> None:
-        self._process, self._port, self._signals, self._limits, self._run_dir = process, port, signals, limits, run_dir
+    def __init__(
+        self, process: Process, port: socket.socket, signals: int, limits: Limits, run_dir: Path
+    ) -> None:
+        self._process, self._port, self._signals, self._limits, self._run_dir = (
+            process,
+            port,
+            signals,
+            limits,
+            run_dir,
+        )
         self._reader = frames.Reader()
         self._begin = self._heard = time.monotonic()
         self._asked = 0.0  # when the first signal went in
@@ -114,12 +139,17 @@ class _Waiter:
             raise self._ended() from None
 
     def until_up(self) -> None:
-        """Until the guest's first frame; a signal meanwhile ends the VM at once, since nothing is measured yet."""
+        """Until the guest's first frame; a signal meanwhile ends the VM at once, since nothing is
+        measured yet.
+        """
         for kind, payload in self._frames(self._limits.up):
             if kind == frames.UP:
                 return
             if kind == frames.SIGNAL:
-                raise Interrupted("interrupted while the VM started", f"to go on: cnibench run --resume {self._run_dir}")
+                raise Interrupted(
+                    "interrupted while the VM started",
+                    f"to go on: cnibench run --resume {self._run_dir}",
+                )
             if kind == frames.FAILED:
                 raise self._failed(payload)
 
@@ -141,7 +171,9 @@ class _Waiter:
         raise AssertionError("frames end by an exception")
 
     def _frames(self, limit: float) -> Iterator[tuple[bytes, bytes]]:
-        """Frames of the guest, and each signal that we got as a SIGNAL frame. Raises when a limit is reached or qemu ends."""
+        """Frames of the guest, and each signal that we got as a SIGNAL frame. Raises when a limit
+        is reached or qemu ends.
+        """
         poller = select.poll()
         poller.register(self._port, select.POLLIN)
         poller.register(self._signals, select.POLLIN)
@@ -172,14 +204,25 @@ class _Waiter:
     def _check(self, limit: float) -> None:
         now = time.monotonic()
         if limit and now - self._begin > limit:
-            raise LimitError(f"the VM was not up within {limit:.0f} s; {self._last_words()}", self._look())
+            raise LimitError(
+                f"the VM was not up within {limit:.0f} s; {self._last_words()}", self._look()
+            )
         if not limit and now - self._heard > self._limits.silent:
-            raise LimitError(f"the VM gave no sign of life for {self._limits.silent:.0f} s; {self._last_words()}", self._look())
+            raise LimitError(
+                f"the VM gave no sign of life for {self._limits.silent:.0f} s;"
+                f" {self._last_words()}",
+                self._look(),
+            )
         if self._asked and now - self._asked > self._limits.ending:
-            raise LimitError(f"the command in the VM did not end within {self._limits.ending:.0f} s of the signal", self._look())
+            raise LimitError(
+                f"the command in the VM did not end within {self._limits.ending:.0f} s of the"
+                " signal",
+                self._look(),
+            )
         if self._limits.total and now - self._begin > self._limits.total:
             raise LimitError(
-                f"the run in the VM did not end within {self._limits.total:.0f} s", "the finished blocks are kept: use --resume"
+                f"the run in the VM did not end within {self._limits.total:.0f} s",
+                "the finished blocks are kept: use --resume",
             )
 
     def _finished(self, status: int) -> int:
@@ -187,12 +230,19 @@ class _Waiter:
         if status not in (0, 130):
             if shutil.disk_usage(self._run_dir).free < _FULL:
                 raise ClusterError(
-                    f"no room is left on the file system of {self._run_dir}", f"make room, then: cnibench run --resume {self._run_dir}"
+                    f"no room is left on the file system of {self._run_dir}",
+                    f"make room, then: cnibench run --resume {self._run_dir}",
                 )
             if self._out_of_memory():
-                raise ClusterError("the VM ran out of memory", f"{MORE_MEMORY} cnibench run --resume {self._run_dir}")
+                raise ClusterError(
+                    "the VM ran out of memory",
+                    f"{MORE_MEMORY} cnibench run --resume {self._run_dir}",
+                )
         elif self._out_of_memory():
-            _write(sys.stderr.fileno(), f"warning: the VM ran out of memory meanwhile and ended a program; {MORE_MEMORY}\n".encode())
+            _write(
+                sys.stderr.fileno(),
+                f"warning: the VM ran out of memory meanwhile and ended a program; {MORE_MEMORY}\n".encode(),  # noqa: E501
+            )
         return status
 
     def _out_of_memory(self) -> bool:
@@ -209,8 +259,12 @@ class _Waiter:
             return ClusterError("the VM ran out of memory", f"{MORE_MEMORY}; {self._look()}")
         if "Kernel panic" in console:
             line = next(line for line in console.splitlines() if "Kernel panic" in line)
-            return ClusterError(f"the VM's kernel panicked: {line.split('] ', 1)[-1].strip()}", self._look())
-        return ClusterError(f"qemu ended ({status}) before the run did: {self._last_words()}", self._look())
+            return ClusterError(
+                f"the VM's kernel panicked: {line.split('] ', 1)[-1].strip()}", self._look()
+            )
+        return ClusterError(
+            f"qemu ended ({status}) before the run did: {self._last_words()}", self._look()
+        )
 
     def _failed(self, payload: bytes) -> ClusterError:
         words = payload.decode(errors="replace").strip().splitlines() or ["(nothing)"]
@@ -224,7 +278,10 @@ class _Waiter:
         return f"its last words: {said.splitlines()[-1].strip()}" if said else "it said nothing"
 
     def _look(self) -> str:
-        return f"the kernel's log is in {self._run_dir / 'vm' / CONSOLE}; --kernel host measures without a VM"
+        return (
+            f"the kernel's log is in {self._run_dir / 'vm' / CONSOLE}; --kernel host measures"
+            " without a VM"
+        )
 
 
 def _tail(file: Path, size: int) -> str:

@@ -1,4 +1,5 @@
-"""What passes over the one virtio-serial port between host and guest: frames of a kind, a length and a payload.
+"""What passes over the one virtio-serial port between host and guest: frames of a kind, a length
+and a payload.
 
 One ordered channel for everything, so that no output can come after the exit status.
 """
@@ -36,7 +37,9 @@ class Reader:
         self._pending = bytearray()
 
     def feed(self, piece: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The frames that are complete now, (kind, payload). Raises ValueError for bytes that are no frame."""
+        """The frames that are complete now, (kind, payload). Raises ValueError for bytes that are
+        no frame.
+        """
         self._pending += piece
         while len(self._pending) >= _HEADER.size:
             kind, length = _HEADER.unpack_from(self._pending)

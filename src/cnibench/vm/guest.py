@@ -1,7 +1,9 @@
-"""PID 1 of the VM: mounts what a system has, runs one command with its output sent to the host, passes signals in, reports the end.
+"""PID 1 of the VM: mounts what a system has, runs one command with its output sent to the host,
+passes signals in, reports the end.
 
-Started as ``python -S`` with the modules of the host's bundle (preload.py), since every import costs time under emulation.
-It never returns: the kernel panics when PID 1 ends, which the host takes for a failure.
+Started as ``python -S`` with the modules of the host's bundle (preload.py), since every import
+costs time under emulation. It never returns: the kernel panics when PID 1 ends, which the host
+takes for a failure.
 """
 
 from __future__ import annotations
@@ -38,29 +40,75 @@ _MOUNTS = (  # /dev is there: the first stage moves its own over
     ("bpf", "/sys/fs/bpf", "bpf", _QUIET, "mode=700"),
 )
 # perf as an ordinary kernel lets root use it, with the kernel's symbols
-_SYSCTLS = {"kernel/perf_event_paranoid": "-1", "kernel/kptr_restrict": "0", "kernel/printk": "5 4 1 7"}
-# What the kernel does not load by itself when it is asked for. On a host that would change how its own bridges filter; here nothing is.
+_SYSCTLS = {
+    "kernel/perf_event_paranoid": "-1",
+    "kernel/kptr_restrict": "0",
+    "kernel/printk": "5 4 1 7",
+}
+# What the kernel does not load by itself when it is asked for. On a host that would change how its
+# own bridges filter; here nothing is.
 _MODULES = ("br_netfilter", "openvswitch", "ila")
-# What most runs need and the kernel would load one by one while the run waits: loaded on the other CPU while the run's program starts.
+# What most runs need and the kernel would load one by one while the run waits: loaded on the other
+# CPU while the run's program starts.
 _SOON = (
-    "veth", "bridge", "ip_tables", "iptable_filter", "iptable_nat", "nf_tables", "nft_compat", "nft_chain_nat", "nf_conntrack",
-    "xt_conntrack", "xt_comment", "xt_mark", "xt_set", "xt_addrtype", "xt_tcpudp", "xt_multiport", "xt_statistic", "xt_nat",
-    "xt_MASQUERADE", "ipt_rpfilter", "ip_set_hash_net", "ip_set_hash_ip", "ipip", "nf_conntrack_netlink", "tcp_diag", "vxlan", "tun",
-    "sch_tbf", "geneve", "wireguard", "dummy", "vrf", "macvlan", "ipvlan", "cls_bpf", "sch_ingress",
-)  # fmt: skip
-_DRAIN_SECONDS = 2.0  # how long output may still come after the command's end, from programs it left behind
+    "veth",
+    "bridge",
+    "ip_tables",
+    "iptable_filter",
+    "iptable_nat",
+    "nf_tables",
+    "nft_compat",
+    "nft_chain_nat",
+    "nf_conntrack",
+    "xt_conntrack",
+    "xt_comment",
+    "xt_mark",
+    "xt_set",
+    "xt_addrtype",
+    "xt_tcpudp",
+    "xt_multiport",
+    "xt_statistic",
+    "xt_nat",
+    "xt_MASQUERADE",
+    "ipt_rpfilter",
+    "ip_set_hash_net",
+    "ip_set_hash_ip",
+    "ipip",
+    "nf_conntrack_netlink",
+    "tcp_diag",
+    "vxlan",
+    "tun",
+    "sch_tbf",
+    "geneve",
+    "wireguard",
+    "dummy",
+    "vrf",
+    "macvlan",
+    "ipvlan",
+    "cls_bpf",
+    "sch_ingress",
+)
+_DRAIN_SECONDS = (
+    2.0  # how long output may still come after the command's end, from programs it left behind
+)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> NoReturn:
     """Never returns; the host ends the VM once it has read the last frame."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # which the kernel takes as "ignored" for PID 1, and the command inherits as it should be
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # which the kernel takes as "ignored" for PID 1, and the command inherits as it should be
     for source, target, kind, flags, options in _MOUNTS:
         _mount(source, target, kind, flags, options)
     port = _open_port()
     try:
         _prepare()
-        _send(port, frames.UP, json.dumps({"release": os.uname().release, "uptime": time.monotonic()}).encode())
+        _send(
+            port,
+            frames.UP,
+            json.dumps({"release": os.uname().release, "uptime": time.monotonic()}).encode(),
+        )
         reader = frames.Reader()
         job = _receive_job(port, reader)
         _mount(job["run_tag"], job["run_dir"], "9p", _NODEV, job["run_options"])
@@ -81,7 +129,9 @@ def _mount(source: str, target: str, kind: str, flags: int, options: str) -> Non
 
 
 def _open_port() -> int:
-    """The virtio-serial port, found by name through sysfs: no udev runs here that would make links."""
+    """The virtio-serial port, found by name through sysfs: no udev runs here that would make
+    links.
+    """
     for entry in Path("/sys/class/virtio-ports").iterdir():
         if (entry / "name").read_text().strip() == PORT:
             return os.open(f"/dev/{entry.name}", os.O_RDWR | os.O_CLOEXEC)
@@ -94,13 +144,25 @@ def _prepare() -> None:
     Path("/dev/net").mkdir(exist_ok=True)
     if not Path("/dev/net/tun").exists():
         os.mknod("/dev/net/tun", 0o20666, os.makedev(10, 200))  # opening it loads the module
-    for name, target in (("fd", "self/fd"), ("stdin", "self/fd/0"), ("stdout", "self/fd/1"), ("stderr", "self/fd/2")):
+    for name, target in (
+        ("fd", "self/fd"),
+        ("stdin", "self/fd/0"),
+        ("stdout", "self/fd/1"),
+        ("stderr", "self/fd/2"),
+    ):
         if not Path("/dev", name).is_symlink():
             Path("/dev", name).symlink_to(f"/proc/{target}")
-    # Some kernels have none of them or have them built in: what is missing then, the checks of the profiles tell.
-    subprocess.run(["/sbin/modprobe", "--quiet", "--all", *_MODULES], check=False, stdin=subprocess.DEVNULL)
-    subprocess.Popen(["/sbin/modprobe", "--quiet", "--all", *_SOON], stdin=subprocess.DEVNULL)  # _reap() buries it
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:  # lo up: SIOCSIFFLAGS with IFF_UP | IFF_RUNNING
+    # Some kernels have none of them or have them built in: what is missing then, the checks of the
+    # profiles tell.
+    subprocess.run(
+        ["/sbin/modprobe", "--quiet", "--all", *_MODULES], check=False, stdin=subprocess.DEVNULL
+    )
+    subprocess.Popen(
+        ["/sbin/modprobe", "--quiet", "--all", *_SOON], stdin=subprocess.DEVNULL
+    )  # _reap() buries it
+    with socket.socket(
+        socket.AF_INET, socket.SOCK_DGRAM
+    ) as any_socket:  # lo up: SIOCSIFFLAGS with IFF_UP | IFF_RUNNING
         ioctl(any_socket, 0x8914, struct.pack("16sh22x", b"lo", 0x41))
 
 

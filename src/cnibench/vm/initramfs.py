@@ -1,8 +1,10 @@
-"""The guest's first stage: a small initramfs that mounts the host's root read-only, lays a throw-away overlay on it and enters it.
+"""The guest's first stage: a small initramfs that mounts the host's root read-only, lays a
+throw-away overlay on it and enters it.
 
-A distribution's own initramfs looks for disks, and virtme-ng's init starts udev and systemd-tmpfiles: 50 s against 7 s until the first
-program runs under emulation. Five programs of the host and a dozen lines of shell do what is needed here. The archive is a
-cpio in the ``newc`` format (Documentation/driver-api/early-userspace/buffer-format.rst), built in memory.
+A distribution's own initramfs looks for disks, and virtme-ng's init starts udev and
+systemd-tmpfiles: 50 s against 7 s until the first program runs under emulation. Five programs of
+the host and a dozen lines of shell do what is needed here. The archive is a cpio in the ``newc``
+format (Documentation/driver-api/early-userspace/buffer-format.rst), built in memory.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from cnibench.vm.preload import FD
 
 SHARE = "trans=virtio,version=9p2000.L,access=client,msize=512000"  # options of both 9p mounts
 _BUNDLE = "cnibench.modules"
-ROOT_TAG, RUN_TAG = "cnibench.root", "cnibench.run"  # 9p mount tags: the host's root, the run directory
+ROOT_TAG, RUN_TAG = (
+    "cnibench.root",
+    "cnibench.run",
+)  # 9p mount tags: the host's root, the run directory
 
 # Program in the guest -> (program of the host, Debian package)
 _PROGRAMS = {
@@ -47,18 +52,21 @@ exec {fd}</{bundle}
 cd /new
 mount -n --move . / || stuck "the root does not move"
 exec chroot . {agent} </dev/console >/dev/console 2>&1
-"""
+"""  # noqa: E501
 
 
 def build(kernel: Kernel, agent: Sequence[str], bundle: bytes) -> bytes:
-    """The archive. ``agent`` is the command line that PID 1 becomes in the overlay, ``bundle`` what it and its children have open.
+    """The archive. ``agent`` is the command line that PID 1 becomes in the overlay, ``bundle`` what
+    it and its children have open.
 
     Raises MissingError naming the package of a program that the host lacks.
     """
     files: dict[str, tuple[int, bytes]] = {}
     folders = {"bin", "dev", "proc", "lower", "spare", "new"}
     for program, package in missing_programs():
-        raise MissingError(f"the VM's first stage needs the program '{program}'", f"apt-get install {package}")
+        raise MissingError(
+            f"the VM's first stage needs the program '{program}'", f"apt-get install {package}"
+        )
     for name, (program, _) in _PROGRAMS.items():
         found = _find(program)
         assert found is not None
@@ -66,12 +74,20 @@ def build(kernel: Kernel, agent: Sequence[str], bundle: bytes) -> bytes:
         for library in _libraries(found):
             files[library.lstrip("/")] = (0o755, Path(library).read_bytes())
     library = f"lib/modules/{kernel.release}"
-    indexes = [file.relative_to(kernel.modules) for file in sorted(kernel.modules.glob("modules.*"))]
+    indexes = [
+        file.relative_to(kernel.modules) for file in sorted(kernel.modules.glob("modules.*"))
+    ]
     for file in (*indexes, *modules(kernel)):
         files[f"{library}/{file}"] = (0o644, (kernel.modules / file).read_bytes())
     files[_BUNDLE] = (0o644, bundle)
     script = _INIT.format(
-        modules=" ".join(FIRST_MODULES), root=ROOT_TAG, share=SHARE, library=library, fd=FD, bundle=_BUNDLE, agent=shlex.join(agent)
+        modules=" ".join(FIRST_MODULES),
+        root=ROOT_TAG,
+        share=SHARE,
+        library=library,
+        fd=FD,
+        bundle=_BUNDLE,
+        agent=shlex.join(agent),
     )
     files["init"] = (0o755, script.encode())
     for path in files:
@@ -89,14 +105,18 @@ def _find(program: str) -> str | None:
 
 
 def _libraries(program: str) -> Iterator[str]:
-    """The shared objects that a program is linked with, its loader included (ldd); none for a static program."""
+    """The shared objects that a program is linked with, its loader included (ldd); none for a
+    static program.
+    """
     for line in programs.run(["ldd", program], timeout=20, check=False).stdout.splitlines():
         for word in line.split():
             if word.startswith("/"):
                 yield word
 
 
-def _archive(folders: Iterable[str], files: Iterable[tuple[str, tuple[int, bytes]]]) -> Iterator[bytes]:
+def _archive(
+    folders: Iterable[str], files: Iterable[tuple[str, tuple[int, bytes]]]
+) -> Iterator[bytes]:
     number = 0
     for folder in folders:
         number += 1
@@ -109,7 +129,9 @@ def _archive(folders: Iterable[str], files: Iterable[tuple[str, tuple[int, bytes
     yield _entry(0, "TRAILER!!!", 0, b"")
 
 
-def _entry(number: int, name: str, mode: int, data: bytes, device: tuple[int, int] = (0, 0)) -> bytes:
+def _entry(
+    number: int, name: str, mode: int, data: bytes, device: tuple[int, int] = (0, 0)
+) -> bytes:
     encoded = name.encode() + b"\0"
     links = 2 if stat.S_ISDIR(mode) else 1
     fields = (number, mode, 0, 0, links, 0, len(data), 0, 0, *device, len(encoded), 0)

@@ -1,4 +1,6 @@
-"""Kernel images: which stock kernels are installed, what release an image is, and which modules its first stage needs."""
+"""Kernel images: which stock kernels are installed, what release an image is, and which modules its
+first stage needs.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,27 @@ BOOT = Path("/boot")
 MODULES = Path("/lib/modules")
 INSTALL = "apt-get install linux-image-amd64"
 
-# What the guest needs before it sees the host's root: PCI and serial port of virtio, the 9p file system, the overlay.
+# What the guest needs before it sees the host's root: PCI and serial port of virtio, the 9p file
+# system, the overlay.
 FIRST_MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
-_FOLDERS = ("kernel/net/", "kernel/drivers/net/", "kernel/crypto/", "kernel/arch/x86/crypto/", "updates/", "extra/")
-_HARDWARE = "can ethernet hamradio ieee802154 mdio phy usb wan wireless wwan"  # and what serves neither Pods nor CNIs
-_FOREIGN = "9p atm batman-adv bluetooth can ceph dccp ieee802154 mac80211 nfc rds rxrpc smc sunrpc tipc wireless"
-_NOT = tuple([f"kernel/drivers/net/{kind}/" for kind in _HARDWARE.split()] + [f"kernel/net/{kind}/" for kind in _FOREIGN.split()])
+_FOLDERS = (
+    "kernel/net/",
+    "kernel/drivers/net/",
+    "kernel/crypto/",
+    "kernel/arch/x86/crypto/",
+    "updates/",
+    "extra/",
+)
+# and what serves neither Pods nor CNIs
+_HARDWARE = "can ethernet hamradio ieee802154 mdio phy usb wan wireless wwan"
+_FOREIGN = (
+    "9p atm batman-adv bluetooth can ceph dccp ieee802154 mac80211 nfc rds rxrpc smc sunrpc tipc"
+    " wireless"
+)
+_NOT = tuple(
+    [f"kernel/drivers/net/{kind}/" for kind in _HARDWARE.split()]
+    + [f"kernel/net/{kind}/" for kind in _FOREIGN.split()]
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +48,8 @@ class Kernel:
 
 
 def release_of(image: Path) -> str:
-    """The release (``uname -r``) that a bzImage names in its header (Documentation/arch/x86/boot.rst, kernel_version).
+    """The release (``uname -r``) that a bzImage names in its header
+    (Documentation/arch/x86/boot.rst, kernel_version).
 
     Raises MissingError when it cannot be read, InputError when it is no bzImage.
     """
@@ -39,10 +57,16 @@ def release_of(image: Path) -> str:
         with image.open("rb") as file:
             head = file.read(0x10000)
     except PermissionError:
-        raise MissingError(f"{image} cannot be read by this user", f"run as root, or: sudo chmod a+r {image}") from None
+        raise MissingError(
+            f"{image} cannot be read by this user", f"run as root, or: sudo chmod a+r {image}"
+        ) from None
     except OSError as error:
-        raise MissingError(f"{image}: {error.strerror}", f"name an installed image, or: {INSTALL}") from None
-    wrong = InputError(f"{image}: not a Linux kernel image (bzImage)", "name a vmlinuz as it lies in /boot")
+        raise MissingError(
+            f"{image}: {error.strerror}", f"name an installed image, or: {INSTALL}"
+        ) from None
+    wrong = InputError(
+        f"{image}: not a Linux kernel image (bzImage)", "name a vmlinuz as it lies in /boot"
+    )
     if head[0x202:0x206] != b"HdrS":
         raise wrong
     start = int.from_bytes(head[0x20E:0x210], "little") + 0x200
@@ -53,18 +77,27 @@ def release_of(image: Path) -> str:
 
 
 def given(image: Path, modules: Path = MODULES) -> Kernel:
-    """The kernel in that image, its modules beside it by release. Raises MissingError or InputError."""
+    """The kernel in that image, its modules beside it by release. Raises MissingError or
+    InputError.
+    """
     release = release_of(image)
     folder = modules / release
     if not (folder / "modules.dep").is_file():
-        raise MissingError(f"{folder} has no modules for {image}", f"install the package that {image.name} came with, modules included")
+        raise MissingError(
+            f"{folder} has no modules for {image}",
+            f"install the package that {image.name} came with, modules included",
+        )
     return Kernel(image.absolute(), release, folder)
 
 
 def newest(boot: Path = BOOT, modules: Path = MODULES) -> Kernel:
-    """The newest installed stock kernel that has its modules. Raises MissingError with the package to install."""
+    """The newest installed stock kernel that has its modules. Raises MissingError with the package
+    to install.
+    """
     if platform.machine() != "x86_64":
-        raise MissingError(f"the VM is made for x86_64, this machine is {platform.machine()}", "use --kernel host")
+        raise MissingError(
+            f"the VM is made for x86_64, this machine is {platform.machine()}", "use --kernel host"
+        )
     images = sorted(boot.glob("vmlinuz-*"), key=lambda path: _order(path.name), reverse=True)
     if not images:
         raise MissingError(f"no kernel image in {boot}", INSTALL)
@@ -78,7 +111,8 @@ def newest(boot: Path = BOOT, modules: Path = MODULES) -> Kernel:
 
 
 def modules(kernel: Kernel) -> list[Path]:
-    """The module files that the guest gets, relative to ``kernel.modules``: those of networks and what they depend on.
+    """The module files that the guest gets, relative to ``kernel.modules``: those of networks and
+    what they depend on.
 
     Not all 4000: they come into the guest's memory, and perf looks at each one whenever it starts.
     Raises MissingError naming a module for the start that this kernel has in no form.
@@ -89,13 +123,18 @@ def modules(kernel: Kernel) -> list[Path]:
         depends[file] = needs.split()
     by_name = {_name(file): file for file in depends}
     builtin = kernel.modules / "modules.builtin"
-    built_in = {_name(line) for line in builtin.read_text().splitlines()} if builtin.exists() else set()
+    built_in = (
+        {_name(line) for line in builtin.read_text().splitlines()} if builtin.exists() else set()
+    )
     wanted = {file for file in depends if file.startswith(_FOLDERS) and not file.startswith(_NOT)}
     for name in FIRST_MODULES:
         if name in by_name:
             wanted.add(by_name[name])
         elif name not in built_in:
-            raise MissingError(f"the kernel {kernel.release} has no module {name}", f"use a distribution's stock kernel: {INSTALL}")
+            raise MissingError(
+                f"the kernel {kernel.release} has no module {name}",
+                f"use a distribution's stock kernel: {INSTALL}",
+            )
     for file in list(wanted):
         wanted.update(depends[file])  # modules.dep lists what is needed indirectly as well
     return sorted(Path(file) for file in wanted)

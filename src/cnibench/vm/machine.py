@@ -1,4 +1,6 @@
-"""The virtual machine as a child process: qemu with the host's root read-only, the run directory writable, and one port to talk over."""
+"""The virtual machine as a child process: qemu with the host's root read-only, the run directory
+writable, and one port to talk over.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ _AGENT = "from cnibench.vm.guest import main; main()"
 CONSOLE, ERRORS = "console.log", "qemu.log"  # in RUN/vm: the kernel's log, what qemu said
 
 
-# Without it the guest's kernel counts timer interrupts for a moment (timer_irq_works in arch/x86/kernel/apic/io_apic.c) and panics when the
+# Without it the guest's kernel counts timer interrupts for a moment (timer_irq_works in
+# arch/x86/kernel/apic/io_apic.c) and panics when the
 # host was too busy to give it any. Under KVM the kernel leaves that check out by itself.
 _TIMER = "no_timer_check"
 _MEMORY = "CNIBENCH_VM_MEMORY"  # environment variable: MiB
@@ -42,29 +45,39 @@ class Size:
     def usual(cls) -> Size:
         """3 GiB, or what CNIBENCH_VM_MEMORY says, or less where the host has less to give.
 
-        Raises UsageError for a variable that is no number, MissingError when the host has too little memory.
+        Raises UsageError for a variable that is no number, MissingError when the host has too
+        little memory.
         """
         if said := os.environ.get(_MEMORY):
             if not said.isdecimal() or int(said) < 128:
-                raise UsageError(f"{_MEMORY}={said}: expected a number of MiB, at least 128", f"for instance {_MEMORY}={_USUAL}")
+                raise UsageError(
+                    f"{_MEMORY}={said}: expected a number of MiB, at least 128",
+                    f"for instance {_MEMORY}={_USUAL}",
+                )
             return cls(memory=int(said))
         free = next(
-            int(line.split()[1]) // 1024 for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable")
+            int(line.split()[1]) // 1024
+            for line in Path("/proc/meminfo").read_text().splitlines()
+            if line.startswith("MemAvailable")
         )
         memory = min(_USUAL, free * 3 // 4)
         if memory < _LEAST:
             raise MissingError(
-                f"a VM needs {_LEAST} MiB of memory, {free} MiB are available here", "end other programs, or use --kernel host"
+                f"a VM needs {_LEAST} MiB of memory, {free} MiB are available here",
+                "end other programs, or use --kernel host",
             )
         return cls(memory=memory)
 
 
 @contextmanager
-def started(kernel: Kernel, accel: Accelerator, run_dir: Path, size: Size, append: str = "") -> Iterator[tuple[Process, socket.socket]]:
-    """qemu while the block runs, and our end of its port; afterwards qemu is gone. Its logs go to ``run_dir``/vm.
+def started(
+    kernel: Kernel, accel: Accelerator, run_dir: Path, size: Size, append: str = ""
+) -> Iterator[tuple[Process, socket.socket]]:
+    """qemu while the block runs, and our end of its port; afterwards qemu is gone. Its logs go to
+    ``run_dir``/vm.
 
-    Must be entered from the main thread: qemu gets the signal KILL when the thread that started it ends.
-    Raises MissingError when qemu or a program of the first stage is missing.
+    Must be entered from the main thread: qemu gets the signal KILL when the thread that started it
+    ends. Raises MissingError when qemu or a program of the first stage is missing.
     """
     logs = run_dir / "vm"
     _earlier_logs_aside(run_dir)
@@ -75,16 +88,22 @@ def started(kernel: Kernel, accel: Accelerator, run_dir: Path, size: Size, appen
         file.flush()
         argv = _command(kernel, accel, run_dir, size, far.fileno(), archive, append)
         try:
-            process = spawn(argv, stdout=logs / ERRORS, stderr=logs / ERRORS, pass_fds=(far.fileno(), archive))
+            process = spawn(
+                argv, stdout=logs / ERRORS, stderr=logs / ERRORS, pass_fds=(far.fileno(), archive)
+            )
         except MissingError:
-            raise MissingError(f"the program '{QEMU}' is not installed", "apt-get install qemu-system-x86") from None
+            raise MissingError(
+                f"the program '{QEMU}' is not installed", "apt-get install qemu-system-x86"
+            ) from None
         with process:
             far.close()
             yield process, near
 
 
 def _earlier_logs_aside(run_dir: Path) -> None:
-    """The folder for the logs, with those of an earlier start renamed: qemu would write over them, or through a link."""
+    """The folder for the logs, with those of an earlier start renamed: qemu would write over them,
+    or through a link.
+    """
     at = make_beneath(run_dir, "vm")
     try:
         there = set(os.listdir(at))
@@ -95,21 +114,57 @@ def _earlier_logs_aside(run_dir: Path) -> None:
         os.close(at)
 
 
-def _command(kernel: Kernel, accel: Accelerator, run_dir: Path, size: Size, port: int, archive: int, append: str) -> list[str]:
+def _command(
+    kernel: Kernel,
+    accel: Accelerator,
+    run_dir: Path,
+    size: Size,
+    port: int,
+    archive: int,
+    append: str,
+) -> list[str]:
     def share(tag: str, path: Path, extra: str) -> list[str]:
         name = tag.replace(".", "-")
         place = str(path).replace(",", ",,")  # qemu's own escape
         return [
-            "-fsdev", f"local,id={name},path={place},security_model=none,multidevs=remap{extra}",
-            "-device", f"virtio-9p-pci,fsdev={name},mount_tag={tag}",
-        ]  # fmt: skip
+            "-fsdev",
+            f"local,id={name},path={place},security_model=none,multidevs=remap{extra}",
+            "-device",
+            f"virtio-9p-pci,fsdev={name},mount_tag={tag}",
+        ]
 
     return [
-        QEMU, "-name", "cnibench", *accel.options, "-machine", "q35", "-smp", str(size.cpus), "-m", str(size.memory),
-        "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-        *share(initramfs.ROOT_TAG, Path("/"), ",readonly=on"), *share(initramfs.RUN_TAG, run_dir, ""),
-        "-serial", f"file:{str(run_dir / 'vm' / CONSOLE).replace(',', ',,')}",
-        "-device", "virtio-serial-pci", "-chardev", f"socket,id=port,fd={port}", "-device", f"virtserialport,chardev=port,name={PORT}",
-        "-kernel", str(kernel.image), "-initrd", f"/proc/self/fd/{archive}",
-        "-append", " ".join(f"console=ttyS0 panic=-1 oops=panic {_TIMER} {accel.kernel_options} {append}".split()),
-    ]  # fmt: skip
+        QEMU,
+        "-name",
+        "cnibench",
+        *accel.options,
+        "-machine",
+        "q35",
+        "-smp",
+        str(size.cpus),
+        "-m",
+        str(size.memory),
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+        *share(initramfs.ROOT_TAG, Path("/"), ",readonly=on"),
+        *share(initramfs.RUN_TAG, run_dir, ""),
+        "-serial",
+        f"file:{str(run_dir / 'vm' / CONSOLE).replace(',', ',,')}",
+        "-device",
+        "virtio-serial-pci",
+        "-chardev",
+        f"socket,id=port,fd={port}",
+        "-device",
+        f"virtserialport,chardev=port,name={PORT}",
+        "-kernel",
+        str(kernel.image),
+        "-initrd",
+        f"/proc/self/fd/{archive}",
+        "-append",
+        " ".join(
+            f"console=ttyS0 panic=-1 oops=panic {_TIMER} {accel.kernel_options} {append}".split()
+        ),
+    ]

@@ -1,7 +1,8 @@
 """In the guest: imports out of a bundle in memory, before anything is looked for in files.
 
-The bundle (bundle.py) lies in the first stage's archive and is inherited as an open file, which outlives the change of the root.
-This module is run before any other: it may import only what the interpreter has frozen in it.
+The bundle (bundle.py) lies in the first stage's archive and is inherited as an open file, which
+outlives the change of the root. This module is run before any other: it may import only what the
+interpreter has frozen in it.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ MYPY = False
 if MYPY:
     from types import CodeType
 
-FD = 3  # the bundle, open for reading, in the guest's first Python process and in the command that it runs
+# the bundle, open for reading, in the guest's first Python process and in the command that it runs
+FD = 3
 NAME = "cnibench.vm.preload"
 # Asked for in vain by the standard library, which looks through every folder for them.
 _OF_OTHER_SYSTEMS = frozenset(("_winapi", "msvcrt", "nt", "winreg"))
-_GARBAGE = 100_000  # allocations between two collections: with the usual 700 a tenth of the imports' time goes into them
+# allocations between two collections: with the usual 700 a tenth of the imports' time goes into
+# them
+_GARBAGE = 100_000
 
 _START = f"""
 import marshal, sys
@@ -34,12 +38,16 @@ preload.install(path, bundle)
 
 
 def command(program: str, *arguments: str) -> list[str]:
-    """The command line that runs ``program`` (Python source) in the guest with the bundle's modules; ``-S``: the bundle brings sys.path."""
+    """The command line that runs ``program`` (Python source) in the guest with the bundle's
+    modules; ``-S``: the bundle brings sys.path.
+    """
     return [sys.executable, "-S", "-c", _START + program, *arguments]
 
 
 def install(path: list[str], bundle: dict[str, tuple[str, bytes]]) -> None:
-    """The host's sys.path, and the bundle (module -> file, marshalled code or b"" for an extension) before what is found there."""
+    """The host's sys.path, and the bundle (module -> file, marshalled code or b"" for an extension)
+    before what is found there.
+    """
     gc.set_threshold(_GARBAGE)
     sys.path[:] = path
     sys.meta_path.insert(0, _Finder(bundle))
@@ -56,7 +64,11 @@ class _Finder:
                 raise ModuleNotFoundError(f"No module named {name!r}", name=name)
             return None
         file, code = entry
-        return spec_from_file_location(name, file, loader=_Loader(name, file, code) if code else ExtensionFileLoader(name, file))
+        return spec_from_file_location(
+            name,
+            file,
+            loader=_Loader(name, file, code) if code else ExtensionFileLoader(name, file),
+        )
 
 
 class _Loader(SourceFileLoader):

@@ -20,7 +20,10 @@ def problems(installed: bool = True) -> list[Problem]:
     found = []
     if shutil.which(QEMU) is None:
         found.append(Problem("", f"VM: the program {QEMU}", "apt-get install qemu-system-x86"))
-    found += [Problem("", f"VM: the program {program}", f"apt-get install {package}") for program, package in missing_programs()]
+    found += [
+        Problem("", f"VM: the program {program}", f"apt-get install {package}")
+        for program, package in missing_programs()
+    ]
     for check in (newest, Size.usual) if installed else (Size.usual,):
         try:
             check()
@@ -35,5 +38,9 @@ def summary() -> str:
         return f"no VM is possible: {found[0].lacks.removeprefix('VM: ')}"
     kernel = newest()
     accel = accelerator(kernel)
-    how = "KVM" if accel.name == "kvm" else f"emulated ({accel.reason}): absolute figures mean nothing there"
+    how = (
+        "KVM"
+        if accel.name == "kvm"
+        else f"emulated ({accel.reason}): absolute figures mean nothing there"
+    )
     return f"a VM is possible: kernel {kernel.release}, {how}"

@@ -1,6 +1,8 @@
-"""python tests/e2e/kind: builds all parts and prints the environment for using them, as lines for a shell.
+"""python tests/e2e/kind: builds all parts and prints the environment for using them, as lines for a
+shell.
 
---ahead: only begins to build them, in the background, for as long as the program that called this one runs.
+--ahead: only begins to build them, in the background, for as long as the program that called this
+one runs.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ def main(words: list[str]) -> None:
         built = parts.build()
     for name, value in built.environment().items():
         print(f"export {name}={shlex.quote(value)}")
-    for name, path in {"BASE": built.base, "FLANNEL": built.flannel, "CILIUM": built.cilium}.items():
+    for name, path in {
+        "BASE": built.base,
+        "FLANNEL": built.flannel,
+        "CILIUM": built.cilium,
+    }.items():
         print(f"export CNIBENCH_E2E_{name}_ARCHIVE={shlex.quote(str(path))}")
     for name, path in built.charts.items():
         print(f"export CNIBENCH_E2E_{name.upper()}_CHART={shlex.quote(str(path))}")

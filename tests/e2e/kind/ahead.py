@@ -1,6 +1,8 @@
-"""Builds all parts in the background while other suites run, with the CPU time that nobody else wants.
+"""Builds all parts in the background while other suites run, with the CPU time that nobody else
+wants.
 
-Whoever needs the parts before they are there waits for the one that is being built (cache.lock) and builds the rest itself.
+Whoever needs the parts before they are there waits for the one that is being built (cache.lock) and
+builds the rest itself.
 """
 
 from __future__ import annotations
@@ -27,11 +29,19 @@ def begin(owner: int) -> None:
     cache.folder().mkdir(parents=True, exist_ok=True)
     words = [sys.executable, str(Path(__file__).parent), "--ahead-of", str(owner)]
     with (cache.folder() / LOG).open("w") as log:
-        subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
 
 def attend(owner: int, build: Callable[[], object]) -> None:
-    """In the builder, which leads a process group: carries ``build`` out in a child, and ends the group when ``owner`` ends first."""
+    """In the builder, which leads a process group: carries ``build`` out in a child, and ends the
+    group when ``owner`` ends first.
+    """
     try:
         gone = os.pidfd_open(owner)
     except ProcessLookupError:
@@ -39,7 +49,9 @@ def attend(owner: int, build: Callable[[], object]) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # ours to the group
     os.nice(19)
     with contextlib.suppress(PermissionError):  # a container's seccomp
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # and what is started inherits it
+        os.sched_setscheduler(
+            0, os.SCHED_IDLE, os.sched_param(0)
+        )  # and what is started inherits it
     child = os.fork()
     if child == 0:
         _build(build)

@@ -11,7 +11,8 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_EPOCH = 1_700_000_000  # files of an image carry one fixed time, so that the same input gives the same digest
+# files of an image carry one fixed time, so that the same input gives the same digest
+_EPOCH = 1_700_000_000
 
 
 def layer(to: Path, files: Mapping[str, Path]) -> Path:
@@ -46,7 +47,13 @@ def write(to: Path, *images: Image) -> None:
         config = _config(image, [digests[path] for path in image.layers])
         name = f"{hashlib.sha256(config).hexdigest()}.json"
         configs[name] = config
-        manifest.append({"Config": name, "RepoTags": [image.name], "Layers": [f"{digests[path]}.tar" for path in image.layers]})
+        manifest.append(
+            {
+                "Config": name,
+                "RepoTags": [image.name],
+                "Layers": [f"{digests[path]}.tar" for path in image.layers],
+            }
+        )
     with tarfile.open(to, "w") as tar:
         for path, digest in digests.items():
             tar.add(path, f"{digest}.tar", filter=_plain)

@@ -13,24 +13,56 @@ from .command import Failed, run
 
 
 def bake(tree: Path, archives: list[Path]) -> None:
-    """Puts images into the containerd of the root file system in `tree`, not unpacked: what its nodes would otherwise pull."""
+    """Puts images into the containerd of the root file system in `tree`, not unpacked: what its
+    nodes would otherwise pull.
+    """
     with _containerd(tree / "var/lib/containerd") as address:
         for archive in archives:
-            run("ctr", "--address", address, "--namespace", "k8s.io", "images", "import", "--no-unpack", archive, limit=300)
+            run(
+                "ctr",
+                "--address",
+                address,
+                "--namespace",
+                "k8s.io",
+                "images",
+                "import",
+                "--no-unpack",
+                archive,
+                limit=300,
+            )
 
 
 @contextlib.contextmanager
 def _containerd(root: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="cnibench-e2e-") as scratch:
-        config, address, log = Path(scratch) / "config.toml", Path(scratch) / "sock", Path(scratch) / "log"
-        config.write_text(f'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n[ttrpc]\n  address = "{address}.ttrpc"\n')
+        config, address, log = (
+            Path(scratch) / "config.toml",
+            Path(scratch) / "sock",
+            Path(scratch) / "log",
+        )
+        config.write_text(
+            'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n[ttrpc]\n  address ='
+            f' "{address}.ttrpc"\n'
+        )
         with log.open("w") as output:
             folders = ["--root", str(root), "--state", f"{scratch}/state"]
-            words = ["setpriv", "--pdeathsig", "KILL", "containerd", "--config", str(config), "--address", str(address), *folders]
+            words = [
+                "setpriv",
+                "--pdeathsig",
+                "KILL",
+                "containerd",
+                "--config",
+                str(config),
+                "--address",
+                str(address),
+                *folders,
+            ]
             daemon = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT)
         try:
             deadline = time.monotonic() + 60
-            while subprocess.run(["ctr", "--address", str(address), "version"], capture_output=True, check=False).returncode:
+            while subprocess.run(
+                ["ctr", "--address", str(address), "version"], capture_output=True, check=False
+            ).returncode:
                 if daemon.poll() is not None or time.monotonic() > deadline:
                     raise Failed(f"containerd did not start:\n{log.read_text()[-3000:]}")
                 time.sleep(0.2)

@@ -19,7 +19,10 @@ def kubernetes() -> Path:
     """Folder with Kubernetes, etcd, CoreDNS, kind, helm, and the reference CNI plugins in cni/."""
     programs = {
         **{name: f"{_K8S}/{name}" for name in ("kubectl", "kubeadm", "kubelet", "kube-proxy")},
-        **{name: f"{_K8S}/{name}" for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")},
+        **{
+            name: f"{_K8S}/{name}"
+            for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+        },
         "etcd": "go.etcd.io/etcd/server/v3",
         "coredns": "./coredns",
         "kind": "sigs.k8s.io/kind",
@@ -41,19 +44,35 @@ def kubernetes() -> Path:
 
 def flannel() -> Path:
     """Folder with flanneld, and the project's own chart/ and manifest."""
-    sources = (_FLANNEL, {"chart": "chart/kube-flannel", "kube-flannel.yml": "Documentation/kube-flannel.yml"})
+    sources = (
+        _FLANNEL,
+        {"chart": "chart/kube-flannel", "kube-flannel.yml": "Documentation/kube-flannel.yml"},
+    )
     stamps = {f"{_FLANNEL}/pkg/version.Version": FLANNEL}
-    # The udp backend is C. The standard library is taken without it, so that this shares all else with what was built for Kubernetes.
-    return part("flannel", "kubernetes", {"flanneld": _FLANNEL}, stamps, cgo=True, tags="netgo,osusergo", sources=sources)
+    # The udp backend is C. The standard library is taken without it, so that this shares all else
+    # with what was built for Kubernetes.
+    return part(
+        "flannel",
+        "kubernetes",
+        {"flanneld": _FLANNEL},
+        stamps,
+        cgo=True,
+        tags="netgo,osusergo",
+        sources=sources,
+    )
 
 
 def flannel_cni() -> Path:
-    """Folder with `flannel`, the plugin that delegates to bridge: the last release that the reference plugins shipped it in."""
+    """Folder with `flannel`, the plugin that delegates to bridge: the last release that the
+    reference plugins shipped it in.
+    """
     return part("flannel-cni", "flannel-cni", {"flannel": f"{_CNI}/meta/flannel"}, {})
 
 
 def cilium() -> Path:
-    """Folder with the programs of Cilium, in bpf/ the C that the agent compiles, in scripts/ what its image has, and its chart/."""
+    """Folder with the programs of Cilium, in bpf/ the C that the agent compiles, in scripts/ what
+    its image has, and its chart/.
+    """
     programs = {
         "cilium-agent": "daemon",
         "cilium-operator": "operator",

@@ -19,21 +19,29 @@ KEEP_UNUSED = 14 * 24 * 3600
 
 def folder() -> Path:
     """CNIBENCH_E2E_CACHE, or ~/.cache/cnibench-e2e."""
-    return Path(os.environ.get("CNIBENCH_E2E_CACHE") or Path.home() / ".cache" / "cnibench-e2e").absolute()
+    return Path(
+        os.environ.get("CNIBENCH_E2E_CACHE") or Path.home() / ".cache" / "cnibench-e2e"
+    ).absolute()
 
 
 def key(*inputs: object) -> str:
     """Of values that JSON can hold, and of files (Path): their content counts, not their name."""
     digest = hashlib.sha256()
     for value in inputs:
-        data = value.read_bytes() if isinstance(value, Path) else json.dumps(value, sort_keys=True).encode()
+        data = (
+            value.read_bytes()
+            if isinstance(value, Path)
+            else json.dumps(value, sort_keys=True).encode()
+        )
         digest.update(len(data).to_bytes(8, "big") + data)
     return digest.hexdigest()[:12]
 
 
 @contextlib.contextmanager
 def lock(name: str) -> Iterator[None]:
-    """One builder at a time, whatever process; the kernel gives the lock back when its holder dies."""
+    """One builder at a time, whatever process; the kernel gives the lock back when its holder
+    dies.
+    """
     where = folder() / "locks"
     where.mkdir(parents=True, exist_ok=True)
     with (where / name).open("w") as file:
@@ -42,7 +50,9 @@ def lock(name: str) -> Iterator[None]:
 
 
 def part(name: str, identity: str, build: Callable[[Path], None]) -> Path:
-    """The folder of this part with this key; `build` fills an empty folder, which gets its name only when all of it is there."""
+    """The folder of this part with this key; `build` fills an empty folder, which gets its name
+    only when all of it is there.
+    """
     done = folder() / f"{name}-{identity}"
     if not done.is_dir():
         with lock(name):
@@ -53,7 +63,9 @@ def part(name: str, identity: str, build: Callable[[Path], None]) -> Path:
 
 
 def _build(name: str, done: Path, build: Callable[[Path], None]) -> None:
-    for stale in folder().glob(f".building-{name}.*"):  # a builder that was killed: nobody else can hold the lock
+    for stale in folder().glob(
+        f".building-{name}.*"
+    ):  # a builder that was killed: nobody else can hold the lock
         shutil.rmtree(stale)
     aside = Path(tempfile.mkdtemp(prefix=f".building-{name}.", dir=folder()))
     aside.chmod(0o755)

@@ -13,7 +13,11 @@ class Failed(RuntimeError):
 
 
 def run(
-    *argv: str | Path, limit: float = 1800, env: Mapping[str, str] | None = None, cwd: Path | None = None, stdin: int | None = None
+    *argv: str | Path,
+    limit: float = 1800,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: int | None = None,
 ) -> str:
     """Its standard output; `env` is added to ours. Raises Failed with the end of what it said."""
     words = [str(word) for word in argv]

@@ -1,4 +1,6 @@
-"""Definitions of other projects' objects, as Kubernetes' own module carries them for its add-ons."""
+"""Definitions of other projects' objects, as Kubernetes' own module carries them for its
+add-ons.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,20 @@ def calico_policies() -> Path:
     source = "cluster/addons/calico-policy-controller/networkpolicies-crd.yaml"
 
     def copy(where: Path) -> None:
-        said = run(go(), "mod", "download", "-json", "k8s.io/kubernetes", cwd=_KUBERNETES, env={"GOTOOLCHAIN": "local"})
+        said = run(
+            go(),
+            "mod",
+            "download",
+            "-json",
+            "k8s.io/kubernetes",
+            cwd=_KUBERNETES,
+            env={"GOTOOLCHAIN": "local"},
+        )
         shutil.copyfile(Path(json.loads(said)["Dir"]) / source, where / "networkpolicies.yaml")
 
-    return cache.part("definitions-calico", cache.key(source, _KUBERNETES / "go.mod", Path(__file__)), copy) / "networkpolicies.yaml"
+    return (
+        cache.part(
+            "definitions-calico", cache.key(source, _KUBERNETES / "go.mod", Path(__file__)), copy
+        )
+        / "networkpolicies.yaml"
+    )

@@ -31,7 +31,9 @@ _UNWANTED = (
 )
 SETTINGS = {
     "/kind/version": binaries.KUBERNETES,
-    "/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--runtime-cgroups=/system.slice/containerd.service\n",
+    "/etc/default/kubelet": (
+        "KUBELET_EXTRA_ARGS=--runtime-cgroups=/system.slice/containerd.service\n"
+    ),
     "/etc/systemd/journald.conf.d/kind.conf": "[Journal]\nReadKMsg=no\nStorage=volatile\n",
     "/etc/machine-id": "",
 }
@@ -53,7 +55,10 @@ def furnish(tree: Path, programs: Path) -> None:
         shutil.copy(programs / "cni" / plugin, tree / "opt/cni/bin" / plugin)
     units = tree / "etc/systemd/system"
     stock = tree / "lib/systemd/system"
-    for unit in (*units.glob("*.wants/*"), *(unit for pattern in _UNWANTED for unit in stock.glob(pattern))):
+    for unit in (
+        *units.glob("*.wants/*"),
+        *(unit for pattern in _UNWANTED for unit in stock.glob(pattern)),
+    ):
         unit.unlink()
     for name, (to, mode) in COPIED.items():
         _write(tree, to, (FILES / name).read_bytes()).chmod(mode)

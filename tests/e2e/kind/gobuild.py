@@ -27,7 +27,8 @@ def part(
     cgo: bool = False,
     sources: tuple[str, Mapping[str, str]] = ("", {}),
 ) -> Path:
-    """A folder with `programs` ({name: package}), built in go/`module`, and files of a module (`sources`: its path, {name: path in it}).
+    """A folder with `programs` ({name: package}), built in go/`module`, and files of a module
+    (`sources`: its path, {name: path in it}).
 
     `stamps` are string variables set at link time. With `cgo` the programs are linked statically.
     """
@@ -40,24 +41,54 @@ def part(
         "GOTOOLCHAIN": "local",
     }
     ldflags = " ".join(
-        ["-s -w", *(f"-X {variable}={value}" for variable, value in stamps.items()), *(["-extldflags=-static"] if cgo else [])]
+        [
+            "-s -w",
+            *(f"-X {variable}={value}" for variable, value in stamps.items()),
+            *(["-extldflags=-static"] if cgo else []),
+        ]
     )
 
     def build(where: Path) -> None:
-        with tempfile.TemporaryDirectory(dir=where) as scratch:  # all at once: one is linked while another is compiled
-            words = ["build", "-trimpath", "-tags", tags, "-gcflags=all=-dwarf=false", "-ldflags", ldflags, "-o", f"{scratch}/"]
+        with tempfile.TemporaryDirectory(
+            dir=where
+        ) as scratch:  # all at once: one is linked while another is compiled
+            words = [
+                "build",
+                "-trimpath",
+                "-tags",
+                tags,
+                "-gcflags=all=-dwarf=false",
+                "-ldflags",
+                ldflags,
+                "-o",
+                f"{scratch}/",
+            ]
             run(go(), *words, *programs.values(), cwd=folder, env=env, limit=_LIMIT)
             for program, package in programs.items():
                 (where / program).parent.mkdir(exist_ok=True)
                 shutil.move(Path(scratch) / _executable(package), where / program)
         if sources[0]:
-            _copy(Path(run(go(), "list", "-m", "-f", "{{.Dir}}", sources[0], cwd=folder, env=env).strip()), sources[1], where)
+            _copy(
+                Path(
+                    run(
+                        go(), "list", "-m", "-f", "{{.Dir}}", sources[0], cwd=folder, env=env
+                    ).strip()
+                ),
+                sources[1],
+                where,
+            )
 
-    return cache.part(f"bin-{name}", cache.key(dict(programs), dict(stamps), tags, cgo, sources[0], dict(sources[1]), *files), build)
+    return cache.part(
+        f"bin-{name}",
+        cache.key(dict(programs), dict(stamps), tags, cgo, sources[0], dict(sources[1]), *files),
+        build,
+    )
 
 
 def _executable(package: str) -> str:
-    """What go calls a package's program: the last element of its path that is not a major version."""
+    """What go calls a package's program: the last element of its path that is not a major
+    version.
+    """
     return re.sub(r"/v\d+$", "", package).rpartition("/")[2]
 
 

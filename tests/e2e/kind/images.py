@@ -1,4 +1,6 @@
-"""Image archives of what runs in the cluster: built from the programs of binaries.py and the roots of roots.py."""
+"""Image archives of what runs in the cluster: built from the programs of binaries.py and the roots
+of roots.py.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,27 @@ _OURS = (Path(__file__), Path(archive.__file__))
 
 
 def control_plane() -> Path:
-    """Folder of archives, the images named as kubeadm asks for them (`kubeadm config images list`), whatever version is inside."""
+    """Folder of archives, the images named as kubeadm asks for them (`kubeadm config images list`),
+    whatever version is inside.
+    """
     programs, base = binaries.kubernetes(), roots.images() / "base.tar"
 
     def build(where: Path) -> None:
         with tempfile.TemporaryDirectory(dir=where) as scratch:
-            for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"):
-                own = archive.layer(Path(scratch) / name, {f"usr/local/bin/{name}": programs / name})
+            for name in (
+                "kube-apiserver",
+                "kube-controller-manager",
+                "kube-scheduler",
+                "kube-proxy",
+            ):
+                own = archive.layer(
+                    Path(scratch) / name, {f"usr/local/bin/{name}": programs / name}
+                )
                 below = [base] if name == "kube-proxy" else []
-                archive.write(where / f"{name}.tar", archive.Image(f"registry.k8s.io/{name}:{binaries.KUBERNETES}", [*below, own]))
+                archive.write(
+                    where / f"{name}.tar",
+                    archive.Image(f"registry.k8s.io/{name}:{binaries.KUBERNETES}", [*below, own]),
+                )
             own = archive.layer(Path(scratch) / "etcd", {"usr/local/bin/etcd": programs / "etcd"})
             archive.write(where / "etcd.tar", archive.Image(ETCD, [own]))
             own = archive.layer(Path(scratch) / "coredns", {"coredns": programs / "coredns"})
@@ -39,13 +53,22 @@ def control_plane() -> Path:
             own = archive.layer(Path(scratch) / "layer", {"pause": Path(scratch) / "pause"})
             archive.write(where / "pause.tar", archive.Image(PAUSE, [own], ["/pause"]))
 
-    return cache.part("images-control-plane", cache.key(programs.name, base.parent.name, *_OURS, FILES / "pause.c"), build)
+    return cache.part(
+        "images-control-plane",
+        cache.key(programs.name, base.parent.name, *_OURS, FILES / "pause.c"),
+        build,
+    )
 
 
 def base() -> Path:
-    """Archive: Debian with the load generators, the tools of a node agent, and the reference CNI plugins in /opt/cni/bin."""
+    """Archive: Debian with the load generators, the tools of a node agent, and the reference CNI
+    plugins in /opt/cni/bin.
+    """
     programs = binaries.kubernetes() / "cni"
-    plugins = {f"opt/cni/bin/{name}": programs / name for name in ("bridge", "ptp", "loopback", "host-local", "portmap")}
+    plugins = {
+        f"opt/cni/bin/{name}": programs / name
+        for name in ("bridge", "ptp", "loopback", "host-local", "portmap")
+    }
     return _archive("base", _Own(BASE, plugins))
 
 
@@ -57,18 +80,30 @@ def flannel() -> Path:
 
 
 def cilium() -> Path:
-    """Archive of the agent (with its C and a compiler) and the operator, their files where the upstream images have them."""
+    """Archive of the agent (with its C and a compiler) and the operator, their files where the
+    upstream images have them.
+    """
     programs = binaries.cilium()
     agent = {
         **monolith.agent(programs / "cilium-agent"),
-        **{f"usr/bin/{name}": programs / name for name in ("cilium-dbg", "cilium-mount", "cilium-sysctlfix")},
+        **{
+            f"usr/bin/{name}": programs / name
+            for name in ("cilium-dbg", "cilium-mount", "cilium-sysctlfix")
+        },
         "opt/cni/bin/cilium-cni": programs / "cilium-cni",
         "var/lib/cilium/bpf": programs / "bpf",
-        **{script: programs / "scripts" / script for script in ("init-container.sh", "install-plugin.sh", "cni-uninstall.sh")},
+        **{
+            script: programs / "scripts" / script
+            for script in ("init-container.sh", "install-plugin.sh", "cni-uninstall.sh")
+        },
         "cni/loopback": binaries.kubernetes() / "cni" / "loopback",
     }
     operator = {"usr/bin/cilium-operator-generic": programs / "cilium-operator"}
-    return _archive("cilium", _Own(CILIUM, agent, compiler=True), _Own(CILIUM_OPERATOR, operator, ["/usr/bin/cilium-operator-generic"]))
+    return _archive(
+        "cilium",
+        _Own(CILIUM, agent, compiler=True),
+        _Own(CILIUM_OPERATOR, operator, ["/usr/bin/cilium-operator-generic"]),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +130,15 @@ def _archive(part: str, *images: _Own) -> Path:
 
     # The names of the folders that the files come from carry those folders' keys.
     sources = [
-        [image.name, image.compiler, list(image.entrypoint), {to: str(of.relative_to(cache.folder())) for to, of in image.files.items()}]
+        [
+            image.name,
+            image.compiler,
+            list(image.entrypoint),
+            {to: str(of.relative_to(cache.folder())) for to, of in image.files.items()},
+        ]
         for image in images
     ]
-    return cache.part(f"image-{part}", cache.key(sources, root.name, Path(archive.__file__)), build) / f"{part}.tar"
+    return (
+        cache.part(f"image-{part}", cache.key(sources, root.name, Path(archive.__file__)), build)
+        / f"{part}.tar"
+    )

@@ -12,7 +12,9 @@ _ASKED, _ANSWERED = b"/proc/modules", b"/cni//modules"
 
 
 def agent(built: Path) -> Mapping[str, Path]:
-    """The agent's files in its image. It ends at once where /proc/modules is not there at all: then it reads an empty list elsewhere."""
+    """The agent's files in its image. It ends at once where /proc/modules is not there at all: then
+    it reads an empty list elsewhere.
+    """
     if Path("/proc/modules").exists():
         return {"usr/bin/cilium-agent": built}
 
@@ -25,4 +27,7 @@ def agent(built: Path) -> Mapping[str, Path]:
         (where / "modules").touch()
 
     made = cache.part("cilium-agent", cache.key(built.parent.name, Path(__file__)), build)
-    return {"usr/bin/cilium-agent": made / "cilium-agent", _ANSWERED.decode().replace("//", "/").lstrip("/"): made / "modules"}
+    return {
+        "usr/bin/cilium-agent": made / "cilium-agent",
+        _ANSWERED.decode().replace("//", "/").lstrip("/"): made / "modules",
+    }

@@ -1,4 +1,6 @@
-"""The node image: Debian's systemd and containerd, our Kubernetes, and the control plane's images baked in."""
+"""The node image: Debian's systemd and containerd, our Kubernetes, and the control plane's images
+baked in.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,12 @@ REPOSITORY = "localhost/cnibench-e2e/node"
 def image() -> str:
     """The name of the node image in podman's storage, made when it is not there."""
     programs, control_plane, root = binaries.kubernetes(), images.control_plane(), roots.node()
-    files = [Path(__file__), Path(furnish.__file__), *(furnish.FILES / name for name in furnish.COPIED)]
-    name = f"{REPOSITORY}:{binaries.KUBERNETES}-{cache.key(programs.name, control_plane.name, root.name, *files)}"
+    files = [
+        Path(__file__),
+        Path(furnish.__file__),
+        *(furnish.FILES / name for name in furnish.COPIED),
+    ]
+    name = f"{REPOSITORY}:{binaries.KUBERNETES}-{cache.key(programs.name, control_plane.name, root.name, *files)}"  # noqa: E501
     with cache.lock("node"):
         if not _exists(name):
             print("kind: node image ...", flush=True)
@@ -35,7 +41,14 @@ def _exists(name: str) -> bool:
 
 
 def _forget_others(name: str) -> None:
-    for other in run("podman", "images", "--format", "{{.Repository}}:{{.Tag}}", "--filter", f"reference={REPOSITORY}").split():
+    for other in run(
+        "podman",
+        "images",
+        "--format",
+        "{{.Repository}}:{{.Tag}}",
+        "--filter",
+        f"reference={REPOSITORY}",
+    ).split():
         if other != name:
             with contextlib.suppress(Failed):  # a container still uses it
                 run("podman", "rmi", other)
@@ -50,9 +63,22 @@ def _make(name: str, root: Path, programs: Path, archives: list[Path]) -> None:
         run("tar", "--numeric-owner", "-C", tree, "-xpf", root)
         furnish.furnish(tree, programs)
         bake.bake(tree, archives)
-        changes = ["ENV container=podman", "STOPSIGNAL SIGRTMIN+3", 'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]']
-        words = ["podman", "import", "--quiet", *(word for change in changes for word in ("--change", change)), "-", name]
-        with subprocess.Popen(["tar", "--numeric-owner", "-C", str(tree), "-c", "."], stdout=subprocess.PIPE) as packing:
+        changes = [
+            "ENV container=podman",
+            "STOPSIGNAL SIGRTMIN+3",
+            'ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]',
+        ]
+        words = [
+            "podman",
+            "import",
+            "--quiet",
+            *(word for change in changes for word in ("--change", change)),
+            "-",
+            name,
+        ]
+        with subprocess.Popen(
+            ["tar", "--numeric-owner", "-C", str(tree), "-c", "."], stdout=subprocess.PIPE
+        ) as packing:
             assert packing.stdout
             run(*words, stdin=packing.stdout.fileno())
         if packing.returncode:

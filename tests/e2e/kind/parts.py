@@ -1,4 +1,6 @@
-"""All parts together, and the environment in which kind, kubectl, helm and podman work with them."""
+"""All parts together, and the environment in which kind, kubectl, helm and podman work with
+them.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Parts:
 def build() -> Parts:
     """Builds what is missing; minutes when the cache is cold, a second when it is warm."""
     reroot.ensure()
-    with ThreadPoolExecutor() as pool:  # what is fetched, packed and linked leaves CPUs to the compiler
+    with (
+        ThreadPoolExecutor() as pool
+    ):  # what is fetched, packed and linked leaves CPUs to the compiler
         for each in [pool.submit(make) for make in (_compiled, _packed)]:
             each.result()
     parts = Parts(
@@ -62,7 +66,9 @@ def build() -> Parts:
 
 
 def build_what_can_be() -> None:
-    """The programs alone, which take the most time, where what packs them into images is not installed yet."""
+    """The programs alone, which take the most time, where what packs them into images is not
+    installed yet.
+    """
     if lacking := _lacking():
         print(f"kind: only programs are built: {lacking}", flush=True)
         _compiled()
@@ -76,7 +82,9 @@ def _compiled() -> None:
 
 
 def _packed() -> None:
-    """In the order in which the programs become ready; until then the locks of their parts are waited for."""
+    """In the order in which the programs become ready; until then the locks of their parts are
+    waited for.
+    """
     for make in (roots.images, roots.node, node.image, images.base, images.flannel):
         make()
 
@@ -85,12 +93,18 @@ def _lacking() -> str:
     """Why images cannot be built by this user on this machine; '' when they can."""
     if os.geteuid():
         return "root is needed"
-    absent = [program for program in ("podman", "mmdebstrap", "containerd") if shutil.which(program) is None]
+    absent = [
+        program
+        for program in ("podman", "mmdebstrap", "containerd")
+        if shutil.which(program) is None
+    ]
     return f"{', '.join(absent)} not installed" if absent else ""
 
 
 def _programs(built: Path) -> Path:
-    """Only the three that a user has: the rest of the folder must not hide the machine's own programs."""
+    """Only the three that a user has: the rest of the folder must not hide the machine's own
+    programs.
+    """
 
     def link(where: Path) -> None:
         for name in ("kind", "kubectl", "helm"):
@@ -100,9 +114,13 @@ def _programs(built: Path) -> Path:
 
 
 def _network(parts: Parts) -> None:
-    """A network of IPv4 only, made beforehand: kind would ask for IPv6 too. And the folder that kind mounts into its nodes."""
+    """A network of IPv4 only, made beforehand: kind would ask for IPv6 too. And the folder that
+    kind mounts into its nodes.
+    """
     Path("/lib/modules").mkdir(exist_ok=True)
     env = parts.environment()
     with cache.lock("network"):
-        if subprocess.run(["podman", "network", "exists", NETWORK], env={**os.environ, **env}, check=False).returncode:
+        if subprocess.run(
+            ["podman", "network", "exists", NETWORK], env={**os.environ, **env}, check=False
+        ).returncode:
             run("podman", "network", "create", "--driver", "bridge", NETWORK, env=env)

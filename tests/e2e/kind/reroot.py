@@ -14,10 +14,12 @@ _DETACH = 2
 
 
 def ensure() -> None:
-    """In a chroot, takes this process (and what it starts from now on) into a mount namespace whose root that directory is.
+    """In a chroot, takes this process (and what it starts from now on) into a mount namespace whose
+    root that directory is.
 
-    What enters a container (`podman exec`) starts at the root of its mount namespace; in a chroot that is the root outside, as
-    pivot_root(2) changes only the root directory of the caller. Elsewhere this does nothing.
+    What enters a container (`podman exec`) starts at the root of its mount namespace; in a chroot
+    that is the root outside, as pivot_root(2) changes only the root directory of the caller.
+    Elsewhere this does nothing.
     """
     which = ("findmnt", "--noheadings", "--output", "ID", "--mountpoint", "/")
     if run("nsenter", "--mount=/proc/self/ns/mnt", *which, limit=60) == run(*which, limit=60):

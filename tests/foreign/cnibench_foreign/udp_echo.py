@@ -65,7 +65,9 @@ class UdpEcho(Workload):
         s.client.run(self._client(s, s.warmup), timeout=s.warmup + 10)
 
     def start(self, s: SampleContext) -> Process:
-        return s.client.spawn(s.on_client(self._client(s, s.duration)), stdout=s.raw / "client.stdout")
+        return s.client.spawn(
+            s.on_client(self._client(s, s.duration)), stdout=s.raw / "client.stdout"
+        )
 
     def findings(self, s: SampleContext) -> Measurements:
         printed = json.loads((s.raw / "client.stdout").read_text())

@@ -16,7 +16,9 @@ class Uptime(Collector):
 
     @contextmanager
     def observe(self, s: SampleContext, into: Measurements) -> Iterator[None]:
-        into.records.append(("uptime", {"seconds": float(Path("/proc/uptime").read_text().split()[0])}))
+        into.records.append(
+            ("uptime", {"seconds": float(Path("/proc/uptime").read_text().split()[0])})
+        )
         yield
 
 

@@ -1,4 +1,5 @@
-"""The plans that cnibench ships, how a plan is made shorter (``--scale``), and the JSON Schema of the plan file format.
+"""The plans that cnibench ships, how a plan is made shorter (``--scale``), and the JSON Schema of
+the plan file format.
 
 ``python -m cnibench.planning.plans`` writes schema.json beside the plans.
 """
@@ -36,18 +37,27 @@ def named(name: str) -> Plan:
         return read_plan(path)
     if name in names():
         return read_plan(FOLDER / f"{name}.yaml")
-    raise UsageError(f"there is no plan '{name}'", f"give a YAML file, or one of: {', '.join(names())}")
+    raise UsageError(
+        f"there is no plan '{name}'", f"give a YAML file, or one of: {', '.join(names())}"
+    )
 
 
-def scaled(plan: Plan, factor: float, profiles: int, workloads: Mapping[str, Workload]) -> tuple[Plan, list[str]]:
-    """The plan with durations, repeats and request counts times ``factor`` (0 < factor <= 1), and in words what that gave up.
+def scaled(
+    plan: Plan, factor: float, profiles: int, workloads: Mapping[str, Workload]
+) -> tuple[Plan, list[str]]:
+    """The plan with durations, repeats and request counts times ``factor`` (0 < factor <= 1), and
+    in words what that gave up.
 
-    No window becomes shorter than 1 s, no number of blocks smaller than what ``profiles`` of them take to be told apart, no request
-    count smaller than 100 or than what it has to be at least (``Workload.at_least``: the highest concurrency of that workload). Sweeps,
-    sizes and numbers of Pods and connections stay. Raises UsageError.
+    No window becomes shorter than 1 s, no number of blocks smaller than what ``profiles`` of them
+    take to be told apart, no request count smaller than 100 or than what it has to be at least
+    (``Workload.at_least``: the highest concurrency of that workload). Sweeps, sizes and numbers of
+    Pods and connections stay. Raises UsageError.
     """
     if not 0 < factor <= 1:
-        raise UsageError(f"--scale takes a number above 0 and up to 1, not {factor:g}", "--scale 0.1 makes windows a tenth as long")
+        raise UsageError(
+            f"--scale takes a number above 0 and up to 1, not {factor:g}",
+            "--scale 0.1 makes windows a tenth as long",
+        )
     enough = blocks_needed(profiles)
     told: dict[str, None] = {}
 
@@ -76,9 +86,13 @@ def scaled(plan: Plan, factor: float, profiles: int, workloads: Mapping[str, Wor
     def shorter(work: Work) -> Work:
         least = _least(work, workloads[work.name]) if work.name in workloads else {}
         changes: dict[str, Any] = {
-            "params": {key: count(key, value, least[key]) if key in least else value for key, value in work.params.items()},
+            "params": {
+                key: count(key, value, least[key]) if key in least else value
+                for key, value in work.params.items()
+            },
             "sweep": {
-                key: [count(key, value, least[key]) for value in values] if key in least else values for key, values in work.sweep.items()
+                key: [count(key, value, least[key]) for value in values] if key in least else values
+                for key, values in work.sweep.items()
             },
         }
         if work.duration is not None:
@@ -99,12 +113,24 @@ def scaled(plan: Plan, factor: float, profiles: int, workloads: Mapping[str, Wor
 
 
 def _least(work: Work, workload: Workload) -> dict[str, int]:
-    """Each count of the workload and the smallest value that it may be scaled to, in whatever combination of the sweep."""
+    """Each count of the workload and the smallest value that it may be scaled to, in whatever
+    combination of the sweep.
+    """
 
     def highest(name: str) -> int:
-        return max((value for value in (work.params.get(name), *work.sweep.get(name, ())) if isinstance(value, int)), default=0)
+        return max(
+            (
+                value
+                for value in (work.params.get(name), *work.sweep.get(name, ()))
+                if isinstance(value, int)
+            ),
+            default=0,
+        )
 
-    return {key: max(FEWEST, highest(workload.at_least[key]) if key in workload.at_least else 0) for key in workload.counts}
+    return {
+        key: max(FEWEST, highest(workload.at_least[key]) if key in workload.at_least else 0)
+        for key in workload.counts
+    }
 
 
 def schema_text() -> str:
@@ -114,7 +140,9 @@ def schema_text() -> str:
 
 
 def _loosened(schema: dict[str, Any]) -> dict[str, Any]:
-    """What the reader takes beside the strict form: units in text, one value where a list is meant, a workload's bare name."""
+    """What the reader takes beside the strict form: units in text, one value where a list is meant,
+    a workload's bare name.
+    """
     plan, work = schema["properties"], schema["$defs"]["Work"]["properties"]
     lists: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
         (plan, ("cni", "placement", "path", "windows", "ip")),
