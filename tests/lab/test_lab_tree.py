@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 
 _LIMIT = 60.0
-_PRELUDE = (
-    "import os, signal, subprocess, sys, time\nfrom pathlib import Path\nfrom cnibench.clusters.lab"
-    " import tree\n"
-)
+_PRELUDE = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from cnibench.clusters.lab.namespaces import tree
+"""
 
 
 def start(code: str) -> subprocess.Popen[str]:
@@ -145,10 +146,10 @@ def test_kill_9_leaves_nothing(victim: str) -> None:
     mark = f"cnibench-test-{os.getpid()}-{victim}"
     process = start(f"""
         from cnibench.testbed.cluster import Options
-        from cnibench.clusters.lab.deployment import Stand
+        from cnibench.clusters.lab.deployment import LabDeployment
         from cnibench.model.profile import builtin
-        stand = Stand("x", builtin()["veth-baseline"], Options(), 1)
-        stand.a.spawn([sys.executable, "-c", "import time; time.sleep(600)", "{mark}"])
+        deployment = LabDeployment("x", builtin()["veth-baseline"], Options(), 1)
+        deployment.a.spawn([sys.executable, "-c", "import time; time.sleep(600)", "{mark}"])
         subprocess.Popen(["setsid", sys.executable, "-c", "import time; time.sleep(600)", "{mark}"])  # one that escapes our process groups
         import tempfile
         Path(tempfile.mkdtemp(prefix="{mark}-"), "output").write_text("of a client")

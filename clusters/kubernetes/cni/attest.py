@@ -1,7 +1,7 @@
 """Proof by observation on a real cluster: what the nodes send and count during a probe is compared
 with what the profile claims.
 
-The checks have the names that the lab's have (clusters/lab/attest.py). The frames on the wire are
+The checks have the names that the lab's have (clusters/lab/attestation/checks.py). The frames on the wire are
 read by the same function.
 """
 
