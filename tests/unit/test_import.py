@@ -610,3 +610,13 @@ def test_any_bytes_are_a_run_or_a_message(tmp_path: Path, form: str, data: st.Da
     assert not run.warnings
     analyse([run])
     shutil.rmtree(tmp_path / "runs")
+
+
+def test_a_carriage_return_in_a_row_of_netperf_is_no_result(tmp_path: Path) -> None:
+    heading = "Throughput,Throughput Units,Elapsed Time (sec)"
+    test = "MIGRATED TCP STREAM TEST from 0.0.0.0 () port 0 AF_INET to 10.0.0.1 () port 0 AF_INET"
+    file = tmp_path / "one.csv"
+    file.write_text(f"{test}\n{heading}\n1.5,\rits/s,1.00\n", newline="")
+    batch = read("netperf", file)
+    (result,) = batch.results
+    assert result.reason.startswith("netperf printed no result")

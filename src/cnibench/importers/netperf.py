@@ -127,7 +127,10 @@ def _table(text: list[str]) -> dict[str, str]:
     for heading, row in pairwise(text):
         names = [name.strip() for name in heading.split(",")]
         if "Throughput" in names:
-            values = next(csv.reader([row]), [])
+            try:
+                values = next(csv.reader([row]), [])
+            except csv.Error:  # no row of CSV: a lone carriage return in it, say
+                return {}
             return {
                 _HEADINGS[name]: value.strip()
                 for name, value in zip(names, values, strict=False)
