@@ -1,8 +1,8 @@
 """Proof by observation on a real cluster: what the nodes send and count during a probe is compared
 with what the profile claims.
 
-The checks have the names that the lab's have (clusters/lab/attestation/checks.py). The frames on the wire are
-read by the same function.
+The checks have the names that the lab's have (clusters/lab/attestation/checks.py). The frames on
+the wire are read by the same function.
 """
 
 from __future__ import annotations
