@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def under(
     deployment: LabDeployment, asked: Conditions, client: LabPod, server: LabPod
 ) -> Iterator[list[dict[str, Any]]]:
-    """As Standing.under."""
+    """As Deployment.under."""
     records: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
         if asked.policy is not None:

@@ -63,7 +63,7 @@ class Claim:
             raise
 
     def outages(self, suspect: bool, alive: Callable[[], str]) -> list[Outage]:
-        """As Cluster.outages; ``alive`` says what of the run's has died, as Standing.alive does.
+        """As Cluster.outages; ``alive`` says what of the run's has died, as Deployment.alive does.
         Raises EndedError.
         """
         availability = self.access.availability

@@ -26,7 +26,7 @@ def under(
     server: KubernetesPod,
     cell: Cell | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
-    """As Standing.under."""
+    """As Deployment.under."""
     records: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
         if asked.policy is not None:

@@ -181,7 +181,7 @@ class _Watch:
 def start(
     deployment: KubernetesDeployment, node: KubernetesNode, count: int, at_once: bool
 ) -> list[Started]:
-    """As Standing.start_pods; what was made is removed again when not all of it could be."""
+    """As Deployment.start_pods; what was made is removed again when not all of it could be."""
     if deployment.profile.features.network_model == "host":
         raise UnsupportedError(
             f"{deployment.label}: its Pods are the node itself, nothing is made for one"

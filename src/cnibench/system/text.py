@@ -7,6 +7,8 @@ title, marks that turn the direction of writing, or characters without width. Th
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Iterable
 from typing import IO, TYPE_CHECKING, Any
@@ -96,6 +98,7 @@ class Stream:
             what(*arguments)
         except (OSError, ValueError) as error:
             if self.comment:
+                self._silence()
                 return
             if isinstance(error, BrokenPipeError):
                 raise
@@ -103,6 +106,15 @@ class Stream:
             raise OutputError(
                 f"standard output: {told}", "write to a place that has room and can be written"
             ) from None
+
+    def _silence(self) -> None:
+        """What is buffered still goes nowhere, so that the interpreter's own flush at its end does
+        not fail and take the exit status.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.raw.fileno())
+            os.close(nowhere)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.raw, name)
