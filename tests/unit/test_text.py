@@ -333,9 +333,7 @@ def test_what_a_stream_does_not_take(tmp_path: Path) -> None:
         with pytest.raises(OutputError):
             screen.flush()
         Screen(full, comment=True).write("x" * 100_000)
-        with pytest.raises(OSError, match="No space"):
-            full.flush()
-        os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
+        full.flush()  # what was buffered goes nowhere: the interpreter's end does not fail
     narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     Screen(narrow).write("né\udcff")
     narrow.flush()
