@@ -436,13 +436,13 @@ def disagreements(
     """What of the machine must agree and does not, out of two env.json, in the order of their
     declaration.
 
-    ``partial``: what one of them does not have is no disagreement, as an interrupted run had not
-    recorded all of it yet. Without
-    ``machine`` only the programs are compared.
+    ``partial``: what one of them does not have is no disagreement: an interrupted run had not
+    recorded all of it yet, and a program may not tell its version. Without ``machine`` only the
+    programs are compared.
     """
     found = []
     for one in MACHINE if machine else [one for one in MACHINE if one.name == "tool_version"]:
         ours, theirs = one.of(recorded), one.of(present)
-        if not partial or (ours is not None and theirs is not None):
+        if not partial or (ours not in (None, "") and theirs not in (None, "")):
             found += differing(one, ours, theirs)
     return found
