@@ -120,9 +120,10 @@ class Machine:
         assert done.returncode == 0, done.stderr
         return {name: set(found) for name, found in json.loads(done.stdout).items()}
 
-    def left(self, before: Listing, limit: float = 30.0) -> list[str]:
+    def left(self, before: Listing, limit: float = 90.0) -> list[str]:
         """What was not there ``before``, or is gone since, and stays so for ``limit`` seconds; []
-        as soon as there is nothing.
+        as soon as there is nothing. BPF objects are the machine's, so that those of other tests at
+        the same time are seen, too: they go with their runs.
         """
         end = time.monotonic() + limit
         rest: set[str] | None = None

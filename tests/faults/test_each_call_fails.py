@@ -77,7 +77,7 @@ def test_of_a_new_run(machine: Machine, tmp_path: Path, group: str, error: str) 
         before = machine.listing()
         outcome = carry_out(machine, *SHORTEST, tracer=failing(LOG, call, n, error, calls.files))
         assert injected(tmp_path / "calls"), f"{call} {n} did not fail: {outcome.said[-500:]}"
-        found = judged(machine, tmp_path, outcome, {}) + machine.left(before, limit=10.0)
+        found = judged(machine, tmp_path, outcome, {}) + machine.left(before)
         problems += [f"{call} {n} {error}: {problem}" for problem in found]
         (tmp_path / "runs").mkdir(exist_ok=True)
     assert not problems, "\n\n".join(problems)
@@ -102,7 +102,7 @@ def test_of_a_resumed_run(machine: Machine, tmp_path: Path, group: str, error: s
         before = machine.listing()
         outcome = resume(machine, run, tracer=failing(LOG, call, n, error, calls.files, run))
         assert injected(tmp_path / "calls"), f"{call} {n} did not fail: {outcome.said[-500:]}"
-        found = judged(machine, tmp_path, outcome, before_all) + machine.left(before, limit=10.0)
+        found = judged(machine, tmp_path, outcome, before_all) + machine.left(before)
         problems += [f"{call} {n} {error}: {problem}" for problem in found]
     assert not problems, "\n\n".join(problems)
 
