@@ -39,8 +39,8 @@ from cnibench.run.sample_context import Measurements, SampleContext
 pytestmark = pytest.mark.timeout(600)
 OTHERS = {"tcp-rr-under-load", "tcp-stream-under-load", "pods", "policy-effect", "rule-path"}
 
-on_flannel = pytest.mark.parametrize("standing", ["flannel"], indirect=True, scope="module")
-on_cilium = pytest.mark.parametrize("standing", ["cilium"], indirect=True, scope="module")
+on_flannel = pytest.mark.parametrize("deployment", ["flannel"], indirect=True, scope="module")
+on_cilium = pytest.mark.parametrize("deployment", ["cilium"], indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -281,7 +281,7 @@ def test_policies_that_nobody_enforces_are_refused(
 def test_a_background_pod_that_dies_marks_the_cell(
     deployment: KubernetesDeployment, tmp_path: Path
 ) -> None:
-    """Last of flannel's: a standing with a dead Pod is not measured on any more."""
+    """Last of flannel's: a deployment with a dead Pod is not measured on any more."""
     work = provider("workloads", "tcp-rr-under-load")
     s = context(deployment, "tcp-rr-under-load", tmp_path, connections=2, pods=2, rate="1M")
     victim = next(pod for pod in deployment.pods() if pod.name == "bx1")
