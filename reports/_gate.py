@@ -82,15 +82,20 @@ def as_markdown(verdict: Verdict) -> str:
 
 
 def _any(one: Judged) -> bool:
-    """Did anything fail there?"""
-    return bool(one.base_failures.failed or one.candidate_failures.failed)
+    """Did anything fail there, or was disturbed?"""
+    return bool(
+        one.base_failures.failed
+        or one.candidate_failures.failed
+        or one.base_disturbed
+        or one.candidate_disturbed
+    )
 
 
 def junit(verdict: Verdict, *, inconclusive: str = "fail") -> str:
     """JUnit XML: a cell is a test case, ``worse`` a failure; what could not be decided is an error,
     or skipped when that passes.
 
-    The output of a case (system-out) says what failed on either side."""
+    The output of a case (system-out) says what failed or was disturbed on either side."""
     suite = ElementTree.Element("testsuite", name="cnibench compare", tests=str(len(verdict.cells)))
     counts = {"failures": 0, "errors": 0, "skipped": 0}
     for one in verdict.cells:
