@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, warn
+from cnibench.cli._evidence import check, first_lines, lines, warn
 from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
@@ -229,10 +229,11 @@ def _print(
             }
         )
         return
+    named = lines(problems)
     text = {
-        "text": lambda: _gate.text(verdict),
-        "md": lambda: _gate.as_markdown(verdict),
-        "junit": lambda: _gate.junit(verdict, inconclusive=inconclusive),
+        "text": lambda: _gate.text(verdict, named if out else ()),
+        "md": lambda: _gate.as_markdown(verdict, named),
+        "junit": lambda: _gate.junit(verdict, named, inconclusive=inconclusive),
     }[form]()
     if out is None:
         click.echo(text, nl=False)

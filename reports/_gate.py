@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from cnibench.analysis.gate import Failures, Judged, Verdict
@@ -44,11 +45,13 @@ def _change(one: Judged) -> str:
     return f"{one.ratio:.3f}{interval}"
 
 
-def text(verdict: Verdict) -> str:
-    """The one-line reason, then each cell's."""
+def text(verdict: Verdict, problems: Sequence[str] = ()) -> str:
+    """The problems of the run directories, the one-line reason, then each cell's."""
+    first = "".join(f"{plain(line, 2000)}\n" for line in problems)
     lines = [verdict.line, *(f"  {one.outcome}: {one.cell}: {one.reason}" for one in verdict.cells)]
     return (
-        "\n".join(
+        first
+        + "\n".join(
             plain(line, 2000) if number == 0 else f"  {plain(line, 2000)}"
             for number, line in enumerate(lines)
         )
@@ -56,10 +59,12 @@ def text(verdict: Verdict) -> str:
     )
 
 
-def as_markdown(verdict: Verdict) -> str:
-    """A comment for a pull request."""
+def as_markdown(verdict: Verdict, problems: Sequence[str] = ()) -> str:
+    """A comment for a pull request; the problems of the run directories come first."""
     shown = table(verdict)
-    lines = [
+    lines = [f"- {markdown(plain(line, 2000))}" for line in problems]
+    lines += [""] * bool(problems)
+    lines += [
         f"**cnibench: {_WORDS[verdict.exit_code]}**: {markdown(plain(verdict.line, 2000))}",
         "",
     ]
@@ -82,17 +87,30 @@ def as_markdown(verdict: Verdict) -> str:
 
 
 def _any(one: Judged) -> bool:
-    """Did anything fail there?"""
-    return bool(one.base_failures.failed or one.candidate_failures.failed)
+    """Did anything fail there, or was disturbed?"""
+    return bool(
+        one.base_failures.failed
+        or one.candidate_failures.failed
+        or one.base_disturbed
+        or one.candidate_disturbed
+    )
 
 
-def junit(verdict: Verdict, *, inconclusive: str = "fail") -> str:
+def junit(verdict: Verdict, problems: Sequence[str] = (), *, inconclusive: str = "fail") -> str:
     """JUnit XML: a cell is a test case, ``worse`` a failure; what could not be decided is an error,
     or skipped when that passes.
 
-    The output of a case (system-out) says what failed on either side."""
-    suite = ElementTree.Element("testsuite", name="cnibench compare", tests=str(len(verdict.cells)))
-    counts = {"failures": 0, "errors": 0, "skipped": 0}
+    Each of the ``problems`` of the run directories is an error of a test case of its own, which
+    comes first. The output of a case (system-out) says what failed or was disturbed on either side.
+    """
+    tests = str(len(verdict.cells) + len(problems))
+    suite = ElementTree.Element("testsuite", name="cnibench compare", tests=tests)
+    counts = {"failures": 0, "errors": len(problems), "skipped": 0}
+    for number, line in enumerate(problems, 1):
+        case = ElementTree.SubElement(
+            suite, "testcase", classname="run directories", name=f"problem {number}"
+        )
+        ElementTree.SubElement(case, "error", message=plain(line, 2000))
     for one in verdict.cells:
         case = ElementTree.SubElement(
             suite, "testcase", classname=plain(one.metric or "failures"), name=plain(one.cell)

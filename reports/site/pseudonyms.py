@@ -22,6 +22,9 @@ _USER_KEY = re.compile(r"^(user|user_?name|login|owner|account)$", re.IGNORECASE
 _PROGRAM_KEY = re.compile(
     r"foreign|other_programs|other_processes|^(ps|processes|comm|cmdline)$", re.IGNORECASE
 )
+# Options of our own command line that name a node or a cluster, and label selectors that do.
+_NAMING_OPTION = re.compile(r"--(?:client-node|server-node|context)")
+_HOST_SELECTOR = re.compile(r"kubernetes\.io/hostname={1,2}([^,\s]+)")
 _EMAIL = re.compile(r"[\w.+%-]+@(?!sha\d+:)[\w-]+(?:\.[\w-]+)*", re.IGNORECASE)
 _HOME = re.compile(
     r"(/|\\|%2f|%5c)(home|users)(?:/|\\{1,2}|%2f|%5c)([^/\\\s'\"%:;,)]+)", re.IGNORECASE
@@ -39,6 +42,7 @@ _FQDN = re.compile(
 )
 _NOBODY = frozenset(
     {
+        "default",
         "localhost",
         "localdomain",
         "root",
@@ -198,13 +202,22 @@ def _named(value: Any, kind: str = "") -> Iterator[tuple[str, str]]:
                 item, next((name for name, pattern in kinds if pattern.search(str(key))), kind)
             )
     elif isinstance(value, list | tuple):
+        before = ""
         for item in value:
+            option, _, given = item.partition("=") if isinstance(item, str) else ("", "", "")
+            if _NAMING_OPTION.fullmatch(before):
+                yield "host", plain(item, _LONGEST)
+            elif given and _NAMING_OPTION.fullmatch(option):
+                yield "host", plain(given, _LONGEST)
+            before = option if not given else ""
             yield from _named(item, kind)
     elif isinstance(value, str):
         if kind:
             yield kind, plain(value, _LONGEST)
         for match in _HOME.finditer(plain(value, _LONGEST)):
             yield "user", match[3]
+        for match in _HOST_SELECTOR.finditer(plain(value, _LONGEST)):
+            yield "host", match[1]
 
 
 @cache

@@ -196,3 +196,23 @@ def test_half_a_name_at_the_cut_is_a_name_too() -> None:
     names.learn({"hostname": "secretbox77"})
     for length in range(3980, 4001):
         assert "secr" not in names.text("x" * length + "secretbox77" * 3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--client-node", "secretbox77"],
+        ["--server-node=secretbox77"],
+        ["--context", "secretbox77"],
+        ["--client-selector", "pool=fast,kubernetes.io/hostname=secretbox77"],
+        ["--server-selector=kubernetes.io/hostname==secretbox77"],
+    ],
+)
+def test_nodes_that_the_command_line_names(options: list[str]) -> None:
+    names = Pseudonyms(True, ["flannel"])
+    command = ["cnibench", "run", "--cni", "flannel", *options, "--context", "default"]
+    names.learn({}, command)
+    shown = names.text(f"{' '.join(command)}; error: secretbox77 is not ready, by default")
+    assert "secretbox" not in shown
+    assert shown.startswith("cnibench run --cni flannel --")
+    assert shown.endswith("is not ready, by default")

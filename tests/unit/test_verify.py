@@ -147,6 +147,22 @@ def test_readers_name_it_in_their_first_lines(run: Path, arguments: list[str]) -
     assert "lost" in "".join(done.stdout.splitlines()[:6])
 
 
+@pytest.mark.parametrize("form", ["text", "md", "junit"])
+def test_the_gate_names_it_in_what_it_prints_and_writes(
+    run: Path, tmp_path: Path, form: str
+) -> None:
+    """Whatever the gate decides, the exit status is not 0, and the file says why."""
+    DAMAGES["lost line"][0](run)
+    arguments = ["compare", f"{run}:a", f"{run}:b", "--inconclusive", "pass", "--format", form]
+    done = call(arguments)
+    assert done.exit_code == 1
+    assert "problem: run: samples.jsonl, line 5" in "".join(done.stdout.splitlines()[:5])
+    if form != "text":
+        assert "problem: run: samples.jsonl, line 5" in done.stderr
+    call([*arguments, "--out", str(tmp_path / "gate")])
+    assert (tmp_path / "gate").read_text() == done.stdout
+
+
 @pytest.mark.parametrize("form", ["csv", "openmetrics", "benchstat"])
 def test_formats_without_a_place_for_it_say_it_on_stderr(run: Path, form: str) -> None:
     DAMAGES["lost line"][0](run)

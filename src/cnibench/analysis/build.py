@@ -37,7 +37,6 @@ class Member:
     first: Line
     values: dict[Block, float] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
-    disturbed: int = 0
 
 
 @dataclass
@@ -45,8 +44,8 @@ class Context:
     """One metric at one place: what its labels can be compared in. ``where`` are the fields of
     model.Where.
 
-    ``absent`` are labels that were tried there and never gave a figure. Where all did, there are no
-    members.
+    ``absent`` are labels that never gave a figure there: all of their samples failed or were
+    disturbed. Where that is so of all labels, there are no members.
     """
 
     where: dict[str, Any]
@@ -169,12 +168,11 @@ def _contexts(
         found_here = found.setdefault(_key(where), Context(where, one.first.window))
         member = found_here.members.setdefault(one.first.label, Member(one.first))
         member.values.update(one.by_block())
-        member.disturbed += one.disturbed
         tried = gathered.tried[one.run, one.first.cell]
         member.tally |= _tally(tried, tried.ok if where["reading"] else set(one.blocks))
         have.add((one.run, one.first.cell))
     for tried in gathered.tried.values():
-        if (tried.run, tried.first.cell) not in have and tried.blocks:
+        if (tried.run, tried.first.cell) not in have and tried.blocks | tried.disturbed:
             _absent(found, tried, numbers[tried.run], main)
     place = {label: i for i, label in enumerate(labels)}
     for one_context in found.values():
@@ -187,10 +185,11 @@ def _contexts(
 def _tally(tried: Tried, ok: set[int]) -> Tally:
     failed = tried.blocks - ok
     reason = next((tried.reasons.get(block, "it gave no figure") for block in sorted(failed)), "")
-    every, missing = (
-        frozenset((tried.run, block) for block in blocks) for blocks in (tried.blocks, failed)
+    every, missing, disturbed = (
+        frozenset((tried.run, block) for block in blocks)
+        for blocks in (tried.blocks, failed, tried.disturbed)
     )
-    return Tally(every, missing, reason)
+    return Tally(every, missing, reason, disturbed)
 
 
 def _absent(

@@ -24,7 +24,7 @@ def summary(analysis: Analysis) -> list[str]:
     )
     alone = list(dict.fromkeys(_place(one) for one in found if one.alone))
     if alone:
-        text += f" All samples were disturbed, so that there is no figure: {'; '.join(alone)}."
+        text += f" For these there is no figure: {'; '.join(alone)}."
     return [text]
 
 

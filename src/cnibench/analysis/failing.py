@@ -15,12 +15,13 @@ MCNEMAR, FISHER = "exact McNemar test", "Fisher's exact test"
 @dataclass(frozen=True)
 class Tally:
     """The blocks in which a cell was tried, those of them that gave no figure, and why the first of
-    these did not.
+    these did not. Blocks that were ``disturbed`` are neither tried nor failed.
     """
 
     tried: frozenset[Block] = frozenset()
     failed: frozenset[Block] = frozenset()
     reason: str = ""
+    disturbed: frozenset[Block] = frozenset()
 
     @property
     def rate(self) -> float:
@@ -28,16 +29,19 @@ class Tally:
 
     def __or__(self, other: Tally) -> Tally:
         return Tally(
-            self.tried | other.tried, self.failed | other.failed, self.reason or other.reason
+            self.tried | other.tried,
+            self.failed | other.failed,
+            self.reason or other.reason,
+            self.disturbed | other.disturbed,
         )
 
     def of_run(self, number: int) -> Tally:
         """The same blocks as those of the run of that number."""
-        tried, failed = (
+        tried, failed, disturbed = (
             frozenset((number, block) for _, block in blocks)
-            for blocks in (self.tried, self.failed)
+            for blocks in (self.tried, self.failed, self.disturbed)
         )
-        return Tally(tried, failed, self.reason)
+        return Tally(tried, failed, self.reason, disturbed)
 
 
 @dataclass(frozen=True)

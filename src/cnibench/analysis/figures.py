@@ -77,7 +77,7 @@ def _result(
         cycles_source=source,
         failed=len(member.tally.failed),
         tried=len(member.tally.tried),
-        disturbed=member.disturbed,
+        disturbed=len(member.tally.disturbed),
         blocks=[block for _, block in blocks],
         values=row.tolist(),
         outliers=[blocks[i][1] for i in positions],

@@ -10,6 +10,9 @@ Failures are an outcome. A candidate that fails more often than its base in a ce
 exact test proves it (failing.py), in one family of Holm's correction with the tests of the figures;
 where it is not proven the cell is undecided. Cells in which nothing failed on either side have no
 such test: none could ever reject there (R. E. Tarone, Biometrics 46, 1990).
+
+Disturbed samples are neither a figure nor a failure. A cell that they leave without a figure on the
+base's side is undecided, on the candidate's side missing.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ class Judged:
     ``reason`` in one line.
 
     ``metric`` is '' where only failures were compared (windows with perf, whose figures are not
-    judged).
+    judged). ``base_disturbed`` and ``candidate_disturbed`` are numbers of blocks.
     """
 
     cell: str
@@ -58,6 +61,8 @@ class Judged:
     base_failures: Failures
     candidate_failures: Failures
     p_failures: float | None = None  # after Holm's correction
+    base_disturbed: int = 0
+    candidate_disturbed: int = 0
 
 
 @dataclass(frozen=True)
@@ -223,12 +228,13 @@ def _chosen(base: Side, metrics: Sequence[str], main: Mapping[str, str]) -> list
     places: dict[str, list[str]] = {}
     for where, metric in base:
         places.setdefault(where, []).append(metric)
-    return [
-        key
-        for key in base
-        if key[1] == main_metric(base[key].where.workload, places[key[0]], main)
-        or key[1] in metrics
-    ]
+
+    def chief(key: Key) -> str:
+        """No other metric takes the place of one that is unknown because nothing gave a figure."""
+        there = places[key[0]]
+        return "" if "" in there else main_metric(base[key].where.workload, there, main)
+
+    return [key for key in base if key[1] == chief(key) or key[1] in metrics]
 
 
 def _failing(base: Side, candidate: Side, chosen: Sequence[Key]) -> list[Key]:
@@ -302,10 +308,12 @@ class _Cell:
             low=low,
             high=high,
             outcome=outcome,
-            reason="; ".join(filter(None, (reason, failed))),
+            reason="; ".join(filter(None, (reason, failed, self._disturbed()))),
             base_failures=_told(self.base),
             candidate_failures=_told(self.candidate),
             p_failures=self.p_failing,
+            base_disturbed=len(_tally_of(self.base).disturbed),
+            candidate_disturbed=len(_tally_of(self.candidate).disturbed),
         )
 
     def _failures(self) -> str:
@@ -322,10 +330,24 @@ class _Cell:
             f" {candidate.failed}{of} (first reason: {reason})"
         )
 
+    def _disturbed(self) -> str:
+        """``disturbed and not used: 2 of 16 samples of the base, 0 of 16 of the candidate``; ''
+        without any.
+        """
+        base, candidate = _tally_of(self.base), _tally_of(self.candidate)
+        if not base.disturbed and not candidate.disturbed:
+            return ""
+        ours, theirs = (
+            f"{len(one.disturbed)} of {len(one.tried | one.disturbed)}" for one in (base, candidate)
+        )
+        return f"disturbed and not used: {ours} samples of the base, {theirs} of the candidate"
+
     def _by_figures(self) -> tuple[Outcome, str]:
         base, candidate, test, where = self.base, self.candidate, self.test, self.place.where
         if candidate is None or not candidate.runs:
             return "missing", f"the candidate has no {where.metric or 'figure'} here"
+        if base is not None and not base.runs and base.tally.disturbed:
+            return "undecided", f"the base has no {where.metric or 'figure'} here"
         if base is None or not base.runs:
             return "within", "the base has no figure here, for it always failed"
         if test is None:
@@ -349,8 +371,12 @@ class _Cell:
 
 
 def _told(place: Place | None) -> Failures:
-    tally = place.tally if place else Tally()
+    tally = _tally_of(place)
     return Failures(len(tally.failed), len(tally.tried), tally.reason)
+
+
+def _tally_of(place: Place | None) -> Tally:
+    return place.tally if place else Tally()
 
 
 def _finite(value: float) -> float | None:

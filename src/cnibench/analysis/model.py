@@ -217,7 +217,7 @@ class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
     """A sample that was measured while something stood still (docs/disturbances.md): it is stored,
     and no figure has it.
 
-    ``run`` is the number of its run, from 0; ``alone``: no sample of its cell in that run is left.
+    ``run`` is the number of its run, from 0; ``alone``: its cell has no figure in that run.
     """
 
     run: int

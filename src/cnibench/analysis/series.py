@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,7 +29,6 @@ class Series:
     params: str
     blocks: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
-    disturbed: int = 0
 
     def by_block(self) -> dict[Block, float]:
         """One value a block: the mean where one block has several, since the block is the unit."""
@@ -50,7 +48,7 @@ class Tried:
     """One cell of one run: the blocks in which it was tried and those that gave any figure;
     ``params`` are its own, canonical JSON.
 
-    A cell that is unsupported there was not tried.
+    A cell that is unsupported there was not tried, nor is a block ``disturbed``.
     """
 
     run: int
@@ -59,6 +57,7 @@ class Tried:
     blocks: set[int] = field(default_factory=set)
     ok: set[int] = field(default_factory=set)
     reasons: dict[int, str] = field(default_factory=dict)
+    disturbed: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -109,9 +108,6 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
             if line.end < line.start or line.start < latest:
                 backwards += 1
             latest = max(latest, line.start)
-            if line.disturbed:
-                disturbed.setdefault((line.cell, line.block), _disturbed(number, line))
-                continue
             tried = found.tried.get((number, line.cell))
             if tried is None:
                 own = (
@@ -122,6 +118,10 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
                 tried = found.tried[number, line.cell] = Tried(
                     number, first(line), json.dumps(own, sort_keys=True)
                 )
+            if line.disturbed:
+                tried.disturbed.add(line.block)
+                disturbed.setdefault((line.cell, line.block), _disturbed(number, line))
+                continue
             if line.status != "unsupported":
                 tried.blocks.add(line.block)
             if line.window == "cpp" and line.status == "ok" and line.metric not in CPP_METRICS:
@@ -141,7 +141,6 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
                 one = series[key] = Series(number, first(line), canonical[raw])
             one.blocks.append(line.block)
             one.values.append(value)
-    _count_disturbed(series, disturbed)
     left = {cell for cell, _, _ in series}
     params = {cell.id: cell.params for cell in reader.plan.cells}
     found.disturbed += [
@@ -177,14 +176,6 @@ def _in_force(
 
 def _number(value: object, otherwise: float) -> float:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
-
-
-def _count_disturbed(
-    series: dict[tuple[str, str, bytes], Series], disturbed: Mapping[tuple[str, int], Disturbed]
-) -> None:
-    count = Counter(cell for cell, _ in disturbed)
-    for (cell, _, _), one in series.items():
-        one.disturbed = count[cell]
 
 
 def _disturbed(run: int, line: Line) -> Disturbed:
