@@ -335,6 +335,10 @@ class RunReader:
             )
         except FileNotFoundError:
             found = ""
+        except OSError as error:
+            raise InputError(
+                f"{self.path / name}: {error.strerror}", "check the path and its permissions"
+            ) from None
         if found not in expected:
             words = "it is not what was written" if found else "the file is missing"
             self._tell(Problem(kind="changed" if found else "lost", file=name, detail=words))

@@ -68,6 +68,10 @@ def _seal(reader: RunReader) -> None:
         data = read_beneath(reader.path, SEAL, LONGEST_DOCUMENT)
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise InputError(
+            f"{reader.path / SEAL}: {error.strerror}", "check the path and its permissions"
+        ) from None
     try:
         seal = msgspec.json.decode(data, type=_Seal)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
