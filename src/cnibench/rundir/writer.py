@@ -147,7 +147,7 @@ class RunWriter:
 
         The plan as it was stays in plan-1.json.
         """
-        with self._failing(self.path / PLAN):
+        with self.storing(self.path / PLAN):
             before = read_beneath(self.path, PLAN, LONGEST_DOCUMENT)
         self._document(FIRST_PLAN, before)
         self.manifest = manifest
@@ -288,7 +288,7 @@ class RunWriter:
         the disk then: an event must not outlive what it vouches for.
         """
         found: dict[str, str] = {}
-        with self._failing(self.path / RAW / folder):
+        with self.storing(self.path / RAW / folder):
             for name in sorted(_regular(self.path / RAW / folder)):
                 with open(
                     open_beneath(self.path, f"{RAW}/{folder}/{name}"), "rb", buffering=0
@@ -309,7 +309,7 @@ class RunWriter:
         """Raises FullError when the disk has no room for another sample: tools whose output is cut
         off there say so in many ways.
         """
-        with self._failing(self.path):
+        with self.storing(self.path):
             left = os.statvfs(self.path)
         if left.f_bavail * left.f_frsize < _ROOM:
             raise self.full()
@@ -378,7 +378,7 @@ class RunWriter:
 
     def _begin(self) -> None:
         """The first event: it follows the plan."""
-        with self._failing(self.path / PLAN):
+        with self.storing(self.path / PLAN):
             self._last = digest(read_beneath(self.path, PLAN, LONGEST_DOCUMENT))
         self.event(CREATED, documents={PLAN: self._last})
 
@@ -402,9 +402,8 @@ class RunWriter:
                 raise InputError(f"{self.path / name}: has lost its end", _RESTORE)
             if moved := self._set_aside(name):
                 aside[name] = moved
-            with self._failing(self.path / name):
-                with open(open_beneath(self.path, name), "rb") as file:
-                    data = file.read()
+            with self.storing(self.path / name), open(open_beneath(self.path, name), "rb") as file:
+                data = file.read()
             files[name] = Segment(
                 at=0, bytes=len(data), lines=data.count(b"\n"), sha256=digest(data)
             )
@@ -426,7 +425,7 @@ class RunWriter:
         number = 1
         while os.path.lexists(self.path / (orphan := f"{name}.orphan-{number}")):
             number += 1
-        with self._failing(self.path / orphan):
+        with self.storing(self.path / orphan):
             kept = open_beneath(self.path, orphan, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             with open(open_beneath(self.path, name), "rb") as source, open(kept, "wb") as target:
                 source.seek(size)
@@ -441,7 +440,7 @@ class RunWriter:
 
     def _descriptor(self, name: str) -> int:
         if name not in self._open:
-            with self._failing(self.path / name):
+            with self.storing(self.path / name):
                 self._open[name] = open_beneath(
                     self.path, name, os.O_WRONLY | os.O_APPEND | os.O_CREAT
                 )
@@ -508,16 +507,15 @@ class RunWriter:
         """A whole file at once: it is either the old or the new one, whatever happens meanwhile.
         Its hash.
         """
-        with self._failing(self.path / name):
+        with self.storing(self.path / name):
             replace_beneath(self.path, name, content)
         self._promised.pop(name, None)
         return digest(content)
 
     def _found(self, name: str) -> str:
         """The hash of a document as it is; '' when there is none."""
-        with self._failing(self.path / name):
-            with suppress(FileNotFoundError):
-                return digest(read_beneath(self.path, name, LONGEST_DOCUMENT))
+        with self.storing(self.path / name), suppress(FileNotFoundError):
+            return digest(read_beneath(self.path, name, LONGEST_DOCUMENT))
         return ""
 
     def _sync_folder(self, below: Path = Path()) -> None:
@@ -528,7 +526,7 @@ class RunWriter:
             os.close(at)
 
     @contextmanager
-    def _failing(self, path: Path) -> Iterator[None]:
+    def storing(self, path: Path) -> Iterator[None]:
         """What fails there ends the run with a FullError."""
         try:
             yield
