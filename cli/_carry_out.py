@@ -66,10 +66,11 @@ def _measure(
     facts = {**machine(() if inside() else tools_of(request)), **nics}
     if resume:
         same_machine(RunReader(path), facts, ours=request.cluster.ours)
-    done = RunReader(path).done(retry_failed=retry_failed) if resume else set()
     with RunWriter.resume(path) if resume else RunWriter.create(path, request.manifest) as writer:
         if writer.manifest != request.manifest:
             writer.narrow(request.manifest)
+        # Nobody else writes now: what is asked earlier may be finished by another process meanwhile.
+        done = RunReader(path).done(retry_failed=retry_failed) if resume else set()
         # Other machines' CPUs are not ours: the runner asks them, when there is somebody to ask.
         pinned = pins(
             request.manifest.cells[0].cpus if request.cluster.ours else "none",

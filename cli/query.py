@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import InputError, UsageError
 from cnibench.model import context
 from cnibench.model.cell import Sample
+from cnibench.system import scratch
 from cnibench.system.text import printable
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ def _load(database: Any, columns: str, readers: Sequence[RunReader]) -> None:
         "SELECT ?::VARCHAR AS run, * FROM read_json(?, format = 'newline_delimited', ignore_errors"
         f" = true, columns = {{{columns}}})"
     )
-    with tempfile.TemporaryDirectory(prefix="cnibench-") as folder:
-        copy = Path(folder) / SAMPLES
+    with scratch.folder() as folder:
+        copy = folder / SAMPLES
         copy.touch()
         database.execute(f"CREATE TABLE samples AS {source} LIMIT 0", ["", str(copy)])
         for reader in readers:

@@ -96,6 +96,7 @@ def _list(out: Path, as_json: bool) -> int:
     for reader in runs(out, unreadable):
         try:
             found.append(_facts(reader))
+            unreadable += [f"{reader.path.name}: {problem}" for problem in reader.problems]
         except InputError as error:
             unreadable.append(error.message)
     for message in unreadable:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import msgspec
 
 from cnibench.analysis.model import Analysis
 from cnibench.reports._flat import COLUMNS, rows
+from cnibench.system import scratch
 
 
 class ParquetReport:
@@ -21,11 +19,8 @@ class ParquetReport:
         import duckdb
 
         types = ", ".join(f"'{name}': '{kind}'" for name, kind in COLUMNS.items())
-        with (
-            tempfile.TemporaryDirectory(prefix="cnibench-") as folder,
-            duckdb.connect() as database,
-        ):
-            source, target = Path(folder) / "rows.json", Path(folder) / "rows.parquet"
+        with scratch.folder() as folder, duckdb.connect() as database:
+            source, target = folder / "rows.json", folder / "rows.parquet"
             source.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows(analysis)))
             reading = f"read_json(?, format = 'newline_delimited', columns = {{{types}}})"
             database.execute("SET threads = 1")

@@ -190,6 +190,57 @@ def test_an_older_run_says_once_that_it_is_not_chained(tmp_path: Path) -> None:
     assert " ".join(report.stdout.split()).count("before cnibench chained its files") == 1
 
 
+@pytest.mark.parametrize("file", ["samples.jsonl", "cpp.jsonl"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["verify"],
+        ["report"],
+        ["claims"],
+        ["cpp"],
+        ["query", "select count(*) from samples"],
+        ["runs", "show"],
+    ],
+    ids=" ".join,
+)
+def test_a_broken_line_of_an_older_run_is_named(
+    tmp_path: Path, command: list[str], file: str
+) -> None:
+    reader = synthetic(tmp_path, {"a": 1.0, "b": 0.9}, blocks=2)
+    lines = (reader.path / file).read_bytes().splitlines(keepends=True)
+    lines[2] = b"\xff" + lines[2][1:]
+    (reader.path / file).write_bytes(b"".join(lines))
+    told = call([*command, str(reader.path)])
+    assert told.exit_code == 1
+    assert f"{file}, line 3: changed" in " ".join((told.stdout + told.stderr).split())
+
+
+def test_a_reader_beside_a_live_writer_sees_no_damage(tmp_path: Path) -> None:
+    """What is measured while somebody reads is not lost: it is told that the run goes on."""
+    from cnibench.rundir.writer import RunWriter
+    from tests.unit.test_store_faults import MANIFEST, measure
+
+    path = tmp_path / "run"
+    with RunWriter.create(path, MANIFEST) as writer:
+        writer.event("run-started")
+        writer.environment({"kernel": "6.1"})
+        measure(writer, 0)
+        readers = [RunReader(path) for _ in range(4)]
+        for reader in readers:
+            assert reader.chain.count
+        writer.environment({"kernel": "6.1", "more": True})
+        for block in (1, 2):
+            measure(writer, block)
+        assert verify(readers[0], raw=True) == []
+        assert len(list(readers[1].samples())) == 2
+        assert any("the run goes on" in text for text in readers[0].warnings)
+        writer.event("run-finished")
+    assert verify(readers[2], raw=True) == []
+    fresh = RunReader(path)
+    assert verify(fresh, raw=True) == []
+    assert fresh.warnings == []
+
+
 def test_an_older_run_is_resumed_and_chained_from_then_on(tmp_path: Path) -> None:
     from cnibench.rundir.writer import RunWriter
 

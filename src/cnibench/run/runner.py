@@ -351,7 +351,7 @@ class Runner:
         if not reason and state.deployment is not None:
             raw = [self.writer.raw(cell, block) for cell in cells]
             try:
-                with _private(raw), _recorded(raw[0], self.writer):
+                with _recorded(raw[0], self.writer), _private(raw):
                     found = measure_pairs(
                         [
                             (s, self._reading(s.cell))
@@ -492,9 +492,12 @@ def _recorded(raw: Path, writer: RunWriter) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise writer.full() from None
-        raise MeasureError(f"{error.strerror}: {error.filename}") from None
+        where = f"{error.filename}: " if error.filename else ""
+        raise MeasureError(f"{where}{error.strerror or error}") from None
     except Exception as error:
-        (raw / "defect.txt").write_text(traceback.format_exc(), encoding="utf-8")
+        with writer.storing(raw / "defect.txt"):
+            (raw / "defect.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            (raw / "defect.txt").chmod(0o600)
         raise MeasureError(
             f"a defect of cnibench: {type(error).__name__}: {error}", f"report {raw / 'defect.txt'}"
         ) from None

@@ -8,6 +8,7 @@ in ``problems``.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -47,6 +48,7 @@ _PIECE = 2 << 20  # bytes that are decoded together
 _TAIL = 16 << 20  # bytes that a sample in flight may have written
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 _WHOLE = "take the file from a complete copy of the run"
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")  # of a record file
 
 
 class RunReader:
@@ -65,6 +67,7 @@ class RunReader:
         self.warnings: list[str] = []
         self.problems: list[Problem] = []
         self.complete: set[str] = set()  # files that were read to their end, and so verified
+        self.whole: set[str] = set()  # files of which every line was decoded
         if not self.path.is_dir():
             raise InputError(
                 f"{self.path}: no such run directory", "'cnibench runs' lists the runs"
@@ -118,6 +121,7 @@ class RunReader:
             raise InputError(
                 f"{self.path / EVENTS}: {error.strerror}", "check the path and its permissions"
             ) from None
+        self._events_read = len(data)
         found = read_chain(data, EVENTS, self._plan_schema)
         if found.whole < len(data):
             if found.finished:
@@ -177,7 +181,7 @@ class RunReader:
         files = (
             self.chain.segments
             if self.chain.chained
-            else [file.name for file in self.path.glob("*.jsonl")]
+            else [file.name for file in self.path.glob("*.jsonl") if _NAME.fullmatch(file.stem)]
         )
         return sorted(
             name.removesuffix(".jsonl")
@@ -186,8 +190,11 @@ class RunReader:
         )
 
     def files(self) -> list[str]:
-        """All files of lines that the events commit, and those that every run has."""
-        return sorted({SAMPLES, ATTESTATIONS, *self.chain.segments} - {EVENTS})
+        """All files of lines that the events commit, and those that every run has; where nothing
+        commits any, all that are there.
+        """
+        others = () if self.chain.chained else map(record_file, self.record_names())
+        return sorted({SAMPLES, ATTESTATIONS, *self.chain.segments, *others} - {EVENTS})
 
     def raw(self, cell: Cell | str, block: int) -> Path:
         """The folder with the raw output of that sample."""
@@ -322,6 +329,20 @@ class RunReader:
             except _UNREADABLE:
                 usual = False
             yield first, data, lines if usual else None
+        self.whole.add(name)
+
+    def grows(self) -> bool:
+        """Has a live run written events since ours were read? Then more is there than they commit,
+        and a warning says so.
+        """
+        try:
+            size = os.stat(self.path / EVENTS, follow_symlinks=False).st_size
+        except OSError:
+            return False
+        if size <= self._events_read:
+            return False
+        self._warn(f"{self.path}: the run goes on; this is what it had measured when it was read")
+        return True
 
     def verify_document(self, name: str, expected: list[str]) -> None:
         """Tells when a file that is written as a whole is not one of those that the events name
@@ -335,7 +356,11 @@ class RunReader:
             )
         except FileNotFoundError:
             found = ""
-        if found not in expected:
+        except OSError as error:
+            raise InputError(
+                f"{self.path / name}: {error.strerror}", "check the path and its permissions"
+            ) from None
+        if found not in expected and not self.grows():
             words = "it is not what was written" if found else "the file is missing"
             self._tell(Problem(kind="changed" if found else "lost", file=name, detail=words))
 
@@ -411,6 +436,8 @@ class RunReader:
         lines = tail.split(b"\n")
         if not lines[-1]:
             lines.pop()
+        if self.grows():
+            return
         if self.chain.finished:
             words = "no event commits these lines; they are left out"
             self._tell(

@@ -7,17 +7,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 
 from cnibench.errors import InputError
+from cnibench.model.cell import Attestation, Sample
 from cnibench.rundir.chain import Event, Kind, Problem
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import (
+    ATTESTATIONS,
     ENVIRONMENT,
     EVENTS,
     LONGEST_DOCUMENT,
     RAW,
+    SAMPLES,
     SEAL,
     Record,
     raw_folder,
@@ -25,6 +29,7 @@ from cnibench.rundir.schema import (
 from cnibench.system.files import open_beneath, read_beneath
 
 _CHUNK = 1 << 20
+_KINDS: dict[str, type[Any]] = {SAMPLES: Sample, ATTESTATIONS: Attestation}
 
 
 def verify(reader: RunReader, *, raw: bool = False) -> list[Problem]:
@@ -45,15 +50,14 @@ def verify(reader: RunReader, *, raw: bool = False) -> list[Problem]:
         )
     _seal(reader)
     for name in reader.files():
-        if name in reader.complete and reader.chain.chained:
-            continue
-        if (
-            reader.chain.chained or not raw
-        ):  # nothing vouches for lines of an older version: reading them tells what is broken
-            for _ in reader.pieces(name):
-                pass
-        else:
-            for _ in reader.decoded(name, Record):
+        if reader.chain.chained:
+            if name not in reader.complete:
+                for _ in reader.pieces(name):
+                    pass
+        elif (
+            name not in reader.whole
+        ):  # nothing vouches for its lines: decoding tells what is broken
+            for _ in reader.decoded(name, _KINDS.get(name, Record)):
                 pass
     if raw:
         _raw(reader)
@@ -68,12 +72,16 @@ def _seal(reader: RunReader) -> None:
         data = read_beneath(reader.path, SEAL, LONGEST_DOCUMENT)
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise InputError(
+            f"{reader.path / SEAL}: {error.strerror}", "check the path and its permissions"
+        ) from None
     try:
         seal = msgspec.json.decode(data, type=_Seal)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
         reader.tell(Problem(kind="changed", file=SEAL, detail="it cannot be read"))
         return
-    if reader.chain.hashes.get(seal.lines) != seal.sha256:
+    if reader.chain.hashes.get(seal.lines) != seal.sha256 and not reader.grows():
         words = f"the run had finished with line {seal.lines}, which is not there as it was"
         kind: Kind = "lost" if reader.chain.count < seal.lines else "changed"
         reader.tell(Problem(kind=kind, file=EVENTS, line=seal.lines, detail=words))
@@ -101,7 +109,7 @@ def _raw(reader: RunReader) -> None:
                     Problem(kind=kind, file=file, detail=words, cell=event.cell, block=event.block)
                 )
     strange = _without_events(reader)
-    if len(strange) > 1:
+    if len(strange) > 1 and not reader.grows():
         words = (
             f"raw output of {len(strange)} samples is there that no event commits, the first of"
             f" {strange[0]}"

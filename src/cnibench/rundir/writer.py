@@ -83,6 +83,7 @@ class RunWriter:
         self._last = ""  # hash of the last event
         self._count = 0  # lines of events.jsonl
         self._facts = b""
+        self._promised: dict[str, str] = {}  # documents that an event names, not yet written
         self._lock()
 
     @classmethod
@@ -98,8 +99,12 @@ class RunWriter:
                 f"{path}: {error.strerror}", "give --out a folder that can be written"
             ) from None
         writer = cls(path, manifest)
-        writer._document(PLAN, _formatted(manifest))
-        writer._begin()
+        try:
+            writer._document(PLAN, _formatted(manifest))
+            writer._begin()
+        except BaseException:
+            writer.close()
+            raise
         return writer
 
     @classmethod
@@ -142,11 +147,13 @@ class RunWriter:
 
         The plan as it was stays in plan-1.json.
         """
-        before = read_beneath(self.path, PLAN, LONGEST_DOCUMENT)
+        with self.storing(self.path / PLAN):
+            before = read_beneath(self.path, PLAN, LONGEST_DOCUMENT)
         self._document(FIRST_PLAN, before)
         self.manifest = manifest
         content = _formatted(manifest)
         self.event("plan-narrowed", documents={FIRST_PLAN: digest(before), PLAN: digest(content)})
+        self._promised = {PLAN: digest(content)}
         self._document(PLAN, content)
 
     def environment(self, facts: Record) -> None:
@@ -158,6 +165,7 @@ class RunWriter:
         if content == self._facts:
             return
         self.event("environment", documents={name: digest(content)})
+        self._promised = {name: digest(content)}
         self._document(name, content)
         self._facts = content
 
@@ -221,6 +229,10 @@ class RunWriter:
         files[SAMPLES] = files.pop(
             SAMPLES
         )  # last: what is not there when the samples are has never been
+        raw = [
+            self.hashes(raw_folder(cell.id, block, self.attempts.get((cell.id, block), 0) + 1))
+            for cell, _, _ in given
+        ]
         committed: list[dict[str, Segment]] = [{} for _ in given]
         for name, lots in files.items():
             for number, segment in enumerate(self._append_all(name, lots)):
@@ -240,7 +252,7 @@ class RunWriter:
                     "lines": len(samples),
                     **({"more": True} if number < len(given) - 1 else {}),
                     "files": committed[number],
-                    "raw": self.hashes(raw_folder(cell.id, block, attempt)),
+                    "raw": raw[number],
                 }
             )
         self._events(events)
@@ -272,9 +284,11 @@ class RunWriter:
         return folder
 
     def hashes(self, folder: str) -> dict[str, str]:
-        """The SHA-256 of every regular file in raw/``folder``, by its name in it."""
+        """The SHA-256 of every regular file in raw/``folder``, by its name in it. The files are on
+        the disk then: an event must not outlive what it vouches for.
+        """
         found: dict[str, str] = {}
-        try:
+        with self.storing(self.path / RAW / folder):
             for name in sorted(_regular(self.path / RAW / folder)):
                 with open(
                     open_beneath(self.path, f"{RAW}/{folder}/{name}"), "rb", buffering=0
@@ -282,16 +296,21 @@ class RunWriter:
                     content = sha256()
                     while piece := file.read(_CHUNK):
                         content.update(piece)
+                    os.fsync(file.fileno())
                 found[name] = content.hexdigest()
-        except OSError as error:
-            raise self._failed(self.path / RAW / folder, error) from None
+            if found:
+                for above in {Path(RAW, folder, name).parent for name in found}:
+                    self._sync_folder(above)
+                self._sync_folder(Path(RAW, folder).parent)
+                self._sync_folder(Path(RAW))
         return found
 
     def room(self) -> None:
         """Raises FullError when the disk has no room for another sample: tools whose output is cut
         off there say so in many ways.
         """
-        left = os.statvfs(self.path)
+        with self.storing(self.path):
+            left = os.statvfs(self.path)
         if left.f_bavail * left.f_frsize < _ROOM:
             raise self.full()
 
@@ -304,9 +323,9 @@ class RunWriter:
 
     def close(self) -> None:
         """Ends the writing and frees the lock; may be called twice."""
-        for descriptor in self._open.values():
-            os.close(descriptor)
-        self._open.clear()
+        while self._open:
+            with suppress(OSError):  # all that was written had to be on the disk at once
+                os.close(self._open.popitem()[1])
 
     def __enter__(self) -> RunWriter:
         return self
@@ -343,6 +362,7 @@ class RunWriter:
         for name, segments in chain.segments.items():
             self._sizes[name] = segments[-1].at + segments[-1].bytes
         self._sizes[EVENTS] = chain.kept if chain.chained else chain.whole
+        self._promised = dict(chain.events[-1].documents) if chain.events else {}
         aside = {}
         if chain.chained:
             for name in [EVENTS, *self._sizes]:
@@ -358,7 +378,8 @@ class RunWriter:
 
     def _begin(self) -> None:
         """The first event: it follows the plan."""
-        self._last = digest(read_beneath(self.path, PLAN, LONGEST_DOCUMENT))
+        with self.storing(self.path / PLAN):
+            self._last = digest(read_beneath(self.path, PLAN, LONGEST_DOCUMENT))
         self.event(CREATED, documents={PLAN: self._last})
 
     def _adopt(self, chain: Chain) -> dict[str, str]:
@@ -381,15 +402,15 @@ class RunWriter:
                 raise InputError(f"{self.path / name}: has lost its end", _RESTORE)
             if moved := self._set_aside(name):
                 aside[name] = moved
-            with open(open_beneath(self.path, name), "rb") as file:
+            with self.storing(self.path / name), open(open_beneath(self.path, name), "rb") as file:
                 data = file.read()
             files[name] = Segment(
                 at=0, bytes=len(data), lines=data.count(b"\n"), sha256=digest(data)
             )
         documents = {}
         for name in (PLAN, ENVIRONMENT):
-            with suppress(FileNotFoundError):
-                documents[name] = digest(read_beneath(self.path, name, LONGEST_DOCUMENT))
+            if found := self._found(name):
+                documents[name] = found
         self._last = documents[PLAN]
         self.event(ADOPTED, files=files, documents=documents)
         return aside
@@ -402,14 +423,10 @@ class RunWriter:
         if os.fstat(descriptor).st_size <= size:
             return ""
         number = 1
-        while True:
-            orphan = f"{name}.orphan-{number}"
-            try:
-                kept = open_beneath(self.path, orphan, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-                break
-            except (FileExistsError, InputError):
-                number += 1
-        try:
+        while os.path.lexists(self.path / (orphan := f"{name}.orphan-{number}")):
+            number += 1
+        with self.storing(self.path / orphan):
+            kept = open_beneath(self.path, orphan, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             with open(open_beneath(self.path, name), "rb") as source, open(kept, "wb") as target:
                 source.seek(size)
                 while piece := source.read(_CHUNK):
@@ -419,28 +436,30 @@ class RunWriter:
             self._sync_folder()
             os.ftruncate(descriptor, size)
             os.fsync(descriptor)
-        except OSError as error:
-            raise self._failed(self.path / orphan, error) from None
         return orphan
 
     def _descriptor(self, name: str) -> int:
         if name not in self._open:
-            try:
+            with self.storing(self.path / name):
                 self._open[name] = open_beneath(
                     self.path, name, os.O_WRONLY | os.O_APPEND | os.O_CREAT
                 )
-            except OSError as error:
-                raise self._failed(self.path / name, error) from None
         return self._open[name]
 
     def _events(self, records: Sequence[Record]) -> None:
         lines, time, last = [], now(), self._last
+        if self._promised:  # what was not written when a writer ended is vouched for as it is
+            found = {name: self._found(name) for name in self._promised}
+            kept = {name: have for name, have in found.items() if have != self._promised[name]}
+            if kept:
+                first = {**records[0], "documents": {**kept, **records[0].get("documents", {})}}
+                records = [first, *records[1:]]
         for record in records:
             line, last = link({"schema": SCHEMA, "time": time, **record}, last)
             lines.append(line + b"\n")
-        self._write(EVENTS, b"".join(lines))
-        self._last = last
-        self._count += len(lines)
+        size, count = self._write(EVENTS, b"".join(lines)), self._count + len(lines)
+        # No call stands between these, so that no signal parts the size from the hash.
+        self._sizes[EVENTS], self._last, self._count, self._promised = size, last, count, {}
 
     def _append(self, name: str, lines: Sequence[Any]) -> Segment:
         return self._append_all(name, [lines])[0]
@@ -452,15 +471,17 @@ class RunWriter:
             self._descriptor(name)
             self._set_aside(name)  # of a sample in flight, the first that had such records
         at = self._sizes.get(name, 0)
-        self._write(name, b"".join(pieces))
+        self._sizes[name] = self._write(name, b"".join(pieces))
         found = []
         for piece, lines in zip(pieces, lots, strict=True):
             found.append(Segment(at=at, bytes=len(piece), lines=len(lines), sha256=digest(piece)))
             at += len(piece)
         return found
 
-    def _write(self, name: str, content: bytes) -> None:
-        """When the disk takes only a part of it, none of it stays: it was not acknowledged."""
+    def _write(self, name: str, content: bytes) -> int:
+        """The size of the file with it. When the disk takes only a part of it, none of it stays: it
+        was not acknowledged.
+        """
         data = memoryview(content)
         descriptor, before = self._descriptor(name), self._sizes.get(name, 0)
         try:
@@ -472,27 +493,45 @@ class RunWriter:
             while data:
                 data = data[os.write(descriptor, data) :]
             os.fsync(descriptor)
+            if not before:
+                self._sync_folder()
         except OSError as error:
             with suppress(
                 OSError
             ):  # what stays is behind the last committed line: a resumed run moves it aside
                 os.ftruncate(descriptor, before)
             raise self._failed(self.path / name, error) from None
-        self._sizes[name] = before + len(content)
+        return before + len(content)
 
     def _document(self, name: str, content: bytes) -> str:
         """A whole file at once: it is either the old or the new one, whatever happens meanwhile.
         Its hash.
         """
-        try:
+        with self.storing(self.path / name):
             replace_beneath(self.path, name, content)
-        except OSError as error:
-            raise self._failed(self.path / name, error) from None
+        self._promised.pop(name, None)
         return digest(content)
 
-    def _sync_folder(self) -> None:
-        with _folder(self.path) as at:
+    def _found(self, name: str) -> str:
+        """The hash of a document as it is; '' when there is none."""
+        with self.storing(self.path / name), suppress(FileNotFoundError):
+            return digest(read_beneath(self.path, name, LONGEST_DOCUMENT))
+        return ""
+
+    def _sync_folder(self, below: Path = Path()) -> None:
+        at = make_beneath(self.path, below) if below.parts else _opened(self.path)
+        try:
             os.fsync(at)
+        finally:
+            os.close(at)
+
+    @contextmanager
+    def storing(self, path: Path) -> Iterator[None]:
+        """What fails there ends the run with a FullError."""
+        try:
+            yield
+        except OSError as error:
+            raise self._failed(path, error) from None
 
     def _failed(self, path: Path, error: OSError) -> FullError:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -520,13 +559,8 @@ def _has_lines(path: Path) -> bool:
         return False
 
 
-@contextmanager
-def _folder(path: Path) -> Iterator[int]:
-    at = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield at
-    finally:
-        os.close(at)
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _there(at: int, name: str) -> bool:
