@@ -35,6 +35,7 @@ _SECRET = (
 _HIDDEN = "(secret)"
 _PROBE = 3.0  # s
 _AGAIN = 0.3  # s before a request is tried again
+_PASSING = (0, 429, 503, 504)  # as status.PASSING
 
 
 class UnreachableError(ClusterError):
@@ -150,7 +151,7 @@ class Access:
         began = time.monotonic()
         while True:
             answer = self.api.call(method, path, body, timeout, content=content, accept=accept)
-            if not answer.silent or not self._waits(answer.message or answer.reason, began):
+            if not self._lost(answer) or not self._waits(answer.message or answer.reason, began):
                 return answer
 
     def close(self) -> None:
@@ -193,6 +194,14 @@ class Access:
         if not self.availability.patience:
             return False
         return why in status.PASSING or (why in status.UNCLEAR and bool(self._unanswered()))
+
+    def _lost(self, answer: Answer) -> bool:
+        """The same of an answer by HTTP. A server that works may fail one request for ever, as
+        with 500 when a webhook is gone.
+        """
+        if not self.availability.patience or not answer.silent:
+            return False
+        return answer.status in _PASSING or bool(self._unanswered())
 
     def _waits(self, said: str, began: float) -> bool:
         """Is the request of ``began`` to be tried again, an outage being over now? Raises

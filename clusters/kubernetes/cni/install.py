@@ -106,6 +106,7 @@ def install(
             if step.reference:
                 plugins.configure(access, nodes, step.reference, settings)
         for group in _groups(objects):
+            note.note(rest)  # who slept until somebody took the cluster over applies nothing more
             try:
                 _apply(inventory, note, group)
             finally:
@@ -118,7 +119,7 @@ def install(
     except CnibenchError as failure:
         error = failure
     try:
-        uninstall(access, profile, settings, variables, nodes)
+        uninstall(access, profile, variables, nodes)
     except CnibenchError as second:
         raise ClusterError(
             f"{profile.name} could not be installed: {error.message}; and not all of it be removed:"
