@@ -4,7 +4,6 @@ other where that is allowed.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -385,6 +384,7 @@ class ExistingCluster(Cluster):
         given = {key: value for key, value in settings.items() if key not in _GIVEN}
 
         def uninstall() -> None:
+            self._check_alone(profile.name)
             install.uninstall(self.access, profile, known, nodes, saved=self._saved())
             self._bare = True
 
@@ -418,9 +418,11 @@ class ExistingCluster(Cluster):
                 | agents.offload(deployment.nodes())
             )
         except BaseException:
-            with contextlib.suppress(CnibenchError):
+            try:
                 if not current and not self._claim.lease.check():
                     uninstall()
+            except CnibenchError as error:
+                self.tell(f"{label} is not removed: {error.message}")
             raise
         self._deployments.append(deployment)
         return deployment
@@ -445,9 +447,9 @@ class ExistingCluster(Cluster):
         """
         if left := cleaning.record(self.access):
             assert self._making is not None
-            if (
-                left.run != self._making.run
-            ):  # of this run: an uninstallation that failed, tried once more
+            if left.run == self._making.run:  # an uninstallation that failed, tried once more
+                self._check_alone(left.profile)
+            else:
                 self._left_cni(take=self._making.run)
             install.uninstall(self.access, None, known, nodes, saved=self._saved(), say=_say)
             self._bare = True
@@ -472,6 +474,17 @@ class ExistingCluster(Cluster):
         plan = install.planned(self.access, builtin()[name], settings, known)
         install.uninstall(self.access, None, known, nodes, plan=plan, saved=self._saved(), say=_say)
         self._bare = True
+
+    def _check_alone(self, profile: str) -> None:
+        """Raises RefusedError when Pods of others have come since this run installed its CNI: they
+        would be evicted, and without a network then.
+        """
+        if strangers := safety.foreign(self.access.get("pods", "-A")["items"]):
+            raise safety.RefusedError(
+                f"{safety.some([name for _, name in strangers])} came to the cluster of the context"
+                f" '{self.access.context}' meanwhile: {profile} is not removed under them",
+                "take them elsewhere, then: cnibench clean --cluster existing --allow-install",
+            )
 
     def _check_unused(self, run: str = "") -> None:
         """Raises RefusedError when a run uses the cluster, other than ``run``."""

@@ -76,6 +76,22 @@ def test_a_server_that_goes_down_with_a_500_is_waited_for(access: Access) -> Non
     assert access.availability.take()
 
 
+def test_kinds_of_a_server_that_starts_are_waited_for(access: Access) -> None:
+    """Without them, objects of others would not be seen."""
+    kinds = Answer(200, {"resources": [{"name": "policies"}]})
+    served(access, GET=[Answer(503), Answer(503), kinds], readyz=[Answer(500), Answer(200)])
+    assert Rest(access).kinds("cilium.io/v2") == [{"name": "policies"}]
+    served(access, GET=[Answer(503)], readyz=[Answer(500)])
+    access.availability.patience = 0.0
+    with pytest.raises(ClusterError):
+        Rest(access).kinds("cilium.io/v2")
+
+
+def test_an_extension_that_is_down_has_no_kinds(access: Access) -> None:
+    served(access, GET=[Answer(503)])
+    assert Rest(access).kinds("metrics.k8s.io/v1beta1") == []
+
+
 UIDS = [
     "the UID in the precondition (1) does not match the UID in record (2)",
     "Precondition failed: UID in precondition: 1, UID in object meta: 2",

@@ -10,15 +10,19 @@ from typing import Any
 
 import pytest
 
+from cnibench.clusters.existing import ExistingCluster
 from cnibench.clusters.kubernetes.api.proxy import Answer
+from cnibench.clusters.kubernetes.cni import install
 from cnibench.clusters.kubernetes.ownership import cleaning, lease, survey
 from cnibench.clusters.kubernetes.ownership.cleaning import Survey
-from cnibench.clusters.kubernetes.ownership.safety import Allowed
+from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
 from cnibench.clusters.kubernetes.removal import record, uninstallation
+from cnibench.clusters.kubernetes.removal.inventory import Inventory, Kind
 from cnibench.clusters.kubernetes.removal.record import Record
 from cnibench.clusters.kubernetes.removal.uninstallation import uninstall
 from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
+from cnibench.testbed.cluster import Options
 
 OWNER = "calm-otter-0123ab"
 
@@ -106,9 +110,71 @@ def test_a_run_that_begins_meanwhile_keeps_the_cni(cluster: Any) -> None:
     found, _ = left(cluster)
     cluster.run("cleaner", holder="ours")
     cluster.run("later", holder="wise-yew-999999_later")
-    with pytest.raises(ClusterError, match="the run later of .* has begun to use the cluster"):
+    with pytest.raises(ClusterError, match=r"the run later of .* has begun to use the cluster"):
         found.take_record("cleaner")
     assert not [asked for asked in cluster.asked if asked.startswith("annotate")]
+
+
+SOMEBODYS = {"metadata": {"name": "cart", "namespace": "shop"}, "spec": {"nodeName": "a"}}
+
+
+@pytest.fixture
+def existing(cluster: Any) -> Any:
+    made = ExistingCluster(Options())
+    made.__dict__["access"] = cluster
+    return made
+
+
+def test_a_cni_is_not_removed_under_pods_that_came_meanwhile(existing: Any, cluster: Any) -> None:
+    existing._check_alone("flannel")
+    cluster.get = lambda *what: {"items": [SOMEBODYS]}
+    with pytest.raises(RefusedError, match="shop/cart"):
+        existing._check_alone("flannel")
+
+
+def test_another_run_keeps_a_cni_that_nobody_recorded(existing: Any, cluster: Any) -> None:
+    existing._check_unused()
+    cluster.run("measures", holder="wise-yew-999999_measures")
+    existing._check_unused("measures")
+    with pytest.raises(RefusedError, match="the run measures"):
+        existing._check_unused("mine")
+
+
+@pytest.mark.parametrize(
+    ("managers", "own"),
+    [({"flanneld", "kubelet"}, True), ({"cnibench"}, True), (set(), True), ({"helm"}, False)],
+)
+def test_what_others_made_while_it_is_installed_is_not_overwritten(
+    managers: set[str], own: bool
+) -> None:
+    kind = Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", False)
+    fields = [{"manager": one} for one in managers]
+    there = {"metadata": {"name": "flannel", "uid": "1", "managedFields": fields}}
+    applied: list[str] = []
+
+    class Api:
+        def get(self, path: str) -> dict[str, Any]:
+            return there
+
+        def apply(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
+            applied.append(path)
+            return there
+
+    inventory = Inventory(Api())  # type: ignore[arg-type]
+    inventory.kinds = {("rbac.authorization.k8s.io", "ClusterRole"): kind}
+    item = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "flannel"},
+    }
+    note = noted("mine")
+    if own:
+        install._apply(inventory, note, [item])
+        assert list(note.applied.values()) == ["1"]
+    else:
+        with pytest.raises(ClusterError, match="ClusterRole flannel"):
+            install._apply(inventory, note, [item])
+        assert not applied
 
 
 def noted(run: str) -> Record:

@@ -57,7 +57,7 @@ class Access:
         config = _config(kubeconfig)
         self.context = context or str(config.get("current-context") or "")
         self.availability = Availability(
-            self._unanswered, f"the API server of the context '{self.context}'"
+            self.unanswered, f"the API server of the context '{self.context}'"
         )
         self.dropped: list[str] = []  # connections into Pods that were lost
         self._secrets = sorted(_secrets(config), key=len, reverse=True)
@@ -162,7 +162,7 @@ class Access:
     def _run(self, argv: list[str], timeout: float, input: str | None, check: bool) -> Done:
         """An API server that does not answer is waited for, as long as ``availability`` allows."""
         if self.availability.over and (
-            said := self._unanswered()
+            said := self.unanswered()
         ):  # what is tried to the end takes its whole time each
             raise self._typed(status.UNREACHABLE, said, said)
         began = time.monotonic()
@@ -193,7 +193,7 @@ class Access:
         """Does a failure for this reason go over by itself? Asked only where somebody waits."""
         if not self.availability.patience:
             return False
-        return why in status.PASSING or (why in status.UNCLEAR and bool(self._unanswered()))
+        return why in status.PASSING or (why in status.UNCLEAR and bool(self.unanswered()))
 
     def _lost(self, answer: Answer) -> bool:
         """The same of an answer by HTTP. A server that works may fail one request for ever, as
@@ -201,7 +201,7 @@ class Access:
         """
         if not self.availability.patience or not answer.silent:
             return False
-        return answer.status in _PASSING or bool(self._unanswered())
+        return answer.status in _PASSING or bool(self.unanswered())
 
     def _waits(self, said: str, began: float) -> bool:
         """Is the request of ``began`` to be tried again, an outage being over now? Raises
@@ -216,7 +216,7 @@ class Access:
         )  # it may answer, and refuse this request for another reason: too many, say
         return True
 
-    def _unanswered(self) -> str:
+    def unanswered(self) -> str:
         """Why the API server does not answer, '' when it does: also one that is not ready yet does
         not.
         """

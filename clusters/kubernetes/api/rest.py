@@ -109,11 +109,14 @@ class Rest:
 
     def _listed(self, path: str, accept: str) -> Answer:
         """An answer of 503 may be that of an extension's own server, which the API server's being
-        ready does not mend.
+        ready does not mend. One that is not ready yet has all its kinds later: raises ClusterError.
         """
         answer = self.access.api.call("GET", path, timeout=_LIMIT, accept=accept)
-        if answer.status in (0, 429):
+        starting = answer.status == 503 and bool(self.access.unanswered())
+        if answer.status in (0, 429) or starting:
             answer = self.access.call("GET", path, timeout=_LIMIT, accept=accept)
+            if starting and answer.silent:
+                raise self.access.refusal(answer, path)
         return answer
 
     def _checked(self, answer: Answer, path: str) -> Object:
