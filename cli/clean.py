@@ -54,6 +54,7 @@ def command(name: str, owners: Sequence[str], dry_run: bool, as_json: bool, **va
                 click.echo(f"removed: {one.what}")
     folders = [f"the temporary folder {path}" for path in scratch.remove_stale(dry_run)]
     if as_json:
+        about = {one.what: one.about for one in going if one.about}
         gone = [*(one.what for one in going), *folders]
         left = [
             {"what": one.what, "owner": one.owner, "reason": one.kept, "remedy": one.remedy}
@@ -66,6 +67,7 @@ def command(name: str, owners: Sequence[str], dry_run: bool, as_json: bool, **va
                 "dry_run": dry_run,
                 "removed": [] if dry_run else gone,
                 "found": gone,
+                "about": about,
                 "left": left,
             }
         )

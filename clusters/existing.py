@@ -4,7 +4,6 @@ other where that is allowed.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from cnibench.clusters.kubernetes.nodes import agents, look
 from cnibench.clusters.kubernetes.nodes.nodes import Facts, Wanted, choose, facts, more, toleration
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.nodes.report import describe
-from cnibench.clusters.kubernetes.ownership import cleaning, namespace, safety, state
+from cnibench.clusters.kubernetes.ownership import cleaning, namespace, safety, state, survey
 from cnibench.clusters.kubernetes.ownership.cleaning import Survey
 from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
 from cnibench.clusters.kubernetes.pods import paths, pods, shape
@@ -138,7 +137,6 @@ class ExistingCluster(Cluster):
         self._deployments: list[ExistingDeployment] = []
         self._facts: dict[str, Any] = {}
         self._wire: Wire = "nic"
-        self._doomed: install.Removal | None = None  # what preview showed
         # we have removed what was there; the nodes' kubelets say so only some seconds later
         self._bare = False
 
@@ -287,6 +285,7 @@ class ExistingCluster(Cluster):
                 safety.check_change(
                     self.allowed, present, self.access.context, len(self.nodes), self._strangers
                 )
+                self._check_unused()
             changes = (
                 f"{', '.join(installed)} installed on all {len(self.nodes)} nodes, one after the"
                 " other"
@@ -314,20 +313,20 @@ class ExistingCluster(Cluster):
         """
         name = self.present[0]
         variables = subnets.variables(self.access, self.nodes, self.options.extra)
-        self._doomed = install.planned(
+        plan = install.planned(
             self.access,
             builtin()[name] if name else None,
             self.options.settings.get("", {}),
             variables,
         )
-        if self._doomed is None:
+        if plan is None:
             return []
         try:
-            found = install.preview(self.access, self._doomed)
+            found = install.preview(self.access, plan)
         except BlockedError as error:
             raise safety.RefusedError(error.message, error.remedy) from None
         return [
-            f"deleted of {self._doomed.name}, after its manifests are saved below {_saved()}:"
+            f"deleted of {plan.name}, after its manifests are saved below {_saved()}:"
             f" {', '.join(found) or 'no object'}"
         ]
 
@@ -385,7 +384,8 @@ class ExistingCluster(Cluster):
         given = {key: value for key, value in settings.items() if key not in _GIVEN}
 
         def uninstall() -> None:
-            install.uninstall(self.access, profile, given, known, nodes, saved=self._saved())
+            self._check_alone(profile.name)
+            install.uninstall(self.access, profile, known, nodes, saved=self._saved())
             self._bare = True
 
         if not current:
@@ -418,9 +418,11 @@ class ExistingCluster(Cluster):
                 | agents.offload(deployment.nodes())
             )
         except BaseException:
-            with contextlib.suppress(CnibenchError):
+            try:
                 if not current and not self._claim.lease.check():
                     uninstall()
+            except CnibenchError as error:
+                self.tell(f"{label} is not removed: {error.message}")
             raise
         self._deployments.append(deployment)
         return deployment
@@ -445,11 +447,11 @@ class ExistingCluster(Cluster):
         """
         if left := cleaning.record(self.access):
             assert self._making is not None
-            if (
-                left.run != self._making.run
-            ):  # of this run: an uninstallation that failed, tried once more
+            if left.run == self._making.run:  # an uninstallation that failed, tried once more
+                self._check_alone(left.profile)
+            else:
                 self._left_cni(take=self._making.run)
-            install.uninstall(self.access, None, {}, known, nodes, saved=self._saved(), say=_say)
+            install.uninstall(self.access, None, known, nodes, saved=self._saved(), say=_say)
             self._bare = True
         if self._bare:
             return
@@ -465,11 +467,33 @@ class ExistingCluster(Cluster):
                 f"{said}: nobody here knows how to remove it",
                 "remove it as it was installed, then --allow-install",
             )
+        assert self._making is not None
+        self._check_unused(self._making.run)
+        # Anew: somebody may have changed it since ``preview`` showed it, perhaps hours ago.
         settings = self.options.settings.get("", {})
-        plan = self._doomed or install.planned(self.access, builtin()[name], settings, known)
-        install.uninstall(
-            self.access, None, settings, known, nodes, plan=plan, saved=self._saved(), say=_say
-        )
+        plan = install.planned(self.access, builtin()[name], settings, known)
+        install.uninstall(self.access, None, known, nodes, plan=plan, saved=self._saved(), say=_say)
+        self._bare = True
+
+    def _check_alone(self, profile: str) -> None:
+        """Raises RefusedError when Pods of others have come since this run installed its CNI: they
+        would be evicted, and without a network then.
+        """
+        if strangers := safety.foreign(self.access.get("pods", "-A")["items"]):
+            raise safety.RefusedError(
+                f"{safety.some([name for _, name in strangers])} came to the cluster of the context"
+                f" '{self.access.context}' meanwhile: {profile} is not removed under them",
+                "take them elsewhere, then: cnibench clean --cluster existing --allow-install",
+            )
+
+    def _check_unused(self, run: str = "") -> None:
+        """Raises RefusedError when a run uses the cluster, other than ``run``."""
+        if users := survey.users(self.access, self.tell, run):
+            raise safety.RefusedError(
+                f"the run {users[0].run} of {users[0].owner} uses the cluster of the context"
+                f" '{self.access.context}': no CNI is changed under it",
+                "wait for its end",
+            )
 
     def _saved(self) -> Path:
         """Where manifests of what we remove are kept: one folder for each run."""
@@ -488,7 +512,7 @@ class ExistingCluster(Cluster):
         """
         if cleaning.record(self.access) is None:
             return None
-        found = Survey(self.access, self.allowed, (), self.tell)
+        found = Survey(self.access, self.allowed, (), self.tell, run=take)
         left = found.cni(len(self.nodes), lambda: None)
         if left and left.kept:
             raise safety.RefusedError(
@@ -509,7 +533,8 @@ class ExistingCluster(Cluster):
             try:
                 assert self._making is not None
                 found.take_record(self._making.run)
-                install.uninstall(self.access, None, {}, {}, nodes, saved=self._saved(), say=_say)
+                known = {"run": self._making.run}
+                install.uninstall(self.access, None, known, nodes, saved=self._saved(), say=_say)
             finally:
                 self.__exit__(*sys.exc_info())
 
@@ -570,7 +595,7 @@ class ExistingCluster(Cluster):
 
 
 def _saved() -> Path:
-    return state.folder().parent / "saved"
+    return state.folder() / "saved"
 
 
 def _say(words: str) -> None:

@@ -81,7 +81,7 @@ class Kept:
         )
 
     def remove(self) -> None:
-        install.uninstall(self.access, None, {}, {}, self.nodes)
+        install.uninstall(self.access, None, {}, self.nodes)
 
     def state(self) -> dict[str, Snapshot]:
         return {node.name: removal.snapshot(node) for node in self.nodes}

@@ -153,9 +153,7 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
             "ClusterRole flannel",
         } <= set(shown)
         said: list[str] = []
-        install.uninstall(
-            access, None, {}, {}, kept.nodes, saved=tmp_path / "saved", say=said.append
-        )
+        install.uninstall(access, None, {}, kept.nodes, saved=tmp_path / "saved", say=said.append)
         assert "kube-flannel" not in uids(kept, "namespaces")
         assert kept.left(before) == []
         had = node.run(
@@ -184,10 +182,10 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
         assert install.preview(access, plan) == shown
         access.apply(config("somebodys", "kube-flannel"))
         with pytest.raises(BlockedError, match="ConfigMap kube-flannel/somebodys"):
-            install.uninstall(access, None, {}, kept.variables, kept.nodes, plan=plan)
+            install.uninstall(access, None, kept.variables, kept.nodes, plan=plan)
         access.kubectl("delete", "configmap/somebodys", "-n", "kube-flannel")
         node.run(["sh", "-c", OWN_GONE], timeout=30)
-        install.uninstall(access, None, {}, kept.variables, kept.nodes, plan=plan)
+        install.uninstall(access, None, kept.variables, kept.nodes, plan=plan)
         assert "kube-flannel" not in uids(kept, "namespaces")
         assert not [
             key
@@ -317,7 +315,7 @@ def test_what_helm_installed_is_its_release(kept: Kept) -> None:
         shown = install.preview(access, plan)
         assert "Secret kube-flannel/sh.helm.release.v1.mine.v1" in shown
         assert "DaemonSet kube-flannel/kube-flannel-ds" in shown
-        install.uninstall(access, None, {}, kept.variables, kept.nodes, plan=plan)
+        install.uninstall(access, None, kept.variables, kept.nodes, plan=plan)
         assert access.helm("list", "--all-namespaces", "--short").stdout.strip() == ""
     finally:
         access.kubectl("delete", "namespace", "kube-flannel", "--ignore-not-found", timeout=60)

@@ -215,8 +215,8 @@ class Stored:
         return self.item
 
     def patch(self, path: str, change: dict[str, Any]) -> bool:
-        assert self.item is not None
-        assert change["metadata"]["uid"] == "1"
+        if self.item is None or change["metadata"]["uid"] != self.item["metadata"]["uid"]:
+            return False
         self.item["data"] |= change["data"]
         return True
 
@@ -234,6 +234,8 @@ def test_the_record_is_read_as_it_was_written() -> None:
         {"n": ["bridge"]},
         frozenset({"u"}),
         {"n": {"labels": ["a"]}},
+        owner="calm-otter-0123ab",
+        run="cnibench-0123abcd",
     )
     note.create(store)
     assert read(store) == note
@@ -241,6 +243,9 @@ def test_the_record_is_read_as_it_was_written() -> None:
     note.remembered = True
     note.note(store)
     assert read(store) == note
+    store.item["metadata"]["uid"] = "2"
+    with pytest.raises(ClusterError, match="somebody else has deleted"):
+        note.note(store)
     store.item["data"]["applied"] = "[1]"
     with pytest.raises(ClusterError, match="not one that this version of cnibench wrote"):
         read(store)

@@ -35,6 +35,7 @@ _SECRET = (
 _HIDDEN = "(secret)"
 _PROBE = 3.0  # s
 _AGAIN = 0.3  # s before a request is tried again
+_PASSING = (0, 429, 503, 504)  # as status.PASSING
 
 
 class UnreachableError(ClusterError):
@@ -56,7 +57,7 @@ class Access:
         config = _config(kubeconfig)
         self.context = context or str(config.get("current-context") or "")
         self.availability = Availability(
-            self._unanswered, f"the API server of the context '{self.context}'"
+            self.unanswered, f"the API server of the context '{self.context}'"
         )
         self.dropped: list[str] = []  # connections into Pods that were lost
         self._secrets = sorted(_secrets(config), key=len, reverse=True)
@@ -150,7 +151,7 @@ class Access:
         began = time.monotonic()
         while True:
             answer = self.api.call(method, path, body, timeout, content=content, accept=accept)
-            if not answer.silent or not self._waits(answer.message or answer.reason, began):
+            if not self._lost(answer) or not self._waits(answer.message or answer.reason, began):
                 return answer
 
     def close(self) -> None:
@@ -161,7 +162,7 @@ class Access:
     def _run(self, argv: list[str], timeout: float, input: str | None, check: bool) -> Done:
         """An API server that does not answer is waited for, as long as ``availability`` allows."""
         if self.availability.over and (
-            said := self._unanswered()
+            said := self.unanswered()
         ):  # what is tried to the end takes its whole time each
             raise self._typed(status.UNREACHABLE, said, said)
         began = time.monotonic()
@@ -192,7 +193,15 @@ class Access:
         """Does a failure for this reason go over by itself? Asked only where somebody waits."""
         if not self.availability.patience:
             return False
-        return why in status.PASSING or (why in status.UNCLEAR and bool(self._unanswered()))
+        return why in status.PASSING or (why in status.UNCLEAR and bool(self.unanswered()))
+
+    def _lost(self, answer: Answer) -> bool:
+        """The same of an answer by HTTP. A server that works may fail one request for ever, as
+        with 500 when a webhook is gone.
+        """
+        if not self.availability.patience or not answer.silent:
+            return False
+        return answer.status in _PASSING or bool(self.unanswered())
 
     def _waits(self, said: str, began: float) -> bool:
         """Is the request of ``began`` to be tried again, an outage being over now? Raises
@@ -207,7 +216,7 @@ class Access:
         )  # it may answer, and refuse this request for another reason: too many, say
         return True
 
-    def _unanswered(self) -> str:
+    def unanswered(self) -> str:
         """Why the API server does not answer, '' when it does: also one that is not ready yet does
         not.
         """

@@ -72,14 +72,14 @@ class Rest:
         return self._checked(answer, path)
 
     def patch(self, path: str, change: Mapping[str, Any]) -> bool:
-        """A merge patch; False when the object is gone, or is not the one whose metadata.uid
-        ``change`` has.
+        """A merge patch; False when the object is gone, is not the one whose metadata.uid
+        ``change`` has, or has not the resourceVersion that ``change`` has.
         """
         answer = self.access.call(
             "PATCH", path, change, _LIMIT, content="application/merge-patch+json"
         )
         if answer.status in (404, 409) or (
-            answer.status == 422 and "metadata.uid" in answer.message
+            answer.status == 422 and self._now(path).get("uid") != change["metadata"]["uid"]
         ):
             return False
         self._checked(answer, path)
@@ -94,20 +94,29 @@ class Rest:
             "propagationPolicy": propagation,
         }
         answer = self.access.call("DELETE", path, options, _LIMIT)
-        if answer.status == 404 or (
-            answer.status == 409 and "UID in the precondition" in answer.message
-        ):
+        if answer.status == 404:
             return False
+        if answer.status == 409:  # it is going already, or another one has its name now
+            there = self._now(path)
+            if there.get("uid") != uid or there.get("deletionTimestamp"):
+                return there.get("uid") == uid
         self._checked(answer, path)
         return True
 
+    def _now(self, path: str) -> Object:
+        """The metadata of the object that has that name now; none when there is no such object."""
+        return dict((self.get(path) or {}).get("metadata", {}))
+
     def _listed(self, path: str, accept: str) -> Answer:
         """An answer of 503 may be that of an extension's own server, which the API server's being
-        ready does not mend.
+        ready does not mend. One that is not ready yet has all its kinds later: raises ClusterError.
         """
         answer = self.access.api.call("GET", path, timeout=_LIMIT, accept=accept)
-        if answer.status in (0, 429):
+        starting = answer.status == 503 and bool(self.access.unanswered())
+        if answer.status in (0, 429) or starting:
             answer = self.access.call("GET", path, timeout=_LIMIT, accept=accept)
+            if starting and answer.silent:
+                raise self.access.refusal(answer, path)
         return answer
 
     def _checked(self, answer: Answer, path: str) -> Object:

@@ -15,9 +15,9 @@ from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.cni import manifests, plugins, wait
 from cnibench.clusters.kubernetes.cni.manifests import LABEL, Object
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
-from cnibench.clusters.kubernetes.removal import deletion, eviction, record
+from cnibench.clusters.kubernetes.removal import belongings, deletion, eviction, record
 from cnibench.clusters.kubernetes.removal import nodes as removal
-from cnibench.clusters.kubernetes.removal.inventory import Identity, Inventory, Thing
+from cnibench.clusters.kubernetes.removal.inventory import Identity, Inventory, Thing, thing
 from cnibench.clusters.kubernetes.removal.record import Record
 from cnibench.clusters.kubernetes.removal.uninstallation import (
     Removal,
@@ -106,6 +106,7 @@ def install(
             if step.reference:
                 plugins.configure(access, nodes, step.reference, settings)
         for group in _groups(objects):
+            note.note(rest)  # who slept until somebody took the cluster over applies nothing more
             try:
                 _apply(inventory, note, group)
             finally:
@@ -118,7 +119,7 @@ def install(
     except CnibenchError as failure:
         error = failure
     try:
-        uninstall(access, profile, settings, variables, nodes)
+        uninstall(access, profile, variables, nodes)
     except CnibenchError as second:
         raise ClusterError(
             f"{profile.name} could not be installed: {error.message}; and not all of it be removed:"
@@ -134,9 +135,16 @@ def install(
 def _apply(inventory: Inventory, note: Record, objects: Sequence[Object]) -> None:
     for item in objects:
         meta = item["metadata"]
-        made = inventory.rest.apply(
-            inventory.kind(item).path(meta.get("namespace", ""), meta["name"]), item
-        )
+        kind = inventory.kind(item)
+        path = kind.path(meta.get("namespace", ""), meta["name"])
+        if there := inventory.rest.get(path):  # its programs may be quicker than we are
+            other = thing(kind, there["metadata"])
+            if not belongings.is_own(note.about.managers, other):
+                raise ClusterError(
+                    f"{note.profile} would overwrite what others made meanwhile: {other}",
+                    "another installation of it? measure what is there: --cni current",
+                )
+        made = inventory.rest.apply(path, item)
         note.applied[inventory.identity(item)] = made["metadata"]["uid"]
 
 

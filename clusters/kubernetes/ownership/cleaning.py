@@ -58,21 +58,25 @@ class Survey:
     """
 
     def __init__(
-        self, access: Access, allowed: Allowed, owners: Sequence[str], tell: Callable[[str], None]
+        self,
+        access: Access,
+        allowed: Allowed,
+        owners: Sequence[str],
+        tell: Callable[[str], None],
+        run: str = "",
     ) -> None:
-        """Watches the Leases that matter for as long as they last. Raises ClusterError."""
+        """Watches the Leases that matter for as long as they last; what ``run`` has is nothing
+        that is left. Raises ClusterError.
+        """
         self.access = access
         self.allowed = allowed
         self.mine = {state.owner(), *owners}
         self.record = record(access)
         self._holder = f"{state.owner()}_clean-{secrets.token_hex(4)}"
         self._held: set[str] = set()
-        found = survey.spaces(access)
-        matter = [
-            one
-            for one in found
-            if one.owner in self.mine or (self.record and one.run == self.record.run)
-        ]
+        found = [one for one in survey.spaces(access) if not run or one.run != run]
+        # Whoever measures on this cluster measures by its CNI.
+        matter = [one for one in found if self.record or one.owner in self.mine]
         settled = {one.name: one for one in survey.watched(access, matter, tell)}
         self.spaces = [
             settled.get(one.name, one) for one in found if one.name in settled or one not in matter
@@ -116,13 +120,13 @@ class Survey:
             return None
         context = self.access.context
         what = f"the profile {self.record.profile} on the cluster of the context {context}"
-        space = self.of_record()
+        user = next((one for one in self.spaces if one.use in ("live", "held")), None)
         strangers = safety.foreign(self.access.get("pods", "-A")["items"])
         about = f"it is removed from all {nodes} nodes, whose Pods are without a network then"
         kept = remedy = ""
         refused = False
-        if space is not None and space.use in ("live", "held"):
-            kept, remedy = f"the run {self.record.run} uses it", "wait for its end"
+        if user is not None:
+            kept, remedy = f"the run {user.run} uses it", "wait for its end"
         elif self.record.owner not in self.mine:
             kept, remedy = (
                 f"it was installed by {self.record.owner}",
@@ -147,10 +151,18 @@ class Survey:
 
     def take_record(self, run: str) -> None:
         """The CNI is from now on that of ``run``. Raises ClusterError when somebody else was
-        quicker, or Pods of others have come.
+        quicker, or another run or Pods of others have come.
         """
         assert self.record is not None
         self.hold(self.of_record())
+        known = {one.uid for one in self.spaces}
+        for one in survey.spaces(self.access):
+            if one.use == "held" and one.run != run and one.uid not in known:
+                raise ClusterError(
+                    f"the run {one.run} of {one.owner} has begun to use the cluster of the context"
+                    f" {self.access.context}: no CNI is changed under it",
+                    "wait for its end",
+                )
         strangers = safety.foreign(self.access.get("pods", "-A")["items"])
         count = len(self.access.get("nodes")["items"])
         safety.check_change(

@@ -38,13 +38,18 @@ def delete(name: str) -> None:
 
 def leftovers(mine: set[str], tell: Callable[[str], None]) -> list[Leftover]:
     """Those of cnibench, each with why it stays when it does; ``mine`` are the owners whose
-    clusters may be removed.
+    clusters may be removed. Raises ClusterError when kind cannot say which there are.
     """
-    listed = programs.run(["kind", "get", "clusters"], timeout=_ASK, check=False).stdout.split()
-    for path in state.clusters().iterdir():
-        if path.name not in listed and not state.in_use(path.name):
-            state.forget(path.name)
-    found = []
+    listed = programs.run(["kind", "get", "clusters"], timeout=_ASK).stdout.split()
+    found = [
+        Leftover(
+            f"the folder of the kind cluster {path.name}, which is gone",
+            functools.partial(state.forget, path.name),
+            owner=state.owner(),
+        )
+        for path in sorted(state.clusters().iterdir())
+        if path.name not in listed and not state.in_use(path.name)
+    ]
     for name in listed:
         owner = state.owner_of(name) or (state.owner() if state.known(name) else "")
         if owner:

@@ -72,6 +72,12 @@ def watched(access: Access, found: Sequence[Space], tell: Callable[[str], None])
     return [one for one in settled.values() if one.uid]
 
 
+def users(access: Access, tell: Callable[[str], None], run: str = "") -> list[Space]:
+    """The namespaces of runs that live, other than ``run``. Raises ClusterError."""
+    held = [one for one in spaces(access) if one.use == "held" and one.run != run]
+    return [one for one in watched(access, held, tell) if one.use == "live"]
+
+
 def _look_again(access: Access, known: Space) -> Space:
     """What became of one whose Lease has changed: renewed by its holder, given up, or gone (no
     UID).

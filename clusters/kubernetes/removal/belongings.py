@@ -155,6 +155,11 @@ def find(known: Known, things: Sequence[Thing]) -> Belongings:
     )
 
 
+def is_own(managers: Collection[str], one: Thing) -> bool:
+    """Has nobody written it but we, programs of these names, and the cluster?"""
+    return one.managers <= {APPLIER, *managers, *_NAMELESS, *_CLUSTER}
+
+
 def _was_applied(known: Known, one: Thing) -> bool:
     uid = known.applied.get(one.identity)
     if uid is None or (_is_namespace(one) and one.name in _NEVER):

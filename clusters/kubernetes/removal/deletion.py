@@ -18,6 +18,7 @@ from cnibench.model.installation import Installation
 GOING = 90.0  # s that objects are given to be gone
 _FREEING = 15.0  # s after which finalizers of what has no controller any more are taken away
 _STEP = 0.2  # s between two looks
+_TRIES = 5  # to change nodes, which kubelets change as well
 
 Step = Callable[[str, Callable[[], None]], None]
 
@@ -171,6 +172,17 @@ def marks(rest: Rest) -> Marks:
 def clean_nodes(rest: Rest, about: Installation, before: Marks) -> None:
     """Removes from the Node objects the annotations and labels that the CNI's programs wrote, and
     its taints, if they were not there before. Raises ClusterError."""
+    for _ in range(_TRIES):
+        if _cleaned(rest, about, before):
+            return
+    raise ClusterError(
+        "the Node objects change all the time: their taints stay", "kubectl describe nodes"
+    )
+
+
+def _cleaned(rest: Rest, about: Installation, before: Marks) -> bool:
+    """False when somebody has changed a node meanwhile, as kubelets do."""
+    done = True
     for node in _nodes(rest):
         meta, had = node["metadata"], before.get(node["metadata"]["name"], {})
         change: Object = {"uid": meta["uid"]}
@@ -195,7 +207,8 @@ def clean_nodes(rest: Rest, about: Installation, before: Marks) -> None:
                 "resourceVersion"
             ]  # a list is replaced: nobody else's change may get lost
         if len(change) > 1:
-            rest.patch(f"/api/v1/nodes/{meta['name']}", body)
+            done = rest.patch(f"/api/v1/nodes/{meta['name']}", body) and done
+    return done
 
 
 def _written(meta: Object, what: str, managers: Sequence[str]) -> set[str]:

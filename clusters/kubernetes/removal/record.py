@@ -87,8 +87,15 @@ class Record:
         self.uid = str(rest.create(_FOLDER, item)["metadata"]["uid"])
 
     def note(self, rest: Rest) -> None:
-        """Writes what came since. Raises ClusterError."""
-        rest.patch(_PATH, {"metadata": {"uid": self.uid}, "data": self._changing()})
+        """Writes what came since. Raises ClusterError, also when this record is gone: then the
+        cluster is somebody else's.
+        """
+        if not rest.patch(_PATH, {"metadata": {"uid": self.uid}, "data": self._changing()}):
+            raise ClusterError(
+                f"somebody else has deleted the ConfigMap kube-system/{NAME}, by which this run"
+                " knows what it installed",
+                "cnibench clean --cluster existing --dry-run says what is left",
+            )
 
     def remove(self, rest: Rest) -> None:
         rest.delete(_PATH, self.uid)
@@ -108,6 +115,7 @@ def read(rest: Rest) -> Record | None:
     data: dict[str, Any] = item.get("data") or {}
     try:
         packed = _unpacked(item["binaryData"]["before"])
+        owned = item["metadata"].get("annotations") or {}
         applied = {
             (api, kind, namespace, name): uid
             for api, kind, namespace, name, uid in json.loads(data["applied"])
@@ -121,6 +129,8 @@ def read(rest: Rest) -> Record | None:
             frozenset(packed["before"]),
             packed["marks"],
             json.loads(data["remembered"]),
+            owner=str(owned.get(OWNER, "")),
+            run=str(owned.get(RUN, "")),
             uid=item["metadata"]["uid"],
         )
     except (KeyError, TypeError, ValueError, ValidationError, zlib.error) as error:

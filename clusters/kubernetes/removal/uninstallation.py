@@ -112,7 +112,6 @@ def preview(access: Access, planned: Removal) -> list[str]:
 def uninstall(
     access: Access,
     profile: Profile | None,
-    settings: Mapping[str, str],
     variables: Mapping[str, str],
     nodes: Sequence[KubernetesNode] = (),
     *,
@@ -120,16 +119,30 @@ def uninstall(
     saved: Path | None = None,
     say: Callable[[str], None] | None = None,
 ) -> None:
-    """Removes what ``install`` made, from the API and from all nodes; or what ``plan`` says.
+    """Removes what ``install`` recorded, from the API and from all nodes; or what ``plan`` says.
+    The record must be of the run that ``variables`` name, if they name one.
 
-    Manifests of all that goes are written to the folder ``saved`` first, and ``say`` is told where
-    they are. Pods of the cluster's own that had the CNI's network are recreated. Raises
-    BlockedError, and then nothing was removed, when others have objects in what would go;
+    Manifests of all that goes are written to the folder ``saved`` first; ``say`` is told where
+    they are and what goes. Pods of the cluster's own that had the CNI's network are recreated.
+    Raises BlockedError, and then nothing was removed, when others have objects in what would go;
     ClusterError naming what could not be removed.
     """
-    plan = plan or planned(access, profile, settings, variables)
+    plan = plan or planned(access)
     if plan is None:
-        return
+        if profile is None or manifests.installation(profile).host_network:
+            return
+        raise ClusterError(
+            f"somebody else has deleted the record of what was installed of {profile.name}:"
+            " nothing is removed by name alone",
+            "it is the cluster's own now: --allow-replace of another run removes it as such",
+        )
+    run = variables.get("run")
+    if plan.record is not None and run is not None and plan.record.run != run:
+        raise ClusterError(
+            f"the {plan.name} on this cluster was installed by another run"
+            f" ({plan.record.run or 'without a name'}): this one removes nothing",
+            "cnibench clean --cluster existing --dry-run says whose it is",
+        )
     known = {**plan.variables, **variables}
     failed: list[tuple[str, CnibenchError]] = []
 
@@ -150,6 +163,7 @@ def uninstall(
         paths = saving.save(rest, found, saved, plan.name)
         if say is not None:
             say(f"{plan.name} is removed from all {len(nodes)} nodes; {saving.told(paths)}")
+            say(f"deleted of {plan.name}: {', '.join(found.lines()) or 'no object'}")
     step("Pods", lambda: eviction.evict(access))
     eviction.await_teardown(access, nodes)
     deletion.delete(inventory, plan.known, found, step)
