@@ -156,6 +156,20 @@ def test_a_lease_that_was_copied_with_its_labels_proves_nothing(store: Store) ->
     assert survey._space(store, {"metadata": meta}).use == "unproven"  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("name", "use"), [("cnibench-0123abcd", "held"), ("copy", "unproven")])
+def test_a_namespace_without_a_lease_is_ours_by_the_name_that_its_run_gave_it(
+    store: Store, name: str, use: str
+) -> None:
+    """A run that was killed between the two left it; a copy has the same labels."""
+    meta = {
+        "name": name,
+        "uid": "u1",
+        "labels": {"cnibench.io/run": "cnibench-0123abcd"},
+        "annotations": {lease.OWNER: OWNER},
+    }
+    assert survey._space(store, {"metadata": meta}).use == use  # type: ignore[arg-type]
+
+
 def test_waiting_for_the_api_server_has_a_limit() -> None:
     told: list[str] = []
     known = Availability(lambda: "connection refused", "the API server of 'x'")
