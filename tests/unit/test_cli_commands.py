@@ -15,6 +15,7 @@ import click
 import msgspec
 import pytest
 
+from cnibench import registry
 from cnibench.cli import _packages
 from cnibench.cli._carry_out import comparisons
 from cnibench.cli._guard import guarded
@@ -26,6 +27,7 @@ from cnibench.run.progress import Lines, Terminal, words
 from cnibench.run.sample import Provenance, failure
 from cnibench.rundir.schema import now
 from cnibench.system.environment import cpu_model, disturbances, machine, memory, steal
+from cnibench.testbed.cluster import Leftover
 
 ENTRY = "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"
 
@@ -305,3 +307,27 @@ def test_the_bar_takes_any_label_and_stays_off_stdout(capsys: pytest.CaptureFixt
     said = capsys.readouterr()
     assert said.out == ""
     assert "bad is not measured; remedy: [modprobe] it\n" in said.err, "what is to be read stays"
+
+
+def test_clean_says_in_json_what_goes_with_what(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it says in words: the objects of a CNI."""
+    left = Leftover("the profile flannel", lambda: None, about="deleted: DaemonSet a/b")
+
+    class Existing:
+        def __init__(self, options: object) -> None: ...
+
+        def __enter__(self) -> Existing:
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+
+        def leftovers(self, owners: object, tell: object) -> list[Leftover]:
+            return [left]
+
+    monkeypatch.setattr(registry, "provider", lambda *_: Existing)
+    assert call("clean", "--dry-run", "--json") == 0
+    said = document(capsys)
+    assert said["about"] == {"the profile flannel": "deleted: DaemonSet a/b"}
+    assert said["removed"] == []

@@ -4,14 +4,15 @@ from it, and what is of others.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cnibench.clusters.kubernetes.api.objects import NAME, OURS
 from cnibench.clusters.kubernetes.cni.manifests import LABEL
-from cnibench.clusters.kubernetes.removal import belongings
-from cnibench.clusters.kubernetes.removal.belongings import BlockedError, Known
+from cnibench.clusters.kubernetes.removal import belongings, saving
+from cnibench.clusters.kubernetes.removal.belongings import Belongings, BlockedError, Known
 from cnibench.clusters.kubernetes.removal.inventory import Kind, Thing, thing
 from cnibench.clusters.kubernetes.removal.record import Record, read
 from cnibench.errors import ClusterError
@@ -249,6 +250,33 @@ def test_the_record_is_read_as_it_was_written() -> None:
     store.item["data"]["applied"] = "[1]"
     with pytest.raises(ClusterError, match="not one that this version of cnibench wrote"):
         read(store)
+
+
+@pytest.mark.parametrize("name", ["../../.kube/config", "/etc/x"])
+def test_a_record_whose_profile_is_a_path_is_not_ours(name: str) -> None:
+    about = builtin()["cilium"].kubernetes
+    assert about is not None
+    store: Any = Stored()
+    Record(name, about, {}).create(store)
+    with pytest.raises(ClusterError, match="not one that this version of cnibench wrote"):
+        read(store)
+
+
+def test_what_was_saved_before_stays(tmp_path: Path) -> None:
+    """A run saves somebody's Cilium, and later one of its own under the same name."""
+
+    class Api:
+        def get(self, path: str) -> dict[str, Any]:
+            return {"kind": "Namespace", "metadata": {"name": "net", "uid": SPACE.uid}}
+
+    api: Any = Api()
+    (theirs,) = saving.save(api, Belongings([SPACE]), tmp_path / "saved", "cilium")
+    said = theirs.read_text()
+    (ours,) = saving.save(api, Belongings([]), tmp_path / "saved", "cilium")
+    assert ours.name == "cilium-2.yaml"
+    assert theirs.read_text() == said != ""
+    assert theirs.stat().st_mode & 0o777 == ours.stat().st_mode & 0o777 == 0o600
+    assert theirs.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_more_than_a_record_holds_is_refused_before_anything_is_made() -> None:

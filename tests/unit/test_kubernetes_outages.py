@@ -76,6 +76,15 @@ def test_a_server_that_goes_down_with_a_500_is_waited_for(access: Access) -> Non
     assert access.availability.take()
 
 
+def test_a_request_that_is_refused_again_and_again_is_one_outage(access: Access) -> None:
+    server = served(access, GET=[Answer(429)])
+    assert access.call("GET", "/x").status == 429
+    assert server.asked.count("GET /x") > 5
+    (outage,) = access.availability.take()
+    assert outage.seconds > 0.2
+    assert not access.availability.take()
+
+
 def test_kinds_of_a_server_that_starts_are_waited_for(access: Access) -> None:
     """Without them, objects of others would not be seen."""
     kinds = Answer(200, {"resources": [{"name": "policies"}]})

@@ -20,7 +20,7 @@ import pytest
 from cnibench.clusters.kubernetes.api import status
 from cnibench.clusters.kubernetes.api.availability import Availability
 from cnibench.clusters.kubernetes.api.proxy import Answer
-from cnibench.clusters.kubernetes.ownership import lease, safety, state, survey
+from cnibench.clusters.kubernetes.ownership import kinds, lease, safety, state, survey
 from cnibench.clusters.kubernetes.ownership.lease import Lease
 from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
 from cnibench.errors import ClusterError, EndedError
@@ -156,6 +156,20 @@ def test_a_lease_that_was_copied_with_its_labels_proves_nothing(store: Store) ->
     assert survey._space(store, {"metadata": meta}).use == "unproven"  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("name", "use"), [("cnibench-0123abcd", "held"), ("copy", "unproven")])
+def test_a_namespace_without_a_lease_is_ours_by_the_name_that_its_run_gave_it(
+    store: Store, name: str, use: str
+) -> None:
+    """A run that was killed between the two left it; a copy has the same labels."""
+    meta = {
+        "name": name,
+        "uid": "u1",
+        "labels": {"cnibench.io/run": "cnibench-0123abcd"},
+        "annotations": {lease.OWNER: OWNER},
+    }
+    assert survey._space(store, {"metadata": meta}).use == use  # type: ignore[arg-type]
+
+
 def test_waiting_for_the_api_server_has_a_limit() -> None:
     told: list[str] = []
     known = Availability(lambda: "connection refused", "the API server of 'x'")
@@ -215,6 +229,29 @@ def test_an_owner_is_made_once_and_is_in_the_names_of_its_kind_clusters(
     assert owners[0] == owners[2] != owners[1]
     assert len(f"{state.new_cluster()}-control-plane") <= 63, "a host name has no more"
     assert state.owner_of("cnibench-0123abcd") == state.owner_of("kind") == ""
+
+
+def test_folders_of_kind_clusters_go_when_they_are_removed_and_not_when_they_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    kind = tmp_path / "kind"
+    kind.write_text("#!/bin/sh\nexit 1\n")
+    kind.chmod(0o755)
+    gone, used = state.Kept(state.new_cluster()), state.Kept(state.new_cluster())
+    gone.release(keep=True)
+    with pytest.raises(ClusterError):
+        kinds.leftovers(set(), lambda text: None)
+    assert gone.folder.is_dir(), "kind could not say which clusters there are"
+    kind.write_text("#!/bin/sh\n")
+    (left,) = kinds.leftovers(set(), lambda text: None)
+    assert gone.name in left.what
+    assert gone.folder.is_dir()
+    left.remove()
+    assert not gone.folder.exists()
+    assert used.folder.is_dir()
+    used.release()
 
 
 @pytest.mark.parametrize(

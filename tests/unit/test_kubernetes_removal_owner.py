@@ -4,6 +4,9 @@ none below a run that lives.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 from cnibench.clusters.existing import ExistingCluster
 from cnibench.clusters.kubernetes.api.proxy import Answer
 from cnibench.clusters.kubernetes.cni import install
+from cnibench.clusters.kubernetes.nodes import agents
 from cnibench.clusters.kubernetes.ownership import cleaning, lease, survey
 from cnibench.clusters.kubernetes.ownership.cleaning import Survey
 from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
@@ -22,6 +26,7 @@ from cnibench.clusters.kubernetes.removal.record import Record
 from cnibench.clusters.kubernetes.removal.uninstallation import uninstall
 from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
+from cnibench.offload import change
 from cnibench.testbed.cluster import Options
 
 OWNER = "calm-otter-0123ab"
@@ -175,6 +180,35 @@ def test_what_others_made_while_it_is_installed_is_not_overwritten(
         with pytest.raises(ClusterError, match="ClusterRole flannel"):
             install._apply(inventory, note, [item])
         assert not applied
+
+
+def test_clean_restores_what_a_dead_run_changed_on_a_node_and_not_what_a_live_one_did(
+    tmp_path: Path,
+) -> None:
+    """Both are on the same node; only the live one gives signs of life."""
+    for device, age in (("dead", 60), ("live", 2)):
+        (tmp_path / f"{device}.restore").write_text(f"touch {tmp_path}/{device}.restored\n")
+        lease_of = tmp_path / f"{device}.lease"
+        lease_of.touch()
+        os.utime(lease_of, (time.time() - age,) * 2)
+    ready = {"type": "Ready", "status": "True"}
+    pod = {"metadata": {"name": "agent-x"}, "status": {"conditions": [ready]}}
+    asked: list[tuple[str, ...]] = []
+
+    class Access:
+        def get(self, *what: str) -> dict[str, Any]:
+            return {"items": [pod]}
+
+        def kubectl(self, *argv: str) -> None:
+            asked.append(argv)
+
+    access: Any = Access()
+    agents.restore(access, "space")
+    ((*_, shell, option, script, folder, age),) = asked
+    assert folder == f"/host{change.FOLDER}"
+    subprocess.run([shell, option, script, str(tmp_path), age], check=True, timeout=10)
+    assert (tmp_path / "dead.restored").exists()
+    assert not (tmp_path / "live.restored").exists()
 
 
 def noted(run: str) -> Record:

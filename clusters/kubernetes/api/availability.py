@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from cnibench.errors import EndedError
 from cnibench.model.units import duration
@@ -15,6 +16,7 @@ from cnibench.testbed.cluster import Outage
 
 _FIRST, _MOST = 0.5, 5.0  # s between two questions
 _GROWTH = 1.5
+_JOINED = 1.0  # s; two with less between them are one: a request that is refused again and again
 
 
 class Availability:
@@ -33,6 +35,7 @@ class Availability:
         self._began = ""
         self._reason = ""
         self._ended: list[Outage] = []
+        self._last = 0.0, 0.0  # beginning and end of the last of them
         self._over: EndedError | None = None
 
     def failed(self, reason: str, ago: float = 0.0) -> None:
@@ -45,8 +48,16 @@ class Availability:
         """A request was answered: an outage that was noted is over."""
         with self._lock:
             if self._since is not None:
-                seconds = round(time.monotonic() - self._since, 3)
-                self._ended.append(Outage(self._began, seconds, self._reason))
+                end = time.monotonic()
+                if self._ended and self._since - self._last[1] < _JOINED:
+                    self._ended[-1] = replace(
+                        self._ended[-1], seconds=round(end - self._last[0], 3)
+                    )
+                    self._last = self._last[0], end
+                else:
+                    seconds = round(end - self._since, 3)
+                    self._ended.append(Outage(self._began, seconds, self._reason))
+                    self._last = self._since, end
                 self._since = None
 
     @property

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
+from cnibench.clusters.kubernetes.api import status
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.model.installation import Fact
 from cnibench.model.profile import Profile, builtin
@@ -141,7 +142,7 @@ def _fetch(
         if (
             done.returncode
             and "the server doesn't have a resource type" not in done.stderr
-            and "forbidden" not in done.stderr
+            and status.reason(done.stderr) != "Forbidden"
         ):
             raise access.error(done)
         cache[name] = (

@@ -214,9 +214,9 @@ def offload(nodes: Sequence[KubernetesNode]) -> dict[str, Any]:
 
 def restore(access: Access, namespace: str) -> None:
     """Has the agents that a run left restore what it changed on their nodes; their guardians would
-    end with them. Raises ClusterError.
+    end with them. What a live run changed on the same nodes stays. Raises ClusterError.
     """
-    where = change.restoring(f"{objects.HOST}{change.FOLDER}", -1)
+    where = change.restoring(f"{objects.HOST}{change.FOLDER}", change.LEASE)
     for pod in access.get("pods", "-n", namespace, "-l", f"{objects.ROLE}={objects.AGENT}")[
         "items"
     ]:

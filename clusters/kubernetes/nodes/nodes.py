@@ -9,7 +9,6 @@ from typing import Any
 
 from cnibench.errors import UsageError
 
-HOST_LABEL = "kubernetes.io/hostname"
 _CONTROL = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 # Set by the node controller while a node has no CNI or is under pressure; DaemonSets tolerate them
 # as well (daemonset controller).

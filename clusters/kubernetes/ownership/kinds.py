@@ -44,7 +44,7 @@ def leftovers(mine: set[str], tell: Callable[[str], None]) -> list[Leftover]:
     found = [
         Leftover(
             f"the folder of the kind cluster {path.name}, which is gone",
-            functools.partial(state.forget, path.name),
+            functools.partial(_forget, path.name),
             owner=state.owner(),
         )
         for path in sorted(state.clusters().iterdir())
@@ -126,6 +126,12 @@ def _moment(said: str) -> datetime.datetime:
         return moment.replace(tzinfo=datetime.datetime.strptime(zone, "%z").tzinfo)
     except ValueError:
         raise ClusterError(f"'{said}' is no time that is known here") from None
+
+
+def _forget(name: str) -> None:
+    """Unless a process has begun to use it meanwhile."""
+    if not state.in_use(name):
+        state.forget(name)
 
 
 def _remove(name: str) -> None:

@@ -105,7 +105,9 @@ def _space(access: Access, item: Mapping[str, Any]) -> Space:
         use: Use = "held" if found["spec"].get("holderIdentity") else "released"
         return Space(name, uid, run, str(noted.get(lease.OWNER, "")), use, found)
     # A run makes its Lease right after the namespace, which says whose it is until then.
-    return Space(name, uid, run, owner, "held" if owner and not found else "unproven", {})
+    # Only its own name is in it: a copy has another one. One of --namespace NAME stays.
+    early = owner and not found and name == run
+    return Space(name, uid, run, owner, "held" if early else "unproven", {})
 
 
 def _patience(space: Space) -> float:

@@ -12,6 +12,7 @@ import json
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from pydantic import ValidationError
@@ -116,6 +117,8 @@ def read(rest: Rest) -> Record | None:
     try:
         packed = _unpacked(item["binaryData"]["before"])
         owned = item["metadata"].get("annotations") or {}
+        if PurePosixPath(data["profile"]).name != data["profile"]:
+            raise ValueError("files are named after the profile")
         applied = {
             (api, kind, namespace, name): uid
             for api, kind, namespace, name, uid in json.loads(data["applied"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +18,8 @@ _FIRST = ("Namespace", "CustomResourceDefinition")
 
 
 def save(rest: Rest, found: Belongings, folder: Path, name: str) -> list[Path]:
-    """Writes them to files that only the user can read, for there are secrets among them; the
-    files, in the order of their use.
+    """Writes them to new files that only the user can read, for there are secrets among them; the
+    files, in the order of their use. What was saved before stays.
 
     Objects of definitions that are in the first file are in a second one: kubectl takes them only
     when those are known. Raises OSError, ClusterError.
@@ -31,10 +32,19 @@ def save(rest: Rest, found: Belongings, folder: Path, name: str) -> list[Path]:
     plain.sort(
         key=lambda one: _FIRST.index(one.kind.kind) if one.kind.kind in _FIRST else len(_FIRST)
     )
+    name = _unused(folder, name)
     paths = [_write(rest, plain, folder / f"{name}.yaml")]
     if custom:
         paths.append(_write(rest, custom, folder / f"{name}-custom-resources.yaml"))
     return paths
+
+
+def _unused(folder: Path, name: str) -> str:
+    """The name, or NAME-2, NAME-3, ...: a run may remove a CNI of others and one of its own that
+    have the same name, and may need two attempts for one.
+    """
+    names = (f"{name}-{number}" if number > 1 else name for number in itertools.count(1))
+    return next(one for one in names if not (folder / f"{one}.yaml").exists())
 
 
 def told(paths: Sequence[Path]) -> str:
@@ -48,7 +58,7 @@ def told(paths: Sequence[Path]) -> str:
 
 def _write(rest: Rest, things: Sequence[Thing], path: Path) -> Path:
     with os.fdopen(
-        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600),
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600),
         "w",
         encoding="utf-8",
     ) as file:

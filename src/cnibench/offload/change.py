@@ -174,7 +174,7 @@ def restore_left(place: Node) -> None:
 
 
 def restoring(where: str, age: int) -> list[str]:
-    """The program that restores, in that folder, what has given no sign of life for ``age`` seconds
-    (-1: everything).
+    """The program that restores, in that folder, what has given no sign of life for ``age``
+    seconds.
     """
     return ["sh", "-c", _RESTORE_ALL, where, str(age)]
