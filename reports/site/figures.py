@@ -13,7 +13,7 @@ from cnibench.analysis.places import describe
 from cnibench.analysis.words import place_of, primary_groups
 from cnibench.model import context
 from cnibench.model.metrics import METRICS
-from cnibench.model.units import human
+from cnibench.model.units import human, is_number
 from cnibench.reports._document import Table
 from cnibench.reports._numbers import Scale
 from cnibench.reports.site import specs
@@ -289,11 +289,7 @@ def sweeps(material: Material, places: Sequence[Place]) -> list[Chart]:
     found: dict[str, tuple[str, dict[float, Place]]] = {}
     for place in places:
         for name, value in place.group.params.items():
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | float)
-                or not math.isfinite(value)
-            ):
+            if not is_number(value):
                 continue
             group = place.group
             others = {key: item for key, item in group.params.items() if key != name}

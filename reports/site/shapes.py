@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cnibench.model.units import is_number
 from cnibench.rundir.schema import Record
-
-
-def number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def curve(x: Any, y: Any) -> bool:
@@ -19,7 +15,7 @@ def curve(x: Any, y: Any) -> bool:
         isinstance(x, list)
         and isinstance(y, list)
         and 0 < len(x) == len(y)
-        and all(number(value) for value in (*x, *y))
+        and all(is_number(value) for value in (*x, *y))
     )
 
 
@@ -31,7 +27,7 @@ def steps(record: Record) -> dict[str, float]:
         step, seconds = (
             (one.get("step"), one.get("seconds")) if isinstance(one, dict) else (None, None)
         )
-        if isinstance(step, str) and seconds is not None and number(seconds):
+        if isinstance(step, str) and seconds is not None and is_number(seconds):
             told[step] = float(seconds)
     return told
 

@@ -468,3 +468,21 @@ def test_the_sites_filters_are_the_coordinates_in_which_places_differ(tmp_path: 
         in both
     )
     assert 'data-wire_rate="200000000.0"' in both
+
+
+def test_nodes_with_nics_of_another_speed_are_another_machine(tmp_path: Path) -> None:
+    runs = [
+        synthetic(
+            tmp_path,
+            {"a": 1.0},
+            name=name,
+            seed=seed,
+            blocks=2,
+            environment={"nodes": {"a": {"device": {"speed": speed}}}},
+        )
+        for seed, (name, speed) in enumerate((("slow", "10000"), ("fast", "25000")), 1)
+    ]
+    done = call(["report", *(str(run.path) for run in runs)])
+    assert done.exit_code == 2
+    assert "10000" in done.stderr
+    assert "25000" in done.stderr

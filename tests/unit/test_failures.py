@@ -281,3 +281,17 @@ def test_a_cell_that_only_the_candidate_was_tried_in_decides_nothing(tmp_path: P
     ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines + more))
     assert _compare(run)[0] == 0
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_thousands_of_failures_are_no_number_too_large(paired: bool) -> None:
+    """More ways than floating point can count."""
+    every = frozenset((0, block) for block in range(5000))
+    base = Tally(every, frozenset((0, block) for block in range(2400)))
+    candidate = Tally(every, frozenset((0, block) for block in range(2400, 5000)))
+    found = more_often(base, candidate, paired=paired)
+    assert found is not None
+    known = (
+        stats.binom.sf(2599, 5000, 0.5) if paired else stats.hypergeom.sf(2599, 10000, 5000, 5000)
+    )
+    assert found.p == pytest.approx(known, rel=1e-6)

@@ -21,6 +21,7 @@ from cnibench.rundir.reader import RunReader
 from cnibench.rundir.writer import RunWriter
 from tests.fuzz.rundirs import build
 from tests.unit._call import call
+from tests.unit._runs import synthetic
 
 READERS = (
     ["report"],
@@ -217,3 +218,46 @@ def test_control_characters_of_a_run_do_not_reach_the_terminal(run: Path) -> Non
         done = call([*arguments, str(run)])
         assert "\x1b" not in done.stdout + done.stderr
         assert done.exit_code == 1  # the plan is not what was written
+
+
+_STRANGE: tuple[Any, ...] = (None, True, 10**400, 1.7e308, 1e-320, "x", [1], {"a": 1}, "1" * 5000)
+
+
+@pytest.mark.parametrize(
+    "key", ["label", "profile", "params", "block", "cycles", "total", "components", "functions"]
+)
+def test_values_of_wrong_types_in_records_are_no_defect(tmp_path: Path, key: str) -> None:
+    run = synthetic(
+        tmp_path, {"a": 1.0, "b": 0.9}, blocks=3, workloads=("tcp-rr",), placements=("intra",)
+    )
+    file = run.path / "cpp.jsonl"
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    for value in _STRANGE:
+        file.write_text("".join(json.dumps(one | {key: value}) + "\n" for one in records))
+        for command in ("report", "cpp"):
+            done = call([command, str(run.path)])
+            assert done.exit_code in (0, 1, 2), (value, done.stderr)
+            assert "a defect of cnibench" not in done.stderr, (value, done.stderr)
+
+
+def test_parameters_that_are_numbers_of_any_length_are_no_defect(tmp_path: Path) -> None:
+    for value in (10**400, "1" * 5000):
+        run = synthetic(
+            tmp_path / type(value).__name__,
+            {"a": 1.0, "b": 0.9},
+            blocks=3,
+            workloads=("tcp-rr",),
+            placements=("intra",),
+            cpp=False,
+        )
+        for file in run.path.iterdir():
+            if file.is_file():
+                text = file.read_text().replace('{"size":1}', json.dumps({"size": value}))
+                file.write_text(text)
+        for arguments in (
+            ["report", str(run.path)],
+            ["compare", f"{run.path}:a", f"{run.path}:b"],
+            ["site", str(run.path), "--out", str(run.path.parent / "site")],
+        ):
+            done = call(arguments)
+            assert done.exit_code in (0, 4, 5), done.stderr

@@ -243,8 +243,9 @@ def _key(where: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _natural(text: str) -> tuple[tuple[int, str], ...]:
-    """Sorts 50 before 200."""
-    return tuple((int(part) if part.isdigit() else -1, part) for part in re.split(r"(\d+)", text))
+    """Sorts 50 before 200, and numbers of any length."""
+    parts = (part.lstrip("0") if part.isdigit() else part for part in re.split(r"(\d+)", text))
+    return tuple((len(part) if part.isdigit() else -1, part) for part in parts)
 
 
 def _where(

@@ -11,6 +11,7 @@ from typing import Any
 
 from cnibench.analysis.model import Cpp
 from cnibench.model.context import OF_RECORD
+from cnibench.model.units import is_number
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Record
 
@@ -66,10 +67,7 @@ def _usable(record: Record) -> bool:
     ):
         return False
     numbers += list(components.values())
-    return all(name in record for name in _WHERE) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        for value in numbers
-    )
+    return all(name in record for name in _WHERE) and all(is_number(value) for value in numbers)
 
 
 def _row(records: Sequence[Record], environment: int, fidelity: Mapping[str, str]) -> Cpp:

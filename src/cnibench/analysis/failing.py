@@ -80,7 +80,11 @@ def more_often(base: Tally, candidate: Tally, *, paired: bool) -> Evidence | Non
 def _sign(above: int, below: int) -> float:
     """P(at least ``above`` heads in above + below fair tosses)."""
     n = above + below
-    return math.fsum(math.comb(n, k) for k in range(above, n + 1)) / 2.0**n
+    ways = total = math.comb(n, above)
+    for k in range(above, n):  # integers of any size, each made of the one before
+        ways = ways * (n - k) // (k + 1)
+        total += ways
+    return total / (1 << n)
 
 
 def _fisher(base: Tally, candidate: Tally) -> float:
@@ -89,10 +93,9 @@ def _fisher(base: Tally, candidate: Tally) -> float:
     """
     ours, theirs = len(base.tried), len(candidate.tried)
     failures = len(base.failed) + len(candidate.failed)
-    most = min(failures, theirs)
-    ways = (
-        math.comb(theirs, k) * math.comb(ours, failures - k)
-        for k in range(len(candidate.failed), most + 1)
-        if failures - k <= ours
-    )
-    return sum(ways) / math.comb(ours + theirs, failures)
+    first, most = len(candidate.failed), min(failures, theirs)
+    ways = total = math.comb(theirs, first) * math.comb(ours, failures - first)
+    for k in range(first, most):
+        ways = ways * (theirs - k) * (failures - k) // ((k + 1) * (ours - failures + k + 1))
+        total += ways
+    return total / math.comb(ours + theirs, failures)

@@ -5,7 +5,6 @@ under the load that its plan names.
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from cnibench.analysis.model import Where
 from cnibench.analysis.places import describe
 from cnibench.analysis.words import percent
 from cnibench.model.context import OF_RECORD
-from cnibench.model.units import human
+from cnibench.model.units import human, is_number
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Record
 
@@ -73,10 +72,7 @@ def _usable(record: Mapping[str, Any]) -> bool:
     numbers = [
         record[name] for name in (*_LOAD, *(["achieved"] if record["achieved"] is not None else []))
     ]
-    return all(
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        for value in numbers
-    )
+    return all(is_number(value) for value in numbers)
 
 
 def _told(record: Record, loads: Mapping[_Load, Sequence[float]], environment: int) -> str:

@@ -39,6 +39,7 @@ import numpy as np
 from cnibench.analysis.model import Result, Turning
 from cnibench.model import context
 from cnibench.model.metrics import main_metric
+from cnibench.model.units import is_number
 from cnibench.stats.inference import (
     ALPHA,
     Array,
@@ -86,11 +87,7 @@ def _sweeps(here: Sequence[Result]) -> Iterator[tuple[str, list[Result]]]:
         rows: dict[str, list[Result]] = {}
         for result in here:
             value = result.params.get(swept)
-            if (
-                isinstance(value, int | float)
-                and not isinstance(value, bool)
-                and math.isfinite(value)
-            ):
+            if is_number(value):
                 rest = {key: other for key, other in result.params.items() if key != swept}
                 rows.setdefault(json.dumps(rest, sort_keys=True), []).append(result)
         for row in rows.values():

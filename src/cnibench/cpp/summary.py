@@ -13,7 +13,10 @@ from cnibench.cpp import stacks
 from cnibench.cpp.taxonomy import IDLE, Taxonomy
 from cnibench.errors import InputError
 from cnibench.model.context import OF_RECORD
+from cnibench.model.units import is_number
 from cnibench.rundir.reader import RunReader
+
+_LEAST = 1e-100  # cycles
 
 _LARGEST = 64 << 20  # bytes of one sample's folded stacks
 
@@ -84,16 +87,26 @@ def groups(records: Iterable[Mapping[str, Any]]) -> list[Group]:
     found: dict[str, list[Mapping[str, Any]]] = {}
     try:
         for record in records:
+            _check(record)
             key = json.dumps(
                 [record["label"], *(record[name] for name in OF_RECORD)], sort_keys=True
             )
             found.setdefault(key, []).append(record)
         return [_group(lines) for lines in found.values()]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(
             f"cpp.jsonl: a record lacks or garbles {error}",
             "take the file from a whole copy of the run",
         ) from None
+
+
+def _check(record: Mapping[str, Any]) -> None:
+    """Raises ValueError for what is no number, or a total too small to divide by."""
+    for name in ("total", "unclassified", "cycles", "packets", "samples", "idle_cycles"):
+        if not is_number(record[name]):
+            raise ValueError(f"'{name}'")
+    if 0 < abs(record["total"]) < _LEAST:
+        raise ValueError("'total'")
 
 
 def _group(lines: list[Mapping[str, Any]]) -> Group:

@@ -180,6 +180,12 @@ MACHINE = (
     Coordinate("governor", "must agree", "frequency governor", named=(("", "none"),)),
     Coordinate("clocksource", "must agree", "clock source"),
     Coordinate("nic", "must agree", "NIC", at=("nic", "nics", "cluster.nics")),
+    Coordinate(
+        "nic_speed",
+        "must agree",
+        "link speed of the nodes' NICs (Mbit/s)",
+        at=("nodes.*.device.speed",),
+    ),
     Coordinate("node_kernels", "must agree", "kernels of the nodes", at=("nodes.*.kernelVersion",)),
     Coordinate("node_cpus", "must agree", "CPUs of the nodes", at=("nodes.*.cpu_model",)),
     Coordinate("kubernetes", "must agree", "Kubernetes"),

@@ -8,7 +8,15 @@ from cnibench.errors import UsageError
 
 _SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_LARGEST = 1e100  # beyond any figure; sums and products of such are still numbers
 _NUMBER = r"\s*(\d+(?:\.\d+)?)\s*"
+
+
+def is_number(value: object) -> bool:
+    """Is it a finite number that one can calculate with? (``math.isfinite`` raises OverflowError
+    for large integers, which data of others may hold.)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
 
 
 def seconds(text: str) -> float:

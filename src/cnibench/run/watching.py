@@ -141,14 +141,19 @@ def _start(
 
 
 def _end(heart: _Heart) -> tuple[float, _Told] | None:
-    """(when it was told to end, what it noted); None when it does not answer, or not sensibly."""
+    """(when it was told to end, what it noted); None when it does not answer, or not sensibly, or
+    had ended before: then nobody watched.
+    """
+    if heart.process.poll() is not None:
+        return None
     asked = time.monotonic()
     heart.process.interrupt()
     try:
         heart.process.wait(_ANSWER)
         with heart.file.open("rb") as file:
             told = file.read(_LARGEST).partition(b"\n")[2]
-        return asked, msgspec.json.decode(told, type=_Told)
+        found = msgspec.json.decode(told, type=_Told)
+        return (asked, found) if found.counters and found.cpus > 0 else None
     except (LimitError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

@@ -169,12 +169,21 @@ class RunReader:
         none when there is no such file.
 
         Those of disturbed samples are left out; what is stored of the disturbances themselves,
-        ``stalls``, is complete.
+        ``stalls``, is complete. One with coordinates of a wrong type is left out, too, with a
+        warning.
         """
         for lines in self.decoded(record_file(name), dict[str, Any]):
-            yield from (
-                lines if name == STALLS else (line for line in lines if not line.get("disturbed"))
-            )
+            for line in lines:
+                if name != STALLS and line.get("disturbed"):
+                    continue
+                try:
+                    msgspec.convert(line, _Coordinates)
+                except msgspec.ValidationError as error:
+                    words = f"a record of {record_file(name)} is left out: {error}"
+                    if words not in self.warnings:
+                        self.warnings.append(words)
+                    continue
+                yield line
 
     def record_names(self) -> list[str]:
         """The record files that this run has."""
@@ -579,6 +588,24 @@ class RunReader:
 
 class _Missing(InputError):
     """A document is not there."""
+
+
+class _Coordinates(msgspec.Struct, gc=False):
+    """What a record says about where it belongs, as far as it says it."""
+
+    cell: str = ""
+    block: int = 0
+    profile: str = ""
+    label: str = ""
+    placement: str = ""
+    path: str = ""
+    workload: str = ""
+    params: dict[str, Any] = {}
+    ip: int = 4
+    mtu: int = 0
+    cpus: str = ""
+    pair: int = 0
+    window: str = ""
 
 
 class _Version(msgspec.Struct):
