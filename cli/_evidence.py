@@ -29,6 +29,21 @@ def check(readers: Sequence[RunReader], *, raw: bool = False) -> list[str]:
     return found
 
 
+def later(readers: Sequence[RunReader], problems: list[str], *, err: bool = False) -> int:
+    """Adds to ``problems``, and prints, what was found since ``check``: in lines that were decoded
+    and raw files that were read. The exit status that the command has at least.
+    """
+    found = [
+        words
+        for reader in readers
+        for problem in reader.problems
+        if (words := printable(f"{reader.path.name}: {problem}")) not in problems
+    ]
+    problems += found
+    first_lines(found, err=err)
+    return 1 if problems else 0
+
+
 def warn(readers: Sequence[RunReader]) -> None:
     """Says on stderr what is usual in a run that was cut off, and what is of an older version."""
     for warning in dict.fromkeys(text for reader in readers for text in reader.warnings):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, lines, warn
+from cnibench.cli._evidence import check, first_lines, later, lines, warn
 from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
@@ -115,8 +115,10 @@ def command(
         )
     readers = {one.reader.id: one.reader for one in (*ours, *theirs)}
     problems = check(list(readers.values()))
-    first_lines(problems, err=as_json or form != "text" or out is not None)
+    quiet = as_json or form != "text" or out is not None
+    first_lines(problems, err=quiet)
     gathered = {name: gather([reader]) for name, reader in readers.items()}
+    later(list(readers.values()), problems, err=quiet)
     if not allow_different:
         _comparable(ours, theirs, gathered)
     contexts = {name: contexts_of(reader, gathered[name]) for name, reader in readers.items()}

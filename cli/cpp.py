@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, warn
+from cnibench.cli._evidence import check, first_lines, later, warn
 from cnibench.cli._output import console, json_option, print_json, print_table
 from cnibench.errors import InputError, UsageError
 
@@ -75,6 +75,7 @@ def command(
     first_lines(problems, err=as_json)
     names = taxonomy.load()
     everything = summary.groups(reader.records("cpp"))
+    later([reader], problems, err=as_json)
     if not everything:
         raise InputError(
             f"{reader.path}: no cycles per packet in it",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, warn
+from cnibench.cli._evidence import check, first_lines, later, warn
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import InputError, UsageError
 from cnibench.model import context
@@ -46,10 +46,11 @@ def command(sql: str, runs: tuple[str, ...], folder: Path, as_json: bool) -> int
     unreadable: list[str] = []
     readers = [RunReader(find(name, folder)) for name in runs] or all_runs(folder, unreadable)
     problems = [printable(message) for message in unreadable] + check(readers)
-    status = first_lines(problems, err=True)
+    first_lines(problems, err=True)
     if not readers:
         raise UsageError(f"there are no runs in {folder}", "name one: cnibench query SQL RUN")
     heads, rows = ask(sql, readers)
+    status = later(readers, problems, err=True)
     warn(readers)
     if as_json:
         print_json(

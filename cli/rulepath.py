@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, warn
+from cnibench.cli._evidence import check, first_lines, later, warn
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import InputError
 
@@ -38,8 +38,9 @@ def command(run: str, folder: Path, chains: bool, as_json: bool) -> int:
 
     reader = RunReader(find(run, folder))
     problems = check([reader])
-    status = first_lines(problems, err=as_json)
+    first_lines(problems, err=as_json)
     found = summary.rows(reader.records("rulepath"), summary.published(studies()["qi2021"]))
+    status = later([reader], problems, err=as_json)
     if not found:
         raise InputError(
             f"{reader.path}: no rule path in it",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, warn
+from cnibench.cli._evidence import check, first_lines, later, warn
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.system.text import printable
 
@@ -52,18 +52,19 @@ def show(run: str, out: Path, as_json: bool) -> int:
 
     reader = RunReader(find(run, out))
     problems = check([reader])
-    status = first_lines(problems, err=as_json)
+    first_lines(problems, err=as_json)
+    facts = _facts(reader)
+    status = later([reader], problems, err=as_json)
     warn([reader])
     if as_json:
         facts = {
-            **_facts(reader),
+            **facts,
             "plan": reader.plan,
             "environment": reader.environment,
             "warnings": reader.warnings,
         }
         print_json({"schema": 1, "problems": problems, **facts})
         return status
-    facts = _facts(reader)
     print_table(
         ("", ""),
         [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, warn
+from cnibench.cli._evidence import check, first_lines, later, warn
 from cnibench.cli._output import json_option, print_json
 
 
@@ -70,10 +70,11 @@ def command(
 
     readers = [RunReader(find(name, folder)) for name in runs]
     problems = check(readers, raw=raw)
-    status = first_lines(problems, err=as_json)
+    first_lines(problems, err=as_json)
     written = build(
         readers, out, raw=raw, allow_different=allow_different, baseline=baseline, force=force
     )
+    status = later(readers, problems, err=as_json)
     warn(readers)
     for name in written["kept"]:
         click.echo(

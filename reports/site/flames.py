@@ -13,6 +13,7 @@ from cnibench.errors import CnibenchError
 from cnibench.reports.site.charts import unique
 from cnibench.reports.site.pseudonyms import Pseudonyms
 from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import RAW
 
 _FOLDER = "flames"
 
@@ -49,10 +50,11 @@ def draw(
             try:
                 trees[group.label, group.title] = group, summary.trees(reader, group, known)
             except (CnibenchError, ValueError):
+                changed = any(problem.file.startswith(f"{RAW}/") for problem in reader.problems)
+                reason = "are lost or changed" if changed else "were not kept with the run"
                 problems.append(
                     names.text(
-                        f"no flame graph of {group.label}, {group.title}: its stacks were not kept"
-                        " with the run"
+                        f"no flame graph of {group.label}, {group.title}: its stacks {reason}"
                     )
                 )
         for (label, title), (group, tree) in trees.items():

@@ -29,6 +29,7 @@ import msgspec
 from cnibench.errors import CnibenchError, InputError
 from cnibench.model.cell import Attestation, Cell
 from cnibench.run.sample import Provenance, failure
+from cnibench.rundir.chain import Problem
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest
 from cnibench.rundir.verification import verify
@@ -174,13 +175,14 @@ class Fuzzer:
         if problems := verify(reader, raw=True):
             raise AssertionError(f"the run is wrong before anything is done to it: {problems}")
         self.before, self.other = state(reader), state(RunReader(folder / "other"))
-        self.interrupted = set(self._interrupted())
+        self.states = list(self._interrupted())  # by the number of events
+        self.interrupted = {_content(one) for one in self.states}
         self.measured = {
             name: _lines(self.files, name) for name in ("samples.jsonl", "cpp.jsonl")
         }  # earlier attempts, too
         self.foreign = {name: _lines(self.others, name) for name in ("samples.jsonl", "cpp.jsonl")}
 
-    def _interrupted(self) -> Iterator[bytes]:
+    def _interrupted(self) -> Iterator[State]:
         """All that a reader may find in this run when it was interrupted anywhere: nobody can tell
         that from a lost end.
         """
@@ -191,7 +193,7 @@ class Fuzzer:
             files.pop("seal.json", None)
             changed = {name for name in self.files if self.files[name] != files.get(name)}
             self._write(files, changed, [])
-            yield _content(state(RunReader(self.folder)))
+            yield state(RunReader(self.folder))
             self._restore(changed, [])
 
     def run(self, mutations: int, seconds: float = 1e9) -> Tally:
@@ -259,7 +261,7 @@ class Fuzzer:
         ):
             strange = Counter(lines) - Counter(self.measured.get(name, ()))
             if (
-                problems or found == self.other
+                problems or found.plan == self.other.plan
             ):  # the events of another run vouch for its lines; what is mixed is named
                 strange -= Counter(self.foreign.get(name, ()))
             if strange:
@@ -268,7 +270,8 @@ class Fuzzer:
                     f"lines of {name} that were never measured: {strange}; problems: {problems}",
                 )
         if problems:
-            return "named", ""
+            silent = self._silent(found, reader.chain.count, problems)
+            return ("silent", f"{silent}; named is only: {problems}") if silent else ("named", "")
         if found in (self.before, self.other):
             return "equal", ""
         theirs = found.plan == self.other.plan and not Counter(found.samples) - Counter(
@@ -279,6 +282,42 @@ class Fuzzer:
         ):  # theirs: all of it is of the other run
             return "not finished", ""
         return "silent", f"it reads as something else, and nothing is named: {found}"
+
+    def _silent(self, found: State, events: int, problems: list[Problem]) -> str:
+        """What differs from what was measured while the problems are about something else; '' when
+        all is named. What is wrong with the events, or with the plan that they begin with, is about
+        everything. So many intact events may be all that an interrupted run had.
+        """
+        named = {problem.file for problem in problems}
+        if named & {"events.jsonl", "plan.json"}:
+            return ""
+        theirs = found.plan == self.other.plan
+        before = self.other if theirs else self.states[events]
+        if theirs and events != self.others["events.jsonl"].count(b"\n"):
+            return ""  # the other run, interrupted somewhere
+        if (found.plan, found.finished) != (before.plan, before.finished):
+            return "the plan or the end differs"
+        if found.environments != before.environments and not any(
+            name.startswith("env") for name in named
+        ):
+            return "an environment differs"
+        files = {
+            "samples.jsonl": (before.samples, found.samples),
+            "attestations.jsonl": (before.attestations, found.attestations),
+        }
+        for name in before.records.keys() | found.records.keys():
+            files[f"{name}.jsonl"] = before.records.get(name, ()), found.records.get(name, ())
+        for name, (was, is_now) in files.items():
+            told = [problem for problem in problems if problem.file == name]
+            if is_now != was and not told:
+                return f"{name} differs"
+            if all(problem.cell for problem in told):
+                places = {(problem.cell, problem.block) for problem in told}
+                for line in Counter(was) - Counter(is_now):
+                    record = json.loads(line)
+                    if (record["cell"], record["block"]) not in places:
+                        return f"{record['cell']}, block {record['block']}, is not in {name}"
+        return ""
 
     def _write(self, files: Files, changed: set[str], special: list[tuple[str, str]]) -> None:
         for name in changed:

@@ -18,6 +18,7 @@ import pytest
 from cnibench.errors import InputError
 from cnibench.model.cell import Cell
 from cnibench.rundir.reader import RunReader
+from cnibench.rundir.verification import verify
 from cnibench.rundir.writer import RunWriter
 from tests.fuzz.rundirs import build
 from tests.unit._call import call
@@ -133,6 +134,14 @@ def test_fields_out_of_bounds_are_refused(run: Path, change: str) -> None:
     _told(run)
     with pytest.raises(InputError, match=r"plan\.json"):
         RunWriter.resume(run)
+
+
+def test_a_raw_file_without_an_end_is_refused_at_once(run: Path) -> None:
+    reader = RunReader(run)
+    raw = sorted(run.glob("raw/*/0/*"))[0]
+    os.truncate(raw, 1 << 43)
+    problems = verify(reader, raw=True)
+    assert [(one.kind, one.file) for one in problems] == [("changed", str(raw.relative_to(run)))]
 
 
 def test_names_of_a_plan_stay_inside_the_raw_folder() -> None:

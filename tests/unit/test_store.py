@@ -305,6 +305,16 @@ def test_every_session_keeps_its_environment(folder: Path) -> None:
     assert not verify(reader)
 
 
+def test_every_plan_that_was_narrowed_stays(folder: Path) -> None:
+    plan = manifest(cell(), blocks=3)
+    with RunWriter.create(folder, plan) as writer:
+        for blocks in (2, 1):
+            writer.narrow(msgspec.structs.replace(plan, blocks=blocks))
+    kept = [msgspec.json.decode((folder / f"plan-{n}.json").read_bytes()) for n in (1, 2)]
+    assert [one["blocks"] for one in kept] == [3, 2]
+    assert verify(RunReader(folder)) == []
+
+
 def test_a_broken_line_in_the_middle_costs_its_sample(folder: Path) -> None:
     one = cell()
     with RunWriter.create(folder, manifest(one)) as writer:

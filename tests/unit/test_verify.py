@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cnibench.rundir.reader import RunReader
@@ -178,6 +179,43 @@ def test_the_site_names_it(run: Path, tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "doubled" in done.stdout
     assert "doubled" in (tmp_path / "site" / "index.html").read_text()
+
+
+def test_a_changed_stack_is_named_where_the_site_draws_it(tmp_path: Path) -> None:
+    from cnibench.cpp import stacks
+    from cnibench.rundir.schema import coordinates
+    from cnibench.rundir.writer import RunWriter
+
+    old = synthetic(tmp_path, {"a": 1.0}, blocks=1, placements=("intra",))
+    samples, records = list(old.samples()), list(old.records("cpp"))
+    folded = stacks.fold([stacks.Stack("kernel", ("veth_xmit", "net_rx_action"), 1e8, 10)])
+    with RunWriter.create(tmp_path / "run", msgspec.structs.replace(old.plan, schema=2)) as writer:
+        for cell in old.plan.cells:
+            where = coordinates(cell, 0)
+            mine = [
+                {key: value for key, value in one.items() if key not in where}
+                for one in records
+                if one["cell"] == cell.id
+            ]
+            (writer.raw(cell, 0) / "stacks.folded").write_text(folded)
+            writer.finish(
+                cell,
+                0,
+                [one for one in samples if one.cell == cell.id],
+                [("cpp", one) for one in mine],
+            )
+        writer.event("run-finished")
+    sites = [tmp_path / "site-1", tmp_path / "site-2"]
+    told = call(["site", str(tmp_path / "run"), "--out", str(sites[0])])
+    assert told.exit_code == 0, told
+    changed = sorted((tmp_path / "run").glob("raw/*cpp*/0/stacks.folded"))[0]
+    changed.write_text(folded.replace("veth_xmit", "vxlan_xmit"))
+    told = call(["site", str(tmp_path / "run"), "--out", str(sites[1])])
+    assert told.exit_code == 1
+    assert "stacks.folded" in told.stdout
+    assert "its stacks are lost or changed" in "".join(
+        page.read_text() for page in sites[1].glob("*.html")
+    )
 
 
 def test_an_older_run_says_once_that_it_is_not_chained(tmp_path: Path) -> None:

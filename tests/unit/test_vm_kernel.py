@@ -5,6 +5,7 @@ port.
 from __future__ import annotations
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -67,6 +68,13 @@ def test_what_is_no_kernel_is_told(tmp_path: Path) -> None:
         kernel.given(tmp_path / "absent")
     with pytest.raises(MissingError, match="no modules"):
         kernel.given(image(tmp_path / "vmlinuz-1", "1.0"), tmp_path)
+
+
+def test_what_is_no_regular_file_is_no_kernel(tmp_path: Path) -> None:
+    """A run of somebody else names its kernel: a FIFO there must not be waited for."""
+    os.mkfifo(tmp_path / "vmlinuz")
+    with pytest.raises(InputError, match="not a regular file"):
+        kernel.release_of(tmp_path / "vmlinuz")
 
 
 def test_modules_bring_what_they_depend_on_and_no_foreign_hardware(tmp_path: Path) -> None:

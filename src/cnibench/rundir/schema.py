@@ -29,7 +29,7 @@ from cnibench.errors import InputError
 from cnibench.model import context
 from cnibench.model.cell import SCHEMA, Cell
 
-PLAN, ENVIRONMENT, SEAL, FIRST_PLAN = "plan.json", "env.json", "seal.json", "plan-1.json"
+PLAN, ENVIRONMENT, SEAL = "plan.json", "env.json", "seal.json"
 EVENTS, SAMPLES, ATTESTATIONS, RAW = "events.jsonl", "samples.jsonl", "attestations.jsonl", "raw"
 
 # Bytes that are read of a file at most, so that no file fills the memory.

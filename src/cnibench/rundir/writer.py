@@ -38,7 +38,6 @@ from cnibench.rundir.schema import (
     ATTESTATIONS,
     ENVIRONMENT,
     EVENTS,
-    FIRST_PLAN,
     LONGEST_DOCUMENT,
     PLAN,
     RAW,
@@ -145,14 +144,17 @@ class RunWriter:
         """Replaces the manifest by one with fewer profiles: what could be found out only where the
         run is carried out.
 
-        The plan as it was stays in plan-1.json.
+        The plan as it was stays in plan-1.json, that before a second time in plan-2.json.
         """
         with self.storing(self.path / PLAN):
             before = read_beneath(self.path, PLAN, LONGEST_DOCUMENT)
-        self._document(FIRST_PLAN, before)
+        number = 1
+        while os.path.lexists(self.path / (earlier := f"plan-{number}.json")):
+            number += 1
+        self._document(earlier, before)
         self.manifest = manifest
         content = _formatted(manifest)
-        self.event("plan-narrowed", documents={FIRST_PLAN: digest(before), PLAN: digest(content)})
+        self.event("plan-narrowed", documents={earlier: digest(before), PLAN: digest(content)})
         self._promised = {PLAN: digest(content)}
         self._document(PLAN, content)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cnibench.errors import InputError, MissingError
+from cnibench.system.files import open_named
 
 BOOT = Path("/boot")
 MODULES = Path("/lib/modules")
@@ -54,7 +55,7 @@ def release_of(image: Path) -> str:
     Raises MissingError when it cannot be read, InputError when it is no bzImage.
     """
     try:
-        with image.open("rb") as file:
+        with open(open_named(image), "rb") as file:
             head = file.read(0x10000)
     except PermissionError:
         raise MissingError(
