@@ -69,7 +69,7 @@ def _measure(
     with RunWriter.resume(path) if resume else RunWriter.create(path, request.manifest) as writer:
         if writer.manifest != request.manifest:
             writer.narrow(request.manifest)
-        # Nobody else writes now: what is asked earlier may be finished by another process meanwhile.
+        # Nobody else writes now: what was missing earlier another process may have finished.
         done = RunReader(path).done(retry_failed=retry_failed) if resume else set()
         # Other machines' CPUs are not ours: the runner asks them, when there is somebody to ask.
         pinned = pins(
