@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
-from cnibench.clusters.kubernetes.api import status
+from cnibench.clusters.kubernetes.api import objects, status
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.model.installation import Fact
 from cnibench.model.profile import Profile, builtin
 
 NONE = "no CNI"
+_SETTLING = 20.0  # s
 _RANK = {
     "unused": 0,
     "none": 0,
@@ -54,17 +56,26 @@ def current(access: Access, profiles: Mapping[str, Profile] | None = None) -> tu
         cni = min(near)[2]
         told = "; ".join(one[3] for one in sorted(near)[:3] if one[2] == cni)
         return "", f"{cni}, in a mode that no profile describes ({told})"
-    if _without(access):
+    others = _daemonsets(access)
+    if _without(access, 0.0 if others else _SETTLING):
         return "", NONE
     return "", "no CNI that a profile describes; the network's DaemonSets: " + (
-        ", ".join(_daemonsets(access)) or "none"
+        ", ".join(others) or "none"
     )
 
 
-def _without(access: Access) -> bool:
-    """Do all nodes wait for a CNI? (What containerd and CRI-O tell the kubelet when they find no
-    configuration.)
+def _without(access: Access, limit: float) -> bool:
+    """Do all nodes wait for a CNI, or come to do so within ``limit`` seconds? A kubelet reports
+    that a CNI is gone only some seconds later.
     """
+    end = time.monotonic() + limit
+    while not (without := _waiting(access)) and time.monotonic() < end:
+        time.sleep(1.0)
+    return without
+
+
+def _waiting(access: Access) -> bool:
+    """What containerd and CRI-O tell the kubelet when they find no configuration."""
     said = []
     for node in access.get("nodes")["items"]:
         ready: Mapping[str, Any] = next(
@@ -166,9 +177,12 @@ def _objects(profile: Profile) -> str:
 
 
 def _daemonsets(access: Access) -> list[str]:
-    """DaemonSets on the nodes' network: a CNI is among them."""
-    items = access.get("daemonsets", "--all-namespaces")["items"]
-    own = [
-        item["metadata"] for item in items if item["spec"]["template"]["spec"].get("hostNetwork")
-    ]
-    return [f"{meta['namespace']}/{meta['name']}" for meta in own]
+    """DaemonSets of others on the nodes' network, without kube-proxy: a CNI is among them."""
+    found = []
+    for item in access.get("daemonsets", "--all-namespaces")["items"]:
+        meta = item["metadata"]
+        ours = (meta.get("labels") or {}).get(objects.OURS) == objects.NAME
+        proxy = meta["namespace"] == "kube-system" and meta["name"] == "kube-proxy"
+        if item["spec"]["template"]["spec"].get("hostNetwork") and not ours and not proxy:
+            found.append(f"{meta['namespace']}/{meta['name']}")
+    return found
