@@ -430,6 +430,8 @@ def test_two_runs_at_the_same_time_do_not_meet(
             "tcp-rr",
             "--no-perf",
             *SHORT,
+            "--duration",
+            "3s",  # both begin at the same time, on the same CPUs
         ]
         started.append(
             subprocess.Popen(
