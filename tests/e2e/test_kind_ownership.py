@@ -186,14 +186,14 @@ def test_what_is_measured_while_the_api_server_is_silent_is_measured_again(
         output("podman", "exec", node, "kill", "-STOP", server)
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(8)
+                process.wait(20)
         finally:
             output("podman", "exec", node, "kill", "-CONT", server)
         said = process.communicate(timeout=LIMIT)[1]
     assert process.returncode == 0, said
     assert "the cluster did not answer for" in said
     (outage,) = [event for event in lines(user.folder, "events") if event["event"] == "outage"]
-    assert 5 < outage["seconds"] < 60
+    assert 5 < outage["seconds"] < 120  # it is noticed by a renewal that fails, some seconds later
     assert {line["status"] for line in lines(user.folder, "samples")} == {"ok"}
     assert min(line["start"] for line in lines(user.folder, "samples")) > outage["start"]
     assert list(run_of(user.folder).glob("raw/*/0.interrupted-1"))
