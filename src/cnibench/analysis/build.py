@@ -6,17 +6,17 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from cnibench.analysis import figures, words
 from cnibench.analysis.comparable import environments
+from cnibench.analysis.contexts import Context, Member
 from cnibench.analysis.cycles import cycles
 from cnibench.analysis.failing import Tally
 from cnibench.analysis.load import shortfalls
 from cnibench.analysis.model import Analysis, Check, Failure, Run
 from cnibench.analysis.pairs import compare
-from cnibench.analysis.series import CPP_METRICS, Block, Gathered, Series, Tried, gather
+from cnibench.analysis.series import CPP_METRICS, Gathered, Series, Tried, gather
 from cnibench.analysis.stream import Line
 from cnibench.analysis.turning import turning_points
 from cnibench.errors import UsageError
@@ -28,40 +28,6 @@ from cnibench.stats import sequential as stopping
 from cnibench.stats.inference import ALPHA
 
 _METRIC_PLACE = {name: i for i, name in enumerate(METRICS)}
-
-
-@dataclass
-class Member:
-    """One label in one context: a value for each block."""
-
-    first: Line
-    values: dict[Block, float] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
-
-
-@dataclass
-class Context:
-    """One metric at one place: what its labels can be compared in. ``where`` are the fields of
-    model.Where.
-
-    ``absent`` are labels that never gave a figure there: all of their samples failed or were
-    disturbed. Where that is so of all labels, there are no members.
-    """
-
-    where: dict[str, Any]
-    window: str
-    members: dict[str, Member] = field(default_factory=dict)
-    absent: dict[str, Member] = field(default_factory=dict)
-
-    @property
-    def failed(self) -> dict[str, tuple[int, int]]:
-        """The labels that failed at times: (in how many blocks, of how many)."""
-        every = {**self.members, **self.absent}
-        return {
-            label: (len(one.tally.failed), len(one.tally.tried))
-            for label, one in every.items()
-            if one.tally.failed
-        }
 
 
 def analyse(

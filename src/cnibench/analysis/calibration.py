@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from cnibench.analysis.build import Context, contexts_of, main_of
+from cnibench.analysis.build import contexts_of, main_of
+from cnibench.analysis.contexts import Context
 from cnibench.analysis.model import Where
 from cnibench.analysis.words import place_of
 from cnibench.errors import UsageError

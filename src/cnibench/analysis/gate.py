@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cnibench.analysis.build import Context
+from cnibench.analysis.contexts import Context
 from cnibench.analysis.failing import Evidence, Tally, more_often
 from cnibench.analysis.found import named
 from cnibench.analysis.inferiority import LEVEL, Tested, counted, paired, unpaired

@@ -18,7 +18,7 @@ from cnibench.stats.inference import Array, groups, holm, letters, signed_rank
 from cnibench.stats.power import least_blocks, standard_effect
 
 if TYPE_CHECKING:
-    from cnibench.analysis.build import Context
+    from cnibench.analysis.contexts import Context
 
 
 @dataclass

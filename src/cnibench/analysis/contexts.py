@@ -1,0 +1,44 @@
+"""What labels are compared in: one metric at one place, a value for each label in each block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from cnibench.analysis.failing import Tally
+from cnibench.analysis.series import Block
+from cnibench.analysis.stream import Line
+
+
+@dataclass
+class Member:
+    """One label in one context: a value for each block."""
+
+    first: Line
+    values: dict[Block, float] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+
+
+@dataclass
+class Context:
+    """One metric at one place: what its labels can be compared in. ``where`` are the fields of
+    model.Where.
+
+    ``absent`` are labels that never gave a figure there: all of their samples failed or were
+    disturbed. Where that is so of all labels, there are no members.
+    """
+
+    where: dict[str, Any]
+    window: str
+    members: dict[str, Member] = field(default_factory=dict)
+    absent: dict[str, Member] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> dict[str, tuple[int, int]]:
+        """The labels that failed at times: (in how many blocks, of how many)."""
+        every = {**self.members, **self.absent}
+        return {
+            label: (len(one.tally.failed), len(one.tally.tried))
+            for label, one in every.items()
+            if one.tally.failed
+        }
