@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from cnibench.errors import CnibenchError, OutputError
-from cnibench.system.text import Screen
+from cnibench.system.text import ReaderGoneError, Screen
 
 # What a machine lacks, and what is wrong with a path, by the numbers of open(2) and write(2).
 _LACKS = frozenset(
@@ -35,7 +35,7 @@ def guarded(work: Callable[[], Any]) -> int:
             sys.stdout.flush()
             return status if isinstance(status, int) else 0
         except BaseException as error:
-            if isinstance(error, BrokenPipeError | OutputError):
+            if isinstance(error, ReaderGoneError | OutputError):
                 # The reader of our output has gone (| head), or it cannot be written: nothing more
                 # can be said there, the interpreter's own flush included.
                 with contextlib.suppress(OSError, ValueError):
@@ -75,7 +75,7 @@ def _told(error: BaseException) -> int:
             return error.exit_code
         case KeyboardInterrupt() | click.Abort():
             return _say("interrupted", "", 130)
-        case BrokenPipeError():
+        case ReaderGoneError():
             return 0
         case MemoryError():
             return _say(

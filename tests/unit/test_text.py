@@ -291,6 +291,22 @@ def test_streams_that_are_closed_or_full_do_no_harm() -> None:
     assert program("profiles", shell="| head -n 1").stderr == ""
 
 
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    # Gone before the first word is written: then a write fails, and not only the last flush.
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as pipe:
+        for arguments in (["profiles"], ["--help"], ["profiles", "--json"]):
+            found = subprocess.run(
+                [sys.executable, "-c", "from cnibench.cli.main import main; main()", *arguments],
+                stdout=pipe,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                timeout=120,
+            )
+            assert (found.returncode, found.stderr) == (0, b""), arguments
+
+
 def test_a_locale_without_unicode(folder: Path) -> None:
     found = program(
         "runs",

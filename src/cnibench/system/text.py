@@ -74,12 +74,20 @@ def _escaped(match: re.Match[str]) -> str:
     return f"\\u{code:04x}"
 
 
+class ReaderGoneError(Exception):
+    """Who reads our standard output has ended (``| head``).
+
+    No OSError: click catches a BrokenPipeError, and then says at the interpreter's end what it
+    should keep to itself.
+    """
+
+
 class Stream:
     """A text stream that takes any text, whatever its encoding.
 
     What the ``raw`` stream does not take (a full disk) raises OutputError; with ``comment`` it is
-    dropped: a run must not end because nobody can read what it says meanwhile. BrokenPipeError
-    stays what it is.
+    dropped: a run must not end because nobody can read what it says meanwhile. A pipe whose reader
+    has gone raises ReaderGoneError.
     """
 
     def __init__(self, raw: IO[str], *, comment: bool = False) -> None:
@@ -101,7 +109,7 @@ class Stream:
                 self._silence()
                 return
             if isinstance(error, BrokenPipeError):
-                raise
+                raise ReaderGoneError from None
             told = getattr(error, "strerror", None) or error
             raise OutputError(
                 f"standard output: {told}", "write to a place that has room and can be written"
