@@ -5,6 +5,7 @@ next one starts.
 from __future__ import annotations
 
 import errno
+import logging
 import sys
 import time
 import traceback
@@ -44,6 +45,7 @@ from cnibench.system.interrupt import Stop
 from cnibench.testbed.cluster import Cluster
 from cnibench.testbed.deployment import Deployment
 
+_log = logging.getLogger(__name__)
 _REPEATS = 3  # of what an outage of the cluster has spoilt
 
 
@@ -88,7 +90,7 @@ class Runner:
         cluster is cleaned up in every case.
         """
         manifest = self.writer.manifest
-        self.cluster.tell = self.progress.tell
+        self.cluster.tell = self._tell
         with self._stop:
             try:
                 self.writer.event(
@@ -176,7 +178,7 @@ class Runner:
                 and (reason := self.enough(block + 1))
             ):
                 self.writer.event("stopped", block=block, reason=reason)
-                self.progress.tell(reason)
+                self._tell(reason)
                 break
         return failed
 
@@ -260,11 +262,13 @@ class Runner:
         profile = self.profiles[label]
         where = {} if block is None else {"block": block}
         self.progress.stage(f"installing {label}")
+        _log.info("installing %s (profile %s)", label, profile.name)
         began = time.monotonic()
         deployment: Deployment | None = None
         try:
             deployment = self.cluster.install(label, profile)
             installed = time.monotonic()
+            _log.info("attesting %s, because it was installed", label)
             found = deployment.attest()
             if not self.cluster.ours:  # what CPUs other machines have is known now
                 self.cpus = pins(
@@ -279,8 +283,17 @@ class Runner:
             self.writer.event(
                 "profile-failed", label=label, reason=f"{step}: {error.message}", **where
             )
-            self.progress.tell(f"{label} is not measured, {step}: {_with_remedy(error)}")
+            self._tell(f"{label} is not measured, {step}: {_with_remedy(error)}")
             return ProfileState(label, deployment, f"{step} the profile failed: {error.message}")
+        for one in found:
+            _log.log(
+                logging.DEBUG if one.passed else logging.WARNING,
+                "%s: %s: expected %s, observed %s",
+                label,
+                one.check,
+                one.expected,
+                one.observed,
+            )
         self.writer.attestations(found)
         seconds = {
             "install": round(installed - began, 3),
@@ -290,7 +303,7 @@ class Runner:
             self.writer.event(
                 "profile-failed", label=label, reason=reason, seconds=seconds, **where
             )
-            self.progress.tell(f"{label} is not measured: {reason}")
+            self._tell(f"{label} is not measured: {reason}")
             return ProfileState(label, deployment, reason)
         self.writer.event(
             "profile-installed", label=label, profile=profile.name, seconds=seconds, **where
@@ -302,12 +315,14 @@ class Runner:
             return
         deployment, state.deployment = state.deployment, None
         if self.cluster.options.keep:
+            _log.info("%s is kept (--keep)", state.label)
             return
+        _log.info("removing %s", state.label)
         try:
             deployment.remove()
         except CnibenchError as error:
             self._last_words("profile-not-removed", label=state.label, reason=error.message)
-            self.progress.tell(f"{state.label}: {_with_remedy(error)}")
+            self._tell(f"{state.label}: {_with_remedy(error)}")
 
     def _samples(
         self, states: Mapping[str, ProfileState], cells: Iterable[Cell], block: int
@@ -341,6 +356,7 @@ class Runner:
         """
         self._outages()
         self.progress.cell(cells[0], block, self._most_blocks())
+        _log.info("block %d: %s starts", block + 1, ", ".join(cell.id for cell in cells))
         start = now()
         status: Status = "failed"
         reason = state.reason
@@ -380,6 +396,7 @@ class Runner:
                     )
                 for cell, one in zip(cells, found, strict=True):
                     said = "disturbed" if one.disturbed else "ok"
+                    _log.info("%s: %s%s", cell.id, said, one.disturbed and f": {one.disturbed}")
                     self.progress.finished(cell, self._expected(cell), said, one.disturbed)
                 return 0
             except (Interrupted, FullError, EndedError):
@@ -402,6 +419,7 @@ class Runner:
                 block,
             )
         for cell in cells:
+            _log.warning("%s: %s: %s", cell.id, status, reason)
             self.progress.finished(cell, self._expected(cell), status, reason)
         return len(cells)
 
@@ -412,7 +430,7 @@ class Runner:
         found = self.cluster.outages(suspect)
         for one in found:
             self.writer.event("outage", start=one.start, seconds=one.seconds, reason=one.reason)
-            self.progress.tell(
+            self._tell(
                 f"the cluster did not answer for {duration(one.seconds)} ({one.reason}); what was"
                 " under way is done again"
             )
@@ -461,6 +479,10 @@ class Runner:
             with self._stop.held():
                 cluster.__exit__(*sys.exc_info())
 
+    def _tell(self, text: str) -> None:
+        _log.info("%s", text)
+        self.progress.tell(text)
+
     def _last_words(self, kind: str, **what: Any) -> None:
         try:
             self.writer.event(kind, **what)
@@ -495,6 +517,7 @@ def _recorded(raw: Path, writer: RunWriter) -> Iterator[None]:
         where = f"{error.filename}: " if error.filename else ""
         raise MeasureError(f"{where}{error.strerror or error}") from None
     except Exception as error:
+        _log.exception("a defect of cnibench")
         with writer.storing(raw / "defect.txt"):
             (raw / "defect.txt").write_text(traceback.format_exc(), encoding="utf-8")
             (raw / "defect.txt").chmod(0o600)
