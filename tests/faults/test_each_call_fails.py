@@ -66,7 +66,8 @@ def judged(
     if outcome.status == 0 and not complete(run):
         problems.append(f"exit status 0, and the run is not complete: {outcome.said[-500:]}")
     again = resume(machine, run)
-    failures = any('"status": "ok"' not in line for lines in kept.values() for line in lines)
+    now = acknowledged(run)
+    failures = any('"status": "ok"' not in line for lines in now.values() for line in lines)
     if again.status != (1 if failures else 0) or not complete(run):
         problems.append(
             f"--resume: exit status {again.status}, complete {complete(run)}: {again.said[-800:]}"
