@@ -91,6 +91,14 @@ _log = logging.getLogger(__name__)
 )
 @click.option("--wire-rate", metavar="RATE", help="Limit of the lab's wire, 1G say.")
 @click.option(
+    "--congestion-control",
+    metavar="NAME",
+    help=(
+        "Of TCP connections, read back from them.  [default: cubic in the lab, elsewhere the Pods'"
+        " own]"
+    ),
+)
+@click.option(
     "--kernel",
     metavar="auto|host|vm|PATH",
     help="This kernel, or a stock one in a VM (lab only).  [default: auto]",

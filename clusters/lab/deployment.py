@@ -14,7 +14,7 @@ from typing import Any
 from cnibench.clusters.lab import features
 from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.datapaths.base import builder_of
-from cnibench.clusters.lab.namespaces import leftovers, links, sysctls, wire
+from cnibench.clusters.lab.namespaces import congestion, leftovers, links, sysctls, wire
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod, Role
 from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
@@ -49,6 +49,7 @@ class LabDeployment(Deployment):
             4,
         )
         self.wire_mtu = options.mtu
+        self._congestion_control = options.congestion_control or congestion.DEFAULT
         self.mtu = (
             options.mtu
             - self.claim.overhead
@@ -100,7 +101,7 @@ class LabDeployment(Deployment):
         """
         monitored = self._monitored[node.number]
         while len(monitored) < count:
-            monitored.append(self._pod(node, "bench"))
+            monitored.append(self._with_congestion_control(self._pod(node, "bench")))
         return monitored
 
     def _pod(self, node: LabNode, role: Role) -> LabPod:
@@ -154,10 +155,18 @@ class LabDeployment(Deployment):
     def add_pods(self, node: Node, count: int) -> list[Pod]:
         assert isinstance(node, LabNode)
         with self.datapath.batch():
-            return [self._pod(node, "bench") for _ in range(count)]
+            return [self._with_congestion_control(self._pod(node, "bench")) for _ in range(count)]
+
+    def _with_congestion_control(self, pod: LabPod) -> LabPod:
+        congestion.use(pod.ns, self._congestion_control, local=not pod.interface)
+        return pod
 
     def underlay(self) -> dict[str, str]:
         return {node.name: node.wire for node in self.nodes()}
+
+    def unheld(self) -> list[str]:
+        """Settings that do not hold in one of its namespaces, in words."""
+        return sorted({said for ns in self._namespaces for said in ns.unheld.values()})
 
     def tunnel(self) -> str:
         return self.datapath.tunnel
@@ -176,6 +185,10 @@ class LabDeployment(Deployment):
         if self.broken:
             raise ClusterError(self.broken)
         leftovers.drain(self._namespaces)
+        for node in (self.a, self.b):
+            if any(not pod.interface for pod in self._monitored[node.number]):
+                # the kernel makes local IPv6 routes anew some time after a device came up
+                congestion.use(node.ns, self._congestion_control, local=True)
         self.datapath.reset_state()
 
     def under(
