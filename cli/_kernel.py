@@ -22,9 +22,9 @@ from cnibench.system.guest import inside
 from cnibench.testbed.cluster import Problem
 from cnibench.vm import preload
 from cnibench.vm.accel import Accelerator, accelerator
-from cnibench.vm.carry import carry as carry_into
+from cnibench.vm.execute import carry as carry_into
 from cnibench.vm.kernel import BOOT, INSTALL, Kernel, given, newest
-from cnibench.vm.problems import problems as vm_problems
+from cnibench.vm.requirements import problems as vm_problems
 
 # A run under emulation for which nothing else was asked is short and coarse: its absolute figures
 # mean nothing anyway. The blocks stay

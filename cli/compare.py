@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, later, lines, warn
+from cnibench.cli._integrity import check, first_lines, later, lines, warn
 from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
@@ -187,7 +187,7 @@ def _comparable(
     """Raises UsageError naming what differs: among the base runs, or between them and a
     candidate.
     """
-    from cnibench.analysis.comparable import between, circumstances_of, differences
+    from cnibench.analysis.comparability import between, circumstances_of, differences
 
     found = {
         one: circumstances_of(one.reader, gathered[one.reader.id], one.label)

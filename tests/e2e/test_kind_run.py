@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from kind.parts import Parts
 
-from cnibench.clusters.kubernetes.nodes.tasks import limit_of
+from cnibench.clusters.kubernetes.nodes.pids_limit import limit_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 

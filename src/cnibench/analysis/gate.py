@@ -7,7 +7,7 @@ beside it. The gate passes only when every cell passes, which keeps the level wi
 correction over the cells, is a regression.
 
 Failures are an outcome. A candidate that fails more often than its base in a cell is worse where an
-exact test proves it (failing.py), in one family of Holm's correction with the tests of the figures;
+exact test proves it (failure_rates.py), in one family of Holm's correction with the tests of the figures;
 where it is not proven the cell is undecided. Cells in which nothing failed on either side have no
 such test: none could ever reject there (R. E. Tarone, Biometrics 46, 1990).
 
@@ -25,11 +25,11 @@ from typing import Any, Literal
 import numpy as np
 
 from cnibench.analysis.contexts import Context
-from cnibench.analysis.failing import Evidence, Tally, more_often
-from cnibench.analysis.found import named
-from cnibench.analysis.inferiority import LEVEL, Tested, counted, paired, unpaired
+from cnibench.analysis.failure_rates import Evidence, Tally, more_often
 from cnibench.analysis.model import Where
+from cnibench.analysis.noninferiority import LEVEL, Tested, counted, paired, unpaired
 from cnibench.analysis.places import describe
+from cnibench.analysis.summary import named
 from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.metrics import COUNTED, main_metric

@@ -1,4 +1,4 @@
-"""Are two nodes alike, and quiet? Pure decisions over what they told of themselves (look.py)."""
+"""Are two nodes alike, and quiet? Pure decisions over what they told of themselves (inspection.py)."""
 
 from __future__ import annotations
 
