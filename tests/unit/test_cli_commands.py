@@ -80,7 +80,7 @@ def test_private_modules_are_no_commands() -> None:
     assert {"run", "runs", "profiles", "doctor", "clean"} <= set(names())
     assert not {"main", "--init--", "guard", "-guard"} & set(names())
     assert isinstance(group, Commands)
-    assert group.get_command(click.Context(group), "_guard") is None
+    assert group.get_command(click.Context(group), "_errors") is None
     assert group.get_command(click.Context(group), "../run") is None
 
 
