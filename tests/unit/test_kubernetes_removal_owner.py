@@ -232,7 +232,7 @@ def test_what_this_run_has_not_recorded_is_not_removed(
     monkeypatch.setattr(record, "read", lambda rest: there)
     for name in ("Inventory", "Rest"):
         monkeypatch.setattr(uninstallation, name, lambda *_: None)
-    monkeypatch.setattr(uninstallation.belongings, "find", never)
+    monkeypatch.setattr(uninstallation.selection, "find", never)
     monkeypatch.setattr(uninstallation.manifests, "render", never)
     access: Any = None
     with pytest.raises(ClusterError, match=said):
