@@ -171,7 +171,7 @@ def again(run_dir: Path) -> Machine | None:
 
 
 def start(machine: Machine, manifest: Manifest, run_dir: Path, tools: Sequence[str] = ()) -> int:
-    """Makes the run directory and measures in the VM; the exit status. Errors as in ``vm.carry``.
+    """Makes the run directory and measures in the VM; the exit status. Errors as in ``vm.execute``.
 
     ``tools``: the programs whose versions the environment names; they are asked here, where that is
     quick.

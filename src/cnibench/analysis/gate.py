@@ -7,7 +7,7 @@ beside it. The gate passes only when every cell passes, which keeps the level wi
 correction over the cells, is a regression.
 
 Failures are an outcome. A candidate that fails more often than its base in a cell is worse where an
-exact test proves it (failure_rates.py), in one family of Holm's correction with the tests of the figures;
+exact test proves it (failure_rates.py); these tests and those of the figures are one Holm family;
 where it is not proven the cell is undecided. Cells in which nothing failed on either side have no
 such test: none could ever reject there (R. E. Tarone, Biometrics 46, 1990).
 
