@@ -156,7 +156,7 @@ def _place(analysis: Analysis, group: Group, whole: bool) -> Section:
     lines = ["; ".join(filter(None, (*context.told(group), _fidelity(main), params)))]
     lines.append(
         f"{'more' if group.better == 'higher' else 'less'} is better; profiles that share a letter"
-        " were not told apart"
+        " are not significantly different"
     )
     return Section(title, [Table(heads, rows), *_others(here, group, main, whole)], lines)
 
@@ -381,8 +381,8 @@ def _disturbed(analysis: Analysis) -> list[Section]:
     if not analysis.disturbed:
         return []
     lines = [
-        "something stood still while they were measured; they are stored, and no figure, verdict or"
-        " order above has them"
+        "a process or CPU stalled while they were measured; they are stored, but no figure, verdict"
+        " or ranking above includes them"
     ]
     return [
         Section(

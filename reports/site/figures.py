@@ -58,7 +58,7 @@ def ranking(place: Place) -> Chart:
     notes = (
         (
             f"{way}; bar: median over the blocks, line: its interval; profiles that share a letter"
-            " (in the numbers) were not told apart"
+            " (in the numbers) are not significantly different"
         ),
     )
     return Chart(

@@ -104,7 +104,7 @@ def _told(record: Record, loads: Mapping[_Load, Sequence[float]], environment: i
     perf = " with perf" * (record["window"] == "cpp")
     return (
         f"{record['label']}, {describe(where)}{perf}: the background load fell short:"
-        f" {'; '.join(short)}; its figures are those beside what was sent: ask for fewer"
+        f" {'; '.join(short)}; its figures refer to the load that was sent: ask for fewer"
         " connections or a lower rate of each, or measure on more CPUs"
     )
 

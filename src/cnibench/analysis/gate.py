@@ -102,7 +102,7 @@ class Verdict:
     def line(self) -> str:
         """The reason in one line."""
         if not self.cells:
-            return "undecided: base and candidate have no cell in common"
+            return "undecided: base and candidate share no cell"
         for outcome, words in (
             ("worse", "worse"),
             ("missing", "undecided"),
