@@ -2,8 +2,8 @@
 nodes and for each Pod.
 
 Each datapath is one module of clusters/lab/datapaths whose ``PROVIDER`` is a subclass (or a tuple
-of them); its ``name`` stands in a profile's ``datapath.model``. Nothing needs undoing that goes with
-its namespace.
+of them); its ``name`` is what a profile's ``datapath.model`` says. Nothing needs undoing that goes
+with its namespace.
 """
 
 from __future__ import annotations
