@@ -11,6 +11,7 @@ import click
 from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import CnibenchError, UsageError
+from cnibench.system import log
 
 if TYPE_CHECKING:
     from cnibench.analysis.calibration import Calibration, Floor
@@ -97,10 +98,11 @@ def command(
     fits.
     """
     from cnibench.analysis.calibration import ROUND, calibration
-    from cnibench.cli._carry_out import carry_out
+    from cnibench.cli._execute import carry_out
     from cnibench.cli._request import plan_of, prepare
     from cnibench.model.units import fraction
     from cnibench.rundir.reader import RunReader
+    from cnibench.rundir.writer import RunWriter
 
     wished = fraction(resolution)
     if not 0 < wished < 1:
@@ -110,6 +112,7 @@ def command(
     labels = _labels(cni)
     paths, status = [], 0
     for mode, window in product(_list(cpus), _list(duration)):
+        log.keep()
         asked = {
             "cni": labels,
             "cluster": cluster,
@@ -132,24 +135,13 @@ def command(
     readers = [RunReader(path) for path in paths]
     found = calibration(readers, wished)
     for reader in readers:
-        _store(reader.path, calibration([reader], wished))
+        with RunWriter.resume(reader.path) as writer:
+            writer.calibration({"schema": 1, **_document(calibration([reader], wished))})
     if as_json:
         print_json({"schema": 1, **_document(found), "runs": [str(path) for path in paths]})
     else:
         _show(found)
     return status
-
-
-def _store(path: Path, found: Calibration) -> None:
-    """Beside the samples: what 'cnibench run --blocks auto' plans with from now on."""
-    import json
-
-    from cnibench.planning.blocks import CALIBRATION
-    from cnibench.system.files import replace_beneath
-
-    replace_beneath(
-        path, CALIBRATION, (json.dumps({"schema": 1, **_document(found)}, indent=1) + "\n").encode()
-    )
 
 
 def _labels(cni: tuple[str, ...]) -> tuple[str, ...]:

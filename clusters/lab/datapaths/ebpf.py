@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from cnibench.clusters.lab.attestation import probe, tap
+from cnibench.clusters.lab.attestation import capture, probe
 from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS, Filtered, FilterOptions
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.ebpf import tc as ebpf_tc
@@ -375,7 +375,7 @@ class Ebpf(Filtered):
         )
 
         before, there = self._counts(a), self._counts(b)
-        with tap.watching(a) as seen:
+        with capture.watching(a) as seen:
             failure = probe.stream(far[0].ns, far[1].ns, far[1].addresses[family], family, _PROBE)
         sent, got = self._counts(a)[0] - before[0], self._counts(b)[1] - there[1]
         passed = not failure and min(sent, got) >= 4

@@ -1,16 +1,19 @@
 """The run directory: which files it has, their schema version, and how an older version becomes the
 present one.
 
-plan.json            the run's manifest: what was asked, the cells, the seed, what is unsupported
-here (Manifest) env.json             the environment: kernel, CPU, memory, tool versions, testbed,
-wire; env-N.json is that of session N events.jsonl         what happened and when, chained by hashes
-(chain.py); each ``cell-finished`` commits the lines of one sample samples.jsonl        one metric
-of one cell in one block a line (cell.Sample) attestations.jsonl   the checks of each installed
-profile NAME.jsonl           records of collectors and workloads (cpp, sizes, cdf, series, ...),
-each with the sample's coordinates raw/CELL/BLOCK/      raw output of the tools, kept before
-anything parses it; BLOCK.attempt-N of a sample measured again seal.json            which line of
-events.jsonl the finished run ended with NAME.orphan-N        what an interrupted run had written
-without an event that commits it
+- ``plan.json``: the manifest: what was asked, the cells, the seed, what is unsupported (Manifest)
+- ``env.json``: kernel, CPU, memory, tools, testbed, wire; ``env-N.json`` is that of session N
+- ``events.jsonl``: what happened and when, chained by hashes (chain.py); each ``cell-finished``
+  commits the lines of one sample
+- ``samples.jsonl``: one metric of one cell in one block a line (cell.Sample)
+- ``attestations.jsonl``: the checks of each installed profile
+- ``NAME.jsonl``: records of collectors and workloads (cpp, sizes, ...) with their coordinates
+- ``raw/CELL/BLOCK/``: raw output of the tools, kept before anything parses it;
+  ``BLOCK.attempt-N`` of a sample measured again
+- ``seal.json``: which line of events.jsonl the finished run ended with
+- ``NAME.orphan-N``: what an interrupted run had written without an event that commits it
+- ``run.log``: the log, for people. No figure needs it: no event commits it, no reader opens it,
+  and the site leaves it out
 
 docs/run-directory.md says more.
 """
@@ -30,6 +33,8 @@ from cnibench.model import context
 from cnibench.model.cell import SCHEMA, Cell
 
 PLAN, ENVIRONMENT, SEAL = "plan.json", "env.json", "seal.json"
+LOG = "run.log"
+CALIBRATION = "calibration.json"  # what 'cnibench calibrate' found, beside its samples
 EVENTS, SAMPLES, ATTESTATIONS, RAW = "events.jsonl", "samples.jsonl", "attestations.jsonl", "raw"
 
 # Bytes that are read of a file at most, so that no file fills the memory.
@@ -203,9 +208,30 @@ def new_id(name: str = "") -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{word + '-' if word else ''}{secrets.token_hex(2)}"
 
 
+def is_lines(name: str) -> bool:
+    """Is this the name of a file of lines that events commit: samples, attestations, records?"""
+    return name != EVENTS and bool(_LINES.fullmatch(name))
+
+
+def is_document(name: str) -> bool:
+    """Is this the name of a file that is written at once and named by an event?"""
+    return bool(_DOCUMENT.fullmatch(name))
+
+
+def is_below(name: str) -> bool:
+    """Is this a relative path that does not lead out of its folder?"""
+    parts = name.split("/")
+    return "\0" not in name and not {"", ".", ".."}.intersection(parts)
+
+
+_RECORD = re.compile(r"[a-z][a-z0-9_-]{0,40}")
+_LINES = re.compile(rf"{_RECORD.pattern}\.jsonl")
+_DOCUMENT = re.compile(r"(plan|env)(-[0-9]{1,9})?\.json|calibration\.json")
+
+
 def record_file(name: str) -> str:
     """The file of records of that name. Raises InputError for a name that is not a plain word."""
-    if not re.fullmatch(r"[a-z][a-z0-9_-]{0,40}", name):
+    if not _RECORD.fullmatch(name):
         raise InputError(
             f"'{name}' is not a name of a record file",
             "plain lower-case words, cpp or sizes for instance",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from cnibench.errors import InputError, MeasureError, UsageError
 from cnibench.model.cell import SCHEMA, Attestation, Cell, Sample
 from cnibench.rundir.chain import (
     ADOPTED,
+    CALIBRATED,
     CREATED,
     FINISHED,
     RESUMED,
@@ -36,8 +38,10 @@ from cnibench.rundir.chain import (
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import (
     ATTESTATIONS,
+    CALIBRATION,
     ENVIRONMENT,
     EVENTS,
+    LOG,
     LONGEST_DOCUMENT,
     PLAN,
     RAW,
@@ -54,6 +58,7 @@ from cnibench.rundir.schema import (
 from cnibench.rundir.verification import verify
 from cnibench.system.files import make_beneath, open_beneath, read_beneath, replace_beneath
 
+_log = logging.getLogger(__name__)
 _ROOM = 64 * 1024  # bytes
 _CHUNK = 1 << 20
 
@@ -171,13 +176,22 @@ class RunWriter:
         self._document(name, content)
         self._facts = content
 
+    def calibration(self, facts: Record) -> None:
+        """Writes calibration.json: what a finished run of ``cnibench calibrate`` found."""
+        content = _formatted(facts)
+        self.event(CALIBRATED, documents={CALIBRATION: digest(content)})
+        self._promised = {CALIBRATION: digest(content)}
+        self._document(CALIBRATION, content)
+
     def event(self, kind: str, **what: Any) -> None:
         """One line of events.jsonl."""
+        told = {name: value for name, value in what.items() if name not in _BULKY}
+        _log.info("event %s%s", kind, "".join(f" {name}={told[name]}" for name in told))
         self._events([{"event": kind, **what}])
         if kind in (STARTED, RESUMED):
             self.sessions += 1
             self._facts = b""
-        elif kind == FINISHED:
+        elif kind in (FINISHED, CALIBRATED):
             seal = {"schema": SCHEMA, "lines": self._count, "sha256": self._last}
             self._document(SEAL, msgspec.json.encode(seal) + b"\n")
 
@@ -367,8 +381,9 @@ class RunWriter:
         self._promised = dict(chain.events[-1].documents) if chain.events else {}
         aside = {}
         if chain.chained:
-            for name in [EVENTS, *self._sizes]:
+            for name in self._sizes:
                 self._descriptor(name)
+            for name in self._sizes:
                 if moved := self._set_aside(name):
                     aside[name] = moved
         else:
@@ -410,7 +425,7 @@ class RunWriter:
                 at=0, bytes=len(data), lines=data.count(b"\n"), sha256=digest(data)
             )
         documents = {}
-        for name in (PLAN, ENVIRONMENT):
+        for name in (PLAN, ENVIRONMENT, CALIBRATION):
             if found := self._found(name):
                 documents[name] = found
         self._last = documents[PLAN]
@@ -445,6 +460,12 @@ class RunWriter:
             with self.storing(self.path / name):
                 self._open[name] = open_beneath(
                     self.path, name, os.O_WRONLY | os.O_APPEND | os.O_CREAT
+                )
+            if os.fstat(self._open[name]).st_nlink > 1:
+                raise InputError(
+                    f"{self.path / name}: has another hard link, in a copy of the run perhaps, and"
+                    " new lines would be in both",
+                    "copy the run with 'cp -a', and resume the copy",
                 )
         return self._open[name]
 
@@ -542,6 +563,24 @@ class RunWriter:
             f"{path}: {error.strerror}; the run ends",
             f"mend that, then: cnibench run --resume {self.path}",
         )
+
+
+_BULKY = ("files", "documents", "raw")  # hashes, which events.jsonl has
+
+
+def open_log(path: Path) -> int:
+    """A descriptor that appends to the log of the run directory ``path``. Only its owner may read
+    it: it names machines and addresses.
+
+    Raises FullError when it cannot be written, InputError when it is a link or no regular file.
+    """
+    try:
+        return open_beneath(path, LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise FullError(
+            f"{path / LOG}: {error.strerror}; the run ends",
+            f"make it writable, then: cnibench run --resume {path}",
+        ) from None
 
 
 _RESTORE = (
