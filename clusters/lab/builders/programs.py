@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from cnibench.clusters.lab.attestation import probe, tap
+from cnibench.clusters.lab.attestation import capture, probe
 from cnibench.clusters.lab.builders.filtered import Filtered, FilterOptions
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.ebpf import tc
@@ -204,7 +204,7 @@ class Programs(Filtered):
         )
 
         before, there = self._counts(a), self._counts(b)
-        with tap.watching(a) as seen:
+        with capture.watching(a) as seen:
             failure = probe.stream(far[0].ns, far[1].ns, far[1].addresses[family], family, _PROBE)
         sent, got = self._counts(a)[0] - before[0], self._counts(b)[1] - there[1]
         passed = not failure and min(sent, got) >= 4

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cnibench.cli._guard import guarded
+from cnibench.cli._errors import guarded
 from cnibench.cli._output import fancy
 from cnibench.cli._request import Request
 from cnibench.errors import Interrupted, MeasureError, UsageError
