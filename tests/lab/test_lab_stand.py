@@ -307,12 +307,6 @@ def test_devices_are_made_as_asked(make_stand: Make) -> None:
         ("192.168.100.2", "permanent"),
         ("192.168.100.3", "permanent"),
     }
-    for address in ("192.0.2.1", "2001:db8::1"):
-        links.proxy_neighbour(ns, "eth0", address)
-    assert {entry["dst"] for entry in told("ip", "-j", "neigh", "show", "proxy")} == {
-        "192.0.2.1",
-        "2001:db8::1",
-    }
     with pytest.raises(ClusterError, match="vxlan device tunnel"):
         links.add(ns, "tunnel", "vxlan", vxlan_id=78)
     for name in ("tunnel", "six", "between", "other", "never-there"):
