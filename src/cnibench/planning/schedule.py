@@ -48,8 +48,8 @@ def warning(blocks: int, profiles: int, alpha: float = ALPHA) -> str:
     what = "one pair" if family == 1 else f"any of {family} pairs"
     return (
         f"{blocks} block{'s' * (blocks != 1)} cannot show a difference of {what}: no test of"
-        f" that many paired values gives p below {floor(blocks):.2g}, and Holm's correction requires"
-        f" {alpha / family:.2g}; at least {blocks_needed(profiles, alpha)} are needed"
+        f" that many paired values gives p below {floor(blocks):.2g}, and Holm's correction"
+        f" requires {alpha / family:.2g}; at least {blocks_needed(profiles, alpha)} are needed"
     )
 
 
