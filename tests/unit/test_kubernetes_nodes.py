@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cnibench.clusters.kubernetes.nodes.report import _device
 
 from cnibench.clusters.kind import configuration
 from cnibench.clusters.kubernetes.api import objects
@@ -17,7 +18,7 @@ from cnibench.clusters.kubernetes.api.access import Access, DeniedError, Unreach
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.api.tools import version
 from cnibench.clusters.kubernetes.cni import subnets
-from cnibench.clusters.kubernetes.nodes import tasks
+from cnibench.clusters.kubernetes.nodes import pids_limit
 from cnibench.clusters.kubernetes.nodes.nodes import (
     Facts,
     Taint,
@@ -28,7 +29,6 @@ from cnibench.clusters.kubernetes.nodes.nodes import (
     tolerated,
     toleration,
 )
-from cnibench.clusters.kubernetes.nodes.report import _device
 from cnibench.clusters.kubernetes.ownership import safety
 from cnibench.clusters.kubernetes.pods import paths, pods
 from cnibench.errors import InputError, UnsupportedError, UsageError
@@ -503,4 +503,4 @@ def test_facts_survive_a_node_that_tells_little() -> None:
     ],
 )
 def test_where_the_limit_of_a_nodes_processes_stands(table: str, file: str, tmp_path: Path) -> None:
-    assert tasks.limit_of(table, "abc", tmp_path) == (tmp_path / file if file else None)
+    assert pids_limit.limit_of(table, "abc", tmp_path) == (tmp_path / file if file else None)
