@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cnibench.analysis.gate import Verdict
-    from cnibench.analysis.series import Gathered
+    from cnibench.analysis.samples.series import Gathered
     from cnibench.rundir.reader import RunReader
 
 
@@ -105,7 +105,7 @@ def command(
     """
     from cnibench.analysis.build import contexts_of, main_of
     from cnibench.analysis.gate import judge, side
-    from cnibench.analysis.series import gather
+    from cnibench.analysis.samples.series import gather
     from cnibench.model.units import fraction
 
     sides = _sides(base, folder), _sides(candidate, folder)

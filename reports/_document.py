@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from cnibench.analysis.disturbances import rows
 from cnibench.analysis.model import Analysis, Cpp, Failure, Group, Pair, Result, Turning
-from cnibench.analysis.narrative import conditions, place_of, primary_groups
-from cnibench.analysis.places import describe
+from cnibench.analysis.text.disturbances import rows
+from cnibench.analysis.text.narrative import conditions, place_of, primary_groups
+from cnibench.analysis.text.places import describe
 from cnibench.model import context
 from cnibench.model.metrics import METRICS
 from cnibench.reports._numbers import Scale, p_value

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cnibench.analysis.model import Result
-from cnibench.analysis.narrative import place_of, primary_groups
-from cnibench.analysis.places import describe
+from cnibench.analysis.text.narrative import place_of, primary_groups
+from cnibench.analysis.text.places import describe
 from cnibench.model import context
 from cnibench.model.metrics import METRICS
 from cnibench.model.units import human, is_number

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cnibench.analysis.model import Failure
-from cnibench.analysis.narrative import conditions, primary_groups
+from cnibench.analysis.text.narrative import conditions, primary_groups
 from cnibench.model import context
 from cnibench.model.metrics import COUNTED
 from cnibench.reports._document import Document, Section, Table, document

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from cnibench.analysis.model import Analysis, Cpp, Group, Pair, Result
-from cnibench.analysis.narrative import percent, place_of
-from cnibench.analysis.places import describe
-from cnibench.analysis.summary import failures
+from cnibench.analysis.text.narrative import percent, place_of
+from cnibench.analysis.text.places import describe
+from cnibench.analysis.text.summary import failures
 from cnibench.model.context import OF_RECORD, fact
 from cnibench.model.metrics import METRICS
 from cnibench.model.units import human

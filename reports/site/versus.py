@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from cnibench.analysis.model import Cpp, Pair, Result
-from cnibench.analysis.narrative import place_of
+from cnibench.analysis.text.narrative import place_of
 from cnibench.model.units import human
 from cnibench.reports._document import Table, ratio
 from cnibench.reports._numbers import p_value

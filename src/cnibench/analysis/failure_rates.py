@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cnibench.analysis.series import Block
+from cnibench.analysis.samples.series import Block
 
 MCNEMAR, FISHER = "exact McNemar test", "Fisher's exact test"
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cnibench.analysis import disturbances
 from cnibench.analysis.model import Analysis, Group, Where
-from cnibench.analysis.places import describe
-from cnibench.analysis.summary import names, sentences
+from cnibench.analysis.text import disturbances
+from cnibench.analysis.text.places import describe
+from cnibench.analysis.text.summary import names, sentences
 from cnibench.model import context
 from cnibench.model.context import fact
 from cnibench.model.metrics import main_metric
