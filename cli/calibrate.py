@@ -11,6 +11,7 @@ import click
 from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import CnibenchError, UsageError
+from cnibench.system import log
 
 if TYPE_CHECKING:
     from cnibench.analysis.calibration import Calibration, Floor
@@ -111,6 +112,7 @@ def command(
     labels = _labels(cni)
     paths, status = [], 0
     for mode, window in product(_list(cpus), _list(duration)):
+        log.keep()
         asked = {
             "cni": labels,
             "cluster": cluster,

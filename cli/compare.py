@@ -89,7 +89,8 @@ def command(
     3 base runs with commas: what runs differ by among themselves is the noise then.
 
     Failed samples count: a candidate that fails more often than its base is worse where an exact
-    test proves it, else undecided.
+    test proves it, else undecided. Disturbed samples count as neither; a cell in which one side was
+    disturbed more often than chance explains is undecided.
 
     Exit status: 0 proven within the threshold, 4 worse, 5 undecided or a cell is missing, 2 when
     the sides must not be compared.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import UsageError
 from cnibench.model.units import duration, human
+from cnibench.system import log
 from cnibench.system.guest import inside
+
+_log = logging.getLogger(__name__)
 
 
 @click.command("run")
@@ -143,6 +147,7 @@ def command(
     Every requirement is checked before anything starts. Results go to a run directory, and the
     report is printed at the end.
     """
+    log.keep()
     if resume:
         given = [key for key, value in values.items() if value not in (None, (), False)]
         if given or dry_run:
@@ -162,7 +167,7 @@ def command(
         )
     from cnibench.cli import _kernel
     from cnibench.cli._request import at_scale, plan_of, prepare, profile_problems, suited
-    from cnibench.planning.blocks import Here
+    from cnibench.planning.blocks import Here, words
 
     plan, given_up = suited(plan_of(values), values)
     if values["scale"] is not None:
@@ -186,6 +191,8 @@ def command(
         notes=given_up,
         here=here,
     )
+    for line in (*request.manifest.notes, *words(request.manifest.planned)):
+        _log.info("planned: %s", line)
     for line in _preview(request):
         click.echo(line, err=True)
     if dry_run:

@@ -199,7 +199,7 @@ LINKS = [
 
 @pytest.mark.parametrize("name", [*LINKS, "raw", "raw/CELL", "raw/CELL/2"])
 def test_resuming_writes_through_no_link(run: Path, tmp_path: Path, name: str) -> None:
-    from cnibench.run.sample import Provenance, failure
+    from cnibench.run.provenance import Provenance, failure
 
     cell = RunReader(run).plan.cells[-1]
     with (run / "samples.jsonl").open(

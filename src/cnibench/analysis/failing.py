@@ -1,5 +1,5 @@
-"""Does a candidate fail more often than its base? Exact tests, one-sided, of the blocks in which
-each gave no figure.
+"""Does a candidate fail more often than its base, or is one side disturbed more often than the
+other? Exact tests of the blocks in which each gave no figure.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ class Tally:
             self.disturbed | other.disturbed,
         )
 
+    @property
+    def begun(self) -> frozenset[Block]:
+        """All blocks in which it was measured, whatever came of it."""
+        return self.tried | self.disturbed
+
     def of_run(self, number: int) -> Tally:
         """The same blocks as those of the run of that number."""
         tried, failed, disturbed = (
@@ -46,7 +51,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Evidence:
-    """``p`` of so many more failures by chance; ``more``: the candidate did fail more often."""
+    """``p`` of such a difference by chance; ``more``: the candidate has the larger share."""
 
     p: float
     more: bool
@@ -66,7 +71,8 @@ def more_often(base: Tally, candidate: Tally, *, paired: bool) -> Evidence | Non
     if not paired:
         if not base.failed and not candidate.failed:
             return None
-        return Evidence(_fisher(base, candidate), more, FISHER)
+        p = _fisher(len(candidate.failed), len(candidate.tried), len(base.failed), len(base.tried))
+        return Evidence(p, more, FISHER)
     both = base.tried & candidate.tried
     theirs, ours = (
         len((candidate.failed - base.failed) & both),
@@ -75,6 +81,45 @@ def more_often(base: Tally, candidate: Tally, *, paired: bool) -> Evidence | Non
     if not theirs + ours and not more:
         return None
     return Evidence(_sign(theirs, ours), more or theirs > ours, MCNEMAR)
+
+
+def unequally_disturbed(base: Tally, candidate: Tally, *, paired: bool) -> Evidence | None:
+    """Two-sided, as either direction selects the blocks that remain; None where nothing was
+    disturbed. ``more``: the candidate was disturbed more often.
+
+    ``paired`` as in ``more_often``.
+    """
+    if not base.disturbed and not candidate.disturbed:
+        return None
+    ours, theirs = len(base.begun), len(candidate.begun)
+    if not ours or not theirs:
+        return None
+    if paired:
+        both = base.begun & candidate.begun
+        theirs = len((candidate.disturbed - base.disturbed) & both)
+        ours = len((base.disturbed - candidate.disturbed) & both)
+        p = min(_sign(theirs, ours), _sign(ours, theirs))
+        return Evidence(min(1.0, 2 * p), theirs > ours, MCNEMAR)
+    several, others = len(candidate.disturbed), len(base.disturbed)
+    p = min(_fisher(several, theirs, others, ours), _fisher(others, ours, several, theirs))
+    return Evidence(min(1.0, 2 * p), several * ours > others * theirs, FISHER)
+
+
+def few_left(base: Tally, candidate: Tally, *, paired: bool) -> str:
+    """Says so where disturbances leave fewer than half of the pairs, or, of runs that are not
+    paired, of the blocks of one side; else ''.
+    """
+    if paired:
+        every = base.begun | candidate.begun
+        left = every - base.disturbed - candidate.disturbed
+        if 2 * len(left) >= len(every):
+            return ""
+        return f"only {len(left)} of {len(every)} pairs of blocks were not disturbed"
+    for one, name in ((base, "base"), (candidate, "candidate")):
+        left = one.begun - one.disturbed
+        if 2 * len(left) < len(one.begun):
+            return f"only {len(left)} of {len(one.begun)} blocks of the {name} were not disturbed"
+    return ""
 
 
 def _sign(above: int, below: int) -> float:
@@ -87,15 +132,14 @@ def _sign(above: int, below: int) -> float:
     return total / (1 << n)
 
 
-def _fisher(base: Tally, candidate: Tally) -> float:
-    """P(at least so many of all failures fall to the candidate), with the margins fixed
+def _fisher(hits: int, of: int, other_hits: int, other_of: int) -> float:
+    """P(at least so many of all hits fall among the first ``of``), with the margins fixed
     (hypergeometric).
     """
-    ours, theirs = len(base.tried), len(candidate.tried)
-    failures = len(base.failed) + len(candidate.failed)
-    first, most = len(candidate.failed), min(failures, theirs)
-    ways = total = math.comb(theirs, first) * math.comb(ours, failures - first)
-    for k in range(first, most):
-        ways = ways * (theirs - k) * (failures - k) // ((k + 1) * (ours - failures + k + 1))
+    every = hits + other_hits
+    most = min(every, of)
+    ways = total = math.comb(of, hits) * math.comb(other_of, every - hits)
+    for k in range(hits, most):
+        ways = ways * (of - k) * (every - k) // ((k + 1) * (other_of - every + k + 1))
         total += ways
-    return total / math.comb(ours + theirs, failures)
+    return total / math.comb(of + other_of, every)
