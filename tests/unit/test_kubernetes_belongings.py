@@ -4,6 +4,7 @@ from it, and what is of others.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from cnibench.clusters.kubernetes.cni.manifests import LABEL
 from cnibench.clusters.kubernetes.removal import belongings, saving
 from cnibench.clusters.kubernetes.removal.belongings import Belongings, BlockedError, Known
 from cnibench.clusters.kubernetes.removal.inventory import Kind, Thing, thing
-from cnibench.clusters.kubernetes.removal.record import Record, read
+from cnibench.clusters.kubernetes.removal.record import Record, _packed, _unpacked, read
 from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
 
@@ -259,6 +260,59 @@ def test_a_record_whose_profile_is_a_path_is_not_ours(name: str) -> None:
     store: Any = Stored()
     Record(name, about, {}).create(store)
     with pytest.raises(ClusterError, match="not one that this version of cnibench wrote"):
+        read(store)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("applied", [["", "Node", "", "n", "u"]], "Node"),
+        ("applied", [["", "ConfigMap", "", "n", 5]], "string"),
+        ("applied", [["", "ConfigMap", "", "a\nb", "u"]], "pattern"),
+        ("applied", {"a": 1}, "list"),
+        ("variables", {"pod_cidr": "everything"}, "everything"),
+        ("variables", {"other": "10.0.0.0/8"}, "other"),
+        ("copied", {"n": ["../../bin/sh"]}, "pattern"),
+        ("copied", [], "dict"),
+        ("remembered", "yes", "bool"),
+        ("before", [1], "string"),
+        ("before", "u", "list"),
+        ("marks", {"n": {"labels": "a"}}, "list"),
+        ("marks", {"n": {"spec": []}}, "spec"),
+        ("managers", ["kubectl-client-side-apply"], "writes objects of others"),
+        ("managers", ["kube-controller-manager"], "writes objects of others"),
+        ("managers", "all", "array"),
+        ("leaves", {"rules": [""]}, "four printable"),
+        ("leaves", {"taints": ["node.kubernetes.io/not-ready"]}, "taint"),
+        ("leaves", {"route_tables": [254]}, "routing table"),
+        ("leaves", {"files": ["/etc"]}, "removed"),
+        ("leaves", {"devices": ["*"]}, "at least two"),
+    ],
+)
+def test_a_record_that_somebody_changed_removes_nothing(key: str, value: Any, said: str) -> None:
+    about = builtin()["cilium"].kubernetes
+    assert about is not None
+    store: Any = Stored()
+    Record("cilium", about, {SET.identity: "u"}, before=frozenset({"u"})).create(store)
+    data, packed = store.item["data"], _unpacked(store.item["binaryData"]["before"])
+    if key in packed:
+        store.item["binaryData"]["before"] = _packed(packed | {key: value})
+    elif key in data:
+        data[key] = json.dumps(value)
+    else:
+        data["installation"] = json.dumps(json.loads(data["installation"]) | {key: value})
+    with pytest.raises(ClusterError, match="not one that this version") as refused:
+        read(store)
+    assert said in refused.value.message
+
+
+def test_a_record_that_unpacks_to_too_much_is_refused() -> None:
+    about = builtin()["cilium"].kubernetes
+    assert about is not None
+    store: Any = Stored()
+    Record("cilium", about, {}).create(store)
+    store.item["binaryData"]["before"] = _packed({"before": ["u" * (65 << 20)], "marks": {}})
+    with pytest.raises(ClusterError, match="not one that this version"):
         read(store)
 
 

@@ -310,9 +310,11 @@ def test_a_profile_that_cannot_be_removed_fails_a_complete_run(
             raise ClusterError("still there: Namespace x", "kubectl get namespace x")
 
     monkeypatch.setattr(LocalStanding, "remove", fails)
-    with RunWriter.create(folder, manifest([cell("a"), cell("b")], 1)) as writer:
-        with pytest.raises(ClusterError, match=r"a \(still there: Namespace x\)") as raised:
-            runner(writer, Local(Options())).run()
+    with (
+        RunWriter.create(folder, manifest([cell("a"), cell("b")], 1)) as writer,
+        pytest.raises(ClusterError, match=r"a \(still there: Namespace x\)") as raised,
+    ):
+        runner(writer, Local(Options())).run()
     assert raised.value.exit_code == 1
     assert raised.value.remedy == "kubectl get namespace x"
     assert RunReader(folder).finished
