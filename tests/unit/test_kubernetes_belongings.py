@@ -5,16 +5,18 @@ from it, and what is of others.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cnibench.clusters.kubernetes.api.objects import NAME, OURS
 from cnibench.clusters.kubernetes.cni.manifests import LABEL
-from cnibench.clusters.kubernetes.removal import belongings, saving
+from cnibench.clusters.kubernetes.removal import belongings, saving, uninstallation
 from cnibench.clusters.kubernetes.removal.belongings import Belongings, BlockedError, Known
-from cnibench.clusters.kubernetes.removal.inventory import Kind, Thing, thing
+from cnibench.clusters.kubernetes.removal.inventory import Inventory, Kind, Thing, thing
 from cnibench.clusters.kubernetes.removal.record import Record, _packed, _unpacked, read
 from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
@@ -314,6 +316,55 @@ def test_a_record_that_unpacks_to_too_much_is_refused() -> None:
     store.item["binaryData"]["before"] = _packed({"before": ["u" * (65 << 20)], "marks": {}})
     with pytest.raises(ClusterError, match="not one that this version"):
         read(store)
+
+
+MANIFEST = """---
+# Source: platform/charts/cilium/templates/agent.yaml
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: cilium, namespace: kube-system}
+---
+# Source: platform/charts/cilium/templates/hubble.yaml
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: hubble, namespace: kube-system}
+---
+# Source: platform/charts/database/templates/store.yaml
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: store, namespace: kube-system}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "blocked"),
+    [(MANIFEST, "ConfigMap kube-system/store"), (MANIFEST.rpartition("---")[0], "")],
+)
+def test_a_release_with_objects_of_other_charts_is_not_removed(
+    monkeypatch: pytest.MonkeyPatch, text: str, blocked: str
+) -> None:
+    def of_release(kind: str, name: str) -> Thing:
+        return replace(one(kind, f"kube-system/{name}", "helm"), release="kube-system/platform")
+
+    things = [of_release("DaemonSet", "cilium"), of_release("ConfigMap", "hubble")]
+    things += [of_release("ConfigMap", "store")] if blocked else []
+    rendered = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "cilium", "namespace": "kube-system"},
+    }
+    monkeypatch.setattr(Inventory, "things", lambda inventory: things)
+    monkeypatch.setattr(uninstallation.record, "read", lambda rest: None)
+    monkeypatch.setattr(uninstallation.manifests, "render", lambda *_: [rendered])
+    access: Any = SimpleNamespace(helm=lambda *words: SimpleNamespace(stdout=text))
+    if blocked:
+        with pytest.raises(BlockedError, match=blocked) as refused:
+            uninstallation.planned(access, builtin()["cilium"])
+        assert "hubble" not in refused.value.message
+    else:
+        plan = uninstallation.planned(access, builtin()["cilium"])
+        assert plan is not None
+        assert set(plan.known.applied) == {thing.identity for thing in things}
 
 
 def test_what_was_saved_before_stays(tmp_path: Path) -> None:

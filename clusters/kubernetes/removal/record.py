@@ -13,7 +13,7 @@ import json
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -162,6 +162,8 @@ _Word = Annotated[str, Field(pattern=r"^[!-~]{1,317}$")]  # of a name or key: PR
 _Uid = Annotated[str, Field(pattern=r"^[!-~]{0,317}$")]
 _Plain = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$")]
 _Node = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,252}$")]
+_Variable = Annotated[str, Field(pattern=r"^pod_cidr(_ipv6)?$")]
+_Mark = Annotated[str, Field(pattern=r"^(annotations|labels|taints)$")]
 _NOT_OF_A_CNI = frozenset({"Node", "PersistentVolume", "PersistentVolumeClaim"})  # kinds
 
 
@@ -172,11 +174,11 @@ class _Stored(BaseModel):
 
     profile: _Plain
     applied: list[Annotated[list[_Uid], Field(min_length=5, max_length=5)]]
-    variables: dict[Literal["pod_cidr", "pod_cidr_ipv6"], str]
+    variables: dict[_Variable, str]
     copied: dict[_Node, list[_Plain]]
     remembered: bool
     before: list[_Word]
-    marks: dict[_Node, dict[Literal["annotations", "labels", "taints"], list[_Word]]]
+    marks: dict[_Node, dict[_Mark, list[_Word]]]
 
     @model_validator(mode="after")
     def _of_a_cni(self) -> _Stored:
