@@ -98,7 +98,7 @@ def command(
     fits.
     """
     from cnibench.analysis.calibration import ROUND, calibration
-    from cnibench.cli._carry_out import carry_out
+    from cnibench.cli._execute import carry_out
     from cnibench.cli._request import plan_of, prepare
     from cnibench.model.units import fraction
     from cnibench.rundir.reader import RunReader

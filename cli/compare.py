@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, later, lines, warn
+from cnibench.cli._integrity import check, first_lines, later, lines, warn
 from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cnibench.analysis.gate import Verdict
-    from cnibench.analysis.series import Gathered
+    from cnibench.analysis.samples.series import Gathered
     from cnibench.rundir.reader import RunReader
 
 
@@ -97,7 +97,7 @@ def command(
     """
     from cnibench.analysis.build import contexts_of, main_of
     from cnibench.analysis.gate import judge, side
-    from cnibench.analysis.series import gather
+    from cnibench.analysis.samples.series import gather
     from cnibench.model.units import fraction
 
     sides = _sides(base, folder), _sides(candidate, folder)
@@ -188,7 +188,7 @@ def _comparable(
     """Raises UsageError naming what differs: among the base runs, or between them and a
     candidate.
     """
-    from cnibench.analysis.comparable import between, circumstances_of, differences
+    from cnibench.analysis.comparability import between, circumstances_of, differences
 
     found = {
         one: circumstances_of(one.reader, gathered[one.reader.id], one.label)

@@ -126,7 +126,7 @@ def group() -> None:
 def main() -> None:
     """The entry point: exit codes and messages as INTERFACE gives them."""
     _open_streams()
-    from cnibench.cli._guard import guarded
+    from cnibench.cli._errors import guarded
 
     # numpy's BLAS ends the process where it cannot start a thread for each CPU; nothing here is
     # large enough for them

@@ -210,7 +210,7 @@ def command(
         ),
     ):
         click.echo(f"warning: {warning}", err=True)
-    from cnibench.cli._carry_out import carry_out, tools_of
+    from cnibench.cli._execute import carry_out, tools_of
 
     path = (out / request.manifest.id).absolute()
     status = (
@@ -223,7 +223,7 @@ def command(
 
 def _resume(name: str, out: Path, as_json: bool, retry_failed: bool) -> int:
     from cnibench.cli import _kernel
-    from cnibench.cli._carry_out import carry_out
+    from cnibench.cli._execute import carry_out
     from cnibench.cli._request import again
     from cnibench.rundir.index import find
     from cnibench.rundir.reader import RunReader

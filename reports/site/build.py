@@ -17,7 +17,7 @@ from cnibench.model.cell import SCHEMA
 from cnibench.registry import provider
 from cnibench.reports.site import flames, folder, offload
 from cnibench.reports.site.charts import Gallery, library, picture
-from cnibench.reports.site.material import Material, material
+from cnibench.reports.site.dataset import Material, material
 from cnibench.reports.site.pages import FEATURES, Link, Pages, features, pages
 from cnibench.reports.site.verdicts import verdicts
 from cnibench.rundir.reader import RunReader

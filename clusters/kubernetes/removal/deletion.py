@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 from cnibench.clusters.kubernetes.api.access import UnreachableError
 from cnibench.clusters.kubernetes.api.rest import Object, Rest
-from cnibench.clusters.kubernetes.removal import belongings
-from cnibench.clusters.kubernetes.removal.belongings import Belongings, Known
+from cnibench.clusters.kubernetes.removal import selection
 from cnibench.clusters.kubernetes.removal.inventory import DEFINITION, Inventory, Thing, defined_by
 from cnibench.clusters.kubernetes.removal.record import Marks
+from cnibench.clusters.kubernetes.removal.selection import Belongings, Known
 from cnibench.errors import ClusterError, EndedError, LimitError
 from cnibench.model.installation import Installation
 
@@ -88,7 +88,7 @@ def _held(inventory: Inventory, known: Known, holders: Sequence[Thing]) -> dict[
     """
     wanted = {one.uid for one in holders}
     found: dict[str, list[Thing]] = {}
-    for one, holder in belongings.find(known, inventory.things()).foreign if holders else ():
+    for one, holder in selection.find(known, inventory.things()).foreign if holders else ():
         if holder.uid in wanted:
             found.setdefault(holder.uid, []).append(one)
     return found
@@ -182,7 +182,7 @@ def _definitions(inventory: Inventory, known: Known, definitions: Sequence[Thing
         return
     except LimitError:
         pass
-    found = belongings.find(known, inventory.things())
+    found = selection.find(known, inventory.things())
     things = [*found.explicit, *found.derived]
     refused = _freed(rest, [one for each in left for one in defined_by(each, things)])
     _gone(rest, left, GOING, refused)

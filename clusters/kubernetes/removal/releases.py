@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.removal.belongings import BlockedError
 from cnibench.clusters.kubernetes.removal.inventory import Thing, group
+from cnibench.clusters.kubernetes.removal.selection import BlockedError
 from cnibench.errors import ClusterError
 
 _SOURCE = re.compile(r"^# Source: (\S+)$", re.MULTILINE)  # helm writes it before each object
