@@ -29,7 +29,8 @@ ALGORITHMS = sorted({"cubic", "reno"} & congestion.available())
 
 
 def _measured(deployment: LabDeployment, raw: Path, asked: str, workload: str, **more: Any) -> str:
-    s = replace(context(deployment, workload, raw, **more), congestion_control=asked)
+    given = context(deployment, workload, raw, duration=3.0, **more)  # others load the machine
+    s = replace(given, congestion_control=asked)
     return measure(s, provider("workloads", workload), []).congestion_control
 
 
