@@ -109,7 +109,7 @@ class LabDeployment(Deployment):
         if len(pods) >= MOST_PODS:
             raise ClusterError(
                 f"node {node.name} has no address left for another Pod",
-                f"at most {MOST_PODS} Pods stand on one node",
+                f"at most {MOST_PODS} Pods fit on one node",
             )
         taken = {pod.number for pod in pods}
         number = next(number for number in count() if number not in taken)
