@@ -22,6 +22,7 @@ NONE = "none"  # of a workload without TCP
 _ADDRESSES = 5  # state, two queues, two addresses: the words of a line before those about TCP
 _SHARE = 0.1  # of the bytes of the busiest connection: with less it is a control connection
 _ANSWER = 10.0  # s
+_PEER = 0.1  # s for the other end, whose short connections may be hard to see
 _PAUSE = 0.005  # s between two attempts
 
 
@@ -83,7 +84,8 @@ def of_sample(s: SampleContext, port: int, seconds: float) -> str:
     """What the sample's connection has at both ends, several joined by a comma; '' when it was not
     seen. Raises MeasureError when it is not what was asked for.
     """
-    found = read(s.client, port, seconds=seconds) | read(s.server, port, seconds=seconds)
+    found = read(s.client, port, seconds=seconds)
+    found |= read(s.server, port, seconds=_PEER if found else seconds)
     said = ",".join(sorted(found))
     if s.congestion_control and found and found != {s.congestion_control}:
         raise MeasureError(
