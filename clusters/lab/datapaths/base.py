@@ -24,6 +24,7 @@ from cnibench.registry import provider, providers
 
 if TYPE_CHECKING:
     from cnibench.clusters.lab.deployment import LabDeployment
+    from cnibench.clusters.lab.namespaces.netns import Namespace
     from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 
 _ROOM = "clusters.lab.datapaths"
@@ -105,6 +106,10 @@ class Datapath(abc.ABC):
     def alive(self) -> str:
         """'' while every process that the datapath needs runs, else which one died."""
         return ""
+
+    def namespaces(self) -> Mapping[str, Namespace]:
+        """Namespaces of its own beside those of nodes and Pods, by name: they are attested, too."""
+        return {}
 
     def policies(self, asked: Policies | None) -> float:
         """Puts these policy entries beside the profile's own on both nodes, in place of earlier

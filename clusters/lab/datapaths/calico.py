@@ -136,7 +136,7 @@ class Calico(Filtered):
 
     def connect(self, pod: LabPod) -> Iterator[str]:
         node = pod.node
-        pod.host_end = calico.interface_name(NAMESPACE, f"{self.deployment.number}-{pod.name}")
+        pod.host_end = calico.interface_name(NAMESPACE, pod.name)
         own = links.mac(2, node.number, pod.number)
         links.veth(
             node.ns,

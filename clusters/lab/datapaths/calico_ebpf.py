@@ -60,7 +60,7 @@ class CalicoEbpf(Ebpf):
             self._attach(here, here.wire, "cil_from_netdev", "ingress")
 
     def host_end(self, pod: LabPod) -> str:
-        return calico.interface_name("cnibench", f"{self.deployment.number}-{pod.name}")
+        return calico.interface_name("cnibench", pod.name)
 
     def _pair(self, pod: LabPod) -> tuple[int, str, str]:
         node, mac = pod.node, links.mac(2, pod.node.number, pod.number)

@@ -69,6 +69,9 @@ class Swarm(Datapath):
         self.networks: dict[str, Namespace] = {}  # by the node's name
         self._peers: list[LabPod] = []
 
+    def namespaces(self) -> Mapping[str, Namespace]:
+        return {f"network of {name}": ns for name, ns in self.networks.items()}
+
     def build(self) -> None:
         for node in self.deployment.nodes():
             network = self.networks[node.name] = Namespace(
