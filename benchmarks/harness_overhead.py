@@ -35,7 +35,8 @@ from cnibench.model.cell import Cell
 from cnibench.model.profile import builtin
 from cnibench.registry import provider, providers
 from cnibench.run.collector import Collector
-from cnibench.run.sample import choose_cpus, cores, measure
+from cnibench.run.cpus import choose_cpus, cores
+from cnibench.run.sample import measure
 from cnibench.run.sample_context import SampleContext
 from cnibench.testbed.cluster import Options
 from cnibench.workloads import _netperf

@@ -34,7 +34,8 @@ from cnibench.model.profile import builtin
 from cnibench.planning.schedule import order
 from cnibench.registry import provider, providers
 from cnibench.run.collector import Collector
-from cnibench.run.sample import Measured, Provenance, lines, measure
+from cnibench.run.provenance import Measured, Provenance, lines
+from cnibench.run.sample import measure
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest, now

@@ -17,9 +17,9 @@ from cnibench.errors import Interrupted, MeasureError, UsageError
 from cnibench.model import context
 from cnibench.model.cell import Sample
 from cnibench.model.context import disagreements
+from cnibench.run.cpus import pins
 from cnibench.run.progress import Lines, Progress, Terminal
 from cnibench.run.runner import Runner
-from cnibench.run.sample import pins
 from cnibench.run.workload import Workload
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.writer import RunWriter

@@ -101,6 +101,7 @@ def command(
     from cnibench.cli._request import plan_of, prepare
     from cnibench.model.units import fraction
     from cnibench.rundir.reader import RunReader
+    from cnibench.rundir.writer import RunWriter
 
     wished = fraction(resolution)
     if not 0 < wished < 1:
@@ -132,24 +133,13 @@ def command(
     readers = [RunReader(path) for path in paths]
     found = calibration(readers, wished)
     for reader in readers:
-        _store(reader.path, calibration([reader], wished))
+        with RunWriter.resume(reader.path) as writer:
+            writer.calibration({"schema": 1, **_document(calibration([reader], wished))})
     if as_json:
         print_json({"schema": 1, **_document(found), "runs": [str(path) for path in paths]})
     else:
         _show(found)
     return status
-
-
-def _store(path: Path, found: Calibration) -> None:
-    """Beside the samples: what 'cnibench run --blocks auto' plans with from now on."""
-    import json
-
-    from cnibench.planning.blocks import CALIBRATION
-    from cnibench.system.files import replace_beneath
-
-    replace_beneath(
-        path, CALIBRATION, (json.dumps({"schema": 1, **_document(found)}, indent=1) + "\n").encode()
-    )
 
 
 def _labels(cni: tuple[str, ...]) -> tuple[str, ...]:

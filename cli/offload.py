@@ -196,7 +196,7 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     from cnibench.model.profile import choose
     from cnibench.offload import judge, rank
     from cnibench.offload.verify import verify
-    from cnibench.run.sample import pins
+    from cnibench.run.cpus import pins
     from cnibench.system import scratch
     from cnibench.system.interrupt import Stop
     from cnibench.testbed.cluster import Options

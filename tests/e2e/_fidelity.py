@@ -19,7 +19,8 @@ from cnibench.errors import LimitError, MeasureError
 from cnibench.model.cell import Cell, Placement
 from cnibench.model.profile import builtin
 from cnibench.registry import provider
-from cnibench.run.sample import choose_cpus, cores, measure
+from cnibench.run.cpus import choose_cpus, cores
+from cnibench.run.sample import measure
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.testbed.cluster import Options
 from cnibench.testbed.deployment import Deployment

@@ -81,6 +81,12 @@ def resume(machine: Machine, run: Path, tracer: tuple[str, ...] = ()) -> Outcome
     return carry_out(machine, "run", "--resume", f"{WORK}/runs/{run.name}", tracer=tracer)
 
 
+def verified(machine: Machine, run: Path) -> list[str]:
+    """What ``cnibench verify`` finds wrong with the run directory; [] when it is intact."""
+    outcome = carry_out(machine, "verify", f"{WORK}/runs/{run.name}")
+    return [] if outcome.status == 0 else [f"verify: {outcome.status}: {outcome.said[-800:]}"]
+
+
 def the_run(folder: Path) -> Path | None:
     """The run directory that was begun below the machine's folder: one with a plan."""
     found = [path.parent for path in (folder / "runs").glob("*/plan.json")]

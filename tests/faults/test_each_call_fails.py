@@ -1,7 +1,8 @@
 """Every write, fsync, open, rename and mkdir that a run makes on its run directory fails once.
 
 Whatever fails: no acknowledged sample is lost, the command ends with a message, ``--resume``
-completes the run, and nothing is left on the machine.
+completes the run, ``verify`` finds nothing wrong before and after it, and nothing is left on the
+machine. Each point is printed (``pytest -s``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,17 @@ import pytest
 from calls import ERRORS, GROUPS, Calls, failing, injected, traced
 from extent import FULL, SEED
 from host import WORK, Machine
-from short_run import SHORTEST, Outcome, acknowledged, carry_out, complete, lost, resume, the_run
+from short_run import (
+    SHORTEST,
+    Outcome,
+    acknowledged,
+    carry_out,
+    complete,
+    lost,
+    resume,
+    the_run,
+    verified,
+)
 
 AT_MOST = 4  # points of a group and an error, unless all are asked for
 LOG = f"{WORK}/calls"
@@ -50,21 +61,23 @@ def judged(
         return problems + (
             [f"no run, and exit status 0: {outcome.said[-500:]}"] if outcome.status == 0 else []
         )
-    problems += lost(before, run)
+    problems += lost(before, run) + verified(machine, run)
     kept = acknowledged(run)
     if outcome.status == 0 and not complete(run):
         problems.append(f"exit status 0, and the run is not complete: {outcome.said[-500:]}")
     again = resume(machine, run)
-    failures = any('"status": "ok"' not in line for lines in kept.values() for line in lines)
+    now = acknowledged(run)
+    failures = any('"status": "ok"' not in line for lines in now.values() for line in lines)
     if again.status != (1 if failures else 0) or not complete(run):
         problems.append(
             f"--resume: exit status {again.status}, complete {complete(run)}: {again.said[-800:]}"
         )
-    problems += [f"after --resume: {problem}" for problem in lost(kept, run) + again.wrong()]
+    rest = lost(kept, run) + again.wrong() + verified(machine, run)
+    problems += [f"after --resume: {problem}" for problem in rest]
     return problems
 
 
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(14400 if FULL else 3600)
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("group", GROUPS)
 def test_of_a_new_run(machine: Machine, tmp_path: Path, group: str, error: str) -> None:
@@ -78,12 +91,13 @@ def test_of_a_new_run(machine: Machine, tmp_path: Path, group: str, error: str) 
         outcome = carry_out(machine, *SHORTEST, tracer=failing(LOG, call, n, error, calls.files))
         assert injected(tmp_path / "calls"), f"{call} {n} did not fail: {outcome.said[-500:]}"
         found = judged(machine, tmp_path, outcome, {}) + machine.left(before)
+        print(f"{call} {n} {error}: {found or 'ok'}", flush=True)
         problems += [f"{call} {n} {error}: {problem}" for problem in found]
         (tmp_path / "runs").mkdir(exist_ok=True)
     assert not problems, "\n\n".join(problems)
 
 
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(14400 if FULL else 3600)
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("group", GROUPS)
 def test_of_a_resumed_run(machine: Machine, tmp_path: Path, group: str, error: str) -> None:
@@ -103,6 +117,7 @@ def test_of_a_resumed_run(machine: Machine, tmp_path: Path, group: str, error: s
         outcome = resume(machine, run, tracer=failing(LOG, call, n, error, calls.files, run))
         assert injected(tmp_path / "calls"), f"{call} {n} did not fail: {outcome.said[-500:]}"
         found = judged(machine, tmp_path, outcome, before_all) + machine.left(before)
+        print(f"{call} {n} {error}: {found or 'ok'}", flush=True)
         problems += [f"{call} {n} {error}: {problem}" for problem in found]
     assert not problems, "\n\n".join(problems)
 

@@ -28,7 +28,7 @@ import msgspec
 
 from cnibench.errors import CnibenchError, InputError
 from cnibench.model.cell import Attestation, Cell
-from cnibench.run.sample import Provenance, failure
+from cnibench.run.provenance import Provenance, failure
 from cnibench.rundir.chain import Problem
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest

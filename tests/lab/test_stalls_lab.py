@@ -24,7 +24,8 @@ from test_workloads import context, values
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.registry import provider
-from cnibench.run.sample import Measured, measure
+from cnibench.run.provenance import Measured
+from cnibench.run.sample import measure
 from cnibench.system import heartbeat
 
 MakeStand = Callable[..., LabDeployment]

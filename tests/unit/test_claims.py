@@ -25,7 +25,7 @@ from cnibench.model.cell import Cell
 from cnibench.model.metrics import METRICS
 from cnibench.model.profile import builtin
 from cnibench.registry import providers
-from cnibench.run.sample import Measured, Provenance, lines
+from cnibench.run.provenance import Measured, Provenance, lines
 from cnibench.run.sample_context import Measurements
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest, now

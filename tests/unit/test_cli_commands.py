@@ -24,7 +24,7 @@ from cnibench.cli.main import _HERE, Commands, first_line, group
 from cnibench.model.cell import Cell, Sample
 from cnibench.registry import providers
 from cnibench.run.progress import Lines, Terminal, words
-from cnibench.run.sample import Provenance, failure
+from cnibench.run.provenance import Provenance, failure
 from cnibench.rundir.schema import now
 from cnibench.system.environment import cpu_model, disturbances, machine, memory, steal
 from cnibench.testbed.cluster import Leftover

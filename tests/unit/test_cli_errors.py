@@ -19,7 +19,7 @@ from cnibench.cli._guard import guarded
 from cnibench.cli.main import group
 from cnibench.errors import InputError
 from cnibench.model.cell import SCHEMA, Cell
-from cnibench.run.sample import Provenance, failure
+from cnibench.run.provenance import Provenance, failure
 from cnibench.rundir.schema import Manifest
 from cnibench.rundir.writer import RunWriter
 

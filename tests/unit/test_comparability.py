@@ -25,7 +25,7 @@ from cnibench.model.context import disagreements
 from cnibench.model.profile import builtin
 from cnibench.planning.plan import build_plan, cells
 from cnibench.registry import providers
-from cnibench.run.sample import Measured, Provenance, failure, lines
+from cnibench.run.provenance import Measured, Provenance, failure, lines
 from cnibench.run.sample_context import Measurements
 from cnibench.rundir.reader import RunReader
 from cnibench.system.environment import machine, this_cpu

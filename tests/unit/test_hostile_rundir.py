@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +18,7 @@ import pytest
 
 from cnibench.errors import InputError
 from cnibench.model.cell import Cell
+from cnibench.rundir.chain import digest, link
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.verification import verify
 from cnibench.rundir.writer import RunWriter
@@ -47,6 +49,19 @@ def _plan(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
     plan = json.loads((run / "plan.json").read_text())
     change(plan)
     (run / "plan.json").write_text(json.dumps(plan))
+
+
+def _relink(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Changes the last event and hashes it again, as somebody does who wants to be believed."""
+    *before, last = (run / "events.jsonl").read_bytes().splitlines(keepends=True)
+    event = json.loads(last)
+    del event["sha256"]
+    change(event)
+    line, _ = link(event, event.pop("before"))
+    (run / "events.jsonl").write_bytes(b"".join([*before, line, b"\n"]))
+
+
+_NOTHING = {"at": 0, "bytes": 0, "lines": 0, "sha256": digest(b"")}
 
 
 def _told(run: Path) -> None:
@@ -184,7 +199,7 @@ LINKS = [
 
 @pytest.mark.parametrize("name", [*LINKS, "raw", "raw/CELL", "raw/CELL/2"])
 def test_resuming_writes_through_no_link(run: Path, tmp_path: Path, name: str) -> None:
-    from cnibench.run.sample import Provenance, failure
+    from cnibench.run.provenance import Provenance, failure
 
     cell = RunReader(run).plan.cells[-1]
     with (run / "samples.jsonl").open(
@@ -219,6 +234,52 @@ def test_resuming_writes_through_no_link(run: Path, tmp_path: Path, name: str) -
         call(["run", "--resume", str(run)])  # complete: it only writes the report
     assert (victim / "file").read_bytes() == b"of somebody else\n" * 3
     assert os.listdir(victim) == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("files", {"notes.txt": _NOTHING}),
+        ("files", {"plan.json": _NOTHING}),
+        ("files", {"events.jsonl": _NOTHING}),
+        ("files", {"raw/x": _NOTHING}),
+        ("files", {"./samples.jsonl": _NOTHING}),
+        ("documents", {"notes.txt": ""}),
+        ("documents", {"samples.jsonl": ""}),
+        ("raw", {"../../notes.txt": ""}),
+        ("folder", "../.."),
+    ],
+)
+def test_an_event_names_no_file_that_is_not_of_a_run(
+    run: Path, key: str, value: dict[str, object]
+) -> None:
+    (run / "notes.txt").write_text("of somebody else")
+    _relink(run, lambda event: event.update({key: value}))
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    problems = verify(RunReader(run), raw=True)
+    assert any(problem.file == "events.jsonl" for problem in problems), problems
+    with pytest.raises(InputError, match=r"events\.jsonl"):
+        RunWriter.resume(run)
+    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_a_hard_linked_copy_is_not_resumed(run: Path, tmp_path: Path) -> None:
+    """Its lines would go into the run that it was copied from, too."""
+    with (run / "samples.jsonl").open("ab") as file:
+        file.write(b'{"schema":2,"cell":"x"')  # of a sample in flight
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    shutil.copytree(run, tmp_path / "copy", copy_function=os.link)
+    with pytest.raises(InputError, match="hard link") as refused:
+        RunWriter.resume(tmp_path / "copy")
+    assert "cp -a" in refused.value.remedy
+    for name in ("events.jsonl", "plan.json"):  # one file of its own does not make the rest so
+        (tmp_path / "copy" / name).unlink()
+        shutil.copy2(run / name, tmp_path / "copy" / name)
+    with pytest.raises(InputError, match="hard link"):
+        RunWriter.resume(tmp_path / "copy")
+    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    shutil.copytree(run, tmp_path / "other")
+    RunWriter.resume(tmp_path / "other").close()
 
 
 def test_control_characters_of_a_run_do_not_reach_the_terminal(run: Path) -> None:

@@ -12,7 +12,7 @@ from cnibench.analysis.build import analyse
 from cnibench.analysis.model import Analysis
 from cnibench.model.cell import Cell, Window
 from cnibench.reports.text import PROVIDER as TEXT
-from cnibench.run.sample import Provenance, failure
+from cnibench.run.provenance import Provenance, failure
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest, now
 from cnibench.rundir.writer import RunWriter

@@ -13,7 +13,7 @@ import pytest
 
 from cnibench.errors import MissingError
 from cnibench.model.profile import Profile
-from cnibench.run.sample import pins
+from cnibench.run.cpus import pins
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.writer import RunWriter
 from cnibench.testbed.cluster import Options

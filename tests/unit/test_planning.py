@@ -15,12 +15,16 @@ import pytest
 from cnibench.analysis import analyse
 from cnibench.analysis.calibration import calibration, scatter
 from cnibench.errors import InputError, UsageError
+from cnibench.model.cell import Cell
 from cnibench.planning import blocks as planning
 from cnibench.planning.blocks import Here, noise_of, with_blocks, words
 from cnibench.planning.plan import Plan, Work, build_plan, read_plan
 from cnibench.planning.schedule import ALONE
 from cnibench.registry import providers
-from cnibench.rundir.schema import Planned
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import CALIBRATION, Planned
+from cnibench.rundir.verification import verify
+from cnibench.rundir.writer import RunWriter
 from cnibench.stats import inference as stats
 from cnibench.stats.power import least_blocks, planned_blocks
 from tests.unit._runs import synthetic
@@ -54,7 +58,7 @@ def calibrated(
         **more,
     )  # type: ignore[arg-type]
     floors = [msgspec.to_builtins(one) for one in calibration([reader], 0.02).floors]
-    (reader.path / planning.CALIBRATION).write_text(json.dumps({"schema": 1, "floors": floors}))
+    (reader.path / CALIBRATION).write_text(json.dumps({"schema": 1, "floors": floors}))
     return reader.path
 
 
@@ -171,7 +175,7 @@ def test_only_a_calibration_that_fits_is_taken(tmp_path: Path) -> None:
         assert noise_of(plan(), other)(providers("workloads")["tcp-rr"], "intra", 10.0).assumed
     calibrated(tmp_path, noise=0.05, name="newer", created="2026-02-01")
     assert source() == "measured by newer-1"
-    (tmp_path / "newer" / planning.CALIBRATION).write_text("{not json")
+    (tmp_path / "newer" / CALIBRATION).write_text("{not json")
     assert source() == "measured by aa-1"
     place = {"workload": "tcp-rr", "placement": "intra", "cpus": "shared"}
     strange = [
@@ -181,10 +185,36 @@ def test_only_a_calibration_that_fits_is_taken(tmp_path: Path) -> None:
         {**place, "noise": 0.5, "duration": None},
         {**place, "noise": -1.0, "duration": 1.0},
     ]
-    (tmp_path / "newer" / planning.CALIBRATION).write_text(json.dumps({"floors": strange}))
+    (tmp_path / "newer" / CALIBRATION).write_text(json.dumps({"floors": strange}))
     assert source() == "measured by aa-1"
     (tmp_path / "newer" / "plan.json").write_text("{}")
     assert source() == "measured by aa-1"
+
+
+def test_a_calibration_that_somebody_changed_is_not_planned_with(tmp_path: Path) -> None:
+    cells = [
+        Cell(label=label, profile=label, placement="intra", workload="tcp-rr") for label in "ab"
+    ]
+    plan_of_it = msgspec.structs.replace(
+        synthetic(tmp_path, {"a": 1.0}).plan, cells=cells, schema=2
+    )
+    floors = [{"workload": "tcp-rr", "placement": "intra", "cpus": "shared", "noise": 0.01}]
+    with RunWriter.create(tmp_path / "run", plan_of_it) as writer:
+        writer.event("run-started")
+        writer.event("run-finished", failed=0)
+    with RunWriter.resume(tmp_path / "run") as writer:
+        writer.calibration({"schema": 1, "floors": floors})
+    reader = RunReader(tmp_path / "run")
+    assert verify(reader) == []
+    assert reader.finished
+    assert planning._stored(reader) == floors
+    file = reader.path / CALIBRATION
+    file.write_bytes(file.read_bytes().replace(b"0.01", b"0.001"))
+    assert planning._stored(RunReader(reader.path)) == []
+    assert [problem.file for problem in verify(RunReader(reader.path))] == [CALIBRATION]
+    events = reader.path / "events.jsonl"
+    events.write_bytes(b"".join(events.read_bytes().splitlines(keepends=True)[:-1]))
+    assert [problem.file for problem in verify(RunReader(reader.path))] == ["events.jsonl"]
 
 
 def test_a_run_that_is_named_gives_its_noise_whatever_it_was_made_for(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from cnibench.model.cell import Attestation, Cell
 from cnibench.model.profile import Profile, Strict
 from cnibench.planning.schedule import order
 from cnibench.run.collector import Collector
+from cnibench.run.cpus import choose_cpus
 from cnibench.run.progress import Silent
 from cnibench.run.runner import Runner
-from cnibench.run.sample import choose_cpus
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.workload import Workload
 from cnibench.rundir.reader import RunReader

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cnibench.errors import InputError, MeasureError, UsageError
 from cnibench.model.cell import SCHEMA, Attestation, Cell, Sample
-from cnibench.run.sample import Provenance, failure
+from cnibench.run.provenance import Provenance, failure
 from cnibench.rundir.index import find, runs
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest, coordinates, migrate, new_id, now, record_file

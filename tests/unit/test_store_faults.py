@@ -18,7 +18,7 @@ import pytest
 
 from cnibench.errors import InputError
 from cnibench.model.cell import Attestation, Cell
-from cnibench.run.sample import Provenance, failure
+from cnibench.run.provenance import Provenance, failure
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest
 from cnibench.rundir.verification import verify

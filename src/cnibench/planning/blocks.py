@@ -23,9 +23,10 @@ from msgspec.structs import replace
 from cnibench.errors import InputError, UsageError
 from cnibench.planning import schedule
 from cnibench.planning.plan import Plan, Work
+from cnibench.rundir.chain import digest
 from cnibench.rundir.index import find
 from cnibench.rundir.reader import RunReader
-from cnibench.rundir.schema import LONGEST_DOCUMENT, Planned
+from cnibench.rundir.schema import CALIBRATION, LONGEST_DOCUMENT, Planned
 from cnibench.stats.power import MOST_BLOCKS, POWER, detectable, planned_blocks
 from cnibench.system.environment import this_cpu
 from cnibench.system.files import read_beneath
@@ -37,10 +38,6 @@ COUNTED = (  # the source of what needs no test where it is alike in every block
     "counted, not measured"
 )
 _COUNTS = 2  # blocks of it: enough to see whether it is
-_LARGEST = 16 << 20  # bytes of a calibration
-CALIBRATION = (  # beside the samples of a run of 'cnibench calibrate': what it found
-    "calibration.json"
-)
 
 
 @dataclass(frozen=True)
@@ -137,9 +134,16 @@ def _calibrated(folder: Path) -> Iterator[RunReader]:
 
 
 def _stored(reader: RunReader) -> list[dict[str, Any]]:
-    """The places of a calibration; none when it is no calibration or cannot be read."""
+    """The places of a calibration; none when it is no calibration, cannot be read, or is not what
+    the run's events name.
+    """
     try:
-        found = json.loads(read_beneath(reader.path, CALIBRATION, LONGEST_DOCUMENT))["floors"]
+        data = read_beneath(reader.path, CALIBRATION, LONGEST_DOCUMENT)
+        if reader.chain.chained and digest(data) not in reader.chain.documents().get(
+            CALIBRATION, ()
+        ):
+            return []
+        found = json.loads(data)["floors"]
         return [one for one in found if isinstance(one, dict)]
     except (OSError, InputError, ValueError, KeyError, TypeError, RecursionError):
         return []

@@ -5,23 +5,21 @@ for the store.
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from cnibench.errors import CnibenchError, Interrupted, MeasureError, MissingError
-from cnibench.model import conditions, context
-from cnibench.model.cell import Cell, Reading, Sample, Status
-from cnibench.model.metrics import metric
+from cnibench.errors import CnibenchError, Interrupted, MeasureError
+from cnibench.model import conditions
 from cnibench.run import stalls
 from cnibench.run.collector import Collector
+from cnibench.run.provenance import Measured
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.watching import watch
 from cnibench.run.workload import Workload
@@ -29,10 +27,7 @@ from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import now
 from cnibench.system.guest import inside
 from cnibench.system.process import Process
-from cnibench.testbed.place import Node
 
-_AFFINITY = "import os; print(*os.sched_getaffinity(0))"
-_ANSWER = 30.0  # s
 _MARGIN = 0.5  # s: what the window leaves out at each end, where client and server start and stop
 _LEAST = 0.2  # of a window that must be left once all pairs' clients have started
 _SHORTEST = 1.0  # s: no client of whole seconds runs for less
@@ -41,112 +36,6 @@ _HEADROOM = 2.0
 # seconds beyond its time that a client may take to end: a loaded machine is slow to, a dead peer
 # never does
 _GRACE = 20.0
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """What all samples of one installed profile have in common."""
-
-    testbed: str
-    wire: str
-    wire_offload: str
-    fidelity: str
-    wire_rate: float = 0.0  # bit/s, 0: unlimited
-    pairs: int = 1
-    duration: float = 0.0  # s
-    warmup_time: float = 0.0  # s
-    congestion_control: str = ""
-
-    def of(self, cell: Cell) -> dict[str, Any]:
-        """What was in force for a cell, its own conditions and duration included."""
-        told = {one.name: getattr(self, one.name) for one in fields(self)}
-        told["wire_offload"] = context.wire_offload(cell.params, self.wire_offload)
-        told["duration"] = cell.duration or self.duration
-        return told
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What one sample gave; ``start`` and ``end`` in RFC 3339 are those of the measured client,
-    ``disturbed`` as in Sample.
-    """
-
-    findings: Measurements
-    start: str
-    end: str
-    disturbed: str = ""
-
-
-def choose_cpus(
-    cpus: str, allowed: Sequence[int], siblings: Mapping[int, int], pair: int = 0
-) -> tuple[int | None, int | None]:
-    """(client's CPU, server's CPU) for ``shared``, ``split`` or ``none``, out of the ``allowed``
-    ones; further pairs take the next ones.
-
-    ``siblings`` maps a CPU to its core. The highest numbers are taken, because interrupts and
-    housekeeping prefer the low ones; ``split`` takes two cores, not two threads of one, where it
-    can. Raises MissingError when there is only one CPU to split.
-    """
-    if cpus == "none":
-        return None, None
-    ordered = sorted(allowed, reverse=True)
-    skip = pair * (1 if cpus == "shared" else 2) % len(ordered)
-    ordered = ordered[skip:] + ordered[:skip]
-    first = ordered[0]
-    if cpus == "shared":
-        return first, first
-    if len(ordered) < 2:
-        raise MissingError(
-            "--cpus split needs two CPUs, and there is one that programs may use",
-            "use --cpus shared",
-        )
-    other = next(
-        (cpu for cpu in ordered[1:] if siblings.get(cpu, cpu) != siblings.get(first, first)),
-        ordered[1],
-    )
-    return other, first
-
-
-def cores() -> dict[int, int]:
-    """CPU to the lowest CPU of its core, as Linux numbers them
-    (/sys/devices/system/cpu/*/topology).
-    """
-    found = {}
-    for cpu in os.sched_getaffinity(0):
-        try:
-            with open(
-                f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list", encoding="ascii"
-            ) as file:
-                found[cpu] = int(file.read().replace("-", ",").split(",")[0])
-        except (OSError, ValueError):
-            found[cpu] = cpu
-    return found
-
-
-def pins(cpus: str, pairs: int, nodes: Sequence[Node] = ()) -> list[tuple[int | None, int | None]]:
-    """``choose_cpus`` for each pair, out of the CPUs that this process may use. ``nodes`` are other
-    machines: then out of those that programs may use on every one of them; which of these are
-    threads of one core is not asked. Raises ClusterError, MissingError.
-    """
-    if not nodes or cpus == "none":
-        allowed, siblings = sorted(os.sched_getaffinity(0)), cores()
-    else:
-        allowed, siblings = _common(nodes), {}
-    return [choose_cpus(cpus, allowed, siblings, pair) for pair in range(pairs)]
-
-
-def _common(nodes: Sequence[Node]) -> list[int]:
-    """The CPUs that programs may use on every node. Raises ClusterError, MissingError when there is
-    none.
-    """
-    told = [
-        node.run([node.python, "-I", "-S", "-c", _AFFINITY], timeout=_ANSWER).stdout
-        for node in nodes
-    ]
-    found = set.intersection(*({int(word) for word in text.split()} for text in told))
-    if not found:
-        raise MissingError("there is no CPU number that every node has", "use --cpus none")
-    return sorted(found)
 
 
 def measure(s: SampleContext, workload: Workload, collectors: Sequence[Collector]) -> Measured:
@@ -341,48 +230,3 @@ def _note(s: SampleContext, argv: Sequence[str], status: int, start: str, end: s
         "cell": s.cell,
     }
     (s.raw / "cmd.json").write_bytes(msgspec.json.encode(told) + b"\n")
-
-
-def lines(cell: Cell, block: int, ground: Provenance, measured: Measured) -> list[Sample]:
-    """The lines of samples.jsonl of a sample that succeeded, one a reading."""
-    empty = _line(cell, block, ground, "ok", "", measured.start, measured.end)
-    empty = msgspec.structs.replace(empty, disturbed=measured.disturbed)
-    return [_with(empty, reading) for reading in measured.findings.readings]
-
-
-def failure(
-    cell: Cell, block: int, ground: Provenance, status: Status, reason: str, start: str
-) -> list[Sample]:
-    """The one line of a sample that failed."""
-    return [_line(cell, block, ground, status, reason, start, now())]
-
-
-def _line(
-    cell: Cell, block: int, ground: Provenance, status: Status, reason: str, start: str, end: str
-) -> Sample:
-    return Sample(
-        **context.of_cell(cell),
-        **ground.of(cell),
-        cell=cell.id,
-        block=block,
-        metric="",
-        value=None,
-        unit="",
-        better="",
-        status=status,
-        reason=reason,
-        start=start,
-        end=end,
-    )
-
-
-def _with(empty: Sample, reading: Reading) -> Sample:
-    known = metric(reading.metric)
-    return msgspec.structs.replace(
-        empty,
-        metric=known.name,
-        value=reading.value,
-        unit=known.unit,
-        better=known.better,
-        params={**empty.params, **reading.params},
-    )

@@ -8,6 +8,7 @@ carry the place and the hash of them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -17,10 +18,12 @@ import msgspec
 
 from cnibench.errors import InputError
 from cnibench.model.cell import SCHEMA
+from cnibench.rundir.schema import EVENTS, is_below, is_document, is_lines
 
 Kind = Literal["lost", "changed", "doubled", "out of order", "not chained"]
 CREATED, ADOPTED = "run-created", "chain-started"  # the events that a chain begins with
 FINISHED, STARTED, RESUMED = "run-finished", "run-started", "run-resumed"
+CALIBRATED = "calibrated"
 _KEY = b',"sha256":"'
 _SUFFIX = len(_KEY) + 64 + 2
 
@@ -259,7 +262,28 @@ def _decode(chain: Chain, line: bytes, number: int, file: str) -> Event | None:
             f" reads up to {SCHEMA})",
             "install a newer cnibench",
         )
+    if foreign := _foreign(event):
+        chain.problems.append(
+            Problem(
+                kind="changed",
+                file=file,
+                line=number,
+                detail=f"it names a file that is not of a run: {foreign[:80]!a}",
+            )
+        )
+        return None
     return event
+
+
+def _foreign(event: Event) -> str:
+    """A file that the event names and that no event may name; '' when there is none."""
+    lines = (name for name in event.files if not is_lines(name))
+    documents = (name for name in event.documents if not is_document(name))
+    raw = (name for name in [*event.raw, event.folder or "-"] if not is_below(name))
+    adopted = (EVENTS,) if event.event == ADOPTED else ()
+    return next(
+        (name for name in itertools.chain(lines, documents, raw) if name not in adopted), ""
+    )
 
 
 _DECODER = msgspec.json.Decoder(Event)

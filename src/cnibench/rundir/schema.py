@@ -30,6 +30,7 @@ from cnibench.model import context
 from cnibench.model.cell import SCHEMA, Cell
 
 PLAN, ENVIRONMENT, SEAL = "plan.json", "env.json", "seal.json"
+CALIBRATION = "calibration.json"  # what 'cnibench calibrate' found, beside its samples
 EVENTS, SAMPLES, ATTESTATIONS, RAW = "events.jsonl", "samples.jsonl", "attestations.jsonl", "raw"
 
 # Bytes that are read of a file at most, so that no file fills the memory.
@@ -203,9 +204,30 @@ def new_id(name: str = "") -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{word + '-' if word else ''}{secrets.token_hex(2)}"
 
 
+def is_lines(name: str) -> bool:
+    """Is this the name of a file of lines that events commit: samples, attestations, records?"""
+    return name != EVENTS and bool(_LINES.fullmatch(name))
+
+
+def is_document(name: str) -> bool:
+    """Is this the name of a file that is written at once and named by an event?"""
+    return bool(_DOCUMENT.fullmatch(name))
+
+
+def is_below(name: str) -> bool:
+    """Is this a relative path that does not lead out of its folder?"""
+    parts = name.split("/")
+    return "\0" not in name and not {"", ".", ".."}.intersection(parts)
+
+
+_RECORD = re.compile(r"[a-z][a-z0-9_-]{0,40}")
+_LINES = re.compile(rf"{_RECORD.pattern}\.jsonl")
+_DOCUMENT = re.compile(r"(plan|env)(-[0-9]{1,9})?\.json|calibration\.json")
+
+
 def record_file(name: str) -> str:
     """The file of records of that name. Raises InputError for a name that is not a plain word."""
-    if not re.fullmatch(r"[a-z][a-z0-9_-]{0,40}", name):
+    if not _RECORD.fullmatch(name):
         raise InputError(
             f"'{name}' is not a name of a record file",
             "plain lower-case words, cpp or sizes for instance",

@@ -24,6 +24,7 @@ from cnibench.errors import InputError, MeasureError, UsageError
 from cnibench.model.cell import SCHEMA, Attestation, Cell, Sample
 from cnibench.rundir.chain import (
     ADOPTED,
+    CALIBRATED,
     CREATED,
     FINISHED,
     RESUMED,
@@ -36,6 +37,7 @@ from cnibench.rundir.chain import (
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import (
     ATTESTATIONS,
+    CALIBRATION,
     ENVIRONMENT,
     EVENTS,
     LONGEST_DOCUMENT,
@@ -171,13 +173,20 @@ class RunWriter:
         self._document(name, content)
         self._facts = content
 
+    def calibration(self, facts: Record) -> None:
+        """Writes calibration.json: what a finished run of ``cnibench calibrate`` found."""
+        content = _formatted(facts)
+        self.event(CALIBRATED, documents={CALIBRATION: digest(content)})
+        self._promised = {CALIBRATION: digest(content)}
+        self._document(CALIBRATION, content)
+
     def event(self, kind: str, **what: Any) -> None:
         """One line of events.jsonl."""
         self._events([{"event": kind, **what}])
         if kind in (STARTED, RESUMED):
             self.sessions += 1
             self._facts = b""
-        elif kind == FINISHED:
+        elif kind in (FINISHED, CALIBRATED):
             seal = {"schema": SCHEMA, "lines": self._count, "sha256": self._last}
             self._document(SEAL, msgspec.json.encode(seal) + b"\n")
 
@@ -367,8 +376,9 @@ class RunWriter:
         self._promised = dict(chain.events[-1].documents) if chain.events else {}
         aside = {}
         if chain.chained:
-            for name in [EVENTS, *self._sizes]:
+            for name in self._sizes:
                 self._descriptor(name)
+            for name in self._sizes:
                 if moved := self._set_aside(name):
                     aside[name] = moved
         else:
@@ -410,7 +420,7 @@ class RunWriter:
                 at=0, bytes=len(data), lines=data.count(b"\n"), sha256=digest(data)
             )
         documents = {}
-        for name in (PLAN, ENVIRONMENT):
+        for name in (PLAN, ENVIRONMENT, CALIBRATION):
             if found := self._found(name):
                 documents[name] = found
         self._last = documents[PLAN]
@@ -445,6 +455,12 @@ class RunWriter:
             with self.storing(self.path / name):
                 self._open[name] = open_beneath(
                     self.path, name, os.O_WRONLY | os.O_APPEND | os.O_CREAT
+                )
+            if os.fstat(self._open[name]).st_nlink > 1:
+                raise InputError(
+                    f"{self.path / name}: has another hard link, in a copy of the run perhaps, and"
+                    " new lines would be in both",
+                    "copy the run with 'cp -a', and resume the copy",
                 )
         return self._open[name]
 

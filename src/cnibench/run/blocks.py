@@ -1,0 +1,144 @@
+"""The blocks of a run: which cells each one has, in which order, and which profiles are installed
+meanwhile. How the cells of a block are measured is a Method's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Protocol
+
+from cnibench.model.cell import Cell
+from cnibench.planning.forecast import whole
+from cnibench.planning.schedule import order
+from cnibench.run.profiles import Profiles, ProfileState
+from cnibench.run.session import Session
+
+
+class Method(Protocol):
+    """How the cells of a block are measured."""
+
+    def measure(
+        self, states: Mapping[str, ProfileState], cells: Sequence[Cell], block: int, blocks: int
+    ) -> int:
+        """Measures and stores every cell, in this order or interleaved; returns the number of
+        samples that failed.
+
+        ``states`` has the profile of each cell, by label. ``blocks`` is the most that there can
+        be. Called again with other cells of the same block where profiles are installed one after
+        the other.
+        """
+
+
+@dataclass
+class Blocks:
+    """``done`` are the samples that earlier sessions finished. ``enough`` is asked after each block
+    why the run may stop now ('': it may not) when the plan has a target.
+    """
+
+    session: Session
+    method: Method
+    done: Set[tuple[str, int]]
+    enough: Callable[[int], str] | None = None
+
+    def __post_init__(self) -> None:
+        self.profiles = Profiles(self.session)
+
+    @property
+    def most(self) -> int:
+        manifest = self.session.writer.manifest
+        return manifest.max_blocks if manifest.target_ci else manifest.blocks
+
+    def missing(self) -> list[tuple[Cell, int]]:
+        """The samples that are not stored yet, each as (cell, block)."""
+        return [
+            (cell, block)
+            for block in range(self.most)
+            for cell in self.session.writer.manifest.cells
+            if _due(cell, block) and (cell.id, block) not in self.done
+        ]
+
+    def run(self) -> int:
+        """Measures all that is missing; returns the number of samples that failed."""
+        return self._together() if self.session.cluster.simultaneous else self._one_by_one()
+
+    def _together(self) -> int:
+        """Every profile is installed during all blocks, so that each block interleaves them."""
+        session = self.session
+        states: dict[str, ProfileState] = {}
+        labels = {cell.label for cell, _ in self.missing()}
+        try:
+            for label in (label for label in session.profiles if label in labels):
+                states[label] = self.profiles.install(label)
+            session.describe()  # again: what was installed is known now
+            self._announce()
+            return self._each(
+                lambda block, cells: self.method.measure(states, cells, block, self.most)
+            )
+        finally:
+            with session.stop.held():
+                for state in states.values():
+                    self.profiles.remove(state)
+
+    def _one_by_one(self) -> int:
+        """One profile at a time: each block installs each profile anew, in the block's own
+        order.
+        """
+        session = self.session
+        self._announce()
+
+        def measure(block: int, cells: list[Cell]) -> int:
+            failed = 0
+            for label, group in groupby(cells, key=lambda cell: cell.label):
+                state = self.profiles.install(label, block)
+                session.progress.made(session.cluster.seconds(session.profiles[label]))
+                session.describe()  # again: what was installed is known now
+                try:
+                    failed += self.method.measure({label: state}, list(group), block, self.most)
+                finally:
+                    with session.stop.held():
+                        self.profiles.remove(state)
+            return failed
+
+        return self._each(measure)
+
+    def _each(self, measure: Callable[[int, list[Cell]], int]) -> int:
+        session, manifest = self.session, self.session.writer.manifest
+        failed = 0
+        for block in range(self.most):
+            here = [cell for cell in manifest.cells if _due(cell, block)]
+            cells = order(here, block, manifest.seed, together=not session.cluster.simultaneous)
+            missing = [cell for cell in cells if (cell.id, block) not in self.done]
+            if missing:
+                failed += measure(block, missing)
+                session.writer.event("block-finished", block=block)
+            if (
+                manifest.target_ci
+                and self.enough is not None
+                and (reason := self.enough(block + 1))
+            ):
+                session.writer.event("stopped", block=block, reason=reason)
+                session.progress.tell(reason)
+                break
+        return failed
+
+    def _announce(self) -> None:
+        session, manifest = self.session, self.session.writer.manifest
+        missing = self.missing()
+        seconds = whole(
+            missing,
+            session.workloads,
+            manifest.duration,
+            manifest.warmup,
+            session.cluster,
+            session.profiles,
+        )
+        session.progress.begin(len(missing), seconds)
+
+
+def _due(cell: Cell, block: int) -> bool:
+    """Whether the cell is measured in that block; one with a number of blocks of its own is in the
+    first ones.
+    """
+    return cell.blocks is None or block < cell.blocks

@@ -1,0 +1,221 @@
+"""Measures the cells of a block one after the other, each in a window of its own."""
+
+from __future__ import annotations
+
+import errno
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cnibench.errors import (
+    ClusterError,
+    CnibenchError,
+    EndedError,
+    Interrupted,
+    LimitError,
+    MeasureError,
+    UnsupportedError,
+)
+from cnibench.model.cell import Cell, Status
+from cnibench.planning.plan import expected_seconds
+from cnibench.planning.schedule import by_pairs
+from cnibench.run.collector import Collector
+from cnibench.run.profiles import REPEATS, ProfileState
+from cnibench.run.provenance import failure, lines
+from cnibench.run.sample import measure_pairs
+from cnibench.run.sample_context import SampleContext
+from cnibench.run.session import Session
+from cnibench.rundir.schema import now
+from cnibench.rundir.writer import FullError, RunWriter
+from cnibench.system.files import make_private
+from cnibench.testbed.deployment import Deployment
+
+
+@dataclass
+class Windows:
+    """The method (blocks.Method) of one window per sample, with a client of its own."""
+
+    session: Session
+    collectors: Sequence[Collector]
+
+    def measure(
+        self, states: Mapping[str, ProfileState], cells: Sequence[Cell], block: int, blocks: int
+    ) -> int:
+        """Each cell in turn, pairs at the same time where they can be; the number of samples that
+        failed.
+        """
+        workloads = self.session.workloads
+        failed = 0
+        for pairs in by_pairs(cells):
+            several = any(workloads[cell.workload].runs_concurrently(cell) for cell in pairs)
+            for group in [pairs] if several else [[cell] for cell in pairs]:
+                failed += self._sample(states[group[0].label], group, block, blocks)
+        return failed
+
+    def _sample(self, state: ProfileState, cells: Sequence[Cell], block: int, blocks: int) -> int:
+        """One cell, or those of several pairs at the same time: the number that failed, all or
+        none; they are stored in both cases.
+        """
+        known = state.reason
+        for last in (False,) * REPEATS + (True,):
+            state.reason = known
+            if (failed := self._attempt(state, cells, block, blocks, last)) is not None:
+                return failed
+        raise AssertionError
+
+    def _attempt(
+        self, state: ProfileState, cells: Sequence[Cell], block: int, blocks: int, last: bool
+    ) -> int | None:
+        """The same; None when the cluster was unavailable meanwhile: nothing is stored then,
+        unless it is the ``last`` attempt.
+        """
+        session = self.session
+        session.outages()
+        session.progress.cell(cells[0], block, blocks)
+        start = now()
+        status: Status = "failed"
+        reason = state.reason
+        provenance = replace(
+            session.provenance, fidelity=state.deployment.fidelity if state.deployment else ""
+        )
+        where = f"block {block + 1}, {cells[0].id}"
+        if not reason and state.deployment is not None:
+            raw = [session.writer.raw(cell, block) for cell in cells]
+            try:
+                with _recorded(raw[0], session.writer), _private(raw):
+                    measured = measure_pairs(
+                        [
+                            (s, self._collectors_of(s.cell))
+                            for s in self._contexts(state.deployment, cells, block, raw)
+                        ],
+                        session.workloads[cells[0].workload],
+                    )
+                    if died := state.deployment.alive():
+                        state.reason = f"{died} (found after {where})"
+                        raise ClusterError(died)
+                if session.outages():
+                    if not last:
+                        return None
+                    raise ClusterError(
+                        "the cluster did not answer for a part of the window, again and again",
+                        "see events.jsonl",
+                    )
+                with session.stop.held():
+                    session.writer.finish_all(
+                        [
+                            (cell, lines(cell, block, provenance, one), one.findings.records)
+                            for cell, one in zip(cells, measured, strict=True)
+                        ],
+                        block,
+                    )
+                for cell, one in zip(cells, measured, strict=True):
+                    said = "disturbed" if one.disturbed else "ok"
+                    session.progress.finished(cell, self._expected(cell), said, one.disturbed)
+                return 0
+            except (Interrupted, FullError, EndedError):
+                raise
+            except LimitError as error:
+                status, reason = "timeout", error.message
+            except UnsupportedError as error:
+                status, reason = "unsupported", error.message
+            except CnibenchError as error:
+                reason = error.message
+            if status != "unsupported" and session.outages(suspect=True) and not last:
+                return None
+            if status != "unsupported" and not state.reason and (died := state.deployment.alive()):
+                state.reason = f"{died} (found after {where})"
+        # a sample that failed because the disk is full is not stored as failed: it is missing, and
+        # the next session measures it
+        session.writer.room()
+        with session.stop.held():
+            session.writer.finish_all(
+                [
+                    (cell, failure(cell, block, provenance, status, reason, start), ())
+                    for cell in cells
+                ],
+                block,
+            )
+        for cell in cells:
+            session.progress.finished(cell, self._expected(cell), status, reason)
+        return len(cells)
+
+    def _expected(self, cell: Cell) -> float:
+        """Seconds; 0 for a pair that is measured while the first one is."""
+        session, manifest = self.session, self.session.writer.manifest
+        return expected_seconds(
+            [cell],
+            session.workloads,
+            manifest.duration,
+            manifest.warmup,
+            session.cluster.pod_seconds,
+        )
+
+    def _collectors_of(self, cell: Cell) -> list[Collector]:
+        workload = self.session.workloads[cell.workload]
+        if not workload.collected:
+            return []
+        return [
+            one
+            for one in self.collectors
+            if cell.window in one.windows and (one.of_pair or not workload.runs_concurrently(cell))
+        ]
+
+    def _contexts(
+        self, deployment: Deployment, cells: Sequence[Cell], block: int, raw: Sequence[Path]
+    ) -> list[SampleContext]:
+        deployment.reset_state()
+        manifest, cpus = self.session.writer.manifest, self.session.cpus
+        return [
+            SampleContext(
+                cell=cell,
+                block=block,
+                deployment=deployment,
+                client=client,
+                server=server,
+                duration=cell.duration or manifest.duration,
+                warmup=manifest.warmup,
+                raw=folder,
+                client_cpu=cpus[cell.pair % len(cpus)][0],
+                server_cpu=cpus[cell.pair % len(cpus)][1],
+            )
+            for cell, folder, (client, server) in zip(
+                cells, raw, deployment.pairs_for(cells), strict=True
+            )
+        ]
+
+
+@contextmanager
+def _private(folders: Sequence[Path]) -> Iterator[None]:
+    """The output of tools names programs, addresses and machines: in the end only its owner may
+    read it.
+    """
+    try:
+        yield
+    finally:
+        for folder in folders:
+            make_private(folder)
+
+
+@contextmanager
+def _recorded(raw: Path, writer: RunWriter) -> Iterator[None]:
+    """Turns every fault of one sample into one that is recorded: a parser's defect must not end a
+    night's run.
+    """
+    try:
+        yield
+    except CnibenchError:
+        raise
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise writer.full() from None
+        where = f"{error.filename}: " if error.filename else ""
+        raise MeasureError(f"{where}{error.strerror or error}") from None
+    except Exception as error:
+        with writer.storing(raw / "defect.txt"):
+            (raw / "defect.txt").write_text(traceback.format_exc(), encoding="utf-8")
+            (raw / "defect.txt").chmod(0o600)
+        raise MeasureError(
+            f"a defect of cnibench: {type(error).__name__}: {error}", f"report {raw / 'defect.txt'}"
+        ) from None
