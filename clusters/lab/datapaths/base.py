@@ -148,9 +148,11 @@ class Datapath(abc.ABC):
         """
         return {}
 
-    def on_wire(self, pod: LabPod, family: int) -> str:
+    def on_wire(self, pod: LabPod, family: int, *, opener: bool, source: bool) -> str:
         """The address that stands for a Pod in the innermost packet on the wire, where a datapath
-        rewrites it (ILA).
+        rewrites it: masqueraded, or translated to a locator.
+
+        ``opener``: did this Pod open the connection? ``source``: is it the packet's sender?
         """
         return pod.addresses[family]
 

@@ -13,7 +13,7 @@ docker_gwbridge, is left out: no measured packet uses it.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import field_validator

@@ -101,14 +101,44 @@ _VXLAN = {
 _BRIDGE_VARIES = (10, 11, 16, 17, 18, 19, 47, 48)
 _PORT_VARIES = (13, 14, 15, 17, 18, 21, 22, 23, 38, 41)
 _CONF4 = (
-    "forwarding mc_forwarding proxy_arp accept_redirects secure_redirects send_redirects"
-    " shared_media rp_filter accept_source_route bootp_relay log_martians tag arp_filter medium_id"
-    " disable_xfrm disable_policy force_igmp_version arp_announce arp_ignore promote_secondaries"
-    " arp_accept arp_notify accept_local src_valid_mark proxy_arp_pvlan route_localnet"
-).split()
+    "forwarding",
+    "mc_forwarding",
+    "proxy_arp",
+    "accept_redirects",
+    "secure_redirects",
+    "send_redirects",
+    "shared_media",
+    "rp_filter",
+    "accept_source_route",
+    "bootp_relay",
+    "log_martians",
+    "tag",
+    "arp_filter",
+    "medium_id",
+    "disable_xfrm",
+    "disable_policy",
+    "force_igmp_version",
+    "arp_announce",
+    "arp_ignore",
+    "promote_secondaries",
+    "arp_accept",
+    "arp_notify",
+    "accept_local",
+    "src_valid_mark",
+    "proxy_arp_pvlan",
+    "route_localnet",
+)
 # What the kernel makes in each namespace when a tunnel's module is loaded, whoever loads it.
-_FALLBACK = frozenset(
-    "tunl0 sit0 gre0 gretap0 erspan0 ip_vti0 ip6_vti0 ip6tnl0 ip6gre0".split()
+_FALLBACK = (
+    "tunl0",
+    "sit0",
+    "gre0",
+    "gretap0",
+    "erspan0",
+    "ip_vti0",
+    "ip6_vti0",
+    "ip6tnl0",
+    "ip6gre0",
 )
 _UP = 1
 _STATE = 0x40 | 0x10000 | 0x20000  # running, lower up, dormant: they follow some time later
@@ -118,7 +148,7 @@ _READY = 0x80000000  # of IPv6
 class Device(NamedTuple):
     """A device: its index and name here, its MAC address, its kind, and a line for each option."""
 
-    index: int
+    number: int
     name: str
     mac: str
     kind: str
@@ -144,11 +174,7 @@ def devices() -> list[Device]:
 
 
 def _device(
-    index: int,
-    flags: int,
-    found: Sequence[tuple[int, bytes]],
-    name: str,
-    names: Mapping[int, str],
+    index: int, flags: int, found: Sequence[tuple[int, bytes]], name: str, names: Mapping[int, str]
 ) -> Device:
     given = dict(found)
     info = dict(attributes(given.get(_LINKINFO, b"")))
@@ -168,12 +194,12 @@ def _device(
         there = "in another namespace" if _NETNSID in given else names.get(lower, lower)
         options.append(f"{name} link {there}")
     if _XDP in given:
-        options += lines(f"{name} xdp.", attributes(given[_XDP]), {2: "attached"}, drop=(4, 5, 6, 7))
+        options += lines(
+            f"{name} xdp.", attributes(given[_XDP]), {2: "attached"}, drop=(4, 5, 6, 7)
+        )
     known = {"bridge": (_BRIDGE, _BRIDGE_VARIES), "vxlan": (_VXLAN, ())}.get(kind, ({}, ()))
     if kind not in ("wireguard", "openvswitch"):
-        options += lines(
-            f"{name} {kind}.", attributes(info.get(2, b"")), known[0], drop=known[1]
-        )
+        options += lines(f"{name} {kind}.", attributes(info.get(2, b"")), known[0], drop=known[1])
     if word(info.get(4, b"")) == "bridge":
         options += lines(f"{name} port.", attributes(info.get(5, b"")), _PORT, drop=_PORT_VARIES)
     options += _per_family(name, given.get(_AF_SPEC, b""))
@@ -229,7 +255,9 @@ def disciplines(names: Mapping[int, str]) -> tuple[list[str], list[tuple[int, in
         own = f"{handle >> 16:x}:" if handle >> 16 < 0x8000 else ""
         above = f"{parent:#x}" if parent >> 16 < 0x8000 or parent > 0xFFFF0000 else "own"
         options = given.get(2, b"").hex()
-        blocks = "".join(f" block{kind_}={number(given[kind_])}" for kind_ in (13, 14) if kind_ in given)
+        blocks = "".join(
+            f" block{kind_}={number(given[kind_])}" for kind_ in (13, 14) if kind_ in given
+        )
         found.append(f"{names[index]} {kind} {own} parent {above} {options}{blocks}".rstrip())
         if kind in ("clsact", "ingress"):
             places += [(index, 0xFFFFFFF2), (index, 0xFFFFFFF3)]

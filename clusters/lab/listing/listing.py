@@ -47,7 +47,7 @@ def listing(places: Mapping[str, Namespace]) -> Listing:
 
 def _sections(ns: Namespace, present: list[Device]) -> Listing:
     """Those of the calling thread's namespace, which is ``ns``."""
-    names = {device.index: device.name for device in present}
+    names = {device.number: device.name for device in present}
     found: Listing = {
         "devices": [line for device in present for line in device.options],
         "addresses": addresses(names),
@@ -65,10 +65,7 @@ def _sections(ns: Namespace, present: list[Device]) -> Listing:
     }
     found["queueing"], filter_places = disciplines(names)
     found["offload"] = [line for device in present for line in feature_lines(device.name)]
-    at = [
-        *programs.filters(present, filter_places),
-        *programs.attached(present),
-    ]
+    at = [*programs.filters(present, filter_places), *programs.attached(present)]
     found["filters"] = [line for line, _ in at]
     found["programs"] = list(programs.program_lines([program for _, program in at], names))
     for part in (netfilter.nftables(), netfilter.legacy(), netfilter.ipsets()):

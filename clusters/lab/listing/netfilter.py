@@ -16,13 +16,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from cnibench.clusters.lab.listing.dumps import (
-    NETFILTER,
-    attributes,
-    dump,
-    number,
-    word,
-)
+from cnibench.clusters.lab.listing.dumps import NETFILTER, attributes, dump, number, word
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.errors import ClusterError
 
@@ -67,7 +61,9 @@ def nftables() -> dict[str, list[str]]:
     for _, body in dump(NETFILTER, _NFTABLES | _GETSET, bytes(4)):
         given = dict(attributes(body[4:]))
         label = f"set {_FAMILIES.get(body[0])} {word(given[1])} {word(given[2])}"
-        options = " ".join(f"{kind}={given[kind].hex()}" for kind in (3, 4, 5, 6, 7) if kind in given)
+        options = " ".join(
+            f"{kind}={given[kind].hex()}" for kind in (3, 4, 5, 6, 7) if kind in given
+        )
         found[label] = [options, *_elements(body[0], given[1], given[2])]
     for what, label in ((_GETFLOWTABLE, "flowtable"), (_GETOBJECT, "object")):
         for _, body in dump(NETFILTER, _NFTABLES | what, bytes(4)):
@@ -227,9 +223,7 @@ def texts(ns: Namespace, sections: Mapping[str, object]) -> dict[str, list[str]]
     found = {}
     for name, argv in programs.items():
         done = ns.run(argv, timeout=_LIMIT, check=False)
-        found[name] = [
-            _plain(line) for line in done.stdout.splitlines() if line and line[0] != "#"
-        ]
+        found[name] = [_plain(line) for line in done.stdout.splitlines() if line and line[0] != "#"]
     return found
 
 

@@ -28,15 +28,19 @@ _TABLES = ("cilium_ct4_glob", "cilium_ct6_glob", "cilium_metrics")
 _KEPT = {"cilium_policy": 8, "policy": 8}
 
 
-def filters(devices: Sequence[Device], places: Sequence[tuple[int, int]]) -> Iterator[tuple[str, int]]:
+def filters(
+    devices: Sequence[Device], places: Sequence[tuple[int, int]]
+) -> Iterator[tuple[str, int]]:
     """(what stands at a filter's place, the number of its eBPF program or 0), in order."""
-    names = {device.index: device.name for device in devices}
+    names = {device.number: device.name for device in devices}
     hooks = {0xFFFFFFF2: "ingress", 0xFFFFFFF3: "egress"}
     for index, parent in places:
         for _, body in dump(ROUTE, _GETFILTER, struct.pack("=BxxxiIII", 0, index, 0, parent, 0)):
             handle, _, info = struct.unpack_from("=4x4xIII", body)
             given = dict(attributes(body[20:]))
-            words = [f"{names[index]} {hooks.get(parent, f'{parent:#x}')} {word(given.get(1, b''))}"]
+            words = [
+                f"{names[index]} {hooks.get(parent, f'{parent:#x}')} {word(given.get(1, b''))}"
+            ]
             words.append(f"priority {info >> 16} protocol {info & 0xFFFF:#06x} handle {handle:#x}")
             program = 0
             if word(given.get(1, b"")) == "bpf":
@@ -53,7 +57,7 @@ def attached(devices: Sequence[Device]) -> Iterator[tuple[str, int]]:
     """The same of programs that are not at a queueing discipline."""
     for device in devices:
         for hook, label in _HOOKS.items():
-            for program in _query(device.index, hook):
+            for program in _query(device.number, hook):
                 yield f"{device.name} {label}", program
 
 
@@ -110,10 +114,11 @@ def _map_lines(number_: int, devices: Mapping[int, str], above: str = "") -> Ite
         raw = _info(fd, 80)
         kind, _, key_size, value_size, most, flags = struct.unpack_from("=6I", raw)
         name = above or word(raw[24:40])
-        yield f"map {name} kind {kind} key {key_size} value {value_size} entries {most} flags {flags}"
+        sizes = f"key {key_size} value {value_size} entries {most}"
+        yield f"map {name} kind {kind} {sizes} flags {flags}"
         if name in _TABLES or kind in _PER_CPU or kind in _LRU:
             return
-        found = []
+        found: list[str] = []
         for count, key in enumerate(_keys(fd, key_size)):
             if count == (_MOST_INDEXES if kind in _ARRAYS else _MOST):
                 break

@@ -13,7 +13,14 @@ _MPLS = 28
 _CLONED = 0x200
 _PERMANENT, _NOARP = 0x80, 0x40
 _PROXY, _LEARNED = 0x08, 0x10
-_TYPES = {1: "unicast", 2: "local", 3: "broadcast", 5: "multicast", 6: "blackhole", 7: "unreachable"}
+_TYPES = {
+    1: "unicast",
+    2: "local",
+    3: "broadcast",
+    5: "multicast",
+    6: "blackhole",
+    7: "unreachable",
+}
 _NAMES = {6: "metric", 15: "table", 20: "pref", 21: "encap-type", 30: "nexthop", 16: "mark"}
 _METRICS = {
     2: "mtu",
@@ -110,7 +117,7 @@ def neighbours(names: Mapping[int, str]) -> list[str]:
     found = []
     for family in (0, socket.AF_BRIDGE):
         for _, body in dump(ROUTE, _GETNEIGH, struct.pack("=B11x", family)):
-            kind, index, state, flags, type_ = struct.unpack_from("=BxxxiHBB", body)
+            kind, index, state, flags = struct.unpack_from("=BxxxiHB", body)
             static = state & (_PERMANENT | _NOARP) or flags & (_PROXY | _LEARNED)
             if not static or index not in names:
                 continue
@@ -125,7 +132,8 @@ def neighbours(names: Mapping[int, str]) -> list[str]:
                 elif attribute == 2:
                     words.append(mac(data))
                 elif attribute in (8, 9):
-                    words.append(f"{'device' if attribute == 8 else 'master'} {names.get(number(data), data.hex())}")
+                    role = "device" if attribute == 8 else "master"
+                    words.append(f"{role} {names.get(number(data), data.hex())}")
                 elif attribute in (5, 6, 7, 10):
                     words.append(f"{attribute}={data.hex()}")
             found.append(" ".join(words))

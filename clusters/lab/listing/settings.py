@@ -92,8 +92,8 @@ def _sizes() -> Iterator[int]:
 
 
 def queues(ns: Namespace, devices: Sequence[str]) -> Iterator[str]:
-    """RPS, XPS and NAPI settings of devices of ``ns``, the calling thread's namespace; nothing where
-    the kernel refuses a sysfs of it.
+    """RPS, XPS and NAPI settings of devices of ``ns``, the calling thread's namespace; nothing
+    where the kernel refuses a sysfs of it.
     """
     if ns.sysfs is None:
         ns.sysfs = _sysfs()
