@@ -11,7 +11,7 @@ import sys
 import time
 
 from cnibench.clusters.lab import kernel
-from cnibench.clusters.lab.datapaths.base import builder_of
+from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import tree
 from cnibench.model.profile import Profile, builtin

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from cnibench.clusters.lab import kernel
-from cnibench.clusters.lab.datapaths.base import builder_of
+from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.ebpf.maps import ALLOW_ALL
 from cnibench.clusters.lab.namespaces.netns import Namespace

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cnibench.clusters.lab import features
-from cnibench.clusters.lab.attestation import probe, tap
+from cnibench.clusters.lab.attestation import capture, probe
 from cnibench.clusters.lab.attestation.comparison import compare
 from cnibench.clusters.lab.namespaces import links, wire
 from cnibench.clusters.lab.namespaces.places import LabPod
@@ -76,7 +76,7 @@ def _wire(deployment: LabDeployment) -> Iterator[Attestation]:
             not wrong,
         )
     a, b = deployment.nodes()
-    with tap.watching(a) as seen:
+    with capture.watching(a) as seen:
         failure = probe.stream(a.ns, b.ns, b.addresses[4], 4, _PROBE)
     packets = seen.between(a.addresses[4], b.addresses[4])
     yield _sizes(deployment, "wire-offload", packets, "none", 4, failure)
@@ -85,7 +85,7 @@ def _wire(deployment: LabDeployment) -> Iterator[Attestation]:
 def _sizes(
     deployment: LabDeployment,
     check: str,
-    packets: list[tap.Packet],
+    packets: list[capture.Packet],
     encapsulation: str,
     family: int,
     failure: str,
@@ -121,7 +121,7 @@ def _sizes(
 def _inside(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
     """Traffic inside a node: it arrives and never reaches the wire."""
     client, server = deployment.pair("intra")
-    with tap.watching(deployment.a) as seen:
+    with capture.watching(deployment.a) as seen:
         failure = probe.stream(client.ns, server.ns, server.addresses[family], family, _PROBE)
     yield deployment.attestation(
         "reach-intra", "a TCP stream arrives", failure or "arrived", not failure, family
@@ -156,7 +156,7 @@ def _from(
     before = [
         links.statistics(node.ns, name) for node, name in zip(ends, tunnels, strict=True) if name
     ]
-    with tap.watching(client.node) as seen, tap.watching(server.node) as answered:
+    with capture.watching(client.node) as seen, capture.watching(server.node) as answered:
         failure = probe.stream(client.ns, server.ns, server.addresses[family], family, _PROBE)
     yield deployment.attestation(
         f"reach-inter{way}", "a TCP stream arrives", failure or "arrived", not failure, family
@@ -189,9 +189,9 @@ def _from(
             kinds == [expected],
             family,
         )
-        if checksum is not None and expected in tap.KEYED and family == 4:
+        if checksum is not None and expected in capture.KEYED and family == 4:
             yield deployment.attestation(
-                f"outer-checksum{suffix}", *tap.outer_checksum(packets, checksum), family
+                f"outer-checksum{suffix}", *capture.outer_checksum(packets, checksum), family
             )
     yield _sizes(deployment, f"offload-inter{way}", data, claimed, family, failure)
 
@@ -211,7 +211,7 @@ def _from(
         )
 
 
-def _packets(seen: tap.Seen, expected: str, source: str, target: str) -> list[tap.Packet]:
+def _packets(seen: capture.Seen, expected: str, source: str, target: str) -> list[capture.Packet]:
     """The packets of a connection in one direction; encrypted ones cannot be told from others of
     the same kind.
     """
