@@ -58,7 +58,8 @@ def main() -> int:
 def _buildable(profile: Profile) -> bool:
     builder, _ = builder_of(profile)
     assert profile.datapath is not None
-    return all(kernel.found(dict.fromkeys((*builder.needs, *profile.datapath.needs))).values())
+    needs = (*builder.needs, *profile.datapath.needs)
+    return all(kernel.found(needs).get(need, False) for need in needs)
 
 
 if __name__ == "__main__":

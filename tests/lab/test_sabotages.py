@@ -104,8 +104,9 @@ def _buildable() -> Iterator[str]:
     for name, profile in sorted(builtin().items()):
         if profile.datapath is not None:
             builder, _ = builder_of(profile)
-            needs = dict.fromkeys((*builder.needs, *profile.datapath.needs))
-            if 4 in profile.features.ip and all(kernel.found(needs).values()):
+            needs = (*builder.needs, *profile.datapath.needs)
+            present = kernel.found(needs)
+            if 4 in profile.features.ip and all(present.get(need, False) for need in needs):
                 yield name
 
 

@@ -49,7 +49,7 @@ def _sections(ns: Namespace, present: list[Device]) -> Listing:
     """Those of the calling thread's namespace, which is ``ns``."""
     names = {device.number: device.name for device in present}
     found: Listing = {
-        "devices": [line for device in present for line in device.options],
+        "devices": sorted(line for device in present for line in device.options),
         "addresses": addresses(names),
         "routes": routing.routes(names),
         "next hops": routing.nexthops(names),
@@ -61,10 +61,10 @@ def _sections(ns: Namespace, present: list[Device]) -> Listing:
         "wireguard": transforms.wireguard(ns, present),
         "flows": transforms.flows(ns, present),
         "sysctls": settings.sysctls(),
-        "queues": list(settings.queues(ns, [device.name for device in present])),
+        "queues": list(settings.queues(ns, sorted(names.values()))),
     }
     found["queueing"], filter_places = disciplines(names)
-    found["offload"] = [line for device in present for line in feature_lines(device.name)]
+    found["offload"] = [line for name in sorted(names.values()) for line in feature_lines(name)]
     at = [*programs.filters(present, filter_places), *programs.attached(present)]
     found["filters"] = [line for line, _ in at]
     found["programs"] = list(programs.program_lines([program for _, program in at], names))

@@ -228,5 +228,5 @@ def texts(ns: Namespace, sections: Mapping[str, object]) -> dict[str, list[str]]
 
 
 def _plain(line: str) -> str:
-    """Without the counters of a chain."""
-    return line.partition(" [")[0] if line.startswith(":") else line
+    """Without the counters of a chain and the random seed of a set."""
+    return line.partition(" [")[0] if line.startswith(":") else line.partition(" initval ")[0]
