@@ -9,7 +9,6 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from cnibench.clusters.lab import features
 from cnibench.clusters.lab.listing.dumps import (
     ROUTE,
     address,
@@ -20,6 +19,7 @@ from cnibench.clusters.lab.listing.dumps import (
     number,
     word,
 )
+from cnibench.clusters.lab.namespaces import features
 
 _GETLINK, _GETADDR, _GETQDISC, _GETNEIGHTBL = 18, 22, 38, 66
 _EXT_MASK, _SKIP_STATS, _BRIDGE_VLANS = 29, 8, 2

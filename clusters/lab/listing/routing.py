@@ -11,16 +11,10 @@ from cnibench.clusters.lab.listing.dumps import ROUTE, address, attributes, dump
 _GETROUTE, _GETNEIGH, _GETRULE, _GETNEXTHOP = 26, 30, 34, 106
 _MPLS = 28
 _CLONED = 0x200
+_MULTICAST = 5  # ff00::/8, which the kernel adds some time after a device is up
 _PERMANENT, _NOARP = 0x80, 0x40
 _PROXY, _LEARNED = 0x08, 0x10
-_TYPES = {
-    1: "unicast",
-    2: "local",
-    3: "broadcast",
-    5: "multicast",
-    6: "blackhole",
-    7: "unreachable",
-}
+_TYPES = {1: "unicast", 2: "local", 3: "broadcast", 6: "blackhole", 7: "unreachable"}
 _NAMES = {6: "metric", 15: "table", 20: "pref", 21: "encap-type", 30: "nexthop", 16: "mark"}
 _METRICS = {
     2: "mtu",
@@ -44,7 +38,7 @@ def routes(names: Mapping[int, str]) -> list[str]:
             kind, length, source, tos, _, proto, scope, type_, flags = struct.unpack_from(
                 "=8BI", body
             )
-            if kind != family or flags & _CLONED:
+            if kind != family or flags & _CLONED or type_ == _MULTICAST:
                 continue
             given = attributes(body[12:])
             target = dict(given).get(1)
