@@ -4,6 +4,7 @@ profiles, and the way into the VM.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +17,18 @@ from cnibench.errors import InputError, MissingError, UsageError
 from cnibench.model.units import duration
 from cnibench.planning.plan import Plan, Work
 from cnibench.rundir.schema import Manifest
-from cnibench.rundir.writer import RunWriter
+from cnibench.rundir.writer import RunWriter, open_log
+from cnibench.system import log
 from cnibench.system.files import read_beneath
 from cnibench.system.guest import inside
 from cnibench.testbed.cluster import Problem
 from cnibench.vm import preload
 from cnibench.vm.accel import Accelerator, accelerator
-from cnibench.vm.carry import carry as carry_into
+from cnibench.vm.execute import carry as carry_into
 from cnibench.vm.kernel import BOOT, INSTALL, Kernel, given, newest
-from cnibench.vm.problems import problems as vm_problems
+from cnibench.vm.requirements import problems as vm_problems
 
+_log = logging.getLogger(__name__)
 # A run under emulation for which nothing else was asked is short and coarse: its absolute figures
 # mean nothing anyway. The blocks stay
 # what the comparisons need; cycles, whose windows take ten seconds to begin there, are looked at
@@ -168,7 +171,7 @@ def again(run_dir: Path) -> Machine | None:
 
 
 def start(machine: Machine, manifest: Manifest, run_dir: Path, tools: Sequence[str] = ()) -> int:
-    """Makes the run directory and measures in the VM; the exit status. Errors as in ``vm.carry``.
+    """Makes the run directory and measures in the VM; the exit status. Errors as in ``vm.execute``.
 
     ``tools``: the programs whose versions the environment names; they are asked here, where that is
     quick.
@@ -196,15 +199,17 @@ def carry(machine: Machine, run_dir: Path, *, retry_failed: bool = False) -> int
             " figures mean nothing, and comparisons count instructions rather than time",
             err=True,
         )
-    return carry_into(
-        preload.command(
-            _ENTRY, "run", "--resume", str(run_dir), *["--retry-failed"] * retry_failed
-        ),
-        run_dir,
-        machine.kernel,
-        machine.accelerator,
-    )
+    options = [*["--retry-failed"] * retry_failed, *["--verbose"] * log.verbosity()]
+    with log.into(open_log(run_dir)):
+        return carry_into(
+            preload.command(_ENTRY, "run", "--resume", str(run_dir), *options),
+            run_dir,
+            machine.kernel,
+            machine.accelerator,
+        )
 
 
 def _machine(kernel: Kernel, why: str) -> Machine:
-    return Machine(kernel, accelerator(kernel), why)
+    machine = Machine(kernel, accelerator(kernel), why)
+    _log.info("measuring in a VM with %s (%s): %s", kernel.image, machine.accelerator.name, why)
+    return machine

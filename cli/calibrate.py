@@ -11,6 +11,7 @@ import click
 from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import CnibenchError, UsageError
+from cnibench.system import log
 
 if TYPE_CHECKING:
     from cnibench.analysis.calibration import Calibration, Floor
@@ -97,7 +98,7 @@ def command(
     fits.
     """
     from cnibench.analysis.calibration import ROUND, calibration
-    from cnibench.cli._carry_out import carry_out
+    from cnibench.cli._execute import carry_out
     from cnibench.cli._request import plan_of, prepare
     from cnibench.model.units import fraction
     from cnibench.rundir.reader import RunReader
@@ -111,6 +112,7 @@ def command(
     labels = _labels(cni)
     paths, status = [], 0
     for mode, window in product(_list(cpus), _list(duration)):
+        log.keep()
         asked = {
             "cni": labels,
             "cluster": cluster,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnibench.cli._evidence import first_lines
+from cnibench.cli._integrity import first_lines
 from cnibench.cli._output import json_option, print_json, print_table
 
 if TYPE_CHECKING:

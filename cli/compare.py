@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, later, lines, warn
+from cnibench.cli._integrity import check, first_lines, later, lines, warn
 from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
@@ -89,7 +89,8 @@ def command(
     3 base runs with commas: what runs differ by among themselves is the noise then.
 
     Failed samples count: a candidate that fails more often than its base is worse where an exact
-    test proves it, else undecided.
+    test proves it, else undecided. Disturbed samples count as neither; a cell in which one side was
+    disturbed more often than chance explains is undecided.
 
     Exit status: 0 proven within the threshold, 4 worse, 5 undecided or a cell is missing, 2 when
     the sides must not be compared.
@@ -187,7 +188,7 @@ def _comparable(
     """Raises UsageError naming what differs: among the base runs, or between them and a
     candidate.
     """
-    from cnibench.analysis.comparable import between, circumstances_of, differences
+    from cnibench.analysis.comparability import between, circumstances_of, differences
 
     found = {
         one: circumstances_of(one.reader, gathered[one.reader.id], one.label)

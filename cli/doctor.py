@@ -57,8 +57,8 @@ def examine(
     from cnibench.registry import provider, providers
     from cnibench.system.environment import disturbances, machine
     from cnibench.testbed.cluster import Options, Problem
-    from cnibench.vm.problems import problems as vm_problems
-    from cnibench.vm.problems import summary
+    from cnibench.vm.requirements import problems as vm_problems
+    from cnibench.vm.requirements import summary
 
     workloads, collectors = providers("workloads").values(), providers("collectors").values()
     tools = {tool for part in (*workloads, *collectors) for tool in part.tools}

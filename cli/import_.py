@@ -61,7 +61,7 @@ def command(
     import sys
 
     from cnibench.importers.batch import Given
-    from cnibench.importers.writing import write
+    from cnibench.importers.writer import write
     from cnibench.registry import provider
     from cnibench.rundir.reader import RunReader
 
@@ -99,7 +99,7 @@ def command(
 
 
 def _facts(given: tuple[str, ...]) -> dict[str, str]:
-    from cnibench.importers.writing import FACTS
+    from cnibench.importers.writer import FACTS
 
     found = {}
     for entry in given:

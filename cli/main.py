@@ -44,6 +44,7 @@ class Commands(click.Group):
         import importlib
 
         command: click.Command = importlib.import_module(f"cnibench.cli.{path.stem}").command
+        _with_verbose(command)
         return command
 
     def resolve_command(
@@ -67,6 +68,30 @@ class Commands(click.Group):
             formatter.write_dl(rows)
 
 
+def _verbose(ctx: click.Context, _: click.Parameter, count: int) -> None:
+    if count:
+        from cnibench.system import log
+
+        log.to_stderr(count)
+
+
+VERBOSE = click.Option(
+    ["-v", "--verbose"],
+    count=True,
+    expose_value=False,
+    callback=_verbose,
+    help="Show the log on stderr; -vv: with every command and API request.",
+)
+
+
+def _with_verbose(command: click.Command) -> None:
+    """Every command and subcommand takes -v, wherever the user types it."""
+    if VERBOSE not in command.params:
+        command.params.append(VERBOSE)
+        for one in command.commands.values() if isinstance(command, click.Group) else ():
+            _with_verbose(one)
+
+
 def _file(name: str) -> Path | None:
     stem = name.replace("-", "_")
     if stem.startswith("_") or stem in _NOT_COMMANDS or not stem.isidentifier():
@@ -84,6 +109,7 @@ def first_line(path: Path) -> str:
 
 @click.group(
     cls=Commands,
+    params=[VERBOSE],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
 )
@@ -100,7 +126,7 @@ def group() -> None:
 def main() -> None:
     """The entry point: exit codes and messages as INTERFACE gives them."""
     _open_streams()
-    from cnibench.cli._guard import guarded
+    from cnibench.cli._errors import guarded
 
     # numpy's BLAS ends the process where it cannot start a thread for each CPU; nothing here is
     # large enough for them

@@ -84,7 +84,7 @@ def command(
 
     chosen: type[Cluster] = provider("clusters", kind)
     if verify:
-        from cnibench.cli._guard import guarded
+        from cnibench.cli._errors import guarded
         from cnibench.cli._request import settings_of
         from cnibench.model.units import seconds
 
@@ -125,7 +125,7 @@ def examine(
 
 
 def _print(found: Mapping[str, Any]) -> None:
-    from cnibench.offload.judge import tunnel
+    from cnibench.offload.tunnel_support import tunnel
     from cnibench.reports._escape import plain
 
     print_table(
@@ -194,7 +194,7 @@ def _need(problems: Sequence[Problem]) -> None:
 def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     from cnibench.cli._packages import install_command, lacking
     from cnibench.model.profile import choose
-    from cnibench.offload import judge, rank
+    from cnibench.offload import rank, tunnel_support
     from cnibench.offload.verify import verify
     from cnibench.run.cpus import pins
     from cnibench.system import scratch
@@ -223,7 +223,7 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     profiles = dict(cluster.resolve(profiles))
     ((label, profile),) = profiles.items()
     kind = rank.tunnel_of(profile)
-    if not kind or not judge.tunnel(kind).bit:
+    if not kind or not tunnel_support.tunnel(kind).bit:
         raise UsageError(
             f"{label} has no tunnel that a feature of a NIC speeds up",
             "name one with VXLAN, Geneve or IP-in-IP",
@@ -237,7 +237,7 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
             (cpus,) = pins("shared", 1, () if chosen.ours else deployment.nodes())
             found = verify(
                 deployment,
-                judge.tunnel(kind).bit,
+                tunnel_support.tunnel(kind).bit,
                 lambda name: _stream(deployment, label, cpus, asked.duration, raw / name),
                 blocks=asked.blocks,
                 seed=asked.seed,
@@ -256,7 +256,7 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
             }
         )
     else:
-        _tell(found, label, judge.tunnel(kind).title, cluster.wire)
+        _tell(found, label, tunnel_support.tunnel(kind).title, cluster.wire)
     return 0
 
 

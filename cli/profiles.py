@@ -77,7 +77,7 @@ def runs_here(profiles: Iterable[Profile]) -> dict[str, dict[str, str]]:
     """
     from cnibench.registry import provider
     from cnibench.testbed.cluster import Cluster, Options
-    from cnibench.vm.problems import problems as vm_problems
+    from cnibench.vm.requirements import problems as vm_problems
 
     kind: type[Cluster] = provider("clusters", "lab")
     machine = vm_problems()  # what a VM lacks here

@@ -69,7 +69,7 @@ def command(
     measured and nothing is written to it.
     """
     from cnibench.analysis import analyse
-    from cnibench.analysis.words import problems
+    from cnibench.analysis.narrative import problems
     from cnibench.registry import provider
     from cnibench.rundir.index import find
     from cnibench.rundir.reader import RunReader

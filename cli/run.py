@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import UsageError
 from cnibench.model.units import duration, human
+from cnibench.system import log
 from cnibench.system.guest import inside
+
+_log = logging.getLogger(__name__)
 
 
 @click.command("run")
@@ -143,6 +147,7 @@ def command(
     Every requirement is checked before anything starts. Results go to a run directory, and the
     report is printed at the end.
     """
+    log.keep()
     if resume:
         given = [key for key, value in values.items() if value not in (None, (), False)]
         if given or dry_run:
@@ -162,7 +167,7 @@ def command(
         )
     from cnibench.cli import _kernel
     from cnibench.cli._request import at_scale, plan_of, prepare, profile_problems, suited
-    from cnibench.planning.blocks import Here
+    from cnibench.planning.blocks import Here, words
 
     plan, given_up = suited(plan_of(values), values)
     if values["scale"] is not None:
@@ -186,6 +191,8 @@ def command(
         notes=given_up,
         here=here,
     )
+    for line in (*request.manifest.notes, *words(request.manifest.planned)):
+        _log.info("planned: %s", line)
     for line in _preview(request):
         click.echo(line, err=True)
     if dry_run:
@@ -203,7 +210,7 @@ def command(
         ),
     ):
         click.echo(f"warning: {warning}", err=True)
-    from cnibench.cli._carry_out import carry_out, tools_of
+    from cnibench.cli._execute import carry_out, tools_of
 
     path = (out / request.manifest.id).absolute()
     status = (
@@ -216,7 +223,7 @@ def command(
 
 def _resume(name: str, out: Path, as_json: bool, retry_failed: bool) -> int:
     from cnibench.cli import _kernel
-    from cnibench.cli._carry_out import carry_out
+    from cnibench.cli._execute import carry_out
     from cnibench.cli._request import again
     from cnibench.rundir.index import find
     from cnibench.rundir.reader import RunReader

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, later, warn
+from cnibench.cli._integrity import check, first_lines, later, warn
 from cnibench.cli._output import json_option, print_json
 
 

@@ -13,8 +13,8 @@ import msgspec
 
 from cnibench.analysis.disturbances import rows
 from cnibench.analysis.model import Analysis, Cpp, Failure, Group, Pair, Result, Turning
+from cnibench.analysis.narrative import conditions, place_of, primary_groups
 from cnibench.analysis.places import describe
-from cnibench.analysis.words import conditions, place_of, primary_groups
 from cnibench.model import context
 from cnibench.model.metrics import METRICS
 from cnibench.reports._numbers import Scale, p_value

@@ -440,13 +440,13 @@ class KubernetesDeployment(Deployment):
         return denial.prepare(self, port)
 
     def start_pods(self, node: Node, count: int, at_once: bool) -> list[Started]:
-        from cnibench.clusters.kubernetes.pods.starting import start
+        from cnibench.clusters.kubernetes.pods.startup import start
 
         assert isinstance(node, KubernetesNode)
         return start(self, node, count, at_once)
 
     def remove_pods(self, pods: Sequence[Pod]) -> None:
-        from cnibench.clusters.kubernetes.pods.starting import remove
+        from cnibench.clusters.kubernetes.pods.startup import remove
 
         remove(self, [pod.name for pod in pods])
 

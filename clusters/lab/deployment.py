@@ -13,7 +13,7 @@ from typing import Any
 
 from cnibench.clusters.lab import features
 from cnibench.clusters.lab.attestation import probe
-from cnibench.clusters.lab.datapaths.base import builder_of
+from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.clusters.lab.namespaces import leftovers, links, sysctls, wire
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod, Role

@@ -17,10 +17,11 @@ from cnibench.model.cell import SCHEMA
 from cnibench.registry import provider
 from cnibench.reports.site import flames, folder, offload
 from cnibench.reports.site.charts import Gallery, library, picture
-from cnibench.reports.site.material import Material, material
+from cnibench.reports.site.dataset import Material, material
 from cnibench.reports.site.pages import FEATURES, Link, Pages, features, pages
 from cnibench.reports.site.verdicts import verdicts
 from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import LOG
 
 _HERE = Path(__file__).parent / "templates"
 _ASSETS = ("site.css", "site.js")
@@ -82,7 +83,7 @@ def _data(found: Material, out: Path) -> None:
             shutil.copytree(
                 reader.path,
                 out / "raw" / reader.path.resolve().name,
-                ignore=_no_plain_files,
+                ignore=_unpublished,
                 copy_function=shutil.copyfile,
             )
         for folder, _, _ in os.walk(out / "raw"):
@@ -91,13 +92,15 @@ def _data(found: Material, out: Path) -> None:
             )  # those of a run are for its owner only; these were asked to be published
 
 
-def _no_plain_files(folder: str, names: list[str]) -> set[str]:
+def _unpublished(folder: str, names: list[str]) -> set[str]:
     """A link in a run directory that somebody sent must not publish what it points to, and a FIFO
-    cannot be copied.
+    cannot be copied. The log is for whoever ran it: it holds every command and request.
     """
     modes = {name: (Path(folder) / name).lstat().st_mode for name in names}
     return {
-        name for name, mode in modes.items() if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+        name
+        for name, mode in modes.items()
+        if name == LOG or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
     }
 
 

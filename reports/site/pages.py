@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cnibench.analysis.model import Failure
-from cnibench.analysis.words import conditions, primary_groups
+from cnibench.analysis.narrative import conditions, primary_groups
 from cnibench.model import context
 from cnibench.model.metrics import COUNTED
 from cnibench.reports._document import Document, Section, Table, document
 from cnibench.reports.site import figures, rules
 from cnibench.reports.site.charts import Chart, Gallery, unique
-from cnibench.reports.site.material import Material
+from cnibench.reports.site.dataset import Material
 from cnibench.reports.site.places import Place, place
 from cnibench.reports.site.versus import Versus, pairs_of, versus
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from cnibench.analysis.found import failures
 from cnibench.analysis.model import Analysis, Cpp, Group, Pair, Result
+from cnibench.analysis.narrative import percent, place_of
 from cnibench.analysis.places import describe
-from cnibench.analysis.words import percent, place_of
+from cnibench.analysis.summary import failures
 from cnibench.model.context import OF_RECORD, fact
 from cnibench.model.metrics import METRICS
 from cnibench.model.units import human

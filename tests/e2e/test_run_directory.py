@@ -50,6 +50,12 @@ def test_an_interrupted_run_is_resumed_and_verifies(tmp_path: Path) -> None:
     assert told.returncode == 0, told.stdout
     found = json.loads(told.stdout)
     assert (found["samples"], found["problems"], bool(found["finished"])) == (6, [], True)
+    log = (path / "run.log").read_text()
+    assert log.count("event run-created") == 1  # of the first session
+    assert log.count("event run-resumed") == 1
+    assert log.count(" netperf -4 ") >= 6
+    (path / "run.log").unlink()
+    assert run("verify", str(path)).returncode == 0
 
     raw = next(
         file for file in sorted((path / "raw").rglob("*")) if file.is_file() and file.stat().st_size

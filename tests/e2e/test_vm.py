@@ -20,7 +20,7 @@ from cnibench.errors import ClusterError, LimitError
 from cnibench.model.profile import FOLDER
 from cnibench.rundir.reader import RunReader
 from cnibench.vm.accel import Accelerator, accelerator
-from cnibench.vm.carry import Limits, carry
+from cnibench.vm.execute import Limits, carry
 from cnibench.vm.kernel import newest
 from cnibench.vm.machine import Size
 

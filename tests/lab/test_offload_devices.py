@@ -21,7 +21,7 @@ from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.errors import ClusterError
 from cnibench.offload import change, ioctl, netlink, reading, stack
-from cnibench.offload.judge import TUNNELS, judge
+from cnibench.offload.tunnel_support import TUNNELS, judge
 from cnibench.offload.verify import Stream, verify
 
 Make = Callable[..., LabDeployment]

@@ -17,8 +17,8 @@ import pytest
 
 from cnibench import registry
 from cnibench.cli import _packages
-from cnibench.cli._carry_out import comparisons
-from cnibench.cli._guard import guarded
+from cnibench.cli._errors import guarded
+from cnibench.cli._execute import comparisons
 from cnibench.cli._request import plan_of
 from cnibench.cli.main import _HERE, Commands, first_line, group
 from cnibench.model.cell import Cell, Sample
@@ -46,7 +46,7 @@ def names() -> list[str]:
 
 def test_help_imports_nothing_heavy_and_lists_every_command() -> None:
     program = (
-        "import sys\nfrom cnibench.cli._guard import guarded\nfrom cnibench.cli.main import"
+        "import sys\nfrom cnibench.cli._errors import guarded\nfrom cnibench.cli.main import"
         " group\nstatus = guarded(lambda: group.main(['--help'], prog_name='cnibench',"
         " standalone_mode=False))\nheavy = {'pydantic', 'numpy', 'scipy', 'yaml', 'rich', 'duckdb',"
         " 'altair', 'msgspec', 'pyroute2'} & set(sys.modules)\nprint('HEAVY', sorted(heavy),"
@@ -80,7 +80,7 @@ def test_private_modules_are_no_commands() -> None:
     assert {"run", "runs", "profiles", "doctor", "clean"} <= set(names())
     assert not {"main", "--init--", "guard", "-guard"} & set(names())
     assert isinstance(group, Commands)
-    assert group.get_command(click.Context(group), "_guard") is None
+    assert group.get_command(click.Context(group), "_errors") is None
     assert group.get_command(click.Context(group), "../run") is None
 
 

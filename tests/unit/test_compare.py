@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from cnibench.analysis.inferiority import paired, unpaired
+from cnibench.analysis.noninferiority import paired, unpaired
 from cnibench.rundir.reader import RunReader
 from tests.unit._call import call
 from tests.unit._runs import counted, synthetic

@@ -15,7 +15,7 @@ import pytest
 
 from cnibench.analysis import analyse
 from cnibench.analysis.model import Analysis
-from cnibench.cli._carry_out import comparisons
+from cnibench.cli._execute import comparisons
 from cnibench.registry import provider
 from cnibench.rundir.reader import RunReader
 from tests.unit._call import call
@@ -25,20 +25,25 @@ TRUTH = {"flannel": 1.0, "cilium": 1.5}
 WHY = "netperf was stopped for 1.00 s of 2.00 s"
 
 
+def edited(run: RunReader, edit: Callable[[dict[str, Any]], dict[str, Any]]) -> RunReader:
+    """Changes lines of samples.jsonl."""
+    return _edited(run, "samples.jsonl", edit)
+
+
 def disturb(run: RunReader, which: Callable[[dict[str, Any]], bool], **change: Any) -> RunReader:
     """Marks those lines of samples.jsonl and of the records, and changes their figures."""
-    for file in ("samples.jsonl", "cpp.jsonl"):
-        path = run.path / file
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        lines = [
-            (
-                line | {"disturbed": WHY} | (change if file == "samples.jsonl" else {"total": 1.0})
-                if which(line)
-                else line
-            )
-            for line in lines
-        ]
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for file, changes in (("samples.jsonl", change), ("cpp.jsonl", {"total": 1.0})):
+        marks = {"disturbed": WHY, **changes}
+        run = _edited(run, file, lambda line, m=marks: line | m if which(line) else line)
+    return run
+
+
+def _edited(
+    run: RunReader, file: str, edit: Callable[[dict[str, Any]], dict[str, Any]]
+) -> RunReader:
+    path = run.path / file
+    lines = [edit(json.loads(line)) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return RunReader(run.path)
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cnibench.analysis import analyse
 from cnibench.errors import InputError, UsageError
 from cnibench.importers.batch import Batch, Given, Result
-from cnibench.importers.writing import write
+from cnibench.importers.writer import write
 from cnibench.registry import providers
 from cnibench.rundir.reader import RunReader
 from tests.unit._call import call

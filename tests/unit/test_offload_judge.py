@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from cnibench.model.profile import builtin
 from cnibench.offload import rank, reading
-from cnibench.offload.judge import ORDER, TUNNELS, Verdict, asymmetries, judge, spread, tunnel
 from cnibench.offload.nic import Feature, Nic
+from cnibench.offload.tunnel_support import (
+    ORDER,
+    TUNNELS,
+    Verdict,
+    asymmetries,
+    judge,
+    spread,
+    tunnel,
+)
 from cnibench.offload.verify import Stream, summary
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "ethtool"

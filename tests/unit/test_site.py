@@ -19,7 +19,7 @@ from cnibench.reports.site.build import build
 from cnibench.reports.site.charts import script_json, unique
 from cnibench.reports.site.pseudonyms import Pseudonyms
 from cnibench.rundir.reader import RunReader
-from cnibench.rundir.schema import Unsupported, coordinates
+from cnibench.rundir.schema import LOG, Unsupported, coordinates
 from tests.unit._call import call
 from tests.unit._runs import synthetic
 
@@ -320,12 +320,14 @@ def test_raw_keeps_names_and_brings_the_run_but_no_link_out_of_it(tmp_path: Path
     )
     (run.path / "stolen").symlink_to("/etc/passwd")
     os.mkfifo(run.path / "pipe")
+    (run.path / LOG).write_text("every command and request\n")
     written = build([run], tmp_path / "site", raw=True)
     assert (tmp_path / "site/raw/synthetic/samples.jsonl").read_bytes() == (
         run.path / "samples.jsonl"
     ).read_bytes()
     assert not (tmp_path / "site/raw/synthetic/stolen").exists()
     assert not (tmp_path / "site/raw/synthetic/pipe").exists()
+    assert not (tmp_path / "site/raw/synthetic" / LOG).exists()
     assert "secret-box at 192.168.7.9" in Page(tmp_path / "site/method.html").text
     check_links(tmp_path / "site", written["pages"])
 

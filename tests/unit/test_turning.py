@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnibench.analysis.model import Result
-from cnibench.analysis.turning import Curve, judge, turning_points
+from cnibench.analysis.turning_points import Curve, judge, turning_points
 from cnibench.reports._document import turning_words
 from cnibench.stats.inference import signed_rank, walsh_averages, walsh_needed, walsh_p
 

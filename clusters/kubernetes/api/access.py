@@ -18,6 +18,7 @@ from cnibench.clusters.kubernetes.api import status
 from cnibench.clusters.kubernetes.api.availability import Availability
 from cnibench.clusters.kubernetes.api.proxy import JSON, Answer, Api
 from cnibench.errors import ClusterError, InputError, LimitError, MissingError, UsageError
+from cnibench.system import log
 from cnibench.system import process as programs
 from cnibench.system.process import Done
 
@@ -61,6 +62,7 @@ class Access:
         )
         self.dropped: list[str] = []  # connections into Pods that were lost
         self._secrets = sorted(_secrets(config), key=len, reverse=True)
+        log.hide(self._secrets)
         names = [str(item.get("name")) for item in config.get("contexts") or ()]
         if not self.context:
             raise UsageError(

@@ -4,6 +4,7 @@ limit.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from cnibench.model.units import duration
 from cnibench.rundir.schema import now
 from cnibench.testbed.cluster import Outage
 
+_log = logging.getLogger(__name__)
 _FIRST, _MOST = 0.5, 5.0  # s between two questions
 _GROWTH = 1.5
 _JOINED = 1.0  # s; two with less between them are one: a request that is refused again and again
@@ -43,12 +45,14 @@ class Availability:
         with self._lock:
             if self._since is None:
                 self._since, self._began, self._reason = time.monotonic() - ago, now(), reason
+                _log.info("%s does not answer: %s", self._name, reason)
 
     def answered(self) -> None:
         """A request was answered: an outage that was noted is over."""
         with self._lock:
             if self._since is not None:
                 end = time.monotonic()
+                _log.info("%s answers again after %.1f s", self._name, end - self._since)
                 if self._ended and self._since - self._last[1] < _JOINED:
                     self._ended[-1] = replace(
                         self._ended[-1], seconds=round(end - self._last[0], 3)

@@ -11,8 +11,10 @@ import atexit
 import contextlib
 import http.client
 import json
+import logging
 import socket
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -23,6 +25,7 @@ from cnibench.errors import CnibenchError
 from cnibench.system import process as programs
 from cnibench.system import scratch
 
+_log = logging.getLogger(__name__)
 JSON = "application/json"
 _START = 20.0  # s
 # A child dies with the thread that started it (PR_SET_PDEATHSIG); this one stays.
@@ -85,6 +88,26 @@ class Api:
         accept: str = JSON,
     ) -> Answer:
         """One request. Raises MissingError without kubectl; everything else is in the answer."""
+        began = time.monotonic()
+        answer = self._call(method, path, body, timeout, content, accept)
+        _log.debug(
+            "%s %s: %s after %.3f s",
+            method,
+            path,
+            f"{answer.status} {answer.reason}".rstrip(),
+            time.monotonic() - began,
+        )
+        return answer
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        timeout: float,
+        content: str,
+        accept: str,
+    ) -> Answer:
         try:
             where = self._started()
         except CnibenchError as error:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import os
 import signal
 import struct
@@ -20,8 +21,10 @@ from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.errors import ClusterError, LimitError, MissingError
 from cnibench.system import process as programs
 from cnibench.system.guest import patience
+from cnibench.system.log import shown
 from cnibench.system.process import Done, Process
 
+_log = logging.getLogger(__name__)
 PLAIN = {"LANG": "C", "LC_ALL": "C"}
 ANSWER = 20.0  # s: for anything that the other end does at once
 _START = 30.0  # s
@@ -300,6 +303,7 @@ class Gateway:
 
     def _spawn(self, argv: Sequence[str], answer: _Answer, input: str | None) -> int:
         self.open()
+        _log.debug("%s: started: %s", self.what, shown(argv))
         data = b"" if input is None else input.encode()
         number = self._ask(
             {
@@ -341,6 +345,7 @@ class Gateway:
         assert answer.kept is not None
         out, err = (bytes(answer.kept[number]).decode(errors="replace") for number in (1, 2))
         done = Done(tuple(argv), status, out, err, time.monotonic() - start)
+        _log.debug("%s: %s ended with %d after %.3f s", self.what, argv[0], status, done.seconds)
         if check and status != 0:
             raise ClusterError(f"{self.what}: {done.words()}")
         return done

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cnibench.clusters.kubernetes.api.objects import HOST
-from cnibench.clusters.kubernetes.cni import refusals
+from cnibench.clusters.kubernetes.cni import unsupported
 from cnibench.clusters.kubernetes.nodes.places import KubernetesPod
 from cnibench.clusters.kubernetes.pods import policy_objects
 from cnibench.clusters.kubernetes.pods.policy_objects import CANARY, FOR, Kind, Object
@@ -73,8 +73,8 @@ def applied(
     """The policies for the block; one record. Raises UnsupportedError with the reason, ClusterError
     when they do not come into force.
     """
-    if reason := refusals.policy(deployment.profile, asked) or (
-        "" if server.interface else refusals.ON_NODE
+    if reason := unsupported.policy(deployment.profile, asked) or (
+        "" if server.interface else unsupported.ON_NODE
     ):
         raise UnsupportedError(f"{deployment.label}: {reason}")
     kind = kind_of(deployment, asked)

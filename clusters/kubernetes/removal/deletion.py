@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from cnibench.clusters.kubernetes.api.rest import Object, Rest
-from cnibench.clusters.kubernetes.removal import belongings
-from cnibench.clusters.kubernetes.removal.belongings import Belongings, Known
+from cnibench.clusters.kubernetes.removal import selection
 from cnibench.clusters.kubernetes.removal.inventory import DEFINITION, Inventory, Thing, defined_by
 from cnibench.clusters.kubernetes.removal.record import Marks
+from cnibench.clusters.kubernetes.removal.selection import Belongings, Known
 from cnibench.errors import ClusterError, LimitError
 from cnibench.model.installation import Installation
 
@@ -85,7 +85,7 @@ def _held(inventory: Inventory, known: Known, holders: Sequence[Thing]) -> dict[
     """
     wanted = {one.uid for one in holders}
     found: dict[str, list[Thing]] = {}
-    for one, holder in belongings.find(known, inventory.things()).foreign if holders else ():
+    for one, holder in selection.find(known, inventory.things()).foreign if holders else ():
         if holder.uid in wanted:
             found.setdefault(holder.uid, []).append(one)
     return found
@@ -147,7 +147,7 @@ def _definitions(inventory: Inventory, known: Known, definitions: Sequence[Thing
         return
     except LimitError:
         pass
-    found = belongings.find(known, inventory.things())
+    found = selection.find(known, inventory.things())
     for one in (
         item
         for definition in left

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cnibench.analysis.failing import Tally
+from cnibench.analysis.failure_rates import Tally
 from cnibench.analysis.series import Block
 from cnibench.analysis.stream import Line
 

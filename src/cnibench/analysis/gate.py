@@ -7,12 +7,15 @@ beside it. The gate passes only when every cell passes, which keeps the level wi
 correction over the cells, is a regression.
 
 Failures are an outcome. A candidate that fails more often than its base in a cell is worse where an
-exact test proves it (failing.py), in one family of Holm's correction with the tests of the figures;
+exact test proves it (failure_rates.py); these tests and those of the figures are one Holm family;
 where it is not proven the cell is undecided. Cells in which nothing failed on either side have no
 such test: none could ever reject there (R. E. Tarone, Biometrics 46, 1990).
 
 Disturbed samples are neither a figure nor a failure. A cell that they leave without a figure on the
-base's side is undecided, on the candidate's side missing.
+base's side is undecided, on the candidate's side missing. Undecided is also a cell in which base
+and candidate were disturbed unequally often (an exact test, two-sided), or in which fewer than half
+of the pairs remain: what is left is then a selection, not a sample. That test has no correction for
+the number of cells: here a correction would let more pass.
 """
 
 from __future__ import annotations
@@ -25,11 +28,17 @@ from typing import Any, Literal
 import numpy as np
 
 from cnibench.analysis.contexts import Context
-from cnibench.analysis.failing import Evidence, Tally, more_often
-from cnibench.analysis.found import named
-from cnibench.analysis.inferiority import LEVEL, Tested, counted, paired, unpaired
+from cnibench.analysis.failure_rates import (
+    Evidence,
+    Tally,
+    few_left,
+    more_often,
+    unequally_disturbed,
+)
 from cnibench.analysis.model import Where
+from cnibench.analysis.noninferiority import LEVEL, Tested, counted, paired, unpaired
 from cnibench.analysis.places import describe
+from cnibench.analysis.summary import named
 from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.metrics import COUNTED, main_metric
@@ -44,7 +53,8 @@ class Judged:
     ``reason`` in one line.
 
     ``metric`` is '' where only failures were compared (windows with perf, whose figures are not
-    judged). ``base_disturbed`` and ``candidate_disturbed`` are numbers of blocks.
+    judged). ``base_disturbed`` and ``candidate_disturbed`` are numbers of blocks; ``p_disturbed``
+    is that of such a difference between them by chance.
     """
 
     cell: str
@@ -63,6 +73,7 @@ class Judged:
     p_failures: float | None = None  # after Holm's correction
     base_disturbed: int = 0
     candidate_disturbed: int = 0
+    p_disturbed: float | None = None
 
 
 @dataclass(frozen=True)
@@ -171,6 +182,7 @@ def judge(
     tests: dict[tuple[Key, str], float] = {}
     tested: dict[Key, Tested] = {}
     failing: dict[Key, Evidence] = {}
+    disturbed: dict[Key, Evidence] = {}
     for key, figures in rows:
         if (
             figures
@@ -182,6 +194,10 @@ def judge(
         if found := more_often(_tally(base, key), _tally(candidate, key), paired=pairwise):
             failing[key] = found
             tests[key, "failures"] = found.p
+        if uneven := unequally_disturbed(
+            _tally(base, key), _tally(candidate, key), paired=pairwise
+        ):
+            disturbed[key] = uneven
     adjusted = dict(zip(tests, map(float, holm(np.array(list(tests.values())))), strict=True))
     places = [base[key] if key in base else candidate[key] for key, _ in rows]
     names = named([place.where for place in places], describe)
@@ -197,6 +213,8 @@ def judge(
             adjusted.get((key, "figures"), 1.0),
             failing.get(key),
             adjusted.get((key, "failures")),
+            disturbed.get(key),
+            pairwise,
             threshold,
         )
         cells.append(one.judged())
@@ -238,8 +256,8 @@ def _chosen(base: Side, metrics: Sequence[str], main: Mapping[str, str]) -> list
 
 
 def _failing(base: Side, candidate: Side, chosen: Sequence[Key]) -> list[Key]:
-    """One key of each kind of window of a place that failed at times on either side and whose
-    figures are not judged.
+    """One key of each kind of window of a place that failed or was disturbed at times on either
+    side and whose figures are not judged.
     """
     places = {key: side[key] for side in (candidate, base) for key in side}
     seen = {(key[0], places[key].window) for key in chosen}
@@ -248,9 +266,9 @@ def _failing(base: Side, candidate: Side, chosen: Sequence[Key]) -> list[Key]:
         ours, theirs = _tally(base, key), _tally(candidate, key)
         if (
             (key[0], place.window) not in seen
-            and ours.tried
-            and theirs.tried
-            and (ours.failed or theirs.failed)
+            and ours.begun
+            and theirs.begun
+            and (ours.failed or theirs.failed or ours.disturbed or theirs.disturbed)
         ):
             seen.add((key[0], place.window))
             found.append(key)
@@ -272,10 +290,15 @@ class _Cell:
     p_worse: float
     failing: Evidence | None
     p_failing: float | None
+    disturbed: Evidence | None
+    paired: bool
     threshold: float
 
     def judged(self) -> Judged:
-        outcome, reason = self._by_figures() if self.figures else ("within", "")
+        outcome, reason = self._by_figures() if self.figures else self._without_figures()
+        selected = "" if outcome == "missing" else self._selected()
+        if selected:
+            outcome, reason = "undecided", "; ".join(filter(None, (selected, reason)))
         failed = self._failures()
         if self.failing and self.failing.more:
             p = 1.0 if self.p_failing is None else self.p_failing
@@ -286,12 +309,8 @@ class _Cell:
                 )
                 outcome = "worse"
             elif outcome != "worse":
-                outcome, reason = (
-                    "undecided",
-                    f"fails more often than the base, which is not proven ({said})",
-                )
-        elif not self.figures:
-            reason = "does not fail more often than the base"
+                reason = f"fails more often than the base, which is not proven ({said})"
+                outcome, reason = "undecided", "; ".join(filter(None, (selected, reason)))
         test, where = self.test, self.place.where
         ratio, low, high = (
             (None,) * 3 if test is None else (_finite(x) for x in (test.ratio, test.low, test.high))
@@ -314,7 +333,27 @@ class _Cell:
             p_failures=self.p_failing,
             base_disturbed=len(_tally_of(self.base).disturbed),
             candidate_disturbed=len(_tally_of(self.candidate).disturbed),
+            p_disturbed=self.disturbed.p if self.disturbed else None,
         )
+
+    def _without_figures(self) -> tuple[Outcome, str]:
+        for place, name in ((self.base, "base"), (self.candidate, "candidate")):
+            if not _tally_of(place).tried:
+                return "undecided", f"every sample of the {name} was disturbed"
+        return "within", "does not fail more often than the base"
+
+    def _selected(self) -> str:
+        """Why the blocks that disturbances left say nothing about the cell; '' when they do."""
+        base, candidate = _tally_of(self.base), _tally_of(self.candidate)
+        if self.disturbed and self.disturbed.p <= LEVEL:
+            more, less = "candidate", "base"
+            if not self.disturbed.more:
+                more, less = less, more
+            return (
+                f"the {more} was disturbed more often than the {less} ({self.disturbed.test},"
+                f" p={self.disturbed.p:.2g})"
+            )
+        return few_left(base, candidate, paired=self.paired)
 
     def _failures(self) -> str:
         """``base failed in 0 of 16 blocks, candidate in 9 (first reason: ...)``; '' when nothing

@@ -2,7 +2,7 @@
 place.
 
 Profiles are compared by the log ratios of the same blocks, with the test and the interval of
-stats.py. A claim about several pairs holds when every pair agrees, each at the full level:
+stats/. A claim about several pairs holds when every pair agrees, each at the full level:
 rejecting all of them is one decision (intersection-union test, R. L. Berger, Technometrics 24,
 1982). It fails when any pair contradicts it, and as that may be any of k, each is tested at level /
 k. A difference that is not found refutes nothing by itself: only an interval that leaves no room

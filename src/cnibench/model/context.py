@@ -271,6 +271,7 @@ FREE_OPTIONS = frozenset(
         "title",
         "keep",
         "dry_run",
+        "verbose",
         "resume",
         "retry_failed",
         "patience",

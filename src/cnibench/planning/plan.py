@@ -207,7 +207,7 @@ class Plan(Strict):
         )
 
     def number_of_blocks(self, profiles: int) -> int:
-        """``blocks``, or the least that so many profiles take (planning.py plans more); a workload
+        """``blocks``, or the least that so many profiles take (blocks.py plans more); a workload
         that asks for more of its own counts.
         """
         return max(self.blocks_of(work, profiles) for work in self.workload)

@@ -119,7 +119,7 @@ class Blocks:
                 and (reason := self.enough(block + 1))
             ):
                 session.writer.event("stopped", block=block, reason=reason)
-                session.progress.tell(reason)
+                session.tell(reason)
                 break
         return failed
 

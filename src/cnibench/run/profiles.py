@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from cnibench.run.cpus import pins
 from cnibench.run.session import Session
 from cnibench.testbed.deployment import Deployment
 
+_log = logging.getLogger(__name__)
 REPEATS = 3  # of what an outage of the cluster has spoilt
 
 
@@ -48,11 +50,13 @@ class Profiles:
         profile = session.profiles[label]
         where = {} if block is None else {"block": block}
         session.progress.stage(f"installing {label}")
+        _log.info("installing %s (profile %s)", label, profile.name)
         began = time.monotonic()
         deployment: Deployment | None = None
         try:
             deployment = session.cluster.install(label, profile)
             installed = time.monotonic()
+            _log.info("attesting %s, because it was installed", label)
             attestations = deployment.attest()
             if not session.cluster.ours:  # the CPUs of other machines are known from now on
                 session.cpus = pins(
@@ -67,8 +71,17 @@ class Profiles:
             session.writer.event(
                 "profile-failed", label=label, reason=f"{step}: {error.message}", **where
             )
-            session.progress.tell(f"{label} is not measured, {step}: {_with_remedy(error)}")
+            session.tell(f"{label} is not measured, {step}: {_with_remedy(error)}")
             return ProfileState(label, deployment, f"{step} the profile failed: {error.message}")
+        for one in attestations:
+            _log.log(
+                logging.DEBUG if one.passed else logging.WARNING,
+                "%s: %s: expected %s, observed %s",
+                label,
+                one.check,
+                one.expected,
+                one.observed,
+            )
         session.writer.attestations(attestations)
         seconds = {
             "install": round(installed - began, 3),
@@ -78,7 +91,7 @@ class Profiles:
             session.writer.event(
                 "profile-failed", label=label, reason=reason, seconds=seconds, **where
             )
-            session.progress.tell(f"{label} is not measured: {reason}")
+            session.tell(f"{label} is not measured: {reason}")
             return ProfileState(label, deployment, reason)
         session.writer.event(
             "profile-installed", label=label, profile=profile.name, seconds=seconds, **where
@@ -91,14 +104,16 @@ class Profiles:
             return
         deployment, state.deployment = state.deployment, None
         if self.session.cluster.options.keep:
+            _log.info("%s is kept (--keep)", state.label)
             return
+        _log.info("removing %s", state.label)
         try:
             deployment.remove()
         except CnibenchError as error:
             self.session.event_if_possible(
                 "profile-not-removed", label=state.label, reason=error.message
             )
-            self.session.progress.tell(f"{state.label}: {_with_remedy(error)}")
+            self.session.tell(f"{state.label}: {_with_remedy(error)}")
 
 
 def _refuted(attestations: Sequence[Attestation]) -> str:

@@ -65,7 +65,7 @@ class Runner:
             stop,
         )
         blocks = Blocks(session, Windows(session, self.collectors), self.done, self.enough)
-        self.cluster.tell = self.progress.tell
+        self.cluster.tell = session.tell
         with stop:
             try:
                 writer.event(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,8 @@ from cnibench.run.workload import Workload
 from cnibench.rundir.writer import FullError, RunWriter
 from cnibench.system.interrupt import Stop
 from cnibench.testbed.cluster import Cluster
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -81,11 +84,16 @@ class Session:
         outages = self.cluster.outages(suspect)
         for one in outages:
             self.writer.event("outage", start=one.start, seconds=one.seconds, reason=one.reason)
-            self.progress.tell(
+            self.tell(
                 f"the cluster did not answer for {duration(one.seconds)} ({one.reason}); what was"
                 " under way is done again"
             )
         return bool(outages)
+
+    def tell(self, text: str) -> None:
+        """Shows a message that stays to be read, and logs it."""
+        _log.info("%s", text)
+        self.progress.tell(text)
 
     def event_if_possible(self, kind: str, **fields: Any) -> None:
         """An event on the way out of a failure, which must not be replaced by a full disk."""

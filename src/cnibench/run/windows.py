@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ from cnibench.rundir.schema import now
 from cnibench.rundir.writer import FullError, RunWriter
 from cnibench.system.files import make_private
 from cnibench.testbed.deployment import Deployment
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -74,6 +77,7 @@ class Windows:
         session = self.session
         session.outages()
         session.progress.cell(cells[0], block, blocks)
+        _log.info("block %d: %s starts", block + 1, ", ".join(cell.id for cell in cells))
         start = now()
         status: Status = "failed"
         reason = state.reason
@@ -112,6 +116,7 @@ class Windows:
                     )
                 for cell, one in zip(cells, measured, strict=True):
                     said = "disturbed" if one.disturbed else "ok"
+                    _log.info("%s: %s%s", cell.id, said, one.disturbed and f": {one.disturbed}")
                     session.progress.finished(cell, self._expected(cell), said, one.disturbed)
                 return 0
             except (Interrupted, FullError, EndedError):
@@ -138,6 +143,7 @@ class Windows:
                 block,
             )
         for cell in cells:
+            _log.warning("%s: %s: %s", cell.id, status, reason)
             session.progress.finished(cell, self._expected(cell), status, reason)
         return len(cells)
 
@@ -213,6 +219,7 @@ def _recorded(raw: Path, writer: RunWriter) -> Iterator[None]:
         where = f"{error.filename}: " if error.filename else ""
         raise MeasureError(f"{where}{error.strerror or error}") from None
     except Exception as error:
+        _log.exception("a defect of cnibench")
         with writer.storing(raw / "defect.txt"):
             (raw / "defect.txt").write_text(traceback.format_exc(), encoding="utf-8")
             (raw / "defect.txt").chmod(0o600)

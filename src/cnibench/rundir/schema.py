@@ -1,16 +1,19 @@
 """The run directory: which files it has, their schema version, and how an older version becomes the
 present one.
 
-plan.json            the run's manifest: what was asked, the cells, the seed, what is unsupported
-here (Manifest) env.json             the environment: kernel, CPU, memory, tool versions, testbed,
-wire; env-N.json is that of session N events.jsonl         what happened and when, chained by hashes
-(chain.py); each ``cell-finished`` commits the lines of one sample samples.jsonl        one metric
-of one cell in one block a line (cell.Sample) attestations.jsonl   the checks of each installed
-profile NAME.jsonl           records of collectors and workloads (cpp, sizes, cdf, series, ...),
-each with the sample's coordinates raw/CELL/BLOCK/      raw output of the tools, kept before
-anything parses it; BLOCK.attempt-N of a sample measured again seal.json            which line of
-events.jsonl the finished run ended with NAME.orphan-N        what an interrupted run had written
-without an event that commits it
+- ``plan.json``: the manifest: what was asked, the cells, the seed, what is unsupported (Manifest)
+- ``env.json``: kernel, CPU, memory, tools, testbed, wire; ``env-N.json`` is that of session N
+- ``events.jsonl``: what happened and when, chained by hashes (chain.py); each ``cell-finished``
+  commits the lines of one sample
+- ``samples.jsonl``: one metric of one cell in one block a line (cell.Sample)
+- ``attestations.jsonl``: the checks of each installed profile
+- ``NAME.jsonl``: records of collectors and workloads (cpp, sizes, ...) with their coordinates
+- ``raw/CELL/BLOCK/``: raw output of the tools, kept before anything parses it;
+  ``BLOCK.attempt-N`` of a sample measured again
+- ``seal.json``: which line of events.jsonl the finished run ended with
+- ``NAME.orphan-N``: what an interrupted run had written without an event that commits it
+- ``run.log``: the log, for people. No figure needs it: no event commits it, no reader opens it,
+  and the site leaves it out
 
 docs/run-directory.md says more.
 """
@@ -30,6 +33,7 @@ from cnibench.model import context
 from cnibench.model.cell import SCHEMA, Cell
 
 PLAN, ENVIRONMENT, SEAL = "plan.json", "env.json", "seal.json"
+LOG = "run.log"
 CALIBRATION = "calibration.json"  # what 'cnibench calibrate' found, beside its samples
 EVENTS, SAMPLES, ATTESTATIONS, RAW = "events.jsonl", "samples.jsonl", "attestations.jsonl", "raw"
 

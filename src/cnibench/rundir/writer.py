@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,6 +41,7 @@ from cnibench.rundir.schema import (
     CALIBRATION,
     ENVIRONMENT,
     EVENTS,
+    LOG,
     LONGEST_DOCUMENT,
     PLAN,
     RAW,
@@ -56,6 +58,7 @@ from cnibench.rundir.schema import (
 from cnibench.rundir.verification import verify
 from cnibench.system.files import make_beneath, open_beneath, read_beneath, replace_beneath
 
+_log = logging.getLogger(__name__)
 _ROOM = 64 * 1024  # bytes
 _CHUNK = 1 << 20
 
@@ -182,6 +185,8 @@ class RunWriter:
 
     def event(self, kind: str, **what: Any) -> None:
         """One line of events.jsonl."""
+        told = {name: value for name, value in what.items() if name not in _BULKY}
+        _log.info("event %s%s", kind, "".join(f" {name}={told[name]}" for name in told))
         self._events([{"event": kind, **what}])
         if kind in (STARTED, RESUMED):
             self.sessions += 1
@@ -558,6 +563,24 @@ class RunWriter:
             f"{path}: {error.strerror}; the run ends",
             f"mend that, then: cnibench run --resume {self.path}",
         )
+
+
+_BULKY = ("files", "documents", "raw")  # hashes, which events.jsonl has
+
+
+def open_log(path: Path) -> int:
+    """A descriptor that appends to the log of the run directory ``path``. Only its owner may read
+    it: it names machines and addresses.
+
+    Raises FullError when it cannot be written, InputError when it is a link or no regular file.
+    """
+    try:
+        return open_beneath(path, LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise FullError(
+            f"{path / LOG}: {error.strerror}; the run ends",
+            f"make it writable, then: cnibench run --resume {path}",
+        ) from None
 
 
 _RESTORE = (

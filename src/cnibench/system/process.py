@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import os
 import resource
 import select
 import selectors
-import shlex
 import signal
 import subprocess
 import tempfile
@@ -23,7 +23,9 @@ from typing import IO, cast
 
 from cnibench.errors import ClusterError, LimitError, MeasureError, MissingError
 from cnibench.system.guest import patience
+from cnibench.system.log import shown
 
+_log = logging.getLogger(__name__)
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -66,7 +68,7 @@ class Done:
     def words(self) -> str:
         """The command line and the last lines that it printed, for an error message."""
         said = (self.stderr.strip() or self.stdout.strip()).splitlines()[-4:]
-        return f"{shlex.join(self.argv)} ended with {self.returncode}: " + (
+        return f"{shown(self.argv)} ended with {self.returncode}: " + (
             " | ".join(said) or "(no output)"
         )
 
@@ -97,6 +99,9 @@ class Process:
         self._popen = popen
         self._outputs = files
         self._most = most
+        self._began = time.monotonic()
+        self._logged = False
+        _log.debug("started, process %d: %s", popen.pid, shown(argv))
 
     @property
     def pid(self) -> int:
@@ -137,12 +142,19 @@ class Process:
         return status
 
     def _checked(self, status: int | None) -> int | None:
+        self._ended(status)
         if status is not None:  # SIGXFSZ, or whatever a shell around it makes of that
             for path in self._outputs:
                 with contextlib.suppress(OSError):
                     if os.stat(path).st_size >= self._most:
                         raise too_much(self.argv, self._most)
         return status
+
+    def _ended(self, status: int | None) -> None:
+        if status is not None and not self._logged:
+            self._logged = True
+            seconds = time.monotonic() - self._began
+            _log.debug("process %d ended with %d after %.3f s", self.pid, status, seconds)
 
     def interrupt(self) -> None:
         """SIGINT to the group: perf and tcpdump write their files at it."""
@@ -151,7 +163,7 @@ class Process:
     def kill(self) -> None:
         """Ends the whole group at once and reaps the leader."""
         self._signal(signal.SIGKILL)
-        self._popen.wait()
+        self._ended(self._popen.wait())
 
     def _signal(self, number: int) -> None:
         try:
@@ -311,7 +323,7 @@ def run(
                 popen, argv, b"" if input is None else input.encode(), start + timeout * patience()
             )
         except subprocess.TimeoutExpired:
-            raise LimitError(f"{shlex.join(argv)} did not end within {timeout:.0f} s") from None
+            raise LimitError(f"{shown(argv)} did not end within {timeout:.0f} s") from None
         finally:
             for pipe in (popen.stdin, popen.stdout, popen.stderr):
                 with contextlib.suppress(OSError):

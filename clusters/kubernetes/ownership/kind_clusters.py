@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cnibench.clusters.kubernetes import images
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.ownership import state, survey
+from cnibench.clusters.kubernetes.ownership import discovery, state
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.system import process as programs
 from cnibench.system import scratch
@@ -90,7 +90,7 @@ def _used(name: str, owner: str, tell: Callable[[str], None]) -> tuple[str, str]
         path.write_text(given, encoding="utf-8")
         access = Access(path)
         try:
-            spaces = survey.watched(access, survey.spaces(access), tell)
+            spaces = discovery.watched(access, discovery.spaces(access), tell)
         finally:
             access.close()
     if any(one.use in ("live", "held") for one in spaces):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain, combinations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cnibench.cli._guard import guarded
+from cnibench.cli._errors import guarded
 from cnibench.cli._output import fancy
 from cnibench.cli._request import Request
 from cnibench.errors import Interrupted, MeasureError, UsageError
@@ -22,7 +23,8 @@ from cnibench.run.progress import Lines, Progress, Terminal
 from cnibench.run.runner import Runner
 from cnibench.run.workload import Workload
 from cnibench.rundir.reader import RunReader
-from cnibench.rundir.writer import RunWriter
+from cnibench.rundir.writer import RunWriter, open_log
+from cnibench.system import log
 from cnibench.system.environment import machine
 from cnibench.system.guest import inside
 from cnibench.system.process import ahead
@@ -30,6 +32,9 @@ from cnibench.testbed.cluster import Cluster
 
 if TYPE_CHECKING:
     from cnibench.analysis.stream import Line
+
+
+_log = logging.getLogger(__name__)
 
 
 def carry_out(request: Request, path: Path, *, resume: bool, retry_failed: bool = False) -> int:
@@ -66,7 +71,11 @@ def _measure(
     facts = {**machine(() if inside() else tools_of(request)), **nics}
     if resume:
         same_machine(RunReader(path), facts, ours=request.cluster.ours)
-    with RunWriter.resume(path) if resume else RunWriter.create(path, request.manifest) as writer:
+    with (
+        RunWriter.resume(path) if resume else RunWriter.create(path, request.manifest) as writer,
+        log.into(open_log(path)),
+    ):
+        _log.info("cnibench %s", request.manifest.tool_version)
         if writer.manifest != request.manifest:
             writer.narrow(request.manifest)
         # Nobody else writes now. What is asked earlier, another process may finish meanwhile.
@@ -130,7 +139,7 @@ def tools_of(request: Request) -> list[str]:
 
 def progress() -> Progress:
     """A bar on a terminal, lines elsewhere; both on stderr."""
-    return Terminal() if fancy() else Lines()
+    return Terminal() if fancy() and not log.verbosity() else Lines()
 
 
 def _target(path: Path, request: Request) -> Callable[[int], str] | None:
@@ -147,6 +156,7 @@ def _target(path: Path, request: Request) -> Callable[[int], str] | None:
         )  # a long run's samples are never in memory together
         series = comparisons(lines, request.workloads, blocks)
         decision = decide(series, manifest.target_ci, manifest.max_blocks)
+        _log.info("after %d blocks: %s", blocks, decision.reason or "the target is not reached")
         return decision.reason if decision.stop else ""
 
     return enough

@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cnibench.clusters.kubernetes.nodes import agents, alike, probe
+from cnibench.clusters.kubernetes.nodes import agents, probe, similarity
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
 from cnibench.errors import CnibenchError
-from cnibench.offload import judge
+from cnibench.offload import tunnel_support
 from cnibench.testbed.cluster import Nodes, Remark
 
 _SMALL = 100  # bytes of a packet that passes anywhere
@@ -74,7 +74,7 @@ def compared(nodes: Sequence[KubernetesNode]) -> Nodes:
     """Two nodes beside each other. Raises ClusterError when their agents cannot be asked."""
     facts = dict(zip((node.name for node in nodes), on_each(nodes, _look), strict=True))
     return Nodes(
-        facts, [*alike.remarks(facts), *_nics(nodes), *_way(nodes, facts), *_refused(nodes)]
+        facts, [*similarity.remarks(facts), *_nics(nodes), *_way(nodes, facts), *_refused(nodes)]
     )
 
 
@@ -82,7 +82,7 @@ def _look(node: KubernetesNode) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
         node.run(["python3", "-I", "-c", _LOOK, node.device], timeout=_LIMIT).stdout
     )
-    return found | {"interrupts": alike.interrupts(found["interrupts"]), "device": node.device}
+    return found | {"interrupts": similarity.interrupts(found["interrupts"]), "device": node.device}
 
 
 def _nics(nodes: Sequence[KubernetesNode]) -> Iterator[Remark]:
@@ -90,7 +90,9 @@ def _nics(nodes: Sequence[KubernetesNode]) -> Iterator[Remark]:
     commands = (
         "cnibench offload --cluster existing shows them; ethtool -K, -L and -i, the same on both"
     )
-    yield from (Remark("differs", f"NIC: {words}", commands) for words in judge.unlike(found))
+    yield from (
+        Remark("differs", f"NIC: {words}", commands) for words in tunnel_support.unlike(found)
+    )
     for node in nodes:
         if not any(nic.node == node.name and nic.underlay for nic in found):
             yield Remark(
@@ -130,8 +132,8 @@ def _way(nodes: Sequence[KubernetesNode], facts: dict[str, dict[str, Any]]) -> I
         return
     if not isinstance(offset, str):
         facts[second.name]["clock_ahead"], facts[second.name]["clock_doubt"] = offset
-    yield from alike.passing(size, found)
-    yield from alike.clocks(first.name, second.name, offset)
+    yield from similarity.passing(size, found)
+    yield from similarity.clocks(first.name, second.name, offset)
 
 
 def _refused(nodes: Sequence[KubernetesNode]) -> Iterator[Remark]:

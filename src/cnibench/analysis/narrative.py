@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import msgspec
 
 from cnibench.analysis import disturbances
-from cnibench.analysis.found import names, sentences
 from cnibench.analysis.model import Analysis, Group, Where
 from cnibench.analysis.places import describe
+from cnibench.analysis.summary import names, sentences
 from cnibench.model import context
 from cnibench.model.context import fact
 from cnibench.model.metrics import main_metric

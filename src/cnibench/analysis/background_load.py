@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnibench.analysis.model import Where
+from cnibench.analysis.narrative import percent
 from cnibench.analysis.places import describe
-from cnibench.analysis.words import percent
 from cnibench.model.context import OF_RECORD
 from cnibench.model.units import human, is_number
 from cnibench.rundir.reader import RunReader

@@ -10,8 +10,8 @@ from pathlib import Path
 import yaml
 
 from cnibench.clusters.kubernetes.api.rest import Object, Rest
-from cnibench.clusters.kubernetes.removal.belongings import Belongings
 from cnibench.clusters.kubernetes.removal.inventory import Thing, defined_by
+from cnibench.clusters.kubernetes.removal.selection import Belongings
 
 _KEPT = ("name", "namespace", "labels", "annotations")
 _FIRST = ("Namespace", "CustomResourceDefinition")

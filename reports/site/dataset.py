@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from cnibench.analysis.build import analyse
-from cnibench.analysis.comparable import environments
+from cnibench.analysis.comparability import environments
 from cnibench.analysis.model import Analysis, Where
 from cnibench.analysis.series import gather
 from cnibench.model import context
 from cnibench.reports.site.pseudonyms import Pseudonyms
-from cnibench.reports.site.shapes import fits
+from cnibench.reports.site.validation import fits
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Record
 

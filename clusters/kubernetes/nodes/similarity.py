@@ -1,4 +1,4 @@
-"""Are two nodes alike, and quiet? Pure decisions over what they told of themselves (look.py)."""
+"""Whether two nodes are similar and idle: pure decisions from what inspection.py reads."""
 
 from __future__ import annotations
 

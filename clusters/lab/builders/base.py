@@ -1,9 +1,9 @@
 """What a datapath builder is: it makes, from kernel objects, what one CNI in one mode makes on the
 nodes and for each Pod.
 
-Each builder is one module of clusters/lab/datapaths whose ``PROVIDER`` is a subclass (or a tuple of
-them); its ``name`` stands in a profile's ``datapath.model``. Nothing needs undoing that goes with
-its namespace.
+Each datapath is one module of clusters/lab/datapaths whose ``PROVIDER`` is a subclass (or a tuple
+of them); its ``name`` is what a profile's ``datapath.model`` says. Nothing needs undoing that goes
+with its namespace.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class NoOptions(Strict):
 
 
 class Datapath(abc.ABC):
-    """One profile's datapath on one stand.
+    """One profile's datapath.
 
-    ``self.stand`` gives the nodes, ``self.profile`` what is claimed (``encapsulation``,
+    ``self.deployment`` gives the nodes, ``self.profile`` what is claimed (``encapsulation``,
     ``overhead``, ``policy``), ``self.options`` the profile's ``datapath.options``, checked against
     ``Options``.
     """
@@ -150,8 +150,8 @@ class Datapath(abc.ABC):
         return pod.addresses[family]
 
     def checks(self) -> Sequence[Attestation]:
-        """Attestations that only this datapath has, beyond those of attest.py; use
-        ``self.stand.attestation(...)`` to make each.
+        """Attestations that only this datapath has, beyond those of attestation/; use
+        ``self.deployment.attestation(...)`` to make each.
         """
         return ()
 
