@@ -1,4 +1,4 @@
-"""Say what each NIC does for each type of tunnel, and which profiles that suits."""
+"""Show which tunnel offloads each NIC supports, and which profiles benefit."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ if TYPE_CHECKING:
     from cnibench.testbed.cluster import Cluster, Problem
 
 
-@click.command("offload")
+@click.command(
+    "offload",
+    epilog=("\b\nExamples:\n  cnibench offload\n  cnibench offload --verify --cni flannel\n"),
+)
 @click.option(
     "--cluster",
     "kind",
     default="lab",
     show_default=True,
     metavar="KIND",
-    help="Whose nodes; lab: this machine.",
+    help="Cluster whose nodes are checked; lab: this machine.",
 )
 @click.option(
     "--verify",
     is_flag=True,
-    help="Measure one tunnel with the feature on and off (lab: on the lab's wire).",
+    help="Measure a tunnel with the feature on and off (lab: on the lab's wire).",
 )
 @click.option(
     "--cni",
@@ -59,7 +62,7 @@ if TYPE_CHECKING:
     metavar="[LABEL:]KEY=VALUE",
     help="With --verify: a setting of the profile.",
 )
-@click.option("--all", "every", is_flag=True, help="Software devices too.")
+@click.option("--all", "every", is_flag=True, help="Include software devices.")
 @cluster_options
 @json_option
 def command(
@@ -74,11 +77,11 @@ def command(
     as_json: bool,
     **values: Any,
 ) -> int:
-    """Say what each NIC does for each type of tunnel, and which profiles that suits.
+    """Show which tunnel offloads each NIC supports, and which profiles benefit.
 
-    Asks every NIC and what reaches other nodes, never the tunnel's own device: of this machine
-    (lab), or through an agent on each measured node of a cluster, removed again (existing; kind
-    makes a cluster for it). Changes no device without --verify.
+    Reads the features of every NIC and of the devices that reach other nodes: on this machine
+    (lab), or on each measured node of a cluster through an agent that is removed afterwards (kind
+    creates a cluster for it). Changes no device unless --verify is given.
     """
     from cnibench.registry import provider
 
@@ -135,7 +138,7 @@ def _print(found: Mapping[str, Any]) -> None:
                 nic["node"],
                 plain(nic["name"]) + (" (underlay)" if nic["underlay"] else ""),
                 plain(nic["driver"] or nic["problem"]),
-                plain(nic["firmware"]) or "not told",
+                plain(nic["firmware"]) or "not reported",
                 nic["source"],
                 other["checksum"],
                 other["scaling"],
@@ -305,7 +308,7 @@ def _stream(
 
 
 def _size(value: float | None) -> str:
-    return "not told" if value is None else f"{value:.0f} B"
+    return "not reported" if value is None else f"{value:.0f} B"
 
 
 def _tell(found: Verified, label: str, title: str, wire: str) -> None:

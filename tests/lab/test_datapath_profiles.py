@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from cnibench.clusters.lab import features, kernel
+from cnibench.clusters.lab import kernel
 from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces import features, links
 from cnibench.clusters.lab.rules import calico_node
 from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from cnibench.clusters.lab import features
 from cnibench.clusters.lab.attestation import capture, probe
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.clusters.lab.namespaces import links, tree, wire
+from cnibench.clusters.lab.namespaces import features, links, tree, wire
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.errors import ClusterError, LimitError
 from cnibench.model.cell import Attestation

@@ -13,9 +13,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from cnibench.clusters.lab import features
 from cnibench.clusters.lab.attestation import capture, probe
-from cnibench.clusters.lab.namespaces import links, wire
+from cnibench.clusters.lab.namespaces import features, links, wire
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.model.cell import Attestation, Placement
 

@@ -7,11 +7,15 @@ felix/dataplane/linux/endpoint_mgr.go (sysctls of the node's end).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cnibench.clusters.lab.builders.filtered import NAMESPACE
-from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules.calico_node import interface_name
+
+if TYPE_CHECKING:
+    from cnibench.clusters.lab.deployment import LabDeployment
 
 HOST_MAC = "ee:ee:ee:ee:ee:ee"
 BIRD = 12  # RTPROT_BIRD

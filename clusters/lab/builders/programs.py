@@ -8,13 +8,12 @@ import abc
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from cnibench.clusters.lab.attestation import capture, probe
 from cnibench.clusters.lab.builders.filtered import Filtered, FilterOptions
-from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.ebpf import tc
 from cnibench.clusters.lab.ebpf.maps import (
     ALLOW_ALL,
@@ -28,6 +27,9 @@ from cnibench.clusters.lab.ebpf.maps import (
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.model.cell import Attestation
 from cnibench.model.conditions import Policies
+
+if TYPE_CHECKING:
+    from cnibench.clusters.lab.deployment import LabDeployment
 
 HOST_BITS = {4: 32, 6: 128}
 _ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}

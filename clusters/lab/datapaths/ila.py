@@ -22,9 +22,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Sequence
 
-from cnibench.clusters.lab import features
 from cnibench.clusters.lab.attestation import capture, probe
 from cnibench.clusters.lab.datapaths.veth import Veth
+from cnibench.clusters.lab.namespaces import features
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation

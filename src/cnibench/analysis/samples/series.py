@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cnibench.analysis.model import Disturbed, Failure
-from cnibench.analysis.stream import Line, samples
+from cnibench.analysis.samples.stream import Line, samples
 from cnibench.model import context
 from cnibench.model.cell import Cell
 from cnibench.rundir.reader import RunReader
