@@ -130,6 +130,28 @@ def test_the_proof_catches_a_node_that_does_not_forward(make_stand: Make) -> Non
     assert {"reach-inter", "mtu"} <= failed(deployment.attest())
 
 
+def test_the_proof_catches_a_wire_that_passes_more_than_the_mtu(make_stand: Make) -> None:
+    """The route allows more than the device's MTU, and veth has room for a VLAN tag."""
+    deployment = make_stand("host")
+    assert not failed(deployment.attest())
+    a, b = deployment.nodes()
+    route = ["ip", "route", "replace", f"{b.addresses[4]}/32", "dev", a.wire, "mtu", "1600"]
+    a.ns.run(route)
+    assert failed(deployment.attest()) == {"mtu"}
+
+
+def test_a_limited_wire_carries_its_rate(make_stand: Make) -> None:
+    deployment = make_stand("veth-baseline", wire_rate=1e8)
+    for node in deployment.nodes():
+        shown = node.ns.run(["tc", "qdisc", "show", "dev", node.wire]).stdout
+        assert "rate 100Mbit" in shown
+    client, server = deployment.pair("inter")
+    count = 5_000_000  # bytes: 0.4 s at 100 Mbit/s, 0.05 s at eight times as much
+    began = time.monotonic()
+    assert probe.stream(client.ns, server.ns, server.addresses[4], 4, count) == ""
+    assert time.monotonic() - began > 0.3
+
+
 def test_jumbo_wire_and_rate(make_stand: Make) -> None:
     deployment = make_stand("veth-baseline", mtu=9000, wire_rate=1e9)
     assert not failed(deployment.attest())
