@@ -119,7 +119,7 @@ def command(
     ids = [one.reader.id for one in (*ours, *theirs)]
     if not pairwise and len(set(ids)) < len(ids):
         raise UsageError(
-            "a run stands twice among several runs",
+            "a run occurs twice in the list of runs",
             "name each run once; within one run: RUN:base RUN:candidate",
         )
     readers = {one.reader.id: one.reader for one in (*ours, *theirs)}

@@ -54,7 +54,7 @@ def build(
     except OSError as error:
         raise InputError(
             f"{error.filename or out}: {error.strerror}",
-            "give --out a folder that can be written, on a disk with room",
+            "set --out to a writable directory on a disk with free space",
         ) from None
     told = {"kept": placed.kept, "removed": placed.removed, "bytes": placed.bytes}
     return {"schema": SCHEMA, "out": str(out), **written, **told}
