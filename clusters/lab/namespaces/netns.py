@@ -43,6 +43,7 @@ class Namespace:
         self.links: dict[str, int] = {"lo": 1}
         self.unheld: dict[str, str] = {}  # sysctls that are not what was asked for, in words
         self._ipr: Any = None
+        self.sysfs: int | None = None  # a descriptor of its class/net, once it was asked for
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         try:
             self.path.touch(exist_ok=False)
@@ -168,6 +169,9 @@ class Namespace:
         if self._ipr is not None:
             self._ipr.close()
             self._ipr = None
+        if self.sysfs is not None and self.sysfs >= 0:
+            os.close(self.sysfs)
+        self.sysfs = None
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
