@@ -112,6 +112,9 @@ class Netperf(Workload):
         """The test's own arguments (after ``--``)."""
         return []
 
+    def data_port(self, s: SampleContext) -> int:
+        return control_port(s) + 1 if self.transport == "tcp" else 0
+
     def interpret(self, values: Mapping[str, float | str]) -> Measurements:
         """Metrics out of checked values."""
         raise NotImplementedError
@@ -147,6 +150,7 @@ class Netperf(Workload):
             "--",
             "-P",
             f"0,{port + 1}",
+            *(["-K", f"{s.ask_for},{s.ask_for}"] if s.ask_for and self.data_port(s) else []),
             *self.arguments(s.cell.params),
             "-k",
             keys,

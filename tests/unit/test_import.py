@@ -353,7 +353,7 @@ def test_netperf_that_does_not_say_its_test(name: str) -> None:
 
 WRONG: list[tuple[str, str, str]] = [
     ("infrabuilder", "DTS_BW=1\nwhat is this\n", "line 2: expected KEY=value"),
-    ("infrabuilder", "DTS_BW=1\nDTS_BW=2\n", "line 2: DTS_BW stands twice"),
+    ("infrabuilder", "DTS_BW=1\nDTS_BW=2\n", "line 2: DTS_BW occurs twice"),
     ("infrabuilder", "OTHER=1\n", "none of the keys"),
     ("infrabuilder", "", "none of the keys"),
     ("iperf3", '{\n"start": {},\n"end": }\n', "line 3: not JSON"),

@@ -122,7 +122,7 @@ class Calico(Filtered):
         links.route(here.ns, here.subnets[family], type="blackhole", proto=_FELIX)
 
     def connect(self, pod: LabPod) -> Iterator[str]:
-        pod.host_end = calico_endpoint.host_end(self.deployment, pod)
+        pod.host_end = calico_endpoint.host_end(pod)
         calico_endpoint.pair(self.deployment, pod)
         yield "link"
         calico_endpoint.addresses(pod)

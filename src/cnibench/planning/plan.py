@@ -144,6 +144,11 @@ class Plan(Strict):
     wire_offload: Literal["", "none", "plain", "vxlan", "all"] = Field(
         default="", description="empty: the cluster's own default"
     )
+    congestion_control: str = Field(
+        default="",
+        pattern=r"^[a-z0-9_-]{0,15}$",
+        description="of TCP; empty: cubic in the lab, elsewhere the Pods' own default",
+    )
     wire_rate: Rate = Field(default=0.0, ge=0.0, description="0: as fast as it goes")
     pairs: int = Field(default=1, ge=1, le=1000)
     resolution: Fraction = Field(
@@ -190,7 +195,7 @@ class Plan(Strict):
             len(set(values)) < len(values)
             for values in (self.placement, self.path, self.windows, self.ip)
         ):
-            raise ValueError("a value stands twice in placement, path, windows or ip")
+            raise ValueError("a value occurs twice in placement, path, windows or ip")
         if 0 < self.wire_rate < _SLOWEST:
             raise ValueError(
                 f"wire_rate: expected at least {_SLOWEST / 1e6:g}M, or 0 for none: attesting a"

@@ -128,6 +128,12 @@ class Deployment(abc.ABC):
         list, passed or not.
         """
 
+    def verify(self) -> list[Attestation]:
+        """Compares the datapath with what its profile declares, without traffic and fast enough for
+        each block; [] where a kind of cluster cannot. Raises ClusterError.
+        """
+        return []
+
     @abc.abstractmethod
     def remove(self) -> None:
         """Removes all of it; may be called twice. Raises ClusterError naming what stayed."""
