@@ -121,17 +121,7 @@ class Netperf(Workload):
 
     @contextmanager
     def serve(self, s: SampleContext) -> Iterator[None]:
-        port = control_port(s)
-        argv = [
-            "netserver",
-            "-D",
-            f"-{s.cell.ip}",
-            "-L",
-            f"{s.listen},{s.cell.ip}",
-            "-p",
-            str(port),
-        ]
-        with _common.serving(s, argv, port):
+        with serving(s):
             yield
 
     def warm_up(self, s: SampleContext) -> None:
@@ -172,6 +162,15 @@ class Netperf(Workload):
         found = self.interpret(values)
         found.records.append(("tools", {"tool": "netperf", "test": self.test, "values": values}))
         return found
+
+
+@contextmanager
+def serving(s: SampleContext) -> Iterator[None]:
+    """netserver in the server's Pod, listening."""
+    port = control_port(s)
+    listen = ["-L", f"{s.listen},{s.cell.ip}", "-p", str(port)]
+    with _common.serving(s, ["netserver", "-D", f"-{s.cell.ip}", *listen], port):
+        yield
 
 
 def control_port(s: SampleContext) -> int:

@@ -314,21 +314,6 @@ class LabDeployment(Deployment):
         daemons = getattr(self.datapath, "daemons", None)
         return daemons.pids() if daemons is not None else {}
 
-    def attestation(
-        self, check: str, expected: str, observed: str, passed: bool, ip: int = 4
-    ) -> Attestation:
-        """One check of this stand."""
-        name = self.profile.name
-        return Attestation(
-            label=self.label,
-            profile=name,
-            check=check,
-            expected=expected,
-            observed=observed,
-            passed=passed,
-            ip=ip,
-        )
-
     def attest(self) -> list[Attestation]:
         from cnibench.clusters.lab.attestation.checks import attest
 
