@@ -126,8 +126,8 @@ def same_machine(reader: RunReader, facts: Mapping[str, Any], *, ours: bool = Tr
     if found := disagreements(recorded, facts, machine=ours):
         raise UsageError(
             f"{reader.path.name} was measured on something else: {'; '.join(map(str, found))}",
-            "go on with it where it was begun, or start a new run; one run is never measured on two"
-            " machines",
+            "resume it on the machine where it was started, or start a new run; a run is never"
+            " measured on two machines",
         )
 
 

@@ -147,7 +147,7 @@ _log = logging.getLogger(__name__)
     "--scale",
     type=float,
     metavar="S",
-    help="Scale windows, blocks and request counts by S, as far as verdicts allow.",
+    help="Scale windows, blocks and request counts by S (0 to 1), as far as verdicts allow.",
 )
 @click.option(
     "--out",
@@ -323,9 +323,9 @@ def _forecast(request: Any) -> tuple[list[tuple[Any, int]], float]:
 def _about(request: Any, seconds: float) -> str:
     """The time that a plan takes, in words."""
     rest = (
-        "and that to install and attest the profiles"
+        "plus the installation and attestation of the profiles"
         if request.cluster.simultaneous
-        else "with that to install and attest the profiles"
+        else "including the installation and attestation of the profiles"
     )
     return f"about {duration(seconds)}, {rest}"
 

@@ -271,8 +271,8 @@ class ExistingCluster(Cluster):
             raise safety.RefusedError(
                 "the condition offload.wire would change the NICs of nodes of the context"
                 f" '{self.access.context}'",
-                "--allow-node-changes allows it: the old values are on the node's disk first, and"
-                " are restored whatever happens to us",
+                "--allow-node-changes allows it: the old values are saved on the node's disk first"
+                " and restored afterwards, even if cnibench is killed",
             )
 
     def preview(
@@ -471,8 +471,8 @@ class ExistingCluster(Cluster):
         )
         if not name:
             raise ClusterError(
-                f"{said}: nobody here knows how to remove it",
-                "remove it as it was installed, then --allow-install",
+                f"{said}: cnibench does not know how to remove it",
+                "remove it with the tool that installed it, then use --allow-install",
             )
         assert self._making is not None
         self._check_unused(self._making.run)
@@ -488,9 +488,10 @@ class ExistingCluster(Cluster):
         """
         if strangers := safety.foreign(self.access.get("pods", "-A")["items"]):
             raise safety.RefusedError(
-                f"{safety.some([name for _, name in strangers])} came to the cluster of the context"
-                f" '{self.access.context}' meanwhile: {profile} is not removed under them",
-                "take them elsewhere, then: cnibench clean --cluster existing --allow-install",
+                f"{safety.some([name for _, name in strangers])} started on the cluster of the"
+                f" context '{self.access.context}' during the run: {profile} is not removed,"
+                " because they would lose their network",
+                "delete these Pods, then: cnibench clean --cluster existing --allow-install",
             )
 
     def _check_unused(self, run: str = "") -> None:

@@ -339,5 +339,5 @@ class LabDeployment(Deployment):
         if errors:
             raise ClusterError(
                 f"{self.label}: not all of it could be removed: " + "; ".join(errors),
-                "it goes when this program ends",
+                "it is removed when this program ends",
             )

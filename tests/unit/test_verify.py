@@ -254,7 +254,7 @@ def test_a_broken_line_of_an_older_run_is_named(
 
 
 def test_a_reader_beside_a_live_writer_sees_no_damage(tmp_path: Path) -> None:
-    """What is measured while somebody reads is not lost: it is told that the run goes on."""
+    """What is measured during the reading is not lost: a warning says that the run continues."""
     from cnibench.rundir.writer import RunWriter
     from tests.unit.test_store_faults import MANIFEST, measure
 
@@ -271,7 +271,7 @@ def test_a_reader_beside_a_live_writer_sees_no_damage(tmp_path: Path) -> None:
             measure(writer, block)
         assert verify(readers[0], raw=True) == []
         assert len(list(readers[1].samples())) == 2
-        assert any("the run goes on" in text for text in readers[0].warnings)
+        assert any("the run is still in progress" in text for text in readers[0].warnings)
         writer.event("run-finished")
     assert verify(readers[2], raw=True) == []
     fresh = RunReader(path)

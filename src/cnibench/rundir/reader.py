@@ -350,7 +350,7 @@ class RunReader:
             return False
         if size <= self._events_read:
             return False
-        self._warn(f"{self.path}: the run goes on; this is what it had measured when it was read")
+        self._warn(f"{self.path}: the run is still in progress; later samples are not included")
         return True
 
     def verify_document(self, name: str, expected: list[str]) -> None:
