@@ -48,7 +48,7 @@ def test_bruijn2017_is_carried_out_with_the_conntrack_that_clusters_have(kind: s
     assert sum(cell.label == "cilium-native" for cell in found) == len(every) > 50, (
         "all of its cells"
     )
-    assert all("enforces no NetworkPolicy" in reason for reason in refused), (
+    assert all("does not enforce NetworkPolicy" in reason for reason in refused), (
         "Docker's own rules are none of Kubernetes"
     )
     assert len(told) == 1
