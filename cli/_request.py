@@ -27,6 +27,8 @@ from cnibench.rundir.schema import Manifest, Unsupported, new_id, now
 from cnibench.system.guest import inside
 from cnibench.testbed.cluster import Cluster, Options, Problem
 
+_SLICES_WARMUP = 0.2  # s before the windows of a run of slices
+
 
 @dataclass(frozen=True)
 class Request:
@@ -57,6 +59,7 @@ def plan_of(values: Mapping[str, Any]) -> Plan:
     options: dict[str, Any] = {}
     for key in (
         "cluster",
+        "method",
         "duration",
         "warmup",
         "cpus",
@@ -88,7 +91,10 @@ def plan_of(values: Mapping[str, Any]) -> Plan:
         options["windows"] = ["speed"]
     if values.get("settings"):
         options["settings"] = settings_of(values["settings"], base)
-    return build_plan(options, base)
+    plan = build_plan(options, base)
+    if plan.method == "slices" and "warmup" not in plan.model_fields_set:
+        plan = build_plan({"warmup": _SLICES_WARMUP}, plan)
+    return plan
 
 
 def _list(given: Sequence[str] | None) -> list[str]:
@@ -206,6 +212,11 @@ def prepare(
         raise UsageError(
             f"--cluster {plan.cluster} has no path {', '.join(beyond)}",
             f"it has: {', '.join(kind.paths)}",
+        )
+    if plan.method == "slices" and not kind.slices:
+        raise UsageError(
+            f"--cluster {plan.cluster} cannot measure in slices",
+            "use --method windows, or --cluster lab",
         )
     if plan.pairs > kind.most_pairs:
         raise UsageError(

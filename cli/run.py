@@ -41,8 +41,24 @@ _log = logging.getLogger(__name__)
     metavar="LIST",
     help="NAME or NAME:KEY=VALUE:...  [default: tcp-stream,tcp-rr]",
 )
-@click.option("--duration", metavar="TIME", help="Of each measured window.  [default: 10s]")
-@click.option("--warmup", metavar="TIME", help="Before each window, never counted.  [default: 2s]")
+@click.option(
+    "--method",
+    type=click.Choice(["slices", "windows"]),
+    help=(
+        "slices: all cells alternate every 20 ms (lab only); windows: one after the other. "
+        " [default: windows]"
+    ),
+)
+@click.option(
+    "--duration",
+    metavar="TIME",
+    help="Of each measured window, or of a cell's slices in a block.  [default: 10s; slices 0.5s]",
+)
+@click.option(
+    "--warmup",
+    metavar="TIME",
+    help="Before each window, never counted.  [default: 2s; 0.2s beside slices]",
+)
 @click.option(
     "--blocks",
     metavar="auto|N",

@@ -38,6 +38,7 @@ class LabCluster(Cluster):
 
     kind: ClassVar[str] = "lab"
     simultaneous: ClassVar[bool] = True
+    slices: ClassVar[bool] = True
     most_pairs: ClassVar[int] = MOST_PODS // 2 - 1  # both Pods on one node, and room for a stranger
 
     def __init__(self, options: Options) -> None:

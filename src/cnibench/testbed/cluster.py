@@ -113,6 +113,7 @@ class Cluster(abc.ABC):
     simultaneous: ClassVar[bool] = (
         False  # can several profiles stand side by side, so that blocks interleave them?
     )
+    slices: ClassVar[bool] = False  # can load generators be stopped and counted in microseconds?
     ours: ClassVar[bool] = True  # are its nodes made by us, of this machine?
     most_pairs: ClassVar[int] = 1000  # monitored pairs that have room here
     paths: ClassVar[tuple[str, ...]] = (
