@@ -93,7 +93,7 @@ def _told(error: BaseException) -> int:
                 if isinstance(error.filename, str | bytes)
                 else ""
             )
-            remedy = "check the path, its permissions and the room on its disk"
+            remedy = "check the path, its permissions and the free disk space"
             return _say(f"{where}{error.strerror}", remedy, 3 if error.errno in _LACKS else 2)
         case _:
             words = f"a defect of cnibench: {type(error).__name__}: {error}"

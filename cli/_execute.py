@@ -31,7 +31,7 @@ from cnibench.system.process import ahead
 from cnibench.testbed.cluster import Cluster
 
 if TYPE_CHECKING:
-    from cnibench.analysis.stream import Line
+    from cnibench.analysis.samples.stream import Line
 
 
 _log = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ def _target(path: Path, request: Request) -> Callable[[int], str] | None:
         return None
 
     def enough(blocks: int) -> str:
-        from cnibench.analysis import stream
+        from cnibench.analysis.samples import stream
         from cnibench.stats.sequential import decide
 
         lines = chain.from_iterable(

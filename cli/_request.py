@@ -66,6 +66,7 @@ def plan_of(values: Mapping[str, Any]) -> Plan:
         "mtu",
         "wire_offload",
         "wire_rate",
+        "congestion_control",
         "pairs",
         "target_ci",
         "max_blocks",
@@ -220,7 +221,7 @@ def prepare(
         )
     if plan.pairs > kind.most_pairs:
         raise UsageError(
-            f"--cluster {plan.cluster} has room for {kind.most_pairs} pairs of Pods, not"
+            f"--cluster {plan.cluster} supports at most {kind.most_pairs} pairs of Pods, not"
             f" {plan.pairs}",
             "ask for fewer",
         )
@@ -228,6 +229,7 @@ def prepare(
         mtu=plan.mtu,
         wire_offload=plan.wire_offload,
         wire_rate=plan.wire_rate,
+        congestion_control=plan.congestion_control,
         ip=plan.ip,
         pairs=plan.pairs,
         settings=plan.settings,
@@ -432,6 +434,7 @@ def again(manifest: Manifest) -> Request:
         mtu=plan.mtu,
         wire_offload=plan.wire_offload,
         wire_rate=plan.wire_rate,
+        congestion_control=plan.congestion_control,
         ip=plan.ip,
         pairs=plan.pairs,
         settings=plan.settings,

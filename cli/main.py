@@ -115,11 +115,10 @@ def first_line(path: Path) -> str:
 )
 @click.version_option(__version__, prog_name="cnibench")
 def group() -> None:
-    """Measures and compares Kubernetes CNIs on your machines, and says where the CPU cycles of each
-    packet go.
+    """Measure and compare Kubernetes CNIs on your own machines.
 
-    Begin with: cnibench doctor, then: cnibench run --cni flannel --cni calico-wp-ipip.
-    --debug, anywhere, shows the traceback of an error.
+    To start, run 'cnibench doctor', then 'cnibench run --cni flannel --cni calico-wp-ipip'. With
+    --debug, errors include a traceback.
     """
 
 

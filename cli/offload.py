@@ -1,4 +1,4 @@
-"""Say what each NIC does for each type of tunnel, and which profiles that suits."""
+"""Show which tunnel offloads each NIC supports, and which profiles benefit."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ import click
 
 from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
-from cnibench.errors import MissingError, UsageError
+from cnibench.errors import ClusterError, MissingError, UsageError
 
 if TYPE_CHECKING:
     from cnibench.offload.verify import Stream, Verified
     from cnibench.testbed.cluster import Cluster, Problem
 
 
-@click.command("offload")
+@click.command(
+    "offload",
+    epilog=("\b\nExamples:\n  cnibench offload\n  cnibench offload --verify --cni flannel\n"),
+)
 @click.option(
     "--cluster",
     "kind",
     default="lab",
     show_default=True,
     metavar="KIND",
-    help="Whose nodes; lab: this machine.",
+    help="Cluster whose nodes are checked; lab: this machine.",
 )
 @click.option(
     "--verify",
     is_flag=True,
-    help="Measure one tunnel with the feature on and off (lab: on the lab's wire).",
+    help="Measure a tunnel with the feature on and off (lab: on the lab's wire).",
 )
 @click.option(
     "--cni",
@@ -59,7 +62,7 @@ if TYPE_CHECKING:
     metavar="[LABEL:]KEY=VALUE",
     help="With --verify: a setting of the profile.",
 )
-@click.option("--all", "every", is_flag=True, help="Software devices too.")
+@click.option("--all", "every", is_flag=True, help="Include software devices.")
 @cluster_options
 @json_option
 def command(
@@ -74,11 +77,11 @@ def command(
     as_json: bool,
     **values: Any,
 ) -> int:
-    """Say what each NIC does for each type of tunnel, and which profiles that suits.
+    """Show which tunnel offloads each NIC supports, and which profiles benefit.
 
-    Asks every NIC and what reaches other nodes, never the tunnel's own device: of this machine
-    (lab), or through an agent on each measured node of a cluster, removed again (existing; kind
-    makes a cluster for it). Changes no device without --verify.
+    Reads the features of every NIC and of the devices that reach other nodes: on this machine
+    (lab), or on each measured node of a cluster through an agent that is removed afterwards (kind
+    creates a cluster for it). Changes no device unless --verify is given.
     """
     from cnibench.registry import provider
 
@@ -135,7 +138,7 @@ def _print(found: Mapping[str, Any]) -> None:
                 nic["node"],
                 plain(nic["name"]) + (" (underlay)" if nic["underlay"] else ""),
                 plain(nic["driver"] or nic["problem"]),
-                plain(nic["firmware"]) or "not told",
+                plain(nic["firmware"]) or "not reported",
                 nic["source"],
                 other["checksum"],
                 other["scaling"],
@@ -235,10 +238,20 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
         deployment = cluster.install(label, profile)
         try:
             (cpus,) = pins("shared", 1, () if chosen.ours else deployment.nodes())
+
+            def stream(name: str) -> Stream:
+                measured = _stream(deployment, label, cpus, asked.duration, raw / name)
+                if cluster.outages():  # raises when the cluster is not ours any more
+                    raise ClusterError(
+                        "the cluster did not answer for a part of a window",
+                        "run it again when the cluster is stable",
+                    )
+                return measured
+
             found = verify(
                 deployment,
                 tunnel_support.tunnel(kind).bit,
-                lambda name: _stream(deployment, label, cpus, asked.duration, raw / name),
+                stream,
                 blocks=asked.blocks,
                 seed=asked.seed,
             )
@@ -305,7 +318,7 @@ def _stream(
 
 
 def _size(value: float | None) -> str:
-    return "not told" if value is None else f"{value:.0f} B"
+    return "not reported" if value is None else f"{value:.0f} B"
 
 
 def _tell(found: Verified, label: str, title: str, wire: str) -> None:

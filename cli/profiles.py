@@ -57,7 +57,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def show(name: str, as_json: bool) -> None:
-    """Everything that a profile says of itself, and whether this machine can run it."""
+    """Show a profile and whether this machine can run it."""
     from cnibench.model.profile import choose
 
     for item in choose([name]).values():

@@ -1,4 +1,4 @@
-"""Write the comparison as static pages that work offline, from a folder."""
+"""Build a static web site of the comparison that works offline."""
 
 from __future__ import annotations
 
@@ -10,42 +10,40 @@ from cnibench.cli._integrity import check, first_lines, later, warn
 from cnibench.cli._output import json_option, print_json
 
 
-@click.command("site")
+@click.command("site", epilog=("\b\nExamples:\n  cnibench site last --out public\n"))
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="A folder; an older site there is replaced, other files stay.",
+    help="Output directory; an older site is replaced, other files are kept.",
 )
 @click.option(
     "--raw",
     is_flag=True,
-    help="With the raw data and all names; without it names and addresses become pseudonyms.",
+    help="Publish raw data and real names; by default names and addresses are pseudonyms.",
 )
 @click.option(
     "--baseline",
     metavar="LABEL",
     default="",
-    help="What ratios refer to.  [default: a baseline profile, else the first]",
+    help="Profile that ratios refer to.  [default: a baseline profile, else the first]",
 )
 @click.option(
     "--allow-different",
     is_flag=True,
-    help="Show runs that are not comparable beside each other, never in one figure.",
+    help="Show runs that are not comparable side by side, without pooling them.",
 )
 @click.option(
-    "--force",
-    is_flag=True,
-    help="Replace pages that were edited, and files of others that are in the way, too.",
+    "--force", is_flag=True, help="Also replace edited pages and conflicting files of others."
 )
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
     default=Path("runs"),
     show_default=True,
-    help="Where run directories are.",
+    help="Directory that contains the run directories.",
 )
 @json_option
 def command(
@@ -58,7 +56,7 @@ def command(
     folder: Path,
     as_json: bool,
 ) -> int:
-    """Write the comparison as static pages that work offline, from a folder.
+    """Build a static web site of the comparison that works offline.
 
     RUN is a path to a run directory, an id, the beginning of one, or 'last'. Several runs are
     pooled where they are comparable, and shown over time. Open DIR/index.html; nothing is ever

@@ -9,14 +9,14 @@ import click
 from cnibench.cli._output import json_option, print_json
 
 
-@click.command("verify")
+@click.command("verify", epilog=("\b\nExamples:\n  cnibench verify last\n"))
 @click.argument("run")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
     default=Path("runs"),
     show_default=True,
-    help="Where run directories are.",
+    help="Directory that contains the run directories.",
 )
 @json_option
 def command(run: str, folder: Path, as_json: bool) -> int:

@@ -28,7 +28,7 @@ class Report:
     received; ``seconds`` it lasted.
 
     ``retransmits`` are segments that the senders sent again. ``lost`` and ``datagrams`` count UDP
-    datagrams, ``jitter`` is in s.
+    datagrams.
     ``times`` are the middles of the reporting intervals in s, ``rates`` the bit/s sent in each.
     """
 
@@ -39,7 +39,6 @@ class Report:
     retransmits: int
     lost: int
     datagrams: int
-    jitter: float
     times: tuple[float, ...]
     rates: tuple[float, ...]
 
@@ -75,7 +74,6 @@ def parse(text: str, errors: str = "") -> Report:
         ),
         lost=_whole(end.get("sum"), "lost_packets"),
         datagrams=_whole(end.get("sum"), "packets"),
-        jitter=_optional(end.get("sum"), "jitter_ms") * 1e-3,
         times=times,
         rates=rates,
     )
@@ -125,6 +123,9 @@ class Iperf3(Workload):
         """Seconds between two intervals of the report; 0: none."""
         return "0"
 
+    def data_port(self, s: SampleContext) -> int:
+        return port(s) if self.transport == "tcp" else 0
+
     def interpret(self, report: Report, params: Mapping[str, Any]) -> Measurements:
         """Metrics out of a checked report."""
         raise NotImplementedError
@@ -159,6 +160,7 @@ class Iperf3(Workload):
             str(_common.whole_seconds(duration)),
             "-i",
             self.intervals(s.cell.params),
+            *(["-C", s.ask_for] if s.ask_for and self.data_port(s) else []),
             *self.arguments(s.cell.params),
         ]
 

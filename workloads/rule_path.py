@@ -73,18 +73,8 @@ class RulePath(Workload):
 
     @contextmanager
     def serve(self, s: SampleContext) -> Iterator[None]:
-        port = _netperf.control_port(s)
         with ExitStack() as stack:
-            argv = [
-                "netserver",
-                "-D",
-                f"-{s.cell.ip}",
-                "-L",
-                f"{s.listen},{s.cell.ip}",
-                "-p",
-                str(port),
-            ]
-            stack.enter_context(_common.serving(s, argv, port))
+            stack.enter_context(_netperf.serving(s))
             _try_out(s)
             for node in s.deployment.nodes():
                 stack.enter_context(_tracing(s, node))
@@ -247,7 +237,9 @@ def _mark(s: SampleContext, node: Node, word: str, monitor: Process | None = Non
                 )
             time.sleep(0.005)
         if time.monotonic() >= end:
-            raise LimitError(f"nft monitor on node {node.name} told nothing within {_LIMIT:.0f} s")
+            raise LimitError(
+                f"nft monitor on node {node.name} reported nothing within {_LIMIT:.0f} s"
+            )
         number += 1
 
 

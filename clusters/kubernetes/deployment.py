@@ -10,8 +10,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from cnibench.clusters.kubernetes.api import objects
-from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api.access import Access, InvalidError
 from cnibench.clusters.kubernetes.api.objects import Making, Role
+from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.nodes import agents
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.nodes import Facts, facts
@@ -229,11 +230,14 @@ class KubernetesDeployment(Deployment):
         starts = paths.node_ports() if path == "nodeport" else [0]
         starts = [first for first in starts if first not in self._firsts.values() or not first]
         for first in starts:
+            service = paths.service(self.making, server, path, self.families, first)
+            where = f"/api/v1/namespaces/{self.namespace}/services/{service['metadata']['name']}"
             try:
-                self.access.apply(paths.service(self.making, server, path, self.families, first))
+                Rest(self.access).apply(where, service)
                 break
-            except ClusterError as error:
-                if "already allocated" not in error.message or first == starts[-1]:
+            except InvalidError as error:
+                taken = any(field.endswith(".nodePort") for field in error.fields)
+                if not taken or first == starts[-1]:
                     raise
         self._firsts[name] = first
         self._services[name] = paths.cluster_ips(
@@ -359,21 +363,6 @@ class KubernetesDeployment(Deployment):
                     )
                 )
         return found
-
-    def attestation(
-        self, check: str, expected: str, observed: str, passed: bool, ip: int = 4
-    ) -> Attestation:
-        """One check of this standing."""
-        name = self.profile.name
-        return Attestation(
-            label=self.label,
-            profile=name,
-            check=check,
-            expected=expected,
-            observed=observed,
-            passed=passed,
-            ip=ip,
-        )
 
     # While it is measured
 

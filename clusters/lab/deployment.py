@@ -11,10 +11,9 @@ from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any
 
-from cnibench.clusters.lab import features
 from cnibench.clusters.lab.attestation import probe
-from cnibench.clusters.lab.datapaths.base import builder_of
-from cnibench.clusters.lab.namespaces import leftovers, links, sysctls, wire
+from cnibench.clusters.lab.builders.base import builder_of
+from cnibench.clusters.lab.namespaces import congestion, features, leftovers, links, sysctls, wire
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod, Role
 from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
@@ -25,6 +24,7 @@ from cnibench.testbed.cluster import Options
 from cnibench.testbed.deployment import Deployment, Fidelity, Started
 from cnibench.testbed.place import Node, Pod
 
+_REFERENCES = 1_000_000  # the first number of a reference
 MOST_PODS = 250  # of one node: its subnet is a /24
 
 
@@ -33,8 +33,17 @@ class LabDeployment(Deployment):
     the sysctls that hold, per namespace.
     """
 
-    def __init__(self, label: str, profile: Profile, options: Options, number: int) -> None:
-        """Builds all of it. Raises ClusterError; nothing stays then."""
+    def __init__(
+        self,
+        label: str,
+        profile: Profile,
+        options: Options,
+        number: int,
+        like: LabDeployment | None = None,
+    ) -> None:
+        """Builds all of it, with the same Pods as ``like`` has when it is given. Raises
+        ClusterError; nothing stays then.
+        """
         builder, given = builder_of(
             profile, {**options.settings.get("", {}), **options.settings.get(label, {})}
         )
@@ -49,6 +58,7 @@ class LabDeployment(Deployment):
             4,
         )
         self.wire_mtu = options.mtu
+        self._congestion_control = options.congestion_control or congestion.DEFAULT
         self.mtu = (
             options.mtu
             - self.claim.overhead
@@ -59,6 +69,7 @@ class LabDeployment(Deployment):
             str, list[tuple[str, float]]
         ] = {}  # Pod name -> (step, seconds) of its making
         self._namespaces: list[Namespace] = []
+        self.made: list[LabPod] = []  # all Pods in the order in which they were made
         self._pods: dict[int, list[LabPod]] = {0: [], 1: []}
         self._monitored: dict[int, list[LabPod]] = {
             0: [],
@@ -73,16 +84,26 @@ class LabDeployment(Deployment):
                 for node in (self.a, self.b):
                     if changed := self.datapath.underlay_features(node):
                         features.write(node.ns, node.wire, changed)
-                self._ensure(self.a, 2)
-                self._ensure(self.b, 1)
-                if (
-                    self.claim.policy == "enforced"
-                ):  # it is asked for by the proof: in this batch its rules cost nothing
-                    self.stranger(self.a)
+                self._populate(like)
         except BaseException:
             with contextlib.suppress(CnibenchError):
                 self.remove()
             raise
+
+    def _populate(self, like: LabDeployment | None) -> None:
+        if like is None:
+            self._ensure(self.a, 2)
+            self._ensure(self.b, 1)
+            if self.claim.policy == "enforced":
+                # The attestation asks for strangers: in this batch their rules cost nothing.
+                for node in self.nodes():
+                    self.stranger(node)
+            return
+        for pod in like.made:
+            node = self.nodes()[pod.node.number]
+            copy = self._pod(node, pod.role, pod.number)
+            if pod in like.attested_pods():
+                self._monitored[node.number].append(copy)
 
     def _namespace(self, name: str) -> Namespace:
         ns = Namespace(f"s{self.number}-{name}")
@@ -100,19 +121,20 @@ class LabDeployment(Deployment):
         """
         monitored = self._monitored[node.number]
         while len(monitored) < count:
-            monitored.append(self._pod(node, "bench"))
+            monitored.append(self._with_congestion_control(self._pod(node, "bench")))
         return monitored
 
-    def _pod(self, node: LabNode, role: Role) -> LabPod:
+    def _pod(self, node: LabNode, role: Role, number: int | None = None) -> LabPod:
         """One Pod, as a kubelet has it made: sandbox, then the CNI's own steps; each timed."""
         pods = self._pods[node.number]
         if len(pods) >= MOST_PODS:
             raise ClusterError(
                 f"node {node.name} has no address left for another Pod",
-                f"at most {MOST_PODS} Pods stand on one node",
+                f"at most {MOST_PODS} Pods fit on one node",
             )
         taken = {pod.number for pod in pods}
-        number = next(number for number in count() if number not in taken)
+        if number is None:
+            number = next(number for number in count() if number not in taken)
         name = f"{node.name}{number}"
         start = time.monotonic()
         if self.datapath.sandbox:
@@ -123,6 +145,7 @@ class LabDeployment(Deployment):
             pod = LabPod(name, node.ns, node, number, role, self.families, interface="")
         steps = self.steps[name] = [("sandbox", time.monotonic() - start)]
         pods.append(pod)
+        self.made.append(pod)
         start = time.monotonic()
         for step in self.datapath.connect(pod):
             now = time.monotonic()
@@ -139,6 +162,17 @@ class LabDeployment(Deployment):
         yield from self._pods[0]
         yield from self._pods[1]
 
+    def attested_pods(self) -> list[LabPod]:
+        """The Pods that pairs are made of, in the order in which they were made."""
+        return [pod for pod in self.made if pod in self._monitored[pod.node.number]]
+
+    def reference(self) -> LabDeployment:
+        """The same profile with the same options and Pods once more, in namespaces of its own.
+        Raises ClusterError.
+        """
+        number = self.number + _REFERENCES
+        return LabDeployment(self.label, self.profile, self.options, number, like=self)
+
     def stranger(self, node: LabNode) -> LabPod:
         """A Pod there that the policies of an enforcing profile do not let in; made when first
         asked for (on a with the others).
@@ -154,10 +188,18 @@ class LabDeployment(Deployment):
     def add_pods(self, node: Node, count: int) -> list[Pod]:
         assert isinstance(node, LabNode)
         with self.datapath.batch():
-            return [self._pod(node, "bench") for _ in range(count)]
+            return [self._with_congestion_control(self._pod(node, "bench")) for _ in range(count)]
+
+    def _with_congestion_control(self, pod: LabPod) -> LabPod:
+        congestion.use(pod.ns, self._congestion_control, local=not pod.interface)
+        return pod
 
     def underlay(self) -> dict[str, str]:
         return {node.name: node.wire for node in self.nodes()}
+
+    def unheld(self) -> list[str]:
+        """Settings that do not hold in one of its namespaces, in words."""
+        return sorted({said for ns in self._namespaces for said in ns.unheld.values()})
 
     def tunnel(self) -> str:
         return self.datapath.tunnel
@@ -176,6 +218,10 @@ class LabDeployment(Deployment):
         if self.broken:
             raise ClusterError(self.broken)
         leftovers.drain(self._namespaces)
+        for node in (self.a, self.b):
+            if any(not pod.interface for pod in self._monitored[node.number]):
+                # the kernel makes local IPv6 routes anew some time after a device came up
+                congestion.use(node.ns, self._congestion_control, local=True)
         self.datapath.reset_state()
 
     def under(
@@ -255,6 +301,7 @@ class LabDeployment(Deployment):
                 assert isinstance(pod, LabPod)
                 self.datapath.disconnect(pod)
                 self._pods[pod.node.number].remove(pod)
+                self.made.remove(pod)
                 self.steps.pop(pod.name, None)
                 links.delete(
                     pod.node.ns, pod.host_end
@@ -267,25 +314,15 @@ class LabDeployment(Deployment):
         daemons = getattr(self.datapath, "daemons", None)
         return daemons.pids() if daemons is not None else {}
 
-    def attestation(
-        self, check: str, expected: str, observed: str, passed: bool, ip: int = 4
-    ) -> Attestation:
-        """One check of this stand."""
-        name = self.profile.name
-        return Attestation(
-            label=self.label,
-            profile=name,
-            check=check,
-            expected=expected,
-            observed=observed,
-            passed=passed,
-            ip=ip,
-        )
-
     def attest(self) -> list[Attestation]:
         from cnibench.clusters.lab.attestation.checks import attest
 
         return attest(self)
+
+    def verify(self) -> list[Attestation]:
+        from cnibench.clusters.lab.attestation.comparison import compare
+
+        return compare(self)
 
     def remove(self) -> None:
         errors: list[str] = []

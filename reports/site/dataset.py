@@ -13,7 +13,7 @@ import msgspec
 from cnibench.analysis.build import analyse
 from cnibench.analysis.comparability import environments
 from cnibench.analysis.model import Analysis, Where
-from cnibench.analysis.series import gather
+from cnibench.analysis.samples.series import gather
 from cnibench.model import context
 from cnibench.reports.site.pseudonyms import Pseudonyms
 from cnibench.reports.site.validation import fits

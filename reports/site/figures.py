@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cnibench.analysis.model import Result
-from cnibench.analysis.narrative import place_of, primary_groups
-from cnibench.analysis.places import describe
+from cnibench.analysis.text.narrative import place_of, primary_groups
+from cnibench.analysis.text.places import describe
 from cnibench.model import context
 from cnibench.model.metrics import METRICS
 from cnibench.model.units import human, is_number
@@ -58,7 +58,7 @@ def ranking(place: Place) -> Chart:
     notes = (
         (
             f"{way}; bar: median over the blocks, line: its interval; profiles that share a letter"
-            " (in the numbers) were not told apart"
+            " (in the numbers) are not significantly different"
         ),
     )
     return Chart(

@@ -66,7 +66,7 @@ def _view(material: Material, stored: Mapping[str, Any], numbers: list[int]) -> 
         [
             f"{nic['name']} of {nic['node']}",
             str(nic["driver"] or nic["problem"]),
-            str(nic["firmware"] or "not told"),
+            str(nic["firmware"] or "not reported"),
             "yes" if nic["underlay"] else "no",
             str(other["checksum"]),
             str(other["scaling"]),

@@ -229,7 +229,7 @@ def _routes(place: Place, to: str = "") -> Iterator[str]:
             "via" if "gateway" in route else "",
             re.sub(r"\d+$", "", route["dev"]) if not to else route["dev"],
             " ".join(sorted(route.get("flags", ()))),
-            f"mtu {route['metrics'][0]['mtu']}" if route.get("metrics") else "",
+            f"mtu {mtu}" if (mtu := (route.get("metrics") or [{}])[0].get("mtu")) else "",
             route.get("scope", ""),
             "src" if "prefsrc" in route else "",
         ]
@@ -248,9 +248,8 @@ def look(deployments: Sequence[Deployment], folder: Path, repeats: int) -> dict[
 
 
 def main(words: Sequence[str]) -> None:
-    from cnibench.clusters.lab import features
     from cnibench.clusters.lab.deployment import LabDeployment
-    from cnibench.clusters.lab.namespaces import tree
+    from cnibench.clusters.lab.namespaces import features, tree
 
     folder, repeats, names = Path(words[0]), int(words[1]), words[2:]
     with tree.entered():

@@ -467,7 +467,7 @@ def test_a_node_that_is_frozen_for_a_while_disturbs_the_sample(
     first, second = lines(tmp_path, "stalls")
     assert 13 < first["longest_gap"] < 20, first
     assert re.search(
-        r"everything in the (client|server)'s Pod \(node [ab]\) stood still for 1\d\.\d s",
+        r"everything in the (client|server)'s Pod \(node [ab]\) stalled for 1\d\.\d s",
         first["disturbed"],
     ), first
     assert second["disturbed"] == "", second

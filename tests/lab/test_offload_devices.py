@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.clusters.lab import features
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces import features, links
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.errors import ClusterError

@@ -51,7 +51,9 @@ def test_quiet_nodes_that_are_alike_are_not_remarked_on() -> None:
 @pytest.mark.parametrize("name", sorted(similarity._COMPARED))
 def test_each_difference_is_one_remark_with_advice(name: str) -> None:
     (one,) = found("differs", **{name: "else"})
-    assert one.what.endswith(f"differs between the nodes: a: {QUIET[name] or 'not told'}, b: else")
+    assert one.what.endswith(
+        f"differs between the nodes: a: {QUIET[name] or 'not reported'}, b: else"
+    )
     assert one.remedy
 
 
@@ -76,7 +78,7 @@ def test_what_was_not_seen_is_said() -> None:
     assert len(said) == len(similarity._UNSEEN)
     assert all(line.startswith("nodes a, b: ") for line in said)
     assert next(one.what for one in found("unseen", governor="")).startswith(
-        "node b: no frequency governor is told"
+        "node b: no frequency governor is reported"
     )
 
 

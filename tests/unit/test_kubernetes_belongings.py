@@ -4,16 +4,19 @@ from it, and what is of others.
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cnibench.clusters.kubernetes.api.objects import NAME, OURS
 from cnibench.clusters.kubernetes.cni.manifests import LABEL
-from cnibench.clusters.kubernetes.removal import backup, selection
-from cnibench.clusters.kubernetes.removal.inventory import Kind, Thing, thing
-from cnibench.clusters.kubernetes.removal.record import Record, read
+from cnibench.clusters.kubernetes.removal import backup, selection, uninstallation
+from cnibench.clusters.kubernetes.removal.inventory import Inventory, Kind, Thing, thing
+from cnibench.clusters.kubernetes.removal.record import Record, _packed, _unpacked, read
 from cnibench.clusters.kubernetes.removal.selection import Belongings, BlockedError, Known
 from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
@@ -258,6 +261,108 @@ def test_a_record_whose_profile_is_a_path_is_not_ours(name: str) -> None:
     Record(name, about, {}).create(store)
     with pytest.raises(ClusterError, match="not one that this version of cnibench wrote"):
         read(store)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("applied", [["", "Node", "", "n", "u"]], "Node"),
+        ("applied", [["", "ConfigMap", "", "n", 5]], "string"),
+        ("applied", [["", "ConfigMap", "", "a\nb", "u"]], "pattern"),
+        ("applied", {"a": 1}, "list"),
+        ("variables", {"pod_cidr": "everything"}, "everything"),
+        ("variables", {"other": "10.0.0.0/8"}, "other"),
+        ("copied", {"n": ["../../bin/sh"]}, "pattern"),
+        ("copied", [], "dict"),
+        ("remembered", "yes", "bool"),
+        ("before", [1], "string"),
+        ("before", "u", "list"),
+        ("marks", {"n": {"labels": "a"}}, "list"),
+        ("marks", {"n": {"spec": []}}, "spec"),
+        ("managers", ["kubectl-client-side-apply"], "writes objects of others"),
+        ("managers", ["kube-controller-manager"], "writes objects of others"),
+        ("managers", "all", "array"),
+        ("leaves", {"rules": [""]}, "four printable"),
+        ("leaves", {"taints": ["node.kubernetes.io/not-ready"]}, "taint"),
+        ("leaves", {"route_tables": [254]}, "routing table"),
+        ("leaves", {"files": ["/etc"]}, "removed"),
+        ("leaves", {"devices": ["*"]}, "at least two"),
+    ],
+)
+def test_a_record_that_somebody_changed_removes_nothing(key: str, value: Any, said: str) -> None:
+    about = builtin()["cilium"].kubernetes
+    assert about is not None
+    store: Any = Stored()
+    Record("cilium", about, {SET.identity: "u"}, before=frozenset({"u"})).create(store)
+    data, packed = store.item["data"], _unpacked(store.item["binaryData"]["before"])
+    if key in packed:
+        store.item["binaryData"]["before"] = _packed(packed | {key: value})
+    elif key in data:
+        data[key] = json.dumps(value)
+    else:
+        data["installation"] = json.dumps(json.loads(data["installation"]) | {key: value})
+    with pytest.raises(ClusterError, match="not one that this version") as refused:
+        read(store)
+    assert said in refused.value.message
+
+
+def test_a_record_that_unpacks_to_too_much_is_refused() -> None:
+    about = builtin()["cilium"].kubernetes
+    assert about is not None
+    store: Any = Stored()
+    Record("cilium", about, {}).create(store)
+    store.item["binaryData"]["before"] = _packed({"before": ["u" * (65 << 20)], "marks": {}})
+    with pytest.raises(ClusterError, match="not one that this version"):
+        read(store)
+
+
+MANIFEST = """---
+# Source: platform/charts/cilium/templates/agent.yaml
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: cilium, namespace: kube-system}
+---
+# Source: platform/charts/cilium/templates/hubble.yaml
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: hubble, namespace: kube-system}
+---
+# Source: platform/charts/database/templates/store.yaml
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: store, namespace: kube-system}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "blocked"),
+    [(MANIFEST, "ConfigMap kube-system/store"), (MANIFEST.rpartition("---")[0], "")],
+)
+def test_a_release_with_objects_of_other_charts_is_not_removed(
+    monkeypatch: pytest.MonkeyPatch, text: str, blocked: str
+) -> None:
+    def of_release(kind: str, name: str) -> Thing:
+        return replace(one(kind, f"kube-system/{name}", "helm"), release="kube-system/platform")
+
+    things = [of_release("DaemonSet", "cilium"), of_release("ConfigMap", "hubble")]
+    things += [of_release("ConfigMap", "store")] if blocked else []
+    rendered = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "cilium", "namespace": "kube-system"},
+    }
+    monkeypatch.setattr(Inventory, "things", lambda inventory: things)
+    monkeypatch.setattr(uninstallation.record, "read", lambda rest: None)
+    monkeypatch.setattr(uninstallation.manifests, "render", lambda *_: [rendered])
+    access: Any = SimpleNamespace(helm=lambda *words: SimpleNamespace(stdout=text))
+    if blocked:
+        with pytest.raises(BlockedError, match=blocked) as refused:
+            uninstallation.planned(access, builtin()["cilium"])
+        assert "hubble" not in refused.value.message
+    else:
+        plan = uninstallation.planned(access, builtin()["cilium"])
+        assert plan is not None
+        assert set(plan.known.applied) == {thing.identity for thing in things}
 
 
 def test_what_was_saved_before_stays(tmp_path: Path) -> None:

@@ -159,7 +159,8 @@ def test_ports_that_the_device_was_not_told_of() -> None:
         ports=(("geneve", 6081), ("vxlan", 4789)),
     )
     assert (
-        "not told of port 8472 (it knows 4789)" in judge(nic, tunnel("vxlan"), [8472, 4789]).reason
+        "does not know port 8472 (it knows 4789)"
+        in judge(nic, tunnel("vxlan"), [8472, 4789]).reason
     )
     assert "knows port 4789" in judge(nic, tunnel("vxlan"), [4789]).reason
 
@@ -172,7 +173,7 @@ def test_scaling_by_inner_flows_needs_the_ports() -> None:
     assert all(
         word in text
         for word, text in zip(
-            ("one queue", "arrive at one", "spreads inner", "not told", "unknown"),
+            ("one queue", "arrive at one", "spreads inner", "not reported", "unknown"),
             words,
             strict=True,
         )

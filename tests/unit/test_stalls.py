@@ -40,7 +40,7 @@ def stall(kind: stalls.Kind, seconds: float, what: str = "netperf") -> Stall:
         (replace(QUIET, stalls=(stall("frozen", 1.0),)), "was frozen for"),
         (
             replace(QUIET, stalls=(stall("gap", 1.0, ""),)),
-            "everything in the server's Pod (node b) stood still for 1.00 s",
+            "everything in the server's Pod (node b) stalled for 1.00 s",
         ),
         (replace(QUIET, stalls=(stall("gap", 0.1, ""),)), "for 0.10 s"),
         (
@@ -73,7 +73,7 @@ def test_our_own_machine_needs_no_name() -> None:
     )
     assert (
         disturbed(seen)
-        == "perf was stopped for 1.00 s of 2.00 s; everything on this machine stood still for 0.50"
+        == "perf was stopped for 1.00 s of 2.00 s; everything on this machine stalled for 0.50"
         " s of 2.00 s; the heartbeat on this machine did not answer"
     )
 

@@ -47,13 +47,13 @@ _COMPARED: Mapping[str, tuple[str, str]] = {
     ),
 }
 _UNSEEN = {
-    "governor": "no frequency governor is told (virtual machines and containers often see none)",
-    "smt": "whether SMT is on is not told",
-    "turbo": "whether turbo is on is not told",
-    "speed": "the NIC tells no speed (a virtual one has none)",
-    "interrupts": "the NIC's interrupts are not told (a virtual one has none)",
-    "rings": "the NIC tells no ring sizes",
-    "synchronised": "whether its clock is synchronised is not told",
+    "governor": "no frequency governor is reported (often none in virtual machines and containers)",
+    "smt": "whether SMT is enabled is not reported",
+    "turbo": "whether turbo is enabled is not reported",
+    "speed": "the NIC reports no speed (a virtual one has none)",
+    "interrupts": "the NIC's interrupts are not reported (a virtual one has none)",
+    "rings": "the NIC reports no ring sizes",
+    "synchronised": "whether its clock is synchronised is not reported",
 }
 _DISTURBING: Mapping[
     str, tuple[tuple[str, ...], str, str]
@@ -89,12 +89,12 @@ _DISTURBING: Mapping[
 
 def remarks(nodes: Mapping[str, Mapping[str, Any]]) -> Iterator[Remark]:
     """What differs between the nodes, then what disturbs on each, then what was not seen; each fact
-    in text, '' where it was not told.
+    in text, '' where it was not reported.
     """
     for name, (what, remedy) in _COMPARED.items():
         values = {node: str(facts.get(name, "")) for node, facts in nodes.items()}
         if len(set(values.values())) > 1:
-            told = ", ".join(f"{node}: {value or 'not told'}" for node, value in values.items())
+            told = ", ".join(f"{node}: {value or 'not reported'}" for node, value in values.items())
             yield Remark("differs", f"{what} differs between the nodes: {told}", remedy)
     for name, (well, wrong, remedy) in _DISTURBING.items():
         for value in dict.fromkeys(str(facts.get(name, "")) for facts in nodes.values()):

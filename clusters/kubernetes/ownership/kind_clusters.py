@@ -76,7 +76,7 @@ def _kept(name: str, owner: str, mine: set[str], tell: Callable[[str], None]) ->
         return _used(name, owner, tell)
     except CnibenchError as error:
         return (
-            f"whether a run uses it cannot be told: {error.message}",
+            f"cannot determine whether a run uses it: {error.message}",
             f"kind delete cluster --name {name}, if no run does",
         )
 

@@ -186,7 +186,7 @@ def _await(deployment: KubernetesDeployment, server: KubernetesPod, base: str) -
     seen = _state(deployment, server, (_UNDER,), _EFFECT)
     if seen == base == _OPEN:
         raise UnsupportedError(
-            f"{deployment.label}: the policies stand in the API, and nothing enforces them:"
+            f"{deployment.label}: the policies exist in the API, but nothing enforces them:"
             f" {_EFFECT:.0f} s later a stranger is let in",
             "measure a CNI that does",
         )

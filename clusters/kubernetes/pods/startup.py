@@ -123,7 +123,7 @@ class _Watch:
         with contextlib.suppress(queue.Empty):
             if news := self._news.get(timeout=_WATCHING * patience()):
                 return self._take(*news)
-        raise ClusterError("the API server tells nothing of our Pods")
+        raise ClusterError("the API server reports nothing about our Pods")
 
     def until_ready(self, names: Sequence[str], limit: float) -> None:
         """Raises LimitError, ClusterError with the reason why a Pod does not come."""

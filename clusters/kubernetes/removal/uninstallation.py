@@ -15,6 +15,7 @@ from cnibench.clusters.kubernetes.cni import manifests
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
 from cnibench.clusters.kubernetes.removal import backup, deletion, eviction, record, selection
 from cnibench.clusters.kubernetes.removal import nodes as removal
+from cnibench.clusters.kubernetes.removal import releases as helm
 from cnibench.clusters.kubernetes.removal.inventory import Inventory, Thing
 from cnibench.clusters.kubernetes.removal.record import Record
 from cnibench.clusters.kubernetes.removal.selection import Known
@@ -46,7 +47,8 @@ def planned(
     installed, by the UIDs that its objects have now: those that its profile renders, and those of
     the helm release that made them. None when there is neither.
 
-    Raises ClusterError, and what rendering raises.
+    Raises BlockedError for a release that has objects of other charts, ClusterError, and what
+    rendering raises.
     """
     rest = Rest(access)
     note = record.read(rest)
@@ -70,6 +72,11 @@ def planned(
         (one for one in things if one.identity in wanted), key=lambda one: wanted[one.identity]
     )
     releases = {one.release for one in found if one.release and one.kind.kind == "DaemonSet"}
+    charts = {step.chart.name for step in about.steps if step.chart}
+    for name in sorted(releases):
+        others = [one for one in things if one.release == name and one.identity not in wanted]
+        if others:
+            helm.check(access, name, charts, others)
     found += [
         one
         for one in things

@@ -13,14 +13,14 @@ docker_gwbridge, is left out: no measured packet uses it.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import field_validator
 
 from cnibench.clusters.lab.attestation import probe
-from cnibench.clusters.lab.datapaths.base import Datapath
-from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS
+from cnibench.clusters.lab.builders.base import Datapath
+from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links, sysctls
 from cnibench.clusters.lab.namespaces.netns import Namespace
@@ -68,6 +68,9 @@ class Swarm(Datapath):
         super().__init__(deployment, options)
         self.networks: dict[str, Namespace] = {}  # by the node's name
         self._peers: list[LabPod] = []
+
+    def namespaces(self) -> Mapping[str, Namespace]:
+        return {f"network of {name}": ns for name, ns in self.networks.items()}
 
     def build(self) -> None:
         for node in self.deployment.nodes():

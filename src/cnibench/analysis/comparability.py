@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from cnibench.analysis.series import Gathered
-from cnibench.analysis.stream import Line
+from cnibench.analysis.samples.series import Gathered
+from cnibench.analysis.samples.stream import Line
 from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.context import Disagreement, differing, disagreements

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cnibench.analysis.failure_rates import Tally
-from cnibench.analysis.series import Block
-from cnibench.analysis.stream import Line
+from cnibench.analysis.samples.series import Block
+from cnibench.analysis.samples.stream import Line
 
 
 @dataclass

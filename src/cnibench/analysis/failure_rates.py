@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cnibench.analysis.series import Block
+from cnibench.analysis.samples.series import Block
 
 MCNEMAR, FISHER = "exact McNemar test", "Fisher's exact test"
 
@@ -59,7 +59,7 @@ class Evidence:
 
 
 def more_often(base: Tally, candidate: Tally, *, paired: bool) -> Evidence | None:
-    """None where the failures cannot tell the two apart at all: then there is nothing to test.
+    """None where the failures cannot show any difference: then there is nothing to test.
 
     ``paired``: both were tried in the same blocks, and those in which only one of them failed
     decide (exact McNemar test: a sign test); else Fisher's exact test of the two shares, which

@@ -37,8 +37,8 @@ from cnibench.analysis.failure_rates import (
 )
 from cnibench.analysis.model import Where
 from cnibench.analysis.noninferiority import LEVEL, Tested, counted, paired, unpaired
-from cnibench.analysis.places import describe
-from cnibench.analysis.summary import named
+from cnibench.analysis.text.places import describe
+from cnibench.analysis.text.summary import named
 from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.metrics import COUNTED, main_metric
@@ -102,7 +102,7 @@ class Verdict:
     def line(self) -> str:
         """The reason in one line."""
         if not self.cells:
-            return "undecided: base and candidate have no cell in common"
+            return "undecided: base and candidate share no cell"
         for outcome, words in (
             ("worse", "worse"),
             ("missing", "undecided"),

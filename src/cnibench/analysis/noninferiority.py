@@ -57,7 +57,9 @@ def paired(
     within, worse = (above, below) if better == "higher" else (below, above)
     needed = least_blocks(1, 2 * LEVEL)
     short = (
-        f"{len(both)} paired blocks cannot decide, it takes {needed}" if len(both) < needed else ""
+        f"{len(both)} paired blocks cannot decide, at least {needed} are needed"
+        if len(both) < needed
+        else ""
     )
     centre, low, high = (math.exp(float(x[0])) for x in (found.centre, found.low, found.high))
     return Tested(within, worse, centre, low, high, len(both), short)
@@ -82,7 +84,7 @@ def unpaired(
     if len(means) < _RUNS:
         short = (
             f"{len(means)} base run{'s' * (len(means) != 1)} cannot say how much runs differ among"
-            f" themselves, it takes {_RUNS}"
+            f" themselves, at least {_RUNS} are needed"
         )
         return Tested(1.0, 1.0, math.exp(gap), math.nan, math.nan, len(means), short)
     from scipy.special import stdtr, stdtrit

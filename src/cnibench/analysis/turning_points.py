@@ -7,10 +7,10 @@ of log ratios, and the exact signed-rank test of it, at every point of the sweep
 said of a pair comes from that one test:
 
 - A curve that is noise around 0 changes its sign, too. A turning point is claimed only where the
-  two are told apart at the smallest and at the largest value, the other way round there; that there
-  is none, only where they are told apart the same way round all along. The p of either claim is the
-  largest of all that have to hold (an intersection-union test: R. L. Berger, Technometrics 24,
-  1982), with Holm's correction over the pairs of one sweep.
+  two differ significantly at the smallest and at the largest value, the other way round there; that
+  there is none, only where they differ significantly the same way round all along. The p of either
+  claim is the largest of all that have to hold (an intersection-union test: R. L. Berger,
+  Technometrics 24, 1982), with Holm's correction over the pairs of one sweep.
 - The interval reaches from the first to the last point at which the test does not tell the two
   apart. At the point where the true interpolated curve crosses 0 the test errs no more often than
   its level says, so the interval misses that point no more often. It is that of the pair alone, as
@@ -208,8 +208,8 @@ def _evidence(curve: Curve, level: float, family: int) -> _Evidence:
         return _Evidence(
             1.0,
             False,
-            f"{n} block{'s' * (n != 1)} cannot decide among {family} pair{'s' * (family != 1)}, it"
-            f" takes {needed}",
+            f"{n} block{'s' * (n != 1)} cannot decide among {family} pair{'s' * (family != 1)},"
+            f" at least {needed} are needed",
         )
     if not np.isfinite(table).all():
         return _Evidence(1.0, False, "a value that is not above 0")
@@ -218,8 +218,12 @@ def _evidence(curve: Curve, level: float, family: int) -> _Evidence:
     # leaves zeros out, may find one.
     before, after = (_side(averages) for averages in (walsh[0], walsh[-1]))
     found = signed_rank(table[:, [0, -1]].T, interval=False).p
-    parts = [(float(found[0]) if before > 0 else 1.0, f"not told apart at {values[0]:g}")]
-    parts.append((float(found[1]) if after else 1.0, f"not told apart at {values[-1]:g}"))
+    parts = [
+        (float(found[0]) if before > 0 else 1.0, f"no significant difference at {values[0]:g}")
+    ]
+    parts.append(
+        (float(found[1]) if after else 1.0, f"no significant difference at {values[-1]:g}")
+    )
     if after > 0:
         positions, counts = _count(walsh)
         most = int(np.argmax(counts))

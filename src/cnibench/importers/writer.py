@@ -72,7 +72,10 @@ def write(
         notes=[
             *batch.notes,
             *(
-                ["the times are those of the import: the files do not tell when it was measured"]
+                [
+                    "the times are those of the import: the files do not contain the"
+                    " time of measurement"
+                ]
                 if timeless
                 else []
             ),

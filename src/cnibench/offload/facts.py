@@ -14,7 +14,7 @@ from cnibench.offload.nic import Nic
 
 LIMITS = (
     "a feature that is on is necessary, not sufficient: the driver decides for each packet, and"
-    " tells nobody. 'cnibench offload --verify' measures it."
+    " does not report it. 'cnibench offload --verify' measures it."
 )
 _USUAL_PORTS = (
     8472,

@@ -195,7 +195,7 @@ def _port_words(nic: Nic, kind: Tunnel, ports: Iterable[int]) -> str:
     told = {port for of, port in nic.ports if of == kind.udp}
     if missing := [port for port in used if port not in told]:
         return (
-            f"the device was not told of port {', '.join(map(str, missing))} (it knows"
+            f"the device does not know port {', '.join(map(str, missing))} (it knows"
             f" {', '.join(map(str, sorted(told))) or 'none'})"
         )
     return f"the device knows port {', '.join(map(str, used))}" if used else ""
@@ -232,11 +232,11 @@ def _checksum(nic: Nic) -> str:
 
 def _scaling(nic: Nic) -> str:
     if not nic.queues:
-        return "unknown: the driver tells no number of queues"
+        return "unknown: the driver does not report the number of queues"
     if nic.queues == 1:
         return "one queue: all packets, tunnelled or not, are received by one CPU"
     if not nic.udp_hash:
-        return f"{nic.queues} queues; what chooses among them is not told"
+        return f"{nic.queues} queues; how they are selected is not reported"
     if "f" in nic.udp_hash:
         return (
             f"{nic.queues} queues by addresses and UDP ports: VXLAN's and Geneve's source port"
@@ -276,7 +276,7 @@ def unlike(nics: Iterable[Nic]) -> list[str]:
         found += differing(
             what,
             {
-                node: _either(str(getattr(nic, what) or "not told") for nic in own)
+                node: _either(str(getattr(nic, what) or "not reported") for nic in own)
                 for node, own in by_node.items()
             },
         )

@@ -149,6 +149,11 @@ class Plan(Strict):
     wire_offload: Literal["", "none", "plain", "vxlan", "all"] = Field(
         default="", description="empty: the cluster's own default"
     )
+    congestion_control: str = Field(
+        default="",
+        pattern=r"^[a-z0-9_-]{0,15}$",
+        description="of TCP; empty: cubic in the lab, elsewhere the Pods' own default",
+    )
     wire_rate: Rate = Field(default=0.0, ge=0.0, description="0: as fast as it goes")
     pairs: int = Field(default=1, ge=1, le=1000)
     resolution: Fraction = Field(
@@ -195,7 +200,7 @@ class Plan(Strict):
             len(set(values)) < len(values)
             for values in (self.placement, self.path, self.windows, self.ip)
         ):
-            raise ValueError("a value stands twice in placement, path, windows or ip")
+            raise ValueError("a value occurs twice in placement, path, windows or ip")
         if 0 < self.wire_rate < _SLOWEST:
             raise ValueError(
                 f"wire_rate: expected at least {_SLOWEST / 1e6:g}M, or 0 for none: attesting a"
@@ -212,7 +217,7 @@ class Plan(Strict):
         )
 
     def number_of_blocks(self, profiles: int) -> int:
-        """``blocks``, or the least that so many profiles take (planning.py plans more); a workload
+        """``blocks``, or the least that so many profiles take (blocks.py plans more); a workload
         that asks for more of its own counts.
         """
         return max(self.blocks_of(work, profiles) for work in self.workload)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cnibench.errors import UsageError
+from cnibench.errors import CnibenchError, UsageError
 from cnibench.model.context import congestion_control, disagreements
 from cnibench.model.profile import Profile
 from cnibench.model.units import duration
@@ -37,6 +37,7 @@ class Session:
     recorded: Mapping[str, Any]
     stop: Stop
     provenance: Provenance = field(default_factory=lambda: Provenance("", "", "", ""))
+    not_removed: dict[str, CnibenchError] = field(default_factory=dict)  # by label
 
     def describe(self) -> None:
         """Stores the environment as it is known now, and what follows from it for every sample.
@@ -71,7 +72,7 @@ class Session:
             pairs=options.pairs,
             duration=manifest.duration,
             warmup_time=manifest.warmup,
-            congestion_control=congestion_control(all_facts),
+            congestion_control=self.cluster.congestion_control or congestion_control(all_facts),
         )
         self.writer.environment({**self.recorded, **all_facts})
 

@@ -95,6 +95,10 @@ class Workload(abc.ABC):
         """
         return 0.0
 
+    def data_port(self, s: SampleContext) -> int:
+        """The port of the measured TCP connections at one of their ends; 0: there are none."""
+        return 0
+
     def load(self, cell: Cell) -> Load:
         """How it is driven in slices. Raises UnsupportedError with the reason why it is not: then
         it is measured in windows.

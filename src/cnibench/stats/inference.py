@@ -21,8 +21,8 @@ from scipy.special import bdtr, ndtr, ndtri
 Array = NDArray[np.float64]
 
 ALPHA = 0.05
-# blocks up to which the null distribution is counted out; the normal approximation is right to 1e-4
-# beyond
+# blocks up to which the null distribution is counted out; beyond, the normal approximation of one
+# tail is right to 4e-4, and to 1e-4 where it is below 5 %
 _EXACT = 200
 _WALSH = 400  # values up to which all Walsh averages are listed; beyond, they are counted
 _AT_ONCE = 1_000_000  # Walsh averages held in memory at a time
@@ -58,7 +58,7 @@ def _order(n: int, alpha: float) -> tuple[int, float]:
         return 0, 0.0
     if n <= _EXACT:
         cdf = null_cdf(n)
-        k = int(np.searchsorted(cdf, alpha / 2 * (1 + 1e-12), side="right"))
+        k = int(np.searchsorted(cdf, alpha / 2 * (1 + 1e-12)))
         return k, 1.0 - 2.0 * float(cdf[k - 1]) if k else 0.0
     mean, spread = n * (n + 1) / 4, (n * (n + 1) * (2 * n + 1) / 24) ** 0.5
     return int(mean + float(ndtri(alpha / 2)) * spread), 1.0 - alpha
@@ -303,11 +303,11 @@ def _median_order(n: int, alpha: float) -> tuple[int, float]:
 
 
 def groups(better_first: list[str], apart: set[tuple[str, str]]) -> list[list[str]]:
-    """Those that were not told apart from each other, the best first: each group is as large as it
-    can be, and one name can be in several.
+    """Those without significant differences among them, the best first: each group is as large as
+    it can be, and one name can be in several.
 
-    ``apart`` holds the pairs told apart, either way round. Insert and absorb (H.-P. Piepho, J.
-    Comput. Graph. Stat. 13, 2004).
+    ``apart`` holds the pairs that differ significantly, either way round. Insert and absorb (H.-P.
+    Piepho, J. Comput. Graph. Stat. 13, 2004).
     """
     columns: list[frozenset[str]] = [frozenset(better_first)] if better_first else []
     for one, other in sorted(apart):
@@ -328,8 +328,8 @@ def groups(better_first: list[str], apart: set[tuple[str, str]]) -> list[list[st
 
 
 def letters(found: list[list[str]]) -> dict[str, str]:
-    """The compact letter display of ``groups``: two that share a letter were not told apart, two
-    that were share none.
+    """The compact letter display of ``groups``: two that share a letter do not differ
+    significantly; two that do share none.
     """
     shown: dict[str, str] = {}
     for number, column in enumerate(found):

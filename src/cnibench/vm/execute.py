@@ -230,8 +230,8 @@ class _Waiter:
         if status not in (0, 130):
             if shutil.disk_usage(self._run_dir).free < _FULL:
                 raise ClusterError(
-                    f"no room is left on the file system of {self._run_dir}",
-                    f"make room, then: cnibench run --resume {self._run_dir}",
+                    f"no space is left on the file system of {self._run_dir}",
+                    f"free disk space, then: cnibench run --resume {self._run_dir}",
                 )
             if self._out_of_memory():
                 raise ClusterError(

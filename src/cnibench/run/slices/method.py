@@ -81,7 +81,7 @@ class Slices:
                         session.workloads[cell.workload].load(cell),
                     )
                     generators[cell.id] = running.enter_context(generator)
-                    algorithms[cell.id] = generator.congestion_control
+                    algorithms[cell.id] = _checked(generator)
                 except (Interrupted, FullError, EndedError):
                     raise
                 except CnibenchError as error:
@@ -128,6 +128,7 @@ class Slices:
             raw=self.session.writer.raw(cell, block),
             client_cpu=cpus[0][0],
             server_cpu=cpus[0][1],
+            congestion_control=self.session.cluster.congestion_control,
         )
 
     def _rounds(self, cells: Sequence[Cell]) -> int:
@@ -190,6 +191,19 @@ class Slices:
                     said, reason = "disturbed" if measured.disturbed else "ok", measured.disturbed
             session.progress.finished(cell, seconds, said, reason)
         return len(failed)
+
+
+def _checked(generator: Generator) -> str:
+    """The congestion control of its connections. Raises MeasureError when it is not what was asked
+    for.
+    """
+    found, asked = generator.congestion_control, generator.s.congestion_control
+    if asked and found and found != asked:
+        raise MeasureError(
+            f"its connection has the congestion control {found}, and {asked} was asked for",
+            "leave --congestion-control out to measure with the Pods' own",
+        )
+    return found
 
 
 def _compared(cells: Sequence[Cell]) -> list[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cnibench.analysis.model import Analysis, Disturbed, Where
-from cnibench.analysis.places import describe
+from cnibench.analysis.text.places import describe
 
 _TOLD = 3  # in the summary; the report's table has all
 

@@ -1,9 +1,9 @@
 """What a datapath builder is: it makes, from kernel objects, what one CNI in one mode makes on the
 nodes and for each Pod.
 
-Each builder is one module of clusters/lab/datapaths whose ``PROVIDER`` is a subclass (or a tuple of
-them); its ``name`` stands in a profile's ``datapath.model``. Nothing needs undoing that goes with
-its namespace.
+Each datapath is one module of clusters/lab/datapaths whose ``PROVIDER`` is a subclass (or a tuple
+of them); its ``name`` is what a profile's ``datapath.model`` says. Nothing needs undoing that goes
+with its namespace.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from cnibench.registry import provider, providers
 
 if TYPE_CHECKING:
     from cnibench.clusters.lab.deployment import LabDeployment
+    from cnibench.clusters.lab.namespaces.netns import Namespace
     from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 
 _ROOM = "clusters.lab.datapaths"
@@ -34,9 +35,9 @@ class NoOptions(Strict):
 
 
 class Datapath(abc.ABC):
-    """One profile's datapath on one stand.
+    """One profile's datapath.
 
-    ``self.stand`` gives the nodes, ``self.profile`` what is claimed (``encapsulation``,
+    ``self.deployment`` gives the nodes, ``self.profile`` what is claimed (``encapsulation``,
     ``overhead``, ``policy``), ``self.options`` the profile's ``datapath.options``, checked against
     ``Options``.
     """
@@ -106,6 +107,10 @@ class Datapath(abc.ABC):
         """'' while every process that the datapath needs runs, else which one died."""
         return ""
 
+    def namespaces(self) -> Mapping[str, Namespace]:
+        """Namespaces of its own beside those of nodes and Pods, by name: they are attested, too."""
+        return {}
+
     def policies(self, asked: Policies | None) -> float:
         """Puts these policy entries beside the profile's own on both nodes, in place of earlier
         ones (None: none); the seconds it took.
@@ -143,15 +148,17 @@ class Datapath(abc.ABC):
         """
         return {}
 
-    def on_wire(self, pod: LabPod, family: int) -> str:
+    def on_wire(self, pod: LabPod, family: int, *, opener: bool, source: bool) -> str:
         """The address that stands for a Pod in the innermost packet on the wire, where a datapath
-        rewrites it (ILA).
+        rewrites it: masqueraded, or translated to a locator.
+
+        ``opener``: did this Pod open the connection? ``source``: is it the packet's sender?
         """
         return pod.addresses[family]
 
     def checks(self) -> Sequence[Attestation]:
-        """Attestations that only this datapath has, beyond those of attest.py; use
-        ``self.stand.attestation(...)`` to make each.
+        """Attestations that only this datapath has, beyond those of attestation/; use
+        ``self.deployment.attestation(...)`` to make each.
         """
         return ()
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnibench.analysis.model import Where
-from cnibench.analysis.narrative import percent
-from cnibench.analysis.places import describe
+from cnibench.analysis.text.narrative import percent
+from cnibench.analysis.text.places import describe
 from cnibench.model.context import OF_RECORD
 from cnibench.model.units import human, is_number
 from cnibench.rundir.reader import RunReader
@@ -104,7 +104,7 @@ def _told(record: Record, loads: Mapping[_Load, Sequence[float]], environment: i
     perf = " with perf" * (record["window"] == "cpp")
     return (
         f"{record['label']}, {describe(where)}{perf}: the background load fell short:"
-        f" {'; '.join(short)}; its figures are those beside what was sent: ask for fewer"
+        f" {'; '.join(short)}; its figures refer to the load that was sent: ask for fewer"
         " connections or a lower rate of each, or measure on more CPUs"
     )
 

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from cnibench.clusters.lab.datapaths.filtered import Filtered
+from cnibench.clusters.lab.builders.filtered import Filtered
 from cnibench.clusters.lab.namespaces import links, netlink
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 

@@ -32,7 +32,7 @@ class _Place:
 
     @property
     def sweep(self) -> Hashable:
-        """What the settings of one sweep have in common."""
+        """What the settings of one sweep share."""
         place = context.place(self.group) | {"params": tuple(self.group.params), "wire_offload": ""}
         return self.group.environment, context.key(place)
 
@@ -44,7 +44,7 @@ def sentences(
     place_of: Callable[[Any], Hashable],
 ) -> list[str]:
     """One for each outcome, in the order of the places. ``describe`` names a place, ``place_of``
-    tells places apart.
+    gives each place a key of its own.
     """
     results: dict[Hashable, list[Result]] = {}
     pairs: dict[Hashable, list[Pair]] = {}
@@ -64,7 +64,7 @@ def sentences(
     lots: dict[Hashable, list[_Place]] = {}
     for one in places:
         lots.setdefault(_outcome(one), []).append(one)
-    return [text for lot in lots.values() for text in _told(lot)]
+    return [text for lot in lots.values() for text in _sentences_of(lot)]
 
 
 def named(shown: Sequence[W], describe: Callable[[W], str]) -> list[str]:
@@ -111,19 +111,19 @@ def _outcome(one: _Place) -> Hashable:
     return "decided", one.sweep
 
 
-def _told(lot: Sequence[_Place]) -> list[str]:
+def _sentences_of(lot: Sequence[_Place]) -> list[str]:
     kind, one = str(_outcome(lot[0])[0]), lot[0]  # type: ignore[index]
     where = _capital(names(_together(lot)))
     if kind == "inconclusive":
         needed = max(pair.blocks_needed for pair in one.pairs)
         return [
-            f"{where}: inconclusive; {one.pairs[0].n} blocks cannot tell {len(one.results)}"
-            f" profiles apart, {needed} could{_failed(lot)}."
+            f"{where}: inconclusive; {one.pairs[0].n} blocks are too few to compare"
+            f" {len(one.results)} profiles, at least {needed} are needed{_failed(lot)}."
         ]
     if kind == "none":
         figure = f" ({one.results[0].label}: {_figure(one.results[0])})" if len(lot) == 1 else ""
         return [
-            f"{where}: no difference was found among the {len(one.results)}"
+            f"{where}: no significant difference among the {len(one.results)}"
             f" profiles{figure}{_failed(lot)}."
         ]
     if len(lot) > _EACH:
@@ -145,7 +145,7 @@ def _together(lot: Sequence[_Place]) -> list[str]:
 def _alone(one: _Place) -> str:
     said = (
         f"{_capital(one.name)}: {one.results[0].label} reached {_figure(one.results[0])}; there was"
-        " nothing to compare it with"
+        " no other profile to compare it with"
     )
     return f"{said}{_failed([one])}."
 
@@ -154,9 +154,11 @@ def _decided(one: _Place) -> str:
     best, worst, rest = one.results[0], one.results[-1], one.group.order[0][1:]
     pair = next(p for p in one.pairs if {p.a, p.b} == {best.label, worst.label})
     together = (
-        f"; not told apart from it: {names(rest)}" if rest else ", told apart from all others"
+        f"; not significantly different from it: {names(rest)}"
+        if rest
+        else ", significantly different from all others"
     )
-    last = f"last {worst.label} ({_figure(worst)}){_against(pair, worst.label)}"
+    last = f"worst {worst.label} ({_figure(worst)}){_against(pair, worst.label)}"
     return (
         f"{_capital(one.name)}: best {best.label} ({_figure(best)}){together};"
         f" {last}{_failed([one])}."
@@ -171,17 +173,17 @@ def _swept(lot: Sequence[_Place], kind: str) -> str:
     span = f"{human(min(figures), first.group.unit)} to {human(max(figures), first.group.unit)}"
     if kind == "alone":
         return (
-            f"{where}: {first.results[0].label} reached {span}; there was nothing to compare it"
-            f" with{_failed(lot)}."
+            f"{where}: {first.results[0].label} reached {span}; there was no other profile to"
+            f" compare it with{_failed(lot)}."
         )
     leads: dict[str, int] = {}
     for place in lot:
         for label in place.group.order[0]:
             leads[label] = leads.get(label, 0) + 1
-    told = [
+    counts = [
         f"{label} in {number}" for label, number in sorted(leads.items(), key=lambda item: -item[1])
     ]
-    return f"{where}: in the leading group {names(told)}; the best reached {span}{_failed(lot)}."
+    return f"{where}: in the leading group {names(counts)}; the best reached {span}{_failed(lot)}."
 
 
 def _failed(lot: Sequence[_Place]) -> str:

@@ -12,15 +12,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from cnibench.clusters.lab.datapaths.base import Datapath
-from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.builders.base import Datapath
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import entries, kubeproxy
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part, Pod, ipset_text, save_text
 from cnibench.model.conditions import Policies
 from cnibench.model.profile import Strict
+
+if TYPE_CHECKING:
+    from cnibench.clusters.lab.deployment import LabDeployment
 
 CLUSTER_CIDRS = {4: "10.244.0.0/16", 6: "fd00:10:244::/56"}
 SERVICE_CIDRS = {4: "10.96.0.0/12", 6: "fd00:10:96::/112"}

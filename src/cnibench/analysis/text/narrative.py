@@ -1,4 +1,4 @@
-"""What was found, how sure, and what was not tested: the paragraph at the top of a report,
+"""What was found, how certain it is, and what was not tested: the paragraph at the top of a report,
 generated from the verdicts.
 """
 
@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cnibench.analysis import disturbances
 from cnibench.analysis.model import Analysis, Group, Where
-from cnibench.analysis.places import describe
-from cnibench.analysis.summary import names, sentences
+from cnibench.analysis.samples.series import CPP_METRICS
+from cnibench.analysis.text import disturbances
+from cnibench.analysis.text.places import describe
+from cnibench.analysis.text.summary import names, sentences
 from cnibench.model import context
 from cnibench.model.context import fact
 from cnibench.model.metrics import main_metric
@@ -20,20 +21,24 @@ from cnibench.model.units import human
 from cnibench.stats.power import POWER, about
 
 _PLACEMENT = dict(context.coordinate("placement").named)
-_TOLD = 10  # problems that a report names
+_LISTED = 10  # problems that a report names
 _MORE = 1.25  # times the planned noise: beyond, the plan did not hold
 
 
 def place_of(where: Where) -> tuple[object, ...]:
-    """What figures of one table share: everything about where they stand but the metric."""
+    """The coordinates that figures of one table share: all but the metric."""
     params = {key: value for key, value in where.params.items() if key not in where.reading}
     return where.environment, context.key(context.place(where) | {"params": params})
 
 
 def primary_groups(analysis: Analysis) -> list[Group]:
-    """One group of labels for each place: that of its primary metric."""
+    """One group of labels for each place: that of its primary metric. Cycles are none: where only
+    they were measured, nobody is known to be faster.
+    """
     metrics: dict[tuple[object, ...], list[str]] = {}
-    whole = [group for group in analysis.groups if not group.reading]
+    whole = [
+        group for group in analysis.groups if not group.reading and group.metric not in CPP_METRICS
+    ]
     for group in whole:
         metrics.setdefault(place_of(group), []).append(group.metric)
     return [
@@ -51,7 +56,7 @@ def with_words(analysis: Analysis) -> Analysis:
 
 
 def _summary(analysis: Analysis) -> list[str]:
-    disturbed = disturbances.summary(analysis)
+    disturbed = [*_unheld(analysis), *disturbances.summary(analysis)]
     if not analysis.results:
         failed = sum(failure.status != "unsupported" for failure in analysis.failures)
         return [
@@ -73,6 +78,19 @@ def _summary(analysis: Analysis) -> list[str]:
     ]
 
 
+def _unheld(analysis: Analysis) -> list[str]:
+    """Settings that were asked for and do not hold: they may decide what was measured."""
+    found: list[str] = []
+    for environment in analysis.environments:
+        said = environment.get("unheld")
+        found += [str(one) for one in said] if isinstance(said, list) else []
+    every = list(dict.fromkeys(found))
+    if not every:
+        return []
+    more = f"; and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
+    return [f"Settings that do not hold: {'; '.join(every[:_LISTED])}{more}."]
+
+
 def _sure(analysis: Analysis, shown: Sequence[Group]) -> str:
     keys = {(place_of(group), group.metric) for group in shown}
     pairs = [
@@ -81,7 +99,7 @@ def _sure(analysis: Analysis, shown: Sequence[Group]) -> str:
         if not pair.reading and (place_of(pair), pair.metric) in keys
     ]
     if not pairs:
-        return "How sure: a single profile has no verdicts; its intervals are those of the median."
+        return "Certainty: a single profile has no verdicts; its intervals are those of the median."
     count = {
         verdict: sum(pair.verdict == verdict for pair in pairs)
         for verdict in ("no-difference-found", "inconclusive")
@@ -92,16 +110,16 @@ def _sure(analysis: Analysis, shown: Sequence[Group]) -> str:
     blocks = sorted({pair.n for pair in tested})
     if not tested:
         return (
-            f"How sure: of {_pairs(len(pairs))}, {_were(apart)} told apart; all were counted, alike"
-            " in every block: no test is needed."
+            f"Certainty: of {_pairs(len(pairs))}, {_were(apart)} different; all values are"
+            " counts that are identical in every block, so no test is needed."
         )
     text = (
-        f"How sure: of {_pairs(len(pairs))}, {_were(apart)} told apart,"
+        f"Certainty: of {_pairs(len(pairs))}, {_were(apart)} significantly different,"
         f" {count['no-difference-found']} not, {count['inconclusive']} inconclusive"
         f" ({_range(blocks)} paired blocks; exact signed-rank test of log ratios, Holm's"
         f" correction, level {analysis.level:.3g}"
         + (
-            f"; {len(pairs) - len(tested)} were counted, not measured, and need no test)."
+            f"; {len(pairs) - len(tested)} are counts, not measurements, and need no test)."
             if len(tested) < len(pairs)
             else ")."
         )
@@ -109,8 +127,8 @@ def _sure(analysis: Analysis, shown: Sequence[Group]) -> str:
     if reach:
         where = "every pair" if len(reach) == len(tested) else "every pair that could be decided"
         text += (
-            f" Differences of {percent(max(reach))} or more would have been found with a power of"
-            f" {POWER:.0%} in {where}."
+            f" Differences of {percent(max(reach))} or more would have been detected with a"
+            f" power of {POWER:.0%} in {where}."
         )
     if count["inconclusive"]:
         text += (
@@ -151,14 +169,14 @@ def _planned(analysis: Analysis, shown: Sequence[Group]) -> list[str]:
             for pair in pairs:
                 lots.setdefault((place_of(pair), pair.metric), []).append(pair.spread)
             spread = max(_together(lot) for lot in lots.values())
-            text += f", it was {percent(spread / math.sqrt(2))}"
+            text += f", measured: {percent(spread / math.sqrt(2))}"
             needed = about(pairs[0].family, spread, resolution, analysis.level)
             if spread / math.sqrt(2) > _MORE * noise and needed > min(pair.n for pair in pairs):
-                text += f", with which {percent(resolution)} takes about {needed} blocks"
+                text += f", which requires about {needed} blocks for {percent(resolution)}"
         found.append(text)
     return (
         [
-            f"Blocks were planned to find a difference with a power of {POWER:.0%}:"
+            f"The number of blocks was planned to detect a difference with a power of {POWER:.0%}:"
             f" {'; '.join(found)}."
         ]
         if found
@@ -173,7 +191,7 @@ def _together(spreads: Sequence[float | None]) -> float:
 
 
 def percent(fraction: float) -> str:
-    """``2.1 %``, ``230 %``: two digits, more where they stand before the point."""
+    """``2.1 %``, ``230 %``: two digits, more where they precede the decimal point."""
     return f"{100 * fraction:.2g} %" if fraction < 1 else f"{100 * fraction:.0f} %"
 
 
@@ -196,12 +214,12 @@ def _not_tested(analysis: Analysis) -> str:
     wires = {result.wire for result in analysis.results if result.placement != "intra"}
     if wires == {"not recorded"}:
         parts.append(
-            "whether a NIC was in the path is not recorded, so inter-node throughput may say"
-            " nothing about your network"
+            "whether a NIC was in the path is not recorded, so inter-node throughput may not"
+            " represent your network"
         )
     elif wires and "nic" not in wires:
         parts.append(
-            "no NIC was in the path, so inter-node throughput says nothing about your network"
+            "no NIC was in the path, so inter-node throughput does not represent your network"
         )
     parts.append("other machines, kernels and loads than this run's")
     return f"Not tested: {'; '.join(parts)}."
@@ -209,13 +227,13 @@ def _not_tested(analysis: Analysis) -> str:
 
 def problems(analysis: Analysis) -> list[str]:
     """The first lines of every report of a damaged run directory."""
-    told = [f"problem: {problem}" for problem in analysis.problems[:_TOLD]]
-    more = len(analysis.problems) - len(told)
-    return told + [f"problem: and {more} more: 'cnibench verify RUN' names all"] * (more > 0)
+    lines = [f"problem: {problem}" for problem in analysis.problems[:_LISTED]]
+    more = len(analysis.problems) - len(lines)
+    return lines + [f"problem: and {more} more; 'cnibench verify RUN' lists all"] * (more > 0)
 
 
 def conditions(analysis: Analysis) -> list[str]:
-    """What stands where the figures stand: testbed, wire, model or real CNI, estimated cycles,
+    """What is shown next to the figures: testbed, wire, model or real CNI, estimated cycles,
     emulated CPU.
     """
     found = problems(analysis)
@@ -229,21 +247,21 @@ def conditions(analysis: Analysis) -> list[str]:
     fidelity = {result.fidelity for result in analysis.results}
     if "datapath-model" in fidelity:
         found.append(
-            "fidelity: datapath-model (the CNI's datapath rebuilt from the same kernel objects, not"
-            " the CNI itself)"
+            "fidelity: datapath-model (a model of the CNI's datapath, built from the same kernel"
+            " objects, not the CNI itself)"
         )
     if "cni" in fidelity:
         found.append("fidelity: cni (the real CNI)")
     if any(row.cycles_source == "estimated" for row in analysis.cpp):
         found.append(
-            "cycles: estimated (cpu-clock samples times the TSC frequency: this machine gives no"
+            "cycles: estimated (cpu-clock samples times the TSC frequency: this machine has no"
             " cycle counter)"
         )
     if any(
         str(fact(environment, "accelerator") or "") == "tcg"
         for environment in analysis.environments
     ):
-        found.append("CPU emulated: ratios may hold, absolute figures do not")
+        found.append("CPU emulated: ratios may be valid, absolute values are not")
     return found
 
 
@@ -261,7 +279,7 @@ def _oddities(analysis: Analysis) -> list[str]:
             blocks = ", ".join(str(block + 1) for block in result.outliers[:8])
             found.append(
                 f"{result.label}, {describe(result)}: outlying {result.metric} in block {blocks};"
-                " kept in all figures"
+                " included in all figures"
             )
     drifting = [
         f"{r.label} in {describe(r)}"
@@ -271,7 +289,7 @@ def _oddities(analysis: Analysis) -> list[str]:
     if drifting:
         found.append(
             f"values drift over the run (Spearman, Holm's correction): {names(drifting)}; ratios"
-            " are taken within blocks and bear it"
+            " are computed within blocks and are not affected"
         )
     tied = [
         f"{p.a} / {p.b} in {describe(p)}"
@@ -284,7 +302,7 @@ def _oddities(analysis: Analysis) -> list[str]:
     if tied:
         found.append(
             "log ratios of neighbouring blocks depend on each other (Bartels, Holm's correction):"
-            f" {names(tied)}; their p values are too small, take more blocks over a longer time"
+            f" {names(tied)}; their p values are too small; measure more blocks over a longer time"
         )
     return found + _missing(analysis)
 

@@ -15,7 +15,7 @@ from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.errors import ClusterError
 
 _SIOCETHTOOL = 0x8946
-_GSTRINGS, _GSSET_INFO, _GFEATURES, _SFEATURES = 0x1B, 0x37, 0x3A, 0x3B
+_GSTRINGS, _GSSET_INFO, _GFEATURES, _SFEATURES, _GCHANNELS = 0x1B, 0x37, 0x3A, 0x3B, 0x3C
 _SS_FEATURES = 4
 _NAME = 32  # ETH_GSTRING_LEN
 NO_CHECKSUM_OFFLOAD: Mapping[
@@ -55,17 +55,33 @@ def read(ns: Namespace, device: str) -> dict[str, bool]:
     """Feature name to whether it is active. Raises ClusterError."""
     try:
         with ns.inside():
-            names = _names()
-            blocks = (len(names) + 31) // 32
-            answer = _ethtool(device, struct.pack("II", _GFEATURES, blocks) + bytes(16 * blocks))
+            return active(device)
     except OSError as error:
         raise ClusterError(f"{ns.name}: the features of {device} cannot be read: {error}") from None
-    active = [
+
+
+def active(device: str) -> dict[str, bool]:
+    """The same of a device of the calling thread's namespace. Raises OSError."""
+    names = _names()
+    blocks = (len(names) + 31) // 32
+    answer = _ethtool(device, struct.pack("II", _GFEATURES, blocks) + bytes(16 * blocks))
+    words = [
         struct.unpack_from("4I", answer, 8 + 16 * block)[2] for block in range(blocks)
     ]  # available, requested, active, never changed
     return {
-        name: bool(active[bit // 32] >> (bit % 32) & 1) for bit, name in enumerate(names) if name
+        name: bool(words[bit // 32] >> (bit % 32) & 1) for bit, name in enumerate(names) if name
     }
+
+
+def channels(device: str) -> str:
+    """The numbers of channels (receive, send, other, combined) of a device of the calling thread's
+    namespace; '' where it has none to choose.
+    """
+    try:
+        answer = _ethtool(device, struct.pack("I", _GCHANNELS) + bytes(32))
+    except OSError:
+        return ""
+    return " ".join(map(str, struct.unpack_from("4I", answer, 20)))
 
 
 def write(ns: Namespace, device: str, wanted: Mapping[str, bool]) -> None:

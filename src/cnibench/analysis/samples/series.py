@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cnibench.analysis.model import Disturbed, Failure
-from cnibench.analysis.stream import Line, samples
+from cnibench.analysis.samples.stream import Line, samples
 from cnibench.model import context
 from cnibench.model.cell import Cell
 from cnibench.rundir.reader import RunReader
@@ -118,6 +118,8 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
                 tried = found.tried[number, line.cell] = Tried(
                     number, first(line), json.dumps(own, sort_keys=True)
                 )
+            elif tried.first.status != "ok" and line.status == "ok":
+                tried.first = first(line)  # a failed sample does not know all that was in force
             if line.disturbed:
                 tried.disturbed.add(line.block)
                 disturbed.setdefault((line.cell, line.block), _disturbed(number, line))
