@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnibench.cli._evidence import check, first_lines, later, warn
+from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import InputError, UsageError
 from cnibench.model import context
@@ -23,13 +24,7 @@ if TYPE_CHECKING:
 @click.command("query")
 @click.argument("sql")
 @click.argument("runs", nargs=-1, metavar="[RUN...]")
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Where run directories are.",
-)
+@folder_option
 @json_option
 def command(sql: str, runs: tuple[str, ...], folder: Path, as_json: bool) -> int:
     """Ask the samples of any number of runs in SQL (DuckDB); without RUN, those of all runs.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from cnibench.cli._options import pooling_options
 from cnibench.cli._output import json_option
 from cnibench.errors import InputError, UsageError
 
@@ -34,24 +35,7 @@ _WITH_PROBLEMS = (
 @click.option(
     "--out", type=click.Path(path_type=Path), help="A file to write to, instead of stdout."
 )
-@click.option(
-    "--baseline",
-    metavar="LABEL",
-    default="",
-    help="What ratios refer to.  [default: a baseline profile, else the first]",
-)
-@click.option(
-    "--allow-different",
-    is_flag=True,
-    help="Show runs that are not comparable beside each other, never in one figure.",
-)
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Where run directories are.",
-)
+@pooling_options
 @json_option
 def command(
     runs: tuple[str, ...],

@@ -8,19 +8,14 @@ from typing import Any
 import click
 
 from cnibench.cli._evidence import check, first_lines, later, warn
+from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import InputError
 
 
 @click.command("rulepath")
 @click.argument("run")
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Where run directories are.",
-)
+@folder_option
 @click.option(
     "--chains", is_flag=True, help="Every chain that was entered, hook by hook, on both nodes."
 )

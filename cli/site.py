@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cnibench.cli._evidence import check, first_lines, later, warn
+from cnibench.cli._options import pooling_options
 from cnibench.cli._output import json_option, print_json
 
 
@@ -25,28 +26,11 @@ from cnibench.cli._output import json_option, print_json
     help="With the raw data and all names; without it names and addresses become pseudonyms.",
 )
 @click.option(
-    "--baseline",
-    metavar="LABEL",
-    default="",
-    help="What ratios refer to.  [default: a baseline profile, else the first]",
-)
-@click.option(
-    "--allow-different",
-    is_flag=True,
-    help="Show runs that are not comparable beside each other, never in one figure.",
-)
-@click.option(
     "--force",
     is_flag=True,
     help="Replace pages that were edited, and files of others that are in the way, too.",
 )
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Where run directories are.",
-)
+@pooling_options
 @json_option
 def command(
     runs: tuple[str, ...],

@@ -15,7 +15,8 @@ from cnibench.clusters.kubernetes.ownership import safety
 from cnibench.model.cell import Cell
 from cnibench.offload import judge, reading
 from cnibench.offload.nic import Feature, Nic
-from cnibench.testbed.cluster import Options, Remark
+from cnibench.testbed.capabilities.node_inspection import Remark
+from cnibench.testbed.cluster import Options
 from tests.unit.test_kubernetes_nodes import CONTROL, node
 
 QUIET: dict[str, Any] = {
