@@ -13,8 +13,10 @@ from cnibench.clusters.kubernetes.nodes import agents, alike
 from cnibench.clusters.kubernetes.nodes.nodes import Wanted, choose, facts, more, toleration
 from cnibench.clusters.kubernetes.ownership import safety
 from cnibench.model.cell import Cell
-from cnibench.offload import judge, reading
-from cnibench.offload.nic import Feature, Nic
+from cnibench.offload import judge
+from cnibench.offload.nic import Nic
+from cnibench.system import ethtool_output
+from cnibench.system.ethtool import Feature
 from cnibench.testbed.capabilities.node_inspection import Remark
 from cnibench.testbed.cluster import Options
 from tests.unit.test_kubernetes_nodes import CONTROL, node
@@ -117,9 +119,9 @@ def test_nics_that_are_unlike() -> None:
     ]
     assert judge.unlike([nic("a", True)]) == []
     table = "UDP over IPV4 flows use these fields for computing Hash flow key:\nIP SA\nIP DA\n"
-    assert reading.parse_hash(table) == "sd"
+    assert ethtool_output.parse_hash(table) == "sd"
     assert (
-        reading.parse_hash(
+        ethtool_output.parse_hash(
             table + "L4 bytes 0 & 1 [TCP/UDP src port]\nL4 bytes 2 & 3 [TCP/UDP dst port]\n"
         )
         == "sdfn"

@@ -17,8 +17,8 @@ from cnibench.clusters.lab.namespaces import wire
 from cnibench.errors import ClusterError, UnsupportedError
 from cnibench.model.conditions import TSO, Offload
 from cnibench.offload.change import leased
-from cnibench.offload.nic import Feature
-from cnibench.offload.reading import parse_features
+from cnibench.system.ethtool import Feature
+from cnibench.system.ethtool_output import parse_features
 from cnibench.testbed.deployment import undone
 from cnibench.testbed.place import Place
 
