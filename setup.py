@@ -60,32 +60,10 @@ def compile_programs(folder: Path = FOLDER) -> list[Path]:
                 f"cnibench: {target.name} must be compiled from {source.name}, and there is no"
                 " clang: apt-get install clang linux-libc-dev"
             )
+        options = ["-target", "bpf", "-mcpu=v3", "-O2", "-std=gnu11"]
         multiarch = sysconfig.get_config_var("MULTIARCH") or ""
-        made = target.with_suffix(f".{os.getpid()}.tmp")
-        argv = [
-            compiler,
-            "-target",
-            "bpf",
-            "-mcpu=v3",
-            "-O2",
-            "-std=gnu11",
-            *WARNINGS,
-            f'-DSOURCES="{wanted}"',
-            "-idirafter",
-            f"/usr/include/{multiarch}",
-            "-c",
-            str(source),
-            "-o",
-            str(made),
-        ]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
-        if done.returncode:
-            made.unlink(missing_ok=True)
-            raise SystemExit(
-                f"cnibench: {source.name} does not compile (is linux-libc-dev"
-                f" installed?):\n{done.stderr}"
-            )
-        made.replace(target)
+        include = ["-idirafter", f"/usr/include/{multiarch}", "-c"]
+        _compile([compiler, *options, *WARNINGS], include, source, target, "linux-libc-dev")
     return objects
 
 
@@ -113,27 +91,24 @@ def compile_native(folder: Path = NATIVE) -> list[Path]:
                 f"cnibench: {target.name} must be compiled from {source.name}, and there is no cc:"
                 " apt-get install gcc libc6-dev"
             )
-        made = target.with_suffix(f".{os.getpid()}.tmp")
-        argv = [
-            compiler,
-            "-O2",
-            "-static",
-            "-std=gnu11",
-            *WARNINGS,
-            f'-DSOURCES="{wanted}"',
-            str(source),
-            "-o",
-            str(made),
-        ]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
-        if done.returncode:
-            made.unlink(missing_ok=True)
-            raise SystemExit(
-                f"cnibench: {source.name} does not compile (is libc6-dev"
-                f" installed?):\n{done.stderr}"
-            )
-        made.replace(target)
+        options = ["-O2", "-static", "-std=gnu11"]
+        _compile([compiler, *options, *WARNINGS], [], source, target, "libc6-dev")
     return programs
+
+
+def _compile(
+    compiler: list[str], more: list[str], source: Path, target: Path, package: str
+) -> None:
+    """Makes ``target``, whole or not at all. ``package`` has the headers that it needs."""
+    made = target.with_suffix(f".{os.getpid()}.tmp")
+    argv = [*compiler, f'-DSOURCES="{digest(source)}"', *more, str(source), "-o", str(made)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        made.unlink(missing_ok=True)
+        raise SystemExit(
+            f"cnibench: {source.name} does not compile (is {package} installed?):\n{done.stderr}"
+        )
+    made.replace(target)
 
 
 class BuildPy(build_py):

@@ -19,14 +19,14 @@ import sys
 import time
 from pathlib import Path
 
-from cnibench.run import watching
+from cnibench.run import stall_monitor
 
 
 def share(programs: int, seconds: float) -> float:
     """CPU time of the heartbeat over wall time, its start left out."""
-    text = watching.PROGRAM.read_text(encoding="utf-8")
+    text = stall_monitor.PROGRAM.read_text(encoding="utf-8")
     others = [subprocess.Popen(["sleep", "3600"]) for _ in range(programs)]
-    argv = [sys.executable, "-I", "-S", "-c", text, str(watching.BEAT)]
+    argv = [sys.executable, "-I", "-S", "-c", text, str(stall_monitor.BEAT)]
     beat = subprocess.Popen(argv, stdout=subprocess.PIPE)
     try:
         assert beat.stdout is not None

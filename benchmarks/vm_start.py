@@ -22,7 +22,7 @@ from pathlib import Path
 from cnibench.rundir.reader import RunReader
 from cnibench.vm import preload
 from cnibench.vm.accel import accelerator
-from cnibench.vm.carry import carry
+from cnibench.vm.execute import carry
 from cnibench.vm.kernel import newest
 
 VERSION = preload.command("from cnibench.cli.main import main; main()", "--version")

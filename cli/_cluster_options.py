@@ -54,80 +54,86 @@ def cluster_options(command: F) -> F:
 
 _OPTIONS = (
     click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        help="existing: the kubeconfig.  [default: as kubectl finds it]",
+        "--kubeconfig", metavar="FILE", help="existing: kubeconfig file.  [default: as in kubectl]"
     ),
     click.option(
-        "--context", metavar="CTX", help="existing: the context in it.  [default: its current one]"
+        "--context", metavar="CTX", help="existing: kubeconfig context.  [default: the current one]"
     ),
     click.option(
         "-n",
         "--namespace",
         metavar="NAME",
-        help="existing: the namespace to make.  [default: a new name]",
+        help="existing: namespace to create.  [default: a new name]",
     ),
-    click.option("--client-node", metavar="NODE", help="existing: the node of the clients."),
-    click.option("--server-node", metavar="NODE", help="existing: the node of the servers."),
+    click.option("--client-node", metavar="NODE", help="existing: node of the clients."),
+    click.option("--server-node", metavar="NODE", help="existing: node of the servers."),
     click.option(
-        "--client-selector", metavar="LABELS", help="existing: labels of the clients' node."
+        "--client-selector",
+        metavar="LABELS",
+        help="existing: label selector for the clients' node.",
     ),
     click.option(
-        "--server-selector", metavar="LABELS", help="existing: labels of the servers' node."
+        "--server-selector",
+        metavar="LABELS",
+        help="existing: label selector for the servers' node.",
     ),
     click.option(
         "--toleration",
         multiple=True,
         metavar="TAINT",
-        help="existing: KEY[=VALUE][:EFFECT] that our Pods tolerate, or 'all'.",
+        help="existing: KEY[=VALUE][:EFFECT] to tolerate, or 'all'.",
     ),
-    click.option("--max-rate", metavar="RATE", help="existing: cap of what our Pods send, 1G say."),
     click.option(
-        "--allow-load", is_flag=True, help="existing: load nodes although Pods of others run there."
+        "--max-rate", metavar="RATE", help="existing: rate limit of the Pods, for example 1G."
+    ),
+    click.option(
+        "--allow-load", is_flag=True, help="existing: allow load on nodes that run other Pods."
     ),
     click.option(
         "--allow-install",
         is_flag=True,
-        help="existing: install profiles on a cluster that has no CNI.",
+        help="existing: allow installing profiles on a cluster without a CNI.",
     ),
     click.option(
         "--allow-replace",
         metavar="CONTEXT",
-        help="existing: replace the CNI of the cluster of that context.",
+        help="existing: allow replacing the CNI of this context's cluster.",
     ),
     click.option(
         "--allow-node-changes",
         is_flag=True,
-        help="existing: let features of nodes' NICs be changed; they are restored.",
+        help="existing: allow changing NIC features of nodes; they are restored.",
     ),
     click.option(
         "--patience",
         metavar="TIME",
-        help="How long an API server that does not answer is waited for.  [default: 2m]",
+        help="Time to wait for an API server that does not respond.  [default: 2m]",
     ),
     click.option(
-        "--registry", metavar="HOST/PATH", help="Where our images are, and mirrors of the CNIs'."
+        "--registry",
+        metavar="HOST/PATH",
+        help="Registry of cnibench's images and of mirrored CNI images.",
     ),
     click.option(
         "--pull-secret",
         metavar="NAME",
-        help="Image pull secret for our Pods: NAMESPACE/NAME, copied into our namespace.",
+        help="Image pull secret: NAMESPACE/NAME, copied into cnibench's namespace.",
     ),
     click.option(
         "--node-image",
         metavar="IMAGE",
-        help="kind: the nodes' image.  [default: CNIBENCH_KIND_IMAGE, or kind's own]",
+        help="kind: node image.  [default: CNIBENCH_KIND_IMAGE, or kind's own]",
     ),
     click.option(
         "--kind-nodes",
         type=click.IntRange(2, 20),
         metavar="N",
-        help="kind: nodes of each cluster.  [default: 2]",
+        help="kind: number of nodes in each cluster.  [default: 2]",
     ),
     click.option(
         "--image-archive",
         multiple=True,
         metavar="FILE",
-        help="kind: an image archive that is loaded into the nodes.",
+        help="kind: image archive to load into the nodes.",
     ),
 )

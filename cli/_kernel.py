@@ -25,9 +25,9 @@ from cnibench.system.guest import inside
 from cnibench.testbed.cluster import Problem
 from cnibench.vm import preload
 from cnibench.vm.accel import Accelerator, accelerator
-from cnibench.vm.carry import carry as carry_into
+from cnibench.vm.execute import carry as carry_into
 from cnibench.vm.kernel import BOOT, INSTALL, Kernel, given, newest
-from cnibench.vm.problems import problems as vm_problems
+from cnibench.vm.requirements import problems as vm_problems
 
 _log = logging.getLogger(__name__)
 # A run under emulation for which nothing else was asked is short and coarse: its absolute figures
@@ -170,7 +170,7 @@ def again(run_dir: Path) -> Machine | None:
 
 
 def start(machine: Machine, manifest: Manifest, run_dir: Path, tools: Sequence[str] = ()) -> int:
-    """Makes the run directory and measures in the VM; the exit status. Errors as in ``vm.carry``.
+    """Makes the run directory and measures in the VM; the exit status. Errors as in ``vm.execute``.
 
     ``tools``: the programs whose versions the environment names; they are asked here, where that is
     quick.

@@ -37,7 +37,7 @@ def folder_option(command: F) -> F:
         type=click.Path(path_type=Path),
         default=Path("runs"),
         show_default=True,
-        help="Where run directories are.",
+        help="Directory that contains the run directories.",
     )(command)
 
 
@@ -48,12 +48,12 @@ def pooling_options(command: F) -> F:
             "--baseline",
             metavar="LABEL",
             default="",
-            help="What ratios refer to.  [default: a baseline profile, else the first]",
+            help="Profile that ratios refer to.  [default: a baseline profile, else the first]",
         ),
         click.option(
             "--allow-different",
             is_flag=True,
-            help="Show runs that are not comparable beside each other, never in one figure.",
+            help="Show runs that are not comparable side by side, without pooling them.",
         ),
         folder_option,
     )

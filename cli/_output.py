@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def json_option(function: F) -> F:
     """The option --json of every command that prints results."""
     return click.option(
-        "--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there."
+        "--json", "as_json", is_flag=True, help="Print one JSON document to stdout."
     )(function)
 
 

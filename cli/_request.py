@@ -85,7 +85,7 @@ def prepare(
         )
     if plan.pairs > kind.most_pairs:
         raise UsageError(
-            f"--cluster {plan.cluster} has room for {kind.most_pairs} pairs of Pods, not"
+            f"--cluster {plan.cluster} supports at most {kind.most_pairs} pairs of Pods, not"
             f" {plan.pairs}",
             "ask for fewer",
         )

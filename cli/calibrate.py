@@ -1,4 +1,4 @@
-"""Measure the tool against itself: what it finds where there is nothing to find."""
+"""Measure false positives and noise by comparing a profile with itself (A/A)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from cnibench.analysis.calibration import Calibration, Floor
 
 
-@click.command("calibrate")
+@click.command(
+    "calibrate", epilog=("\b\nExamples:\n  cnibench calibrate --rounds 20 --resolution 2%\n")
+)
 @click.option(
     "--cni",
     multiple=True,
     metavar="NAME",
-    help="One profile, or two that must tie.  [default: veth-baseline]",
+    help="One profile, or two that must be equal.  [default: veth-baseline]",
 )
 @click.option(
     "--rounds",
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     "--workload",
     multiple=True,
     metavar="LIST",
-    help="What is driven.  [default: tcp-stream,tcp-rr]",
+    help="Workloads to run.  [default: tcp-stream,tcp-rr]",
 )
 @click.option("--placement", multiple=True, metavar="LIST", help="intra, inter.  [default: intra]")
 @click.option(
@@ -44,32 +46,32 @@ if TYPE_CHECKING:
     default="shared",
     show_default=True,
     metavar="LIST",
-    help="Pinnings to try: split, shared, none.",
+    help="CPU pinnings to test: split, shared, none.",
 )
 @click.option(
-    "--duration",
-    default="1s",
+    "--duration", default="1s", show_default=True, metavar="LIST", help="Window durations to test."
+)
+@click.option(
+    "--warmup",
+    default="200ms",
     show_default=True,
-    metavar="LIST",
-    help="Durations of a window to try.",
-)
-@click.option(
-    "--warmup", default="200ms", show_default=True, metavar="TIME", help="Before each window."
+    metavar="TIME",
+    help="Warm-up before each window.",
 )
 @click.option(
     "--resolution",
     default="2%",
     show_default=True,
     metavar="PERCENT",
-    help="The smallest difference that matters to you.",
+    help="Smallest relevant difference.",
 )
-@click.option("--seed", type=int, metavar="N", help="Of the order of the cells.")
+@click.option("--seed", type=int, metavar="N", help="Random seed for the order of the cells.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     default=Path("runs"),
     show_default=True,
-    help="Where run directories are made.",
+    help="Directory for run directories.",
 )
 @cluster_options
 @json_option
@@ -88,17 +90,17 @@ def command(
     as_json: bool,
     cluster_options: ClusterOptions,
 ) -> int:
-    """Measure the tool against itself: what it finds where there is nothing to find.
+    """Measure false positives and noise by comparing a profile with itself (A/A).
 
-    One profile runs under two names (or two profiles that must tie), through the same path as
-    'cnibench run'. Shown are the rate of false alarms with its interval, the noise floor of each
-    workload and pinning, and the blocks, duration and pinning for a resolution.
+    Runs one profile under two labels (or two profiles that must be equal) as 'cnibench run' does.
+    Reports the false positive rate with its confidence interval, the noise floor of each workload
+    and CPU pinning, and the blocks, duration and pinning that a resolution requires.
 
-    The runs are kept in --out: 'cnibench run --blocks auto' plans with the noise of the newest that
-    fits.
+    The runs are stored in --out. 'cnibench run --blocks auto' uses the noise of the newest
+    calibration that applies.
     """
     from cnibench.analysis.calibration import ROUND, calibration
-    from cnibench.cli._carry_out import carry_out
+    from cnibench.cli._execute import carry_out
     from cnibench.cli._plan import plan_of
     from cnibench.cli._plan_options import PlanOptions
     from cnibench.cli._request import prepare

@@ -1,4 +1,4 @@
-"""What a run says about the findings of the published studies."""
+"""Check the findings of published studies against a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnibench.cli._evidence import first_lines
+from cnibench.cli._integrity import first_lines
 from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json, print_table
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SILENT = ("not-measured",)
 
 
-@click.command("claims")
+@click.command("claims", epilog=("\b\nExamples:\n  cnibench claims last --study qi2021\n"))
 @click.argument("run")
 @click.option(
     "--study",
@@ -29,18 +29,18 @@ _SILENT = ("not-measured",)
     help="Only this study: qi2021, bruijn2017 or makowski2018.",
 )
 @click.option(
-    "--all", "everything", is_flag=True, help="Show claims too that this run has no figure for."
+    "--all", "everything", is_flag=True, help="Include claims that this run has no result for."
 )
 @folder_option
 @json_option
 def command(
     run: str, studies: tuple[str, ...], everything: bool, folder: Path, as_json: bool
 ) -> int:
-    """What a run says about the findings of the published studies.
+    """Check the findings of published studies against a run.
 
-    Each claim gets a verdict: holds; does-not-hold, only where its preconditions are met and the
-    figures leave no doubt; inconclusive; by-construction, where the lab's model makes it true;
-    not-testable-here, with the reason; not-measured.
+    The verdict on a claim is one of: holds; does-not-hold (its preconditions are met and the test
+    is significant); inconclusive; by-construction (the lab's model implies it); not-testable-here
+    (with the reason); not-measured.
     """
     from cnibench.analysis import analyse
     from cnibench.claims import evaluate

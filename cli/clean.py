@@ -1,4 +1,4 @@
-"""Remove whatever earlier runs left."""
+"""Remove what earlier runs left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from cnibench.testbed.cluster import Cluster
 
 
-@click.command("clean")
+@click.command(
+    "clean", epilog=("\b\nExamples:\n  cnibench clean --dry-run\n  cnibench clean --cluster kind\n")
+)
 @click.option(
     "--cluster", "name", metavar="KIND", default="lab", show_default=True, help="Where to look."
 )
@@ -32,12 +34,13 @@ if TYPE_CHECKING:
 def command(
     name: str, owners: Sequence[str], dry_run: bool, as_json: bool, cluster_options: ClusterOptions
 ) -> None:
-    """Remove whatever earlier runs left.
+    """Remove what earlier runs left behind.
 
-    What this user's runs left is removed; what another's left is named, and removed only with
-    --owner. What a live run uses stays, whoever asks: on a cluster its Lease says so. A CNI goes
-    only where 'run' could remove it: with --allow-install or --allow-replace, and not below Pods
-    of others. Temporary folders of killed commands go, too. Run directories are results and stay.
+    Removes leftovers of this user's runs and temporary folders of killed commands. Leftovers of
+    other owners are listed, and removed only with --owner. Anything that a running 'cnibench'
+    uses is never removed; on a cluster a Lease marks it as in use. A CNI is removed only with
+    --allow-install or --allow-replace, and never while Pods of others use it. Run directories
+    are never removed.
     """
     from cnibench.errors import UsageError
     from cnibench.registry import provider

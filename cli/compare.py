@@ -1,4 +1,4 @@
-"""Gate for CI: is a candidate no worse than its base?"""
+"""Test in CI that a candidate is not worse than its base."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, later, lines, warn
+from cnibench.cli._integrity import check, first_lines, later, lines, warn
 from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
@@ -16,11 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cnibench.analysis.gate import Verdict
-    from cnibench.analysis.series import Gathered
+    from cnibench.analysis.samples.series import Gathered
     from cnibench.rundir.reader import RunReader
 
 
-@click.command("compare")
+@click.command(
+    "compare",
+    epilog=(
+        "\b\nExamples:\n"
+        "  cnibench compare last:base last:candidate --threshold 5%\n"
+        "  cnibench compare run1,run2,run3 run4 --format junit --out gate.xml\n"
+    ),
+)
 @click.argument("base")
 @click.argument("candidate")
 @click.option(
@@ -28,21 +35,21 @@ if TYPE_CHECKING:
     default="5%",
     show_default=True,
     metavar="PERCENT",
-    help="How much worse the candidate may be.",
+    help="Accepted degradation of the candidate.",
 )
 @click.option(
     "--metric",
     "metrics",
     multiple=True,
     metavar="LIST",
-    help="Judge these too.  [default: the main metric of each workload]",
+    help="Also test these metrics.  [default: the main metric of each workload]",
 )
 @click.option(
     "--inconclusive",
     type=click.Choice(["fail", "pass"]),
     default="fail",
     show_default=True,
-    help="Exit 5 when undecided, or 0.",
+    help="Exit status when undecided: fail 5, pass 0.",
 )
 @click.option(
     "--format",
@@ -50,10 +57,10 @@ if TYPE_CHECKING:
     type=click.Choice(["text", "md", "junit"]),
     default="text",
     show_default=True,
-    help="What to write.",
+    help="Output format.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="A file to write to, instead of stdout."
+    "--out", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
 )
 @click.option(
     "--allow-different",
@@ -77,22 +84,23 @@ def command(
     folder: Path,
     as_json: bool,
 ) -> int:
-    """Gate for CI: is a candidate no worse than its base?
+    """Test in CI that a candidate is not worse than its base.
 
-    Each side is RUN or RUN:PROFILE; RUN alone when it has one profile. Both sides in one run
-    (RUN:base RUN:candidate) are compared block by block, which is best. Across runs, name at least
-    3 base runs with commas: what runs differ by among themselves is the noise then.
+    Each side is RUN:PROFILE, or RUN if the run has only one profile. Two profiles of one run
+    (RUN:base RUN:candidate) are compared within blocks, which is the most sensitive test. To
+    compare across runs, give at least 3 base runs, separated by commas: the variation between
+    runs is then the noise.
 
-    Failed samples count: a candidate that fails more often than its base is worse where an exact
-    test proves it, else undecided. Disturbed samples count as neither; a cell in which one side was
-    disturbed more often than chance explains is undecided.
+    Failed samples count: a candidate that fails more often than its base is worse if an exact
+    test proves it, and undecided otherwise. Disturbed samples are excluded. A cell in which one
+    side was disturbed significantly more often than the other is undecided.
 
-    Exit status: 0 proven within the threshold, 4 worse, 5 undecided or a cell is missing, 2 when
-    the sides must not be compared.
+    Exit status: 0 proven not worse than the threshold, 4 worse, 5 undecided or a cell is
+    missing, 2 the two sides are not comparable.
     """
     from cnibench.analysis.build import contexts_of, main_of
     from cnibench.analysis.gate import judge, side
-    from cnibench.analysis.series import gather
+    from cnibench.analysis.samples.series import gather
     from cnibench.model.units import fraction
 
     sides = _sides(base, folder), _sides(candidate, folder)
@@ -106,7 +114,7 @@ def command(
     ids = [one.reader.id for one in (*ours, *theirs)]
     if not pairwise and len(set(ids)) < len(ids):
         raise UsageError(
-            "a run stands twice among several runs",
+            "a run occurs twice in the list of runs",
             "name each run once; within one run: RUN:base RUN:candidate",
         )
     readers = {one.reader.id: one.reader for one in (*ours, *theirs)}
@@ -183,7 +191,7 @@ def _comparable(
     """Raises UsageError naming what differs: among the base runs, or between them and a
     candidate.
     """
-    from cnibench.analysis.comparable import between, circumstances_of, differences
+    from cnibench.analysis.comparability import between, circumstances_of, differences
 
     found = {
         one: circumstances_of(one.reader, gathered[one.reader.id], one.label)

@@ -1,6 +1,4 @@
-"""Say where the CPU cycles of each packet go: by component or function, as table, bars or flame
-graph.
-"""
+"""Show where the CPU cycles of each packet are spent, by component or function."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, later, warn
+from cnibench.cli._integrity import check, first_lines, later, warn
 from cnibench.cli._output import console, json_option, print_json, print_table
 from cnibench.errors import InputError, UsageError
 
@@ -25,16 +23,24 @@ _BAR = 60  # characters of the longest bar
 _SMALL = "unclassified"
 
 
-@click.command("cpp")
+@click.command(
+    "cpp",
+    epilog=(
+        "\b\nExamples:\n"
+        "  cnibench cpp last\n"
+        "  cnibench cpp last --cni flannel --by function\n"
+        "  cnibench cpp last --diff flannel cilium\n"
+    ),
+)
 @click.argument("run")
 @click.option(
     "--cni",
     multiple=True,
     metavar="NAME",
-    help="Only these profiles (labels); patterns and comma lists are taken.",
+    help="Only these labels; accepts patterns and comma-separated lists.",
 )
 @click.option("--placement", type=click.Choice(["intra", "inter"]), help="Only this placement.")
-@click.option("--workload", metavar="NAME", help="Only this workload; a pattern is taken.")
+@click.option("--workload", metavar="NAME", help="Only this workload; accepts a pattern.")
 @click.option(
     "--by", type=click.Choice(["component", "function"]), default="component", show_default=True
 )
@@ -48,7 +54,7 @@ _SMALL = "unclassified"
     "--diff",
     nargs=2,
     metavar="A B",
-    help="What B costs more or less than A, two profiles of the run.",
+    help="Show the difference between profiles A and B of the run.",
 )
 @json_option
 def command(
@@ -61,10 +67,10 @@ def command(
     diff: tuple[str, str] | None,
     as_json: bool,
 ) -> int:
-    """Where the CPU cycles of each packet of RUN go.
+    """Show where the CPU cycles of each packet are spent, by component or function.
 
-    Cycles per packet by component of the kernel's packet path; the components and what is
-    unclassified add up to the total.
+    Shows cycles per packet by component of the kernel's packet path. The components and the
+    unclassified cycles add up to the total.
     """
     from cnibench.cpp import summary, taxonomy
     from cnibench.rundir.index import find

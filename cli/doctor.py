@@ -1,4 +1,4 @@
-"""Say what is missing here and the command that mends it, and what disturbs measuring."""
+"""Check that this machine or cluster can run measurements."""
 
 from __future__ import annotations
 
@@ -15,30 +15,36 @@ if TYPE_CHECKING:
     from cnibench.testbed.cluster import Cluster
 
 
-@click.command("doctor")
+@click.command(
+    "doctor",
+    epilog=("\b\nExamples:\n  cnibench doctor\n  cnibench doctor --cluster kind --cni cilium\n"),
+)
 @click.option(
     "--cluster",
     "kinds",
     multiple=True,
     metavar="KIND",
-    help="Kinds of cluster to look at.  [default: lab]",
+    help="Kinds of cluster to check.  [default: lab]",
 )
 @click.option(
     "--cni",
     multiple=True,
     metavar="NAME",
-    help="Profiles that must run.  [default: all are looked at, none must run]",
+    help="Profiles that must be supported.  [default: check all, require none]",
 )
 @cluster_options
 @json_option
 def command(
     kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool, cluster_options: ClusterOptions
 ) -> int:
-    """Say what is missing here and the command that mends it, and what disturbs measuring.
+    """Check that this machine or cluster can run measurements.
 
-    Of a cluster that is there already, the two nodes that would be measured are compared: an agent
-    looks at each, and is removed again. Exits 3 when something is missing that the cluster, the
-    workloads or a profile named with --cni need.
+    Lists what is missing, with the command that installs it, and what would disturb measurements.
+    On an existing cluster, compares the two nodes that would be measured; this starts an agent on
+    each node and removes it afterwards.
+
+    Exit status: 0 nothing is missing, 3 something is missing that the cluster, the workloads or a
+    profile given with --cni require.
     """
     found = examine(kinds or ("lab",), cni, cluster_options.extra())
     if as_json:
@@ -62,8 +68,8 @@ def examine(
     from cnibench.testbed.capabilities.node_inspection import NodeInspection
     from cnibench.testbed.capability import missing as lacking_capabilities
     from cnibench.testbed.cluster import Options, Problem
-    from cnibench.vm.problems import problems as vm_problems
-    from cnibench.vm.problems import summary
+    from cnibench.vm.requirements import problems as vm_problems
+    from cnibench.vm.requirements import summary
 
     workloads, collectors = providers("workloads").values(), providers("collectors").values()
     tools = {tool for part in (*workloads, *collectors) for tool in part.tools}
@@ -213,7 +219,7 @@ def _compared(kind: str, nodes: Mapping[str, Any]) -> None:
     facts = nodes["facts"]
     names = list(dict.fromkeys(name for told in facts.values() for name in told))
     rows = [
-        (name, *(plain(str(told.get(name, ""))) or "not told" for told in facts.values()))
+        (name, *(plain(str(told.get(name, ""))) or "not reported" for told in facts.values()))
         for name in names
     ]
     print_table((f"nodes of {kind}", *facts), rows)

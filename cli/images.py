@@ -1,4 +1,4 @@
-"""The images that a cluster without a registry needs: list, build, load."""
+"""List, build or load the container images of the Pods and node agents."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from cnibench.cli._output import json_option, print_json, print_table
 
 @click.group("images")
 def command() -> None:
-    """The images that a cluster without a registry needs: one for the Pods, one for the node
-    agents.
+    """List, build or load the container images of the Pods and node agents.
 
-    Both are built from Debian's packages alone, with podman or docker.
+    A cluster without access to a registry needs them. Both images are built from Debian packages
+    with podman or docker.
     """
 
 
 @command.command("list")
 @click.option(
-    "--registry", metavar="HOST/PATH", default="", help="Where they would be pulled from."
+    "--registry", metavar="HOST/PATH", default="", help="Registry to pull the images from."
 )
 @json_option
 def list_(registry: str, as_json: bool) -> None:
-    """Their names, and whether the container engine here has them."""
+    """List the images and whether the local container engine has them."""
     from cnibench.clusters.kubernetes import images
     from cnibench.errors import MissingError
 
@@ -51,17 +51,19 @@ def list_(registry: str, as_json: bool) -> None:
 
 
 @command.command("build")
-@click.option("--registry", metavar="HOST/PATH", default="", help="Name them for this registry.")
-@click.option("--push", is_flag=True, help="Push them there.")
+@click.option(
+    "--registry", metavar="HOST/PATH", default="", help="Tag the images for this registry."
+)
+@click.option("--push", is_flag=True, help="Push the images to the registry.")
 @click.option(
     "--base",
     metavar="IMAGE",
     default="",
     help="Build on another Debian than docker.io/library/debian:bookworm-slim.",
 )
-@click.option("--force", is_flag=True, help="Build although they are here.")
+@click.option("--force", is_flag=True, help="Build even if the images exist.")
 def build(registry: str, push: bool, base: str, force: bool) -> None:
-    """Build both with podman or docker."""
+    """Build both images with podman or docker."""
     from cnibench.clusters.kubernetes import images
     from cnibench.errors import UsageError
 

@@ -1,4 +1,4 @@
-"""Take over the results of other tools as a run."""
+"""Import results of other tools as a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
 
-@click.command("import")
+@click.command(
+    "import",
+    epilog=(
+        "\b\nExamples:\n  cnibench import iperf3 result.json --label flannel --placement inter\n"
+    ),
+)
 @click.argument("form", metavar="FORMAT")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
@@ -20,24 +25,24 @@ from cnibench.errors import UsageError
     show_default=True,
     help="Where the run directory is made.",
 )
-@click.option("--name", default="", metavar="LABEL", help="A word of your own in the run's id.")
+@click.option("--name", default="", metavar="LABEL", help="Name to include in the run's ID.")
 @click.option(
     "--label",
     default="",
     metavar="LABEL",
-    help="The profile that all these results belong to.  [default: by their folders]",
+    help="Profile that all results belong to.  [default: by their folders]",
 )
 @click.option(
     "--placement",
     type=click.Choice(["intra", "inter"]),
-    help="Where the two ends ran, if the files do not say it.",
+    help="Placement of client and server, if the files do not contain it.",
 )
 @click.option(
     "--fact",
     "facts",
     multiple=True,
     metavar="KEY=VALUE",
-    help="What you know of the environment: wire=nic, kernel=5.15.0, ...",
+    help="Known fact of the environment: wire=nic, kernel=5.15.0, ...",
 )
 @json_option
 def command(
@@ -50,18 +55,18 @@ def command(
     facts: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Take over the results of other tools as a run, which report, compare, claims, site and query
-    then work on.
+    """Import results of other tools as a run.
 
-    FORMAT is infrabuilder, iperf3, k8s-netperf or netperf; PATH a file or a folder. In a folder
-    PROFILE/... the profile's name labels its results. What the files do not tell is 'not recorded',
-    and what is missing in them stays missing.
+    FORMAT is infrabuilder, iperf3, k8s-netperf or netperf; PATH is a file or a
+    folder. Results in a folder PROFILE/... get the label PROFILE. Facts that the files do not
+    contain are shown as 'not recorded'. The commands report, compare, claims, site and query accept
+    imported runs.
     """
     import shlex
     import sys
 
     from cnibench.importers.batch import Given
-    from cnibench.importers.writing import write
+    from cnibench.importers.writer import write
     from cnibench.registry import provider
     from cnibench.rundir.reader import RunReader
 
@@ -99,7 +104,7 @@ def command(
 
 
 def _facts(given: tuple[str, ...]) -> dict[str, str]:
-    from cnibench.importers.writing import FACTS
+    from cnibench.importers.writer import FACTS
 
     found = {}
     for entry in given:

@@ -115,18 +115,17 @@ def first_line(path: Path) -> str:
 )
 @click.version_option(__version__, prog_name="cnibench")
 def group() -> None:
-    """Measures and compares Kubernetes CNIs on your machines, and says where the CPU cycles of each
-    packet go.
+    """Measure and compare Kubernetes CNIs on your own machines.
 
-    Begin with: cnibench doctor, then: cnibench run --cni flannel --cni calico-wp-ipip.
-    --debug, anywhere, shows the traceback of an error.
+    To start, run 'cnibench doctor', then 'cnibench run --cni flannel --cni calico-wp-ipip'. With
+    --debug, errors include a traceback.
     """
 
 
 def main() -> None:
     """The entry point: exit codes and messages as INTERFACE gives them."""
     _open_streams()
-    from cnibench.cli._guard import guarded
+    from cnibench.cli._errors import guarded
 
     # numpy's BLAS ends the process where it cannot start a thread for each CPU; nothing here is
     # large enough for them

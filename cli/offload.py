@@ -1,4 +1,4 @@
-"""Say what each NIC does for each type of tunnel, and which profiles that suits."""
+"""Show which tunnel offloads each NIC supports, and which profiles benefit."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ if TYPE_CHECKING:
     from cnibench.testbed.cluster import Cluster, Problem
 
 
-@click.command("offload")
+@click.command(
+    "offload",
+    epilog=("\b\nExamples:\n  cnibench offload\n  cnibench offload --verify --cni flannel\n"),
+)
 @click.option(
     "--cluster",
     "kind",
     default="lab",
     show_default=True,
     metavar="KIND",
-    help="Whose nodes; lab: this machine.",
+    help="Cluster whose nodes are checked; lab: this machine.",
 )
 @click.option(
     "--verify",
     is_flag=True,
-    help="Measure one tunnel with the feature on and off (lab: on the lab's wire).",
+    help="Measure a tunnel with the feature on and off (lab: on the lab's wire).",
 )
 @click.option(
     "--cni",
@@ -59,7 +62,7 @@ if TYPE_CHECKING:
     metavar="[LABEL:]KEY=VALUE",
     help="With --verify: a setting of the profile.",
 )
-@click.option("--all", "every", is_flag=True, help="Software devices too.")
+@click.option("--all", "every", is_flag=True, help="Include software devices.")
 @cluster_options
 @json_option
 def command(
@@ -74,17 +77,17 @@ def command(
     as_json: bool,
     cluster_options: ClusterOptions,
 ) -> int:
-    """Say what each NIC does for each type of tunnel, and which profiles that suits.
+    """Show which tunnel offloads each NIC supports, and which profiles benefit.
 
-    Asks every NIC and what reaches other nodes, never the tunnel's own device: of this machine
-    (lab), or through an agent on each measured node of a cluster, removed again (existing; kind
-    makes a cluster for it). Changes no device without --verify.
+    Reads the features of every NIC and of the devices that reach other nodes: on this machine
+    (lab), or on each measured node of a cluster through an agent that is removed afterwards (kind
+    creates a cluster for it). Changes no device unless --verify is given.
     """
     from cnibench.registry import provider
 
     chosen: type[Cluster] = provider("clusters", kind)
     if verify:
-        from cnibench.cli._guard import guarded
+        from cnibench.cli._errors import guarded
         from cnibench.cli._plan import settings_of
         from cnibench.model.units import seconds
 
@@ -127,7 +130,7 @@ def examine(
 
 
 def _print(found: Mapping[str, Any]) -> None:
-    from cnibench.offload.judge import tunnel
+    from cnibench.offload.tunnel_support import tunnel
     from cnibench.reports._escape import plain
 
     print_table(
@@ -137,7 +140,7 @@ def _print(found: Mapping[str, Any]) -> None:
                 nic["node"],
                 plain(nic["name"]) + (" (underlay)" if nic["underlay"] else ""),
                 plain(nic["driver"] or nic["problem"]),
-                plain(nic["firmware"]) or "not told",
+                plain(nic["firmware"]) or "not reported",
                 nic["source"],
                 other["checksum"],
                 other["scaling"],
@@ -196,7 +199,7 @@ def _need(problems: Sequence[Problem]) -> None:
 def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     from cnibench.cli._packages import install_command, lacking
     from cnibench.model.profile import choose
-    from cnibench.offload import judge, rank
+    from cnibench.offload import rank, tunnel_support
     from cnibench.offload.verify import verify
     from cnibench.run.cpus import pins
     from cnibench.system import scratch
@@ -232,7 +235,7 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
         profiles = dict(cluster.resolve(profiles))
     ((label, profile),) = profiles.items()
     kind = rank.tunnel_of(profile)
-    if not kind or not judge.tunnel(kind).bit:
+    if not kind or not tunnel_support.tunnel(kind).bit:
         raise UsageError(
             f"{label} has no tunnel that a feature of a NIC speeds up",
             "name one with VXLAN, Geneve or IP-in-IP",
@@ -247,7 +250,7 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
             (cpus,) = pins("shared", 1, () if chosen.manages_nodes else deployment.nodes())
             found = verify(
                 deployment,
-                judge.tunnel(kind).bit,
+                tunnel_support.tunnel(kind).bit,
                 lambda name: _stream(deployment, label, cpus, asked.duration, raw / name),
                 blocks=asked.blocks,
                 seed=asked.seed,
@@ -266,7 +269,7 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
             }
         )
     else:
-        _tell(found, label, judge.tunnel(kind).title, cluster.wire)
+        _tell(found, label, tunnel_support.tunnel(kind).title, cluster.wire)
     return 0
 
 
@@ -315,7 +318,7 @@ def _stream(
 
 
 def _size(value: float | None) -> str:
-    return "not told" if value is None else f"{value:.0f} B"
+    return "not reported" if value is None else f"{value:.0f} B"
 
 
 def _tell(found: Verified, label: str, title: str, wire: str) -> None:

@@ -57,7 +57,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 @click.argument("name")
 @json_option
 def show(name: str, as_json: bool) -> None:
-    """Everything that a profile says of itself, and whether this machine can run it."""
+    """Show a profile and whether this machine can run it."""
     from cnibench.model.profile import choose
 
     for item in choose([name]).values():
@@ -77,7 +77,7 @@ def runs_here(profiles: Iterable[Profile]) -> dict[str, dict[str, str]]:
     """
     from cnibench.registry import provider
     from cnibench.testbed.cluster import Cluster, Options
-    from cnibench.vm.problems import problems as vm_problems
+    from cnibench.vm.requirements import problems as vm_problems
 
     lab: Cluster = provider("clusters", "lab")(Options())
     machine = vm_problems()  # what a VM lacks here

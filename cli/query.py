@@ -1,4 +1,4 @@
-"""Ask the samples of any number of runs in SQL."""
+"""Query the samples of runs with SQL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, later, warn
+from cnibench.cli._integrity import check, first_lines, later, warn
 from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import InputError, UsageError
@@ -21,18 +21,23 @@ if TYPE_CHECKING:
     from cnibench.rundir.reader import RunReader
 
 
-@click.command("query")
+@click.command(
+    "query",
+    epilog=(
+        "\b\nExamples:\n"
+        '  cnibench query "select label, median(value) from samples\n'
+        "    where metric = 'throughput' group by all\" last\n"
+    ),
+)
 @click.argument("sql")
 @click.argument("runs", nargs=-1, metavar="[RUN...]")
 @folder_option
 @json_option
 def command(sql: str, runs: tuple[str, ...], folder: Path, as_json: bool) -> int:
-    """Ask the samples of any number of runs in SQL (DuckDB); without RUN, those of all runs.
+    """Query the samples of runs with SQL.
 
-    The table is 'samples': the fields of samples.jsonl, and 'run'. For instance:
-
-    cnibench query "select label, median(value) from samples where metric = 'throughput' group by
-    all"
+    SQL is a DuckDB statement over the table 'samples', which has the fields of samples.jsonl and
+    the column 'run'. Without RUN, the table contains all runs.
     """
     from cnibench.rundir.index import find
     from cnibench.rundir.index import runs as all_runs

@@ -1,4 +1,4 @@
-"""Show the report of one or several runs, in any format."""
+"""Show the report of one or more runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ _WITH_PROBLEMS = (
 )  # the others have no place for what is wrong with a run: it goes to stderr
 
 
-@click.command("report")
+@click.command(
+    "report",
+    epilog=(
+        "\b\nExamples:\n"
+        "  cnibench report last\n"
+        "  cnibench report last --format md --out report.md\n"
+    ),
+)
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option(
     "--format",
@@ -33,7 +40,7 @@ _WITH_PROBLEMS = (
     help=f"What to write: {_FORMATS}.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="A file to write to, instead of stdout."
+    "--out", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
 )
 @pooling_options
 @json_option
@@ -46,14 +53,14 @@ def command(
     folder: Path,
     as_json: bool,
 ) -> int:
-    """Show the report of one or several runs, in any format.
+    """Show the report of one or more runs.
 
     RUN is a path to a run directory, an id, the beginning of one, or 'last'. Several runs are
     pooled where they are comparable. A copied or read-only run directory will do: nothing is
     measured and nothing is written to it.
     """
     from cnibench.analysis import analyse
-    from cnibench.analysis.words import problems
+    from cnibench.analysis.text.narrative import problems
     from cnibench.registry import provider
     from cnibench.rundir.index import find
     from cnibench.rundir.reader import RunReader

@@ -1,4 +1,4 @@
-"""Say which netfilter hooks, chains and rules one packet meets, beside the published counts."""
+"""Show the netfilter hooks, chains and rules that one packet traverses."""
 
 from __future__ import annotations
 
@@ -7,24 +7,29 @@ from typing import Any
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, later, warn
+from cnibench.cli._integrity import check, first_lines, later, warn
 from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import InputError
 
 
-@click.command("rulepath")
+@click.command(
+    "rulepath",
+    epilog=(
+        "\b\nExamples:\n"
+        "  cnibench run --cni calico-wp-ipip --workload rule-path\n"
+        "  cnibench rulepath last --chains\n"
+    ),
+)
 @click.argument("run")
 @folder_option
-@click.option(
-    "--chains", is_flag=True, help="Every chain that was entered, hook by hook, on both nodes."
-)
+@click.option("--chains", is_flag=True, help="List every traversed chain by hook, on both nodes.")
 @json_option
 def command(run: str, folder: Path, chains: bool, as_json: bool) -> int:
-    """Say which netfilter hooks, chains and rules one packet meets, beside the published counts.
+    """Show the netfilter hooks, chains and rules that one packet traverses.
 
-    RUN must have the workload rule-path. The published counts are those of qi2021, Table III; its
-    "chains" are hooks.
+    RUN must contain the workload rule-path. The published counts of qi2021, Table III, are shown
+    next to the measured ones; "chains" there are hooks.
     """
     from cnibench.claims.model import studies
     from cnibench.rulepath import summary

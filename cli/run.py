@@ -19,124 +19,148 @@ from cnibench.system.guest import inside
 _log = logging.getLogger(__name__)
 
 
-@click.command("run")
+@click.command(
+    "run",
+    epilog=(
+        "\b\nExamples:\n"
+        "  cnibench run --cni flannel,cilium\n"
+        "  cnibench run --cni 'calico-*' --workload tcp-rr --dry-run\n"
+        "  cnibench run --cluster kind --cni flannel --cni cilium\n"
+        "  cnibench run --resume last --retry-failed\n"
+    ),
+)
 @click.option(
     "--cni",
     multiple=True,
     metavar="NAME",
-    help=(
-        "Profile: a name, a shell pattern, a file, LABEL=NAME, or 'all'. Repeat it, or use commas."
-    ),
+    help=("Profile to measure: a name, shell pattern, file, LABEL=NAME or 'all'. Repeatable."),
 )
 @click.option("--cluster", metavar="KIND", help="Where the Pods run.  [default: lab]")
-@click.option("--placement", multiple=True, metavar="LIST", help="intra, inter.  [default: both]")
+@click.option(
+    "--placement",
+    multiple=True,
+    metavar="LIST",
+    help="Placements of the Pods: intra, inter.  [default: both]",
+)
 @click.option(
     "--path",
     multiple=True,
     metavar="LIST",
-    help="How the server is reached: pod, clusterip, nodeport, host, pod-to-host.  [default: pod]",
+    help=(
+        "How the client reaches the server: pod, clusterip, nodeport, host, pod-to-host. "
+        " [default: pod]"
+    ),
 )
 @click.option(
     "--workload",
     multiple=True,
     metavar="LIST",
-    help="NAME or NAME:KEY=VALUE:...  [default: tcp-stream,tcp-rr]",
+    help="Workloads: NAME or NAME:KEY=VALUE:...  [default: tcp-stream,tcp-rr]",
 )
-@click.option("--duration", metavar="TIME", help="Of each measured window.  [default: 10s]")
-@click.option("--warmup", metavar="TIME", help="Before each window, never counted.  [default: 2s]")
+@click.option("--duration", metavar="TIME", help="Length of each measured window.  [default: 10s]")
+@click.option(
+    "--warmup", metavar="TIME", help="Warm-up before each window, not counted.  [default: 2s]"
+)
 @click.option(
     "--blocks",
     metavar="auto|N",
-    help="Passes over all cells; auto: enough for --resolution.  [default: auto]",
+    help="Number of blocks; auto: as many as --resolution requires.  [default: auto]",
 )
 @click.option(
     "--resolution",
     metavar="PERCENT",
-    help="With --blocks auto: the smallest difference to find.  [default: 5%]",
+    help="With --blocks auto: the smallest difference to detect.  [default: 5%]",
 )
 @click.option(
     "--noise",
     metavar="RUN|PERCENT",
-    help="With --blocks auto.  [default: of the newest calibration in --out, else assumed]",
+    help=(
+        "With --blocks auto: noise to plan with.  [default: newest calibration in --out,"
+        " else assumed]"
+    ),
 )
 @click.option(
     "--target-ci",
     metavar="PERCENT",
-    help="Stop when every comparison's interval is at most this wide (half width).",
+    help="Stop when the half-width of every comparison's confidence interval is at most this.",
 )
 @click.option(
     "--max-blocks",
     type=int,
     metavar="N",
-    help="With --blocks auto or --target-ci: no more than this.  [default: 30]",
+    help="Maximum for --blocks auto and --target-ci.  [default: 30]",
 )
 @click.option(
     "--cpus",
     metavar="MODE",
     help=(
-        "split, shared or none: are client and server pinned to two CPUs, to one, or not at all? "
+        "CPU pinning of client and server: shared (one CPU), split (one CPU each), none. "
         " [default: shared]"
     ),
 )
-@click.option("--ip", type=click.Choice(["4", "6", "both"]), help="Address family.  [default: 4]")
+@click.option("--ip", type=click.Choice(["4", "6", "both"]), help="IP version.  [default: 4]")
 @click.option(
     "--mtu",
     type=int,
     metavar="BYTES",
-    help="Of the wire between the nodes; with 'existing' what it has.  [default: 1500]",
+    help="MTU of the wire between the nodes; of an existing cluster: its own.  [default: 1500]",
 )
 @click.option(
     "--wire-offload",
     type=click.Choice(["none", "plain", "vxlan", "all"]),
-    help="Which offloads the lab's wire has, as a NIC would.",
+    help="Segmentation offloads of the lab's wire.",
 )
-@click.option("--wire-rate", metavar="RATE", help="Limit of the lab's wire, 1G say.")
+@click.option("--wire-rate", metavar="RATE", help="Rate limit of the lab's wire, for example 1G.")
 @click.option(
     "--kernel",
     metavar="auto|host|vm|PATH",
-    help="This kernel, or a stock one in a VM (lab only).  [default: auto]",
+    help="Use this kernel, or a distribution kernel in a VM (lab only).  [default: auto]",
 )
 @click.option(
     "--pairs",
     type=int,
     metavar="N",
-    help="Pod pairs, measured at the same time, over more nodes where there are.  [default: 1]",
+    help="Pod pairs measured at the same time, distributed over the nodes.  [default: 1]",
 )
-@click.option("--no-perf", is_flag=True, help="Speed only, no cycles per packet.")
+@click.option("--no-perf", is_flag=True, help="Do not measure cycles per packet.")
 @click.option(
-    "--set", "settings", multiple=True, metavar="[LABEL:]KEY=VALUE", help="A setting of a profile."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="[LABEL:]KEY=VALUE",
+    help="Set a value of a profile. Repeatable.",
 )
-@click.option("--seed", type=int, metavar="N", help="Of the order of the cells.")
+@click.option("--seed", type=int, metavar="N", help="Random seed for the order of the cells.")
 @click.option(
     "--plan",
     metavar="FILE|STUDY",
-    help="A plan file, or the name of a shipped study; other options override its keys.",
+    help="Plan file, or the name of a built-in plan; other options override its keys.",
 )
 @click.option(
     "--scale",
     type=float,
     metavar="S",
-    help="Windows, repeats and request counts times S, as far as verdicts allow.",
+    help="Scale windows, blocks and request counts by S, as far as verdicts allow.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     default=Path("runs"),
     show_default=True,
-    help="Where run directories are made.",
+    help="Directory for run directories.",
 )
-@click.option("--name", "title", metavar="LABEL", help="A name for this run.")
-@click.option("--keep", is_flag=True, help="Leave what was installed where it is (clusters only).")
+@click.option("--name", "title", metavar="LABEL", help="Name of this run.")
+@click.option("--keep", is_flag=True, help="Do not remove what was installed (clusters only).")
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Show what would be measured, how long it takes and how much it sends.",
+    help="Only show what would be measured, the duration and the traffic.",
 )
-@click.option("--resume", metavar="RUN", help="Measure what an interrupted run is missing.")
+@click.option("--resume", metavar="RUN", help="Continue an interrupted run.")
 @click.option(
     "--retry-failed",
     is_flag=True,
-    help="With --resume: measure the samples again that failed; the last attempt counts.",
+    help="With --resume: repeat failed samples; the last attempt counts.",
 )
 @cluster_options
 @json_option
@@ -152,7 +176,7 @@ def command(
 ) -> int:
     """Measure CNI profiles and compare them.
 
-    Every requirement is checked before anything starts. Results go to a run directory, and the
+    Checks all requirements before anything starts. The results go to a run directory, and the
     report is printed at the end.
     """
     log.keep()
@@ -221,7 +245,7 @@ def command(
         ),
     ):
         click.echo(f"warning: {warning}", err=True)
-    from cnibench.cli._carry_out import carry_out, tools_of
+    from cnibench.cli._execute import carry_out, tools_of
 
     path = (out / request.manifest.id).absolute()
     status = (
@@ -234,7 +258,7 @@ def command(
 
 def _resume(name: str, out: Path, as_json: bool, retry_failed: bool) -> int:
     from cnibench.cli import _kernel
-    from cnibench.cli._carry_out import carry_out
+    from cnibench.cli._execute import carry_out
     from cnibench.cli._request import again
     from cnibench.rundir.index import find
     from cnibench.rundir.reader import RunReader

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, later, warn
+from cnibench.cli._integrity import check, first_lines, later, warn
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.system.text import printable
 
@@ -20,7 +20,7 @@ _out = click.option(
     type=click.Path(path_type=Path),
     default=Path("runs"),
     show_default=True,
-    help="Where run directories are.",
+    help="Directory that contains the run directories.",
 )
 
 
@@ -37,7 +37,7 @@ def command(ctx: click.Context, out: Path, as_json: bool) -> int:
 @_out
 @json_option
 def list_runs(out: Path, as_json: bool) -> int:
-    """All runs, oldest first."""
+    """List all runs, oldest first."""
     return _list(out, as_json)
 
 
@@ -46,7 +46,7 @@ def list_runs(out: Path, as_json: bool) -> int:
 @_out
 @json_option
 def show(run: str, out: Path, as_json: bool) -> int:
-    """What a run measured and what it is missing."""
+    """Show what a run measured and what is missing."""
     from cnibench.rundir.index import find
     from cnibench.rundir.reader import RunReader
 

@@ -1,4 +1,4 @@
-"""Write the comparison as static pages that work offline, from a folder."""
+"""Build a static web site of the comparison that works offline."""
 
 from __future__ import annotations
 
@@ -6,29 +6,27 @@ from pathlib import Path
 
 import click
 
-from cnibench.cli._evidence import check, first_lines, later, warn
+from cnibench.cli._integrity import check, first_lines, later, warn
 from cnibench.cli._options import pooling_options
 from cnibench.cli._output import json_option, print_json
 
 
-@click.command("site")
+@click.command("site", epilog=("\b\nExamples:\n  cnibench site last --out public\n"))
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="A folder; an older site there is replaced, other files stay.",
+    help="Output directory; an older site is replaced, other files are kept.",
 )
 @click.option(
     "--raw",
     is_flag=True,
-    help="With the raw data and all names; without it names and addresses become pseudonyms.",
+    help="Publish raw data and real names; by default names and addresses are pseudonyms.",
 )
 @click.option(
-    "--force",
-    is_flag=True,
-    help="Replace pages that were edited, and files of others that are in the way, too.",
+    "--force", is_flag=True, help="Also replace edited pages and conflicting files of others."
 )
 @pooling_options
 @json_option
@@ -42,7 +40,7 @@ def command(
     folder: Path,
     as_json: bool,
 ) -> int:
-    """Write the comparison as static pages that work offline, from a folder.
+    """Build a static web site of the comparison that works offline.
 
     RUN is a path to a run directory, an id, the beginning of one, or 'last'. Several runs are
     pooled where they are comparable, and shown over time. Open DIR/index.html; nothing is ever

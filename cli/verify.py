@@ -10,7 +10,7 @@ from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json
 
 
-@click.command("verify")
+@click.command("verify", epilog=("\b\nExamples:\n  cnibench verify last\n"))
 @click.argument("run")
 @folder_option
 @json_option

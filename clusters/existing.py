@@ -14,17 +14,24 @@ from typing import Any, ClassVar
 from cnibench.clusters.kubernetes.api import tools
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import Making
-from cnibench.clusters.kubernetes.cni import install, recognise, refusals, subnets, suits, wait
+from cnibench.clusters.kubernetes.cni import (
+    install,
+    recognise,
+    subnets,
+    suitability,
+    unsupported,
+    wait,
+)
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
-from cnibench.clusters.kubernetes.nodes import agents, look
+from cnibench.clusters.kubernetes.nodes import agents, inspection
+from cnibench.clusters.kubernetes.nodes.environment import describe
 from cnibench.clusters.kubernetes.nodes.nodes import Facts, Wanted, choose, facts, more, toleration
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
-from cnibench.clusters.kubernetes.nodes.report import describe
-from cnibench.clusters.kubernetes.ownership import cleaning, namespace, safety, state, survey
+from cnibench.clusters.kubernetes.ownership import cleaning, discovery, namespace, safety, state
 from cnibench.clusters.kubernetes.ownership.cleaning import Survey
 from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
-from cnibench.clusters.kubernetes.pods import paths, pods, shape
-from cnibench.clusters.kubernetes.removal.belongings import BlockedError
+from cnibench.clusters.kubernetes.pods import paths, pods, rate_limit
+from cnibench.clusters.kubernetes.removal.selection import BlockedError
 from cnibench.errors import ClusterError, CnibenchError, InputError, UsageError
 from cnibench.model import conditions
 from cnibench.model.cell import Attestation, Cell
@@ -207,10 +214,10 @@ class ExistingCluster(
     def check(self, profile: Profile, options: Options | None = None) -> list[Problem]:
         if profile.cni == CURRENT.cni:
             return []
-        return suits.problems(profile, options or self.options)
+        return suitability.problems(profile, options or self.options)
 
     def refuses(self, profile: Profile, cell: Cell) -> str:
-        return refusals.refusal(profile, cell)
+        return unsupported.refusal(profile, cell)
 
     def seconds(self, profile: Profile) -> float:
         return _SECONDS_CURRENT if self._is_current(profile) else _SECONDS
@@ -360,7 +367,7 @@ class ExistingCluster(
         return agents.nics(self._ground(everywhere=False), every)
 
     def compare_nodes(self) -> Nodes:
-        return look.compared(self._ground(everywhere=False)[:2])
+        return inspection.compared(self._ground(everywhere=False)[:2])
 
     def install(self, label: str, profile: Profile) -> ExistingDeployment:
         current = self._is_current(profile)
@@ -411,7 +418,7 @@ class ExistingCluster(
             deployment.said = "" if profile.kubernetes else self.present[1]
             deployment.uninstall = None if current else uninstall
             if self.allowed.max_rate:
-                deployment.each_pod = lambda pod: shape.cap(pod, self.allowed.max_rate)
+                deployment.each_pod = lambda pod: rate_limit.cap(pod, self.allowed.max_rate)
                 for pod in deployment.pods():
                     deployment.each_pod(pod)
             self._facts = (
@@ -490,7 +497,7 @@ class ExistingCluster(
 
     def _check_unused(self, run: str = "") -> None:
         """Raises RefusedError when a run uses the cluster, other than ``run``."""
-        if users := survey.users(self.access, self.tell, run):
+        if users := discovery.users(self.access, self.tell, run):
             raise safety.RefusedError(
                 f"the run {users[0].run} of {users[0].owner} uses the cluster of the context"
                 f" '{self.access.context}': no CNI is changed under it",

@@ -17,13 +17,13 @@ from cnibench.clusters.kubernetes import images
 from cnibench.clusters.kubernetes.api import tools
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import Making
-from cnibench.clusters.kubernetes.cni import install, refusals, suits, wait
+from cnibench.clusters.kubernetes.cni import install, suitability, unsupported, wait
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
-from cnibench.clusters.kubernetes.nodes import agents, tasks
+from cnibench.clusters.kubernetes.nodes import agents, pids_limit
+from cnibench.clusters.kubernetes.nodes.environment import describe
 from cnibench.clusters.kubernetes.nodes.nodes import facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
-from cnibench.clusters.kubernetes.nodes.report import describe
-from cnibench.clusters.kubernetes.ownership import kinds, state
+from cnibench.clusters.kubernetes.ownership import kind_clusters, state
 from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
 from cnibench.clusters.kubernetes.pods import paths, pods
 from cnibench.errors import ClusterError, CnibenchError, LimitError, MissingError
@@ -148,7 +148,7 @@ class OneCluster:
             raise ClusterError(f"kind made no cluster: {error.message}", remedy) from None
         self.access = Access(self.kept.kubeconfig)
         self.facts = [facts(item) for item in self.access.get("nodes")["items"]]
-        tasks.unlimited([node.name for node in self.facts])
+        pids_limit.unlimited([node.name for node in self.facts])
 
     @property
     def there(self) -> bool:
@@ -190,7 +190,7 @@ class OneCluster:
         if self._there:
             if (access := getattr(self, "access", None)) is not None:
                 access.close()
-            kinds.delete(self.name)
+            kind_clusters.delete(self.name)
             self._there = False
         self.kept.release()
 
@@ -250,7 +250,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
 
     def check(self, profile: Profile, options: Options | None = None) -> list[Problem]:
         options = options or self.options
-        found = suits.problems(profile, options) + suits.on_this_kernel(profile)
+        found = suitability.problems(profile, options) + suitability.on_this_kernel(profile)
         if options.mtu not in self.mtus:
             found.append(
                 Problem(
@@ -262,7 +262,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
         return found
 
     def refuses(self, profile: Profile, cell: Cell) -> str:
-        return refusals.refusal(profile, cell)
+        return unsupported.refusal(profile, cell)
 
     def seconds(self, profile: Profile) -> float:
         return _SECONDS
@@ -361,7 +361,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
         self, owners: Sequence[str] = (), tell: Callable[[str], None] = print
     ) -> list[Leftover]:
         """The clusters of runs that are no more, and those that were kept."""
-        return kinds.leftovers({state.owner(), *owners}, tell)
+        return kind_clusters.leftovers({state.owner(), *owners}, tell)
 
     def outages(self, suspect: bool = False) -> list[Outage]:
         measured = [(one, one.cluster.claim) for one in self._deployment if one.cluster.there]

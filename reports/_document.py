@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from cnibench.analysis.disturbances import rows
 from cnibench.analysis.model import Analysis, Cpp, Failure, Group, Pair, Result, Turning
-from cnibench.analysis.places import describe
-from cnibench.analysis.words import conditions, place_of, primary_groups
+from cnibench.analysis.text.disturbances import rows
+from cnibench.analysis.text.narrative import conditions, place_of, primary_groups
+from cnibench.analysis.text.places import describe
 from cnibench.model import context
 from cnibench.model.metrics import METRICS
 from cnibench.reports._numbers import Scale, p_value
@@ -156,7 +156,7 @@ def _place(analysis: Analysis, group: Group, whole: bool) -> Section:
     lines = ["; ".join(filter(None, (*context.told(group), _fidelity(main), params)))]
     lines.append(
         f"{'more' if group.better == 'higher' else 'less'} is better; profiles that share a letter"
-        " were not told apart"
+        " are not significantly different"
     )
     return Section(title, [Table(heads, rows), *_others(here, group, main, whole)], lines)
 
@@ -381,8 +381,8 @@ def _disturbed(analysis: Analysis) -> list[Section]:
     if not analysis.disturbed:
         return []
     lines = [
-        "something stood still while they were measured; they are stored, and no figure, verdict or"
-        " order above has them"
+        "a process or CPU stalled while they were measured; they are stored, but no figure, verdict"
+        " or ranking above includes them"
     ]
     return [
         Section(

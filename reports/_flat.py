@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from cnibench.analysis.model import Analysis, Pair
-from cnibench.analysis.words import place_of
+from cnibench.analysis.text.narrative import place_of
 from cnibench.model.context import PLACE_NAMES, sql
 
 _TYPES = {name: "VARCHAR" if name == "params" else sql(name) for name in PLACE_NAMES}

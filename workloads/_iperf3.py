@@ -28,7 +28,7 @@ class Report:
     received; ``seconds`` it lasted.
 
     ``retransmits`` are segments that the senders sent again. ``lost`` and ``datagrams`` count UDP
-    datagrams, ``jitter`` is in s.
+    datagrams.
     ``times`` are the middles of the reporting intervals in s, ``rates`` the bit/s sent in each.
     """
 
@@ -39,7 +39,6 @@ class Report:
     retransmits: int
     lost: int
     datagrams: int
-    jitter: float
     times: tuple[float, ...]
     rates: tuple[float, ...]
 
@@ -75,7 +74,6 @@ def parse(text: str, errors: str = "") -> Report:
         ),
         lost=_whole(end.get("sum"), "lost_packets"),
         datagrams=_whole(end.get("sum"), "packets"),
-        jitter=_optional(end.get("sum"), "jitter_ms") * 1e-3,
         times=times,
         rates=rates,
     )

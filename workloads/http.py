@@ -375,11 +375,7 @@ def _complete(report: Report, requests: int, seconds: int, payload: int) -> None
     if requests and report.complete < requests:
         raise MeasureError(f"ab ended early: {report.complete} of {requests} requests")
     if not requests and report.seconds < 0.9 * seconds:
-        full = (
-            f", the most that it has room for in {seconds} s"
-            if report.complete >= _most(seconds)
-            else ""
-        )
+        full = f", the most that fit in {seconds} s" if report.complete >= _most(seconds) else ""
         raise MeasureError(
             f"ab ended early: after {report.seconds:.2f} s of {seconds} s and {report.complete}"
             f" requests{full}"

@@ -247,7 +247,9 @@ def _mark(s: SampleContext, node: Node, word: str, monitor: Process | None = Non
                 )
             time.sleep(0.005)
         if time.monotonic() >= end:
-            raise LimitError(f"nft monitor on node {node.name} told nothing within {_LIMIT:.0f} s")
+            raise LimitError(
+                f"nft monitor on node {node.name} reported nothing within {_LIMIT:.0f} s"
+            )
         number += 1
 
 

@@ -10,8 +10,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from cnibench.clusters.kubernetes.api import objects
-from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api.access import Access, InvalidError
 from cnibench.clusters.kubernetes.api.objects import Making, Role
+from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.nodes import agents
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.nodes import Facts, facts
@@ -245,11 +246,14 @@ class KubernetesDeployment(
         starts = paths.node_ports() if path == "nodeport" else [0]
         starts = [first for first in starts if first not in self._firsts.values() or not first]
         for first in starts:
+            service = paths.service(self.making, server, path, self.families, first)
+            where = f"/api/v1/namespaces/{self.namespace}/services/{service['metadata']['name']}"
             try:
-                self.access.apply(paths.service(self.making, server, path, self.families, first))
+                Rest(self.access).apply(where, service)
                 break
-            except ClusterError as error:
-                if "already allocated" not in error.message or first == starts[-1]:
+            except InvalidError as error:
+                taken = any(field.endswith(".nodePort") for field in error.fields)
+                if not taken or first == starts[-1]:
                     raise
         self._firsts[name] = first
         self._services[name] = paths.cluster_ips(
@@ -447,13 +451,13 @@ class KubernetesDeployment(
         denial.end(self)
 
     def start_pods(self, node: Node, count: int, at_once: bool) -> list[Started]:
-        from cnibench.clusters.kubernetes.pods.starting import start
+        from cnibench.clusters.kubernetes.pods.startup import start
 
         assert isinstance(node, KubernetesNode)
         return start(self, node, count, at_once)
 
     def remove_pods(self, pods: Sequence[Pod]) -> None:
-        from cnibench.clusters.kubernetes.pods.starting import remove
+        from cnibench.clusters.kubernetes.pods.startup import remove
 
         remove(self, [pod.name for pod in pods])
 

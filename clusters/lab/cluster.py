@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from cnibench.clusters.lab import features, kernel
-from cnibench.clusters.lab.datapaths.base import builder_of
+from cnibench.clusters.lab import kernel
+from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.clusters.lab.deployment import MOST_PODS, LabDeployment
-from cnibench.clusters.lab.namespaces import tree, wire
+from cnibench.clusters.lab.namespaces import features, tree, wire
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.profile import Datapath, Profile
 from cnibench.offload import reading

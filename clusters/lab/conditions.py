@@ -8,8 +8,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from cnibench.clusters.lab import features
-from cnibench.clusters.lab.namespaces import links, wire
+from cnibench.clusters.lab.namespaces import features, links, wire
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.errors import ClusterError, UnsupportedError

@@ -11,10 +11,9 @@ from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any
 
-from cnibench.clusters.lab import features
 from cnibench.clusters.lab.attestation import probe
-from cnibench.clusters.lab.datapaths.base import builder_of
-from cnibench.clusters.lab.namespaces import leftovers, links, sysctls, wire
+from cnibench.clusters.lab.builders.base import builder_of
+from cnibench.clusters.lab.namespaces import features, leftovers, links, sysctls, wire
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod, Role
 from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
@@ -117,7 +116,7 @@ class LabDeployment(
         if len(pods) >= MOST_PODS:
             raise ClusterError(
                 f"node {node.name} has no address left for another Pod",
-                f"at most {MOST_PODS} Pods stand on one node",
+                f"at most {MOST_PODS} Pods fit on one node",
             )
         taken = {pod.number for pod in pods}
         number = next(number for number in count() if number not in taken)

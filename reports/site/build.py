@@ -17,7 +17,7 @@ from cnibench.model.cell import SCHEMA
 from cnibench.registry import provider
 from cnibench.reports.site import flames, folder, offload
 from cnibench.reports.site.charts import Gallery, library, picture
-from cnibench.reports.site.material import Material, material
+from cnibench.reports.site.dataset import Material, material
 from cnibench.reports.site.pages import FEATURES, Link, Pages, features, pages
 from cnibench.reports.site.verdicts import verdicts
 from cnibench.rundir.reader import RunReader
@@ -55,7 +55,7 @@ def build(
     except OSError as error:
         raise InputError(
             f"{error.filename or out}: {error.strerror}",
-            "give --out a folder that can be written, on a disk with room",
+            "set --out to a writable directory on a disk with free space",
         ) from None
     told = {"kept": placed.kept, "removed": placed.removed, "bytes": placed.bytes}
     return {"schema": SCHEMA, "out": str(out), **written, **told}

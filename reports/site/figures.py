@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cnibench.analysis.model import Result
-from cnibench.analysis.places import describe
-from cnibench.analysis.words import place_of, primary_groups
+from cnibench.analysis.text.narrative import place_of, primary_groups
+from cnibench.analysis.text.places import describe
 from cnibench.model import context
 from cnibench.model.metrics import METRICS
 from cnibench.model.units import human, is_number
@@ -18,9 +18,9 @@ from cnibench.reports._document import Table
 from cnibench.reports._numbers import Scale
 from cnibench.reports.site import specs
 from cnibench.reports.site.charts import Chart
-from cnibench.reports.site.material import Material
+from cnibench.reports.site.dataset import Material
 from cnibench.reports.site.places import Place
-from cnibench.reports.site.shapes import steps as steps_of
+from cnibench.reports.site.validation import steps as steps_of
 from cnibench.rundir.schema import Record
 
 _PARTS = 6  # components with a colour of their own
@@ -58,7 +58,7 @@ def ranking(place: Place) -> Chart:
     notes = (
         (
             f"{way}; bar: median over the blocks, line: its interval; profiles that share a letter"
-            " (in the numbers) were not told apart"
+            " (in the numbers) are not significantly different"
         ),
     )
     return Chart(

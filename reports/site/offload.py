@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from cnibench.model.profile import Profile
-from cnibench.offload import facts, judge
+from cnibench.offload import facts, tunnel_support
 from cnibench.reports._document import Table
-from cnibench.reports.site.material import Material
+from cnibench.reports.site.dataset import Material
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,15 @@ def views(material: Material) -> list[Offload]:
 def _whole(stored: Mapping[str, Any]) -> bool:
     """Is all there that a page shows? Runs are data, and may be anybody's."""
     try:
-        names = {tunnel.name for tunnel in judge.TUNNELS}
+        names = {tunnel.name for tunnel in tunnel_support.TUNNELS}
         return (
             all(
                 {"node", "name", "driver", "firmware", "underlay", "problem"} <= set(nic)
                 for nic in stored["nics"]
             )
             and all(
-                judge.Verdict(**one).outcome in judge.ORDER and one["tunnel"] in names
+                tunnel_support.Verdict(**one).outcome in tunnel_support.ORDER
+                and one["tunnel"] in names
                 for one in stored["tunnels"]
             )
             and len(stored["nics"]) == len(stored["other"])
@@ -65,7 +66,7 @@ def _view(material: Material, stored: Mapping[str, Any], numbers: list[int]) -> 
         [
             f"{nic['name']} of {nic['node']}",
             str(nic["driver"] or nic["problem"]),
-            str(nic["firmware"] or "not told"),
+            str(nic["firmware"] or "not reported"),
             "yes" if nic["underlay"] else "no",
             str(other["checksum"]),
             str(other["scaling"]),
@@ -74,7 +75,7 @@ def _view(material: Material, stored: Mapping[str, Any], numbers: list[int]) -> 
     ]
     tunnels = [
         [
-            judge.tunnel(one["tunnel"]).title,
+            tunnel_support.tunnel(one["tunnel"]).title,
             f"{one['nic']} of {one['node']}",
             one["outcome"],
             one["reason"],
@@ -120,7 +121,7 @@ def _profiles(material: Material, stored: Mapping[str, Any], numbers: list[int])
         [
             one.profile,
             str(one.place),
-            judge.tunnel(one.tunnel).title if one.tunnel else "none",
+            tunnel_support.tunnel(one.tunnel).title if one.tunnel else "none",
             one.outcome,
         ]
         for one in facts.ranked(stored, known)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cnibench.analysis.model import Failure
-from cnibench.analysis.words import conditions, primary_groups
+from cnibench.analysis.text.narrative import conditions, primary_groups
 from cnibench.model import context
 from cnibench.model.metrics import COUNTED
 from cnibench.reports._document import Document, Section, Table, document
 from cnibench.reports.site import figures, rules
 from cnibench.reports.site.charts import Chart, Gallery, unique
-from cnibench.reports.site.material import Material
+from cnibench.reports.site.dataset import Material
 from cnibench.reports.site.places import Place, place
 from cnibench.reports.site.versus import Versus, pairs_of, versus
 
@@ -464,12 +464,10 @@ def _lead(places: Sequence[Place], baselines: frozenset[str]) -> str:
         return "Nothing was measured, so nothing can be recommended."
     if not decided:
         if any(one.answer.kind == "none" for one in places):
-            return (
-                "What was measured gives no ground for a recommendation; the reasons stand below."
-            )
+            return "The results do not support a recommendation; the reasons follow."
         return (
-            "Not decided: no CNI was told apart from the others in a way that helps to"
-            f" choose.{_cost(places, baselines)}"
+            "Not decided: no CNI is significantly different from the others in a way that helps"
+            f" to choose.{_cost(places, baselines)}"
         )
     count: dict[str, int] = {}
     for one in decided:
@@ -487,7 +485,7 @@ def _lead(places: Sequence[Place], baselines: frozenset[str]) -> str:
     )
     text = f"{names} {verb} in the leading group {where} that could be decided."
     if undecided:
-        text += f" {undecided} stay{'s' * (undecided == 1)} open."
+        text += f" {undecided} remain{'s' * (undecided == 1)} open."
     return f"{text}{_cost(places, baselines)}"
 
 
@@ -502,5 +500,5 @@ def _cost(places: Sequence[Place], baselines: frozenset[str]) -> str:
     estimated = any(row.cycles_source == "estimated" for rows in lots for row in rows)
     return (
         f" Fewest cycles per packet{' (estimated)' * estimated}: {best} in {least.count(best)} of"
-        f" {len(lots)}, by the mean, untested."
+        f" {len(lots)}, by the mean, not tested."
     )

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from cnibench.analysis.found import failures
 from cnibench.analysis.model import Analysis, Cpp, Group, Pair, Result
-from cnibench.analysis.places import describe
-from cnibench.analysis.words import percent, place_of
+from cnibench.analysis.text.narrative import percent, place_of
+from cnibench.analysis.text.places import describe
+from cnibench.analysis.text.summary import failures
 from cnibench.model.context import OF_RECORD, fact
 from cnibench.model.metrics import METRICS
 from cnibench.model.units import human
@@ -209,45 +209,45 @@ def _answer(
         return Answer(
             "alone",
             [best.label],
-            f"{best.label} was the only CNI measured here: there was nothing to compare it with.",
+            f"{best.label} was the only CNI measured here; there was no other to compare it with.",
         )
     if all(verdicts.get(label, "inconclusive") == "inconclusive" for label in others):
         needed = max((p.blocks_needed for p in pairs), default=0)
         return Answer(
             "inconclusive",
             leading,
-            f"Inconclusive: {best.n} blocks cannot tell them apart; {needed} could.",
+            f"Inconclusive: {best.n} blocks are too few; at least {needed} are needed.",
         )
     if reason := _no_advice(analysis, group):
         return Answer("none", leading if len(leading) < len(candidates) else [], reason)
     if len(leading) == 1:
-        return Answer("decided", leading, f"{best.label}, told apart from all others.")
+        return Answer("decided", leading, f"{best.label}, significantly different from all others.")
     reach = _reach(leading, pairs)
     if len(leading) < len(candidates):
         return Answer(
             "decided",
             leading,
-            f"{', '.join(leading)}: not told apart from each other{reach[1]}; the others are"
-            " behind.",
+            f"{', '.join(leading)}: not significantly different from each other{reach[1]}; the"
+            " others are worse.",
         )
     if reach[0] <= _FINE:
-        return Answer("tie", leading, f"Any of them: no difference was found{reach[1]}.")
+        return Answer("tie", leading, f"Any of them: no significant difference{reach[1]}.")
     return Answer(
         "open",
         leading,
-        f"Open: none was told apart{reach[1]}. More blocks or a quieter machine would tell.",
+        f"Open: no significant difference{reach[1]}. Measure more blocks or use a quieter machine.",
     )
 
 
 def _reach(leading: Sequence[str], pairs: Sequence[Pair]) -> tuple[float, str]:
-    """The difference that would have been found in every pair of these (a fraction), and words for
-    it.
+    """The difference that would have been detected in every pair of these (a fraction), and words
+    for it.
     """
     found = [pair.detectable for pair in pairs if pair.a in leading and pair.b in leading]
     known = [value for value in found if value is not None]
     if not known or len(known) < len(found):
         return math.inf, ""
-    return max(known), f" (a difference of {percent(max(known))} or more would have been seen)"
+    return max(known), f" (a difference of {percent(max(known))} or more would have been detected)"
 
 
 def _no_advice(analysis: Analysis, group: Group) -> str:

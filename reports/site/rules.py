@@ -10,7 +10,7 @@ from typing import Any
 from cnibench.reports._document import Table
 from cnibench.reports.site import specs
 from cnibench.reports.site.charts import Chart
-from cnibench.reports.site.material import Material
+from cnibench.reports.site.dataset import Material
 from cnibench.reports.site.places import Place
 from cnibench.rulepath import summary
 from cnibench.rundir.schema import Record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cnibench.model.units import human
-from cnibench.reports.site.material import Material
+from cnibench.reports.site.dataset import Material
 
 WORDS = {
     "holds": "holds here",

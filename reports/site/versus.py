@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from cnibench.analysis.model import Cpp, Pair, Result
-from cnibench.analysis.words import place_of
+from cnibench.analysis.text.narrative import place_of
 from cnibench.model.units import human
 from cnibench.reports._document import Table, ratio
 from cnibench.reports._numbers import p_value
 from cnibench.reports.site import specs
 from cnibench.reports.site.charts import Chart
-from cnibench.reports.site.material import Material
+from cnibench.reports.site.dataset import Material
 from cnibench.reports.site.places import Place
 
 MOST = 120  # pairs with a page of their own: those of 15 profiles
@@ -173,7 +173,7 @@ def _lead(a: str, b: str, count: dict[str, int]) -> str:
         if number:
             parts.append(f"{name} is better in {number}")
     if count["no-difference-found"]:
-        parts.append(f"no difference was found in {count['no-difference-found']}")
+        parts.append(f"no significant difference in {count['no-difference-found']}")
     if count["inconclusive"]:
         parts.append(f"{count['inconclusive']} could not be decided")
     return f"Of {whole} comparison{'s' * (whole != 1)}: {'; '.join(parts)}."

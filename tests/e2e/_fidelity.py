@@ -249,9 +249,8 @@ def look(deployments: Sequence[Deployment], folder: Path, repeats: int) -> dict[
 
 
 def main(words: Sequence[str]) -> None:
-    from cnibench.clusters.lab import features
     from cnibench.clusters.lab.deployment import LabDeployment
-    from cnibench.clusters.lab.namespaces import tree
+    from cnibench.clusters.lab.namespaces import features, tree
 
     folder, repeats, names = Path(words[0]), int(words[1]), words[2:]
     with tree.entered():

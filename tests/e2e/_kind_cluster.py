@@ -19,7 +19,7 @@ from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 from cnibench.clusters.kubernetes.nodes import agents
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.removal import nodes as removal
-from cnibench.clusters.kubernetes.removal.remains import Snapshot
+from cnibench.clusters.kubernetes.removal.node_snapshot import Snapshot
 from cnibench.model.profile import Profile
 from cnibench.system import process as programs
 from cnibench.testbed.cluster import Options

@@ -22,8 +22,17 @@ from kind.parts import Parts
 if TYPE_CHECKING:
     from _kind_cluster import Kept
 
-SUITES = {"test_kind_": "kubernetes", "test_vm": "vm", "test_site_browser": "browser"}
-"""how a file's name begins: what it needs; all others need the lab alone"""
+SUITES = {
+    "test_kind_nodes": "kubernetes-runs",
+    "test_kind_ownership": "kubernetes-runs",
+    "test_kind_run": "kubernetes-runs",
+    "test_kind_": "kubernetes",
+    "test_vm": "vm",
+    "test_site_browser": "browser",
+}
+"""How a file's name begins, and its suite; the first match counts. All others need only the lab.
+The two suites of Kubernetes run at the same time, each on clusters of its own.
+"""
 COMMANDS = "commands"
 
 _built = functools.cache(parts.build)

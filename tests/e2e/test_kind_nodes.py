@@ -186,7 +186,7 @@ def test_nodes_that_differ_are_named(
         line.startswith("a packet of 1500 B does not pass from b to a") for line in said["disturbs"]
     )
     assert any(
-        "tells no ring sizes" in line or "interrupts are not told" in line
+        "reports no ring sizes" in line or "interrupts are not reported" in line
         for line in said["unseen"]
     )
     assert all(one["remedy"] for one in doctor["remarks"] if one["kind"] != "unseen")

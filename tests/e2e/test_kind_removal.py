@@ -19,8 +19,8 @@ from _kind_runs import until
 
 from cnibench.clusters.kubernetes.cni import install
 from cnibench.clusters.kubernetes.removal import eviction
-from cnibench.clusters.kubernetes.removal.belongings import BlockedError
 from cnibench.clusters.kubernetes.removal.record import Record
+from cnibench.clusters.kubernetes.removal.selection import BlockedError
 from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
 

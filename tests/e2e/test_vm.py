@@ -20,7 +20,7 @@ from cnibench.errors import ClusterError, LimitError
 from cnibench.model.profile import FOLDER
 from cnibench.rundir.reader import RunReader
 from cnibench.vm.accel import Accelerator, accelerator
-from cnibench.vm.carry import Limits, carry
+from cnibench.vm.execute import Limits, carry
 from cnibench.vm.kernel import newest
 from cnibench.vm.machine import Size
 
@@ -222,7 +222,7 @@ def test_a_full_disk_of_the_run_directory_is_told(tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "small", str(tmp_path)], check=True)
     try:
         filling = f"dd if=/dev/zero of={tmp_path}/raw bs=64k count=1000"
-        with pytest.raises(ClusterError, match="no room is left on the file system of") as told:
+        with pytest.raises(ClusterError, match="no space is left on the file system of") as told:
             carry(
                 ["sh", "-c", filling],
                 tmp_path,

@@ -13,7 +13,7 @@ import pytest
 import cnibench.cli.main  # noqa: F401  # so that the bundle for the guest has what the command line imports
 from cnibench.vm import preload
 from cnibench.vm.accel import accelerator
-from cnibench.vm.carry import Limits, carry
+from cnibench.vm.execute import Limits, carry
 from cnibench.vm.kernel import newest
 
 LONG = 1500  # s: the machine of the tests may emulate the guest and be loaded as well

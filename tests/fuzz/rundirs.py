@@ -1,10 +1,10 @@
 """Mutations of run directories: whatever is done to one, what is read of it is right, or is named
 as wrong.
 
-    python -m tests.fuzz.rundirs [--mutations N] [--seconds S] [--seed N]
+    python -m tests.fuzz.rundirs [--mutations N] [--seconds S] [--seed N] [--jobs N]
 
-Everything happens in this process, in a folder on a tmpfs where there is one. The same seed gives
-the same mutations.
+One process for each CPU, each in a folder on a tmpfs where there is one. The same seed gives the
+same mutations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -252,9 +254,10 @@ class Fuzzer:
         the rest.
         """
         reader = RunReader(self.folder)
-        problems = list(verify(reader, raw=raw))
+        if self.random.random() < 0.2:  # as the reports do; it reads everything twice
+            verify(reader)
         found = state(reader)
-        problems += [problem for problem in reader.problems if problem not in problems]
+        problems = list(verify(reader, raw=raw))
         for name, lines in (
             ("samples.jsonl", found.samples),
             *((f"{name}.jsonl", lines) for name, lines in found.records.items()),
@@ -622,30 +625,46 @@ _MUTATIONS: list[Mutation] = [
 ]
 
 
-def fuzz(mutations: int, seconds: float, seed: int) -> Iterator[tuple[str, Tally]]:
+def fuzz(mutations: int, seconds: float, seed: int) -> list[tuple[str, Tally]]:
     """A finished and an interrupted run, half of the mutations each."""
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    found = []
     for what, finished in (("finished run", True), ("interrupted run", False)):
         folder = Path(tempfile.mkdtemp(prefix="cnibench-fuzz-", dir=shared))
         try:
-            yield what, Fuzzer(folder, seed, finished=finished).run(mutations // 2, seconds / 2)
+            fuzzer = Fuzzer(folder, seed, finished=finished)
+            found.append((what, fuzzer.run(mutations // 2, seconds / 2)))
+            print(f"{what}, seed {seed}: {found[-1][1]}", flush=True)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+    return found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--mutations", type=int, default=10_000)
+    parser.add_argument("--mutations", type=int, default=10_000, help="of all processes together")
     parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="of the first process; +1 for the next")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     given = parser.parse_args()
-    faults = 0
-    for what, tally in fuzz(given.mutations, given.seconds, given.seed):
-        print(f"{what}, seed {given.seed}: {tally}", flush=True)
-        for fault in tally.faults[:5]:
-            print(fault[:4000])
-        faults += len(tally.faults)
-    return 1 if faults else 0
+    seeds = range(given.seed, given.seed + given.jobs)
+    each = given.mutations // given.jobs
+    with ProcessPoolExecutor(given.jobs) as pool:
+        found = [
+            one
+            for of_process in pool.map(fuzz, repeat(each), repeat(given.seconds), seeds)
+            for one in of_process
+        ]
+    total = Tally()
+    for _, tally in found:
+        total.done += tally.done
+        total.outcomes += tally.outcomes
+        total.faults += tally.faults
+        total.seconds = max(total.seconds, tally.seconds * 2)
+    print(f"all {given.jobs} processes: {total}")
+    for fault in total.faults[:5]:
+        print(fault[:4000])
+    return 1 if total.faults else 0
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from typing import Any
 from cnibench.collectors import _counters, footprint, lengths, perf
 from cnibench.cpp import perfdata, stacks, symbols, taxonomy
 from cnibench.errors import CnibenchError, InputError, MeasureError, MissingError, UsageError
-from cnibench.importers import writing
+from cnibench.importers import writer
 from cnibench.importers.batch import Given
 from cnibench.model.profile import builtin, read_profile
 from cnibench.offload import stack
@@ -279,8 +279,8 @@ def _imported(form: str, name: str) -> Callable[[str], Any]:
         batch = provider("importers", form).read(_file(content, name), Given(placement="inter"))
         environment = {"testbed": "cluster", "wire": "nic", "wire_offload": ""}
         return [
-            writing._samples(cell, block, one, environment, "2026-01-01T00:00:00Z")
-            for cell, block, one in writing._placed(batch.results)
+            writer._samples(cell, block, one, environment, "2026-01-01T00:00:00Z")
+            for cell, block, one in writer._placed(batch.results)
         ]
 
     return parse

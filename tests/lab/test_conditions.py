@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import pytest
 
-from cnibench.clusters.lab import features
 from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.datapaths.bridge import Bridge
 from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import features
 from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.clusters.lab.rules.entries import CHAIN
 from cnibench.clusters.lab.rules.ruleset import Part, end

@@ -4,20 +4,18 @@ and a lie is caught.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
 
-from cnibench.clusters.lab import features, kernel
+from cnibench.clusters.lab import kernel
 from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.clusters.lab.namespaces import links
-from cnibench.clusters.lab.namespaces.places import LabPod
-from cnibench.clusters.lab.rules import calico
+from cnibench.clusters.lab.namespaces import features, links
+from cnibench.clusters.lab.rules import calico_node
 from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation
-from cnibench.model.profile import Profile, builtin
+from tests.lab._profiles import transactions, with_options
 
 Make = Callable[..., LabDeployment]
 
@@ -38,43 +36,6 @@ IPIP = ("calico-wp-ipip", "calico-np-ipip", "calico-bare-ipip", "kube-router-ipi
 
 def failed(found: list[Attestation]) -> set[str]:
     return {item.check for item in found if not item.passed}
-
-
-def with_options(name: str, **options: object) -> Profile:
-    plain = builtin()[name]
-    assert plain.datapath is not None
-    return plain.model_copy(
-        update={
-            "datapath": plain.datapath.model_copy(
-                update={"options": {**plain.datapath.options, **options}}
-            )
-        }
-    )
-
-
-def transactions(client: LabPod, server: LabPod, target: str) -> float:
-    """Transactions per second of a short netperf TCP_RR."""
-    flag = "-6" if ":" in target else "-4"
-    with server.spawn(["netserver", "-D", flag, "-L", target]):
-        deadline = time.monotonic() + 10
-        while ":3241 " not in server.read_text("/proc/net/tcp") + server.read_text(
-            "/proc/net/tcp6"
-        ):  # port 12865
-            assert time.monotonic() < deadline
-        argv = [
-            "netperf",
-            flag,
-            "-H",
-            target,
-            "-t",
-            "TCP_RR",
-            "-l",
-            "-100",
-            "--",
-            "-o",
-            "THROUGHPUT",
-        ]
-        return float(client.run(argv, timeout=30).stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("name", RUNNABLE)
@@ -154,7 +115,7 @@ def test_calico_makes_what_its_source_says(make_stand: Make) -> None:
 def test_a_route_beside_the_tunnel_is_caught(make_stand: Make) -> None:
     deployment = make_stand("flannel")
     for here, there in ((deployment.a, deployment.b), (deployment.b, deployment.a)):
-        links.unroute(here.ns, there.subnets[4])
+        here.ns.run(["ip", "route", "del", there.subnets[4]])
         links.route(here.ns, there.subnets[4], via=there.addresses[4], dev=here.wire)
     assert {"encapsulation", "tunnel-device"} <= failed(deployment.attest())
 
@@ -187,7 +148,7 @@ def test_flushed_policies_are_caught(make_stand: Make) -> None:
 
 def test_a_policy_that_denies_what_it_should_allow_is_caught(make_stand: Make) -> None:
     deployment = make_stand("calico-wp-vxlan")
-    deployment.b.run(["ipset", "flush", calico.peers_set(4)], timeout=10)
+    deployment.b.run(["ipset", "flush", calico_node.peers_set(4)], timeout=10)
     found = failed(deployment.attest())
     assert "reach-inter" in found
     assert "reach-intra" not in found

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from cnibench.clusters.lab import features
-from cnibench.clusters.lab.attestation import probe, tap
+from cnibench.clusters.lab.attestation import capture, probe
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.clusters.lab.namespaces import links, tree, wire
+from cnibench.clusters.lab.namespaces import features, links, tree, wire
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.errors import ClusterError, LimitError
 from cnibench.model.cell import Attestation
@@ -215,7 +214,7 @@ def test_programs_in_a_place(make_stand: Make) -> None:
 
 def test_the_tap_sees_what_leaves_and_nothing_else(make_stand: Make) -> None:
     deployment = make_stand("host", wire_offload="none")
-    with tap.watching(deployment.a) as seen:
+    with capture.watching(deployment.a) as seen:
         assert (
             probe.stream(deployment.b.ns, deployment.a.ns, deployment.a.addresses[4], 4, 300_000)
             == ""
@@ -229,10 +228,10 @@ def test_a_tap_that_could_not_see_all_says_so(
     make_stand: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployment = make_stand("host", wire_offload="none")
-    monkeypatch.setattr(tap, "_BLOCKS", 1)
+    monkeypatch.setattr(capture, "_BLOCKS", 1)
     with (
         pytest.raises(ClusterError, match="packets on the wire of node a were not seen"),
-        tap.watching(deployment.a),
+        capture.watching(deployment.a),
     ):
         assert (
             probe.stream(deployment.a.ns, deployment.b.ns, deployment.b.addresses[4], 4, 300_000)
@@ -306,12 +305,6 @@ def test_devices_are_made_as_asked(make_stand: Make) -> None:
     assert {(entry["dst"], entry["state"]) for entry in entries} == {
         ("192.168.100.2", "permanent"),
         ("192.168.100.3", "permanent"),
-    }
-    for address in ("192.0.2.1", "2001:db8::1"):
-        links.proxy_neighbour(ns, "eth0", address)
-    assert {entry["dst"] for entry in told("ip", "-j", "neigh", "show", "proxy")} == {
-        "192.0.2.1",
-        "2001:db8::1",
     }
     with pytest.raises(ClusterError, match="vxlan device tunnel"):
         links.add(ns, "tunnel", "vxlan", vxlan_id=78)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.clusters.lab.datapaths.ebpf import Ebpf
+from cnibench.clusters.lab.builders.programs import Programs
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.collectors import sizes
@@ -75,7 +75,7 @@ def settled(deployment: LabDeployment) -> list[str]:
         for node in deployment.nodes()
         if tracked(node.ns)
     ]
-    if isinstance(deployment.datapath, Ebpf):
+    if isinstance(deployment.datapath, Programs):
         left += [
             str(found)
             for maps in deployment.datapath.maps.values()

@@ -22,7 +22,7 @@ from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation
-from cnibench.model.profile import Profile, builtin
+from tests.lab._profiles import transactions, with_options
 
 Make = Callable[..., LabDeployment]
 
@@ -41,43 +41,6 @@ WITH_DAEMONS = ("flannel-udp", "weave-sleeve", "evpn-vxlan")
 
 def failed(found: list[Attestation]) -> set[str]:
     return {f"{item.check} ({item.ip}): {item.observed}" for item in found if not item.passed}
-
-
-def with_options(name: str, **options: object) -> Profile:
-    plain = builtin()[name]
-    assert plain.datapath is not None
-    return plain.model_copy(
-        update={
-            "datapath": plain.datapath.model_copy(
-                update={"options": {**plain.datapath.options, **options}}
-            )
-        }
-    )
-
-
-def transactions(client: LabPod, server: LabPod, target: str) -> float:
-    """Transactions per second of a short netperf TCP_RR."""
-    flag = "-6" if ":" in target else "-4"
-    with server.spawn(["netserver", "-D", flag, "-L", target]):
-        deadline = time.monotonic() + 20
-        while ":3241 " not in server.read_text("/proc/net/tcp") + server.read_text(
-            "/proc/net/tcp6"
-        ):  # port 12865
-            assert time.monotonic() < deadline
-        argv = [
-            "netperf",
-            flag,
-            "-H",
-            target,
-            "-t",
-            "TCP_RR",
-            "-l",
-            "-100",
-            "--",
-            "-o",
-            "THROUGHPUT",
-        ]
-        return float(client.run(argv, timeout=30).stdout.splitlines()[-1])
 
 
 def daemons(deployment: LabDeployment) -> Daemons:

@@ -14,14 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.clusters.lab import features
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces import features, links
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.errors import ClusterError
 from cnibench.offload import change, reading, stack
-from cnibench.offload.judge import TUNNELS, judge
+from cnibench.offload.tunnel_support import TUNNELS, judge
 from cnibench.offload.verify import Stream, verify
 from cnibench.system import ethtool
 

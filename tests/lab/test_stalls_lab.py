@@ -165,7 +165,7 @@ def test_everything_at_once_that_was_stopped_marks_the_sample(
         measured = sample(make_stand, tmp_path, "tcp-rr")
     assert done
     assert stalls(measured)["longest_gap"] > 0.5 * STOPPED
-    assert "everything on this machine stood still for" in measured.disturbed
+    assert "everything on this machine stalled for" in measured.disturbed
 
 
 @pytest.mark.parametrize("load", [0, 12])
@@ -252,7 +252,7 @@ def test_a_pod_on_another_machine_has_a_heartbeat_of_its_own(
     thread.start()
     measured = measure(s, provider("workloads", "tcp-rr"), [])
     thread.join()
-    assert "everything in the server's Pod (node b) stood still for" in measured.disturbed
+    assert "everything in the server's Pod (node b) stalled for" in measured.disturbed
     assert stalls(measured)["longest_gap"] > 0.5 * STOPPED
     assert {path.name for path in tmp_path.glob("heartbeat.*.stdout")} == {
         f"heartbeat.{name}.stdout" for name in ("here", "client", "server")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
 
-from cnibench.cli._guard import guarded
+from cnibench.cli._errors import guarded
 from cnibench.cli.main import group
 
 

@@ -50,7 +50,7 @@ def test_verdicts_groups_and_words_agree(tmp_path: Path) -> None:
     assert group.letters["slow"] == "b"
     assert analysis.baseline == "veth-baseline"
     words = " ".join(analysis.summary)
-    assert "last slow" in words
+    assert "worst slow" in words
     assert "no NIC was in the path" in words
     assert analysis.cpp[0].total == pytest.approx(
         sum(analysis.cpp[0].components.values()) + analysis.cpp[0].unclassified
@@ -72,7 +72,7 @@ def test_few_blocks_are_inconclusive_and_say_how_many_would_do(tmp_path: Path) -
     assert {p.verdict for p in analysis.pairs} == {"inconclusive"}
     assert {p.blocks_needed for p in analysis.pairs} == {6}
     assert all(r.ci_low is None for r in analysis.results)
-    assert "6 could" in analysis.summary[0]
+    assert "at least 6 are needed" in analysis.summary[0]
     assert "inconclusive" in analysis.summary[0]
 
 
@@ -257,7 +257,7 @@ def test_one_sample_and_one_profile(tmp_path: Path) -> None:
     )
     analysis = analyse([reader])
     assert analysis.pairs == []
-    assert "nothing to compare it with" in analysis.summary[0]
+    assert "no other profile to compare it with" in analysis.summary[0]
     assert "only" in TEXT.render(analysis, 80)
 
 
@@ -454,26 +454,28 @@ def test_counts_that_are_alike_in_every_block_are_known_and_need_no_test(tmp_pat
         for names, pair in pairs.items()
         if "odd" in names
     )
-    assert "6 were counted, not measured, and need no test" in " ".join(analysis.summary)
+    assert "6 are counts, not measurements, and need no test" in " ".join(analysis.summary)
     text = TEXT.render(analysis)
     assert "(counted)" in text
     alone = analyse([counted(tmp_path / "alone", {"few": [20, 20], "many": [69, 69]})])
-    assert "all were counted" in " ".join(alone.summary)
+    assert "all values are counts" in " ".join(alone.summary)
     assert (
-        "best few (20), told apart from all others; last many (69), 3.45 times the best"
-        in alone.summary[0]
+        "best few (20), significantly different from all others; worst many (69), 3.45 times the"
+        " best" in alone.summary[0]
     )
 
 
 def test_places_with_the_same_outcome_share_a_sentence(tmp_path: Path) -> None:
     few = analyse([synthetic(tmp_path, TRUTH, blocks=3, name="few")]).summary
-    assert sum("inconclusive; 3 blocks cannot tell 3 profiles apart" in line for line in few) == 1
+    assert (
+        sum("inconclusive; 3 blocks are too few to compare 3 profiles" in line for line in few) == 1
+    )
     assert few[0].startswith(
         "Tcp-rr on one node, tcp-rr between nodes, tcp-stream on one node, tcp-stream between"
         " nodes: inconclusive"
     )
     same = analyse([synthetic(tmp_path, {"a": 1.0, "b": 1.0}, blocks=12, name="same")]).summary
-    assert sum("no difference was found among the 2 profiles" in line for line in same) == 1
+    assert sum("no significant difference among the 2 profiles" in line for line in same) == 1
 
 
 def test_an_unknown_wire_is_not_called_another_than_a_nic(tmp_path: Path) -> None:

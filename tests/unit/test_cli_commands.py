@@ -18,8 +18,8 @@ import pytest
 
 from cnibench import registry
 from cnibench.cli import _packages
-from cnibench.cli._carry_out import comparisons
-from cnibench.cli._guard import guarded
+from cnibench.cli._errors import guarded
+from cnibench.cli._execute import comparisons
 from cnibench.cli._plan import plan_of
 from cnibench.cli._plan_options import PlanOptions
 from cnibench.cli.main import _HERE, Commands, first_line, group
@@ -48,7 +48,7 @@ def names() -> list[str]:
 
 def test_help_imports_nothing_heavy_and_lists_every_command() -> None:
     program = (
-        "import sys\nfrom cnibench.cli._guard import guarded\nfrom cnibench.cli.main import"
+        "import sys\nfrom cnibench.cli._errors import guarded\nfrom cnibench.cli.main import"
         " group\nstatus = guarded(lambda: group.main(['--help'], prog_name='cnibench',"
         " standalone_mode=False))\nheavy = {'pydantic', 'numpy', 'scipy', 'yaml', 'rich', 'duckdb',"
         " 'altair', 'msgspec', 'pyroute2'} & set(sys.modules)\nprint('HEAVY', sorted(heavy),"
@@ -82,7 +82,7 @@ def test_private_modules_are_no_commands() -> None:
     assert {"run", "runs", "profiles", "doctor", "clean"} <= set(names())
     assert not {"main", "--init--", "guard", "-guard"} & set(names())
     assert isinstance(group, Commands)
-    assert group.get_command(click.Context(group), "_guard") is None
+    assert group.get_command(click.Context(group), "_errors") is None
     assert group.get_command(click.Context(group), "../run") is None
 
 
@@ -136,7 +136,7 @@ def test_too_few_blocks_are_told_of_what_is_measured_not_of_what_is_counted(
     ]
     for workload, told in (("tcp-rr", True), ("rule-path", False)):
         assert call(*arguments, "--workload", workload) == 0
-        assert ("cannot tell" in "".join(capsys.readouterr())) == told, workload
+        assert ("cannot show a difference" in "".join(capsys.readouterr())) == told, workload
 
 
 def test_options_override_the_keys_of_a_plan_file(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from cnibench.cli import _packages
-from cnibench.cli._guard import guarded
+from cnibench.cli._errors import guarded
 from cnibench.cli.main import group
 from cnibench.errors import InputError
 from cnibench.model.cell import SCHEMA, Cell

@@ -15,7 +15,7 @@ import pytest
 from cnibench import __version__
 from cnibench.analysis import analyse
 from cnibench.analysis.model import Where
-from cnibench.cli._carry_out import _measure
+from cnibench.cli._execute import _measure
 from cnibench.cli.run import command
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.errors import UsageError
@@ -245,7 +245,7 @@ def test_every_fact_that_a_stored_run_has_is_declared(tmp_path: Path) -> None:
         "clusters/lab/cluster.py",
         "clusters/kind.py",
         "clusters/existing.py",
-        "clusters/kubernetes/nodes/report.py",
+        "clusters/kubernetes/nodes/environment.py",
     ):
         for function in ast.walk(ast.parse((folder / name).read_text())):
             if isinstance(function, ast.FunctionDef) and function.name in (
@@ -318,7 +318,7 @@ def test_one_metric_decides_everywhere(tmp_path: Path) -> None:
     """Flat latency beside a rate that scatters by 40 % must not end a run: stopping looks at what
     the report ranks by.
     """
-    from cnibench.cli._carry_out import comparisons
+    from cnibench.cli._execute import comparisons
     from cnibench.stats.sequential import decide
 
     works = providers("workloads")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import fisher_exact
 
-from cnibench.analysis.failing import Tally, unequally_disturbed
+from cnibench.analysis.failure_rates import Tally, unequally_disturbed
 from tests.unit._call import call
 from tests.unit._runs import synthetic
 from tests.unit.test_disturbed import disturb, edited

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from cnibench.analysis import analyse
-from cnibench.analysis.failing import Tally, more_often
+from cnibench.analysis.failure_rates import Tally, more_often
 from cnibench.rundir.reader import RunReader
 from tests.unit._call import call
 from tests.unit._runs import synthetic

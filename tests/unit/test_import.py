@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cnibench.analysis import analyse
 from cnibench.errors import InputError, UsageError
 from cnibench.importers.batch import Batch, Given, Result
-from cnibench.importers.writing import write
+from cnibench.importers.writer import write
 from cnibench.registry import providers
 from cnibench.rundir.reader import RunReader
 from tests.unit._call import call
@@ -504,7 +504,7 @@ def test_k8s_netperf_csv(tmp_path: Path) -> None:
 
 WRONG: list[tuple[str, str, str]] = [
     ("infrabuilder", "DTS_BW=1\nwhat is this\n", "line 2: expected KEY=value"),
-    ("infrabuilder", "DTS_BW=1\nDTS_BW=2\n", "line 2: DTS_BW stands twice"),
+    ("infrabuilder", "DTS_BW=1\nDTS_BW=2\n", "line 2: DTS_BW occurs twice"),
     ("infrabuilder", "OTHER=1\n", "none of the keys"),
     ("infrabuilder", "", "none of the keys"),
     ("iperf3", '{\n"start": {},\n"end": }\n', "line 3: not JSON"),

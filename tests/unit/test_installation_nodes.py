@@ -12,8 +12,8 @@ import pytest
 
 from cnibench.clusters.kubernetes.cni import plugins, recognise, wait
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
+from cnibench.clusters.kubernetes.removal import node_snapshot
 from cnibench.clusters.kubernetes.removal import nodes as removal
-from cnibench.clusters.kubernetes.removal import remains
 from cnibench.errors import LimitError
 from cnibench.model.installation import Fact
 from cnibench.model.profile import builtin
@@ -118,7 +118,7 @@ def test_commands_for_a_node() -> None:
 
 def test_what_a_node_had_before_is_never_removed() -> None:
     """Although all of it has names that the CNI gives, too."""
-    had = remains.parse(SHOWN) | {
+    had = node_snapshot.parse(SHOWN) | {
         "address": frozenset({"tunl0 10.244.0.9/32"}),
         "up": frozenset({"tunl0"}),
     }
@@ -173,10 +173,10 @@ def test_leftovers_are_named() -> None:
         .replace("expires 1799sec", "expires 1700sec")
     )
     before, after = (
-        remains.Snapshot("a", remains.parse(clean)),
-        remains.Snapshot("a", remains.parse(SHOWN)),
+        node_snapshot.Snapshot("a", node_snapshot.parse(clean)),
+        node_snapshot.Snapshot("a", node_snapshot.parse(SHOWN)),
     )
-    found = remains.leftovers(before, after)
+    found = node_snapshot.leftovers(before, after)
     assert "device cni0" in found
     assert "route 10.244.1.0/24 via 10.89.0.3 dev eth0" in found
     assert "iptables iptables-nft filter: chain FLANNEL-FWD" in found
@@ -193,7 +193,7 @@ def test_leftovers_are_named() -> None:
         "kube-proxy's own"
     )
     assert not [item for item in found if "expires" in item or "fe80" in item]
-    assert remains.leftovers(after, after) == []
+    assert node_snapshot.leftovers(after, after) == []
 
 
 def _workload(kind: str, generation: int = 2, **status: int) -> dict[str, Any]:
@@ -384,8 +384,8 @@ def test_base_chains_that_hold_nothing_are_leftovers_and_removed() -> None:
         " {\n\tchain c {\n\t\ttype filter hook input priority filter; policy accept;\n\t}\n}\n"
     )
     empty = ["ip raw PREROUTING", "ip6 filter OUTPUT"]
-    assert remains.empty_bases(ruleset) == empty
-    assert remains.parse(f"@@ ruleset\n{ruleset}")["empty base chain"] == set(empty)
+    assert node_snapshot.empty_bases(ruleset) == empty
+    assert node_snapshot.parse(f"@@ ruleset\n{ruleset}")["empty base chain"] == set(empty)
     lines = list(removal._base_chain_removal(f"@@ ruleset\n{ruleset}@@ tc\n"))
     assert [line.split(" 2>")[0] for line in lines] == [
         f"nft delete chain {which}" for which in empty

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from cnibench.clusters.existing import ExistingCluster
-from cnibench.clusters.kubernetes.nodes import agents, alike
+from cnibench.clusters.kubernetes.nodes import agents, similarity
 from cnibench.clusters.kubernetes.nodes.nodes import Wanted, choose, facts, more, toleration
 from cnibench.clusters.kubernetes.ownership import safety
 from cnibench.model.cell import Cell
-from cnibench.offload import judge
+from cnibench.offload import tunnel_support
 from cnibench.offload.nic import Nic
 from cnibench.system import ethtool_output
 from cnibench.system.ethtool import Feature
@@ -42,17 +42,21 @@ QUIET: dict[str, Any] = {
 
 
 def found(kind: str, **second: Any) -> list[Remark]:
-    return [one for one in alike.remarks({"a": QUIET, "b": QUIET | second}) if one.kind == kind]
+    return [
+        one for one in similarity.remarks({"a": QUIET, "b": QUIET | second}) if one.kind == kind
+    ]
 
 
 def test_quiet_nodes_that_are_alike_are_not_remarked_on() -> None:
-    assert list(alike.remarks({"a": QUIET, "b": QUIET})) == []
+    assert list(similarity.remarks({"a": QUIET, "b": QUIET})) == []
 
 
-@pytest.mark.parametrize("name", sorted(alike._COMPARED))
+@pytest.mark.parametrize("name", sorted(similarity._COMPARED))
 def test_each_difference_is_one_remark_with_advice(name: str) -> None:
     (one,) = found("differs", **{name: "else"})
-    assert one.what.endswith(f"differs between the nodes: a: {QUIET[name] or 'not told'}, b: else")
+    assert one.what.endswith(
+        f"differs between the nodes: a: {QUIET[name] or 'not reported'}, b: else"
+    )
     assert one.remedy
 
 
@@ -73,32 +77,32 @@ def test_what_disturbs_is_told_of_the_node_that_it_is_on(fact: dict[str, str], w
 
 def test_what_was_not_seen_is_said() -> None:
     nothing = dict.fromkeys(QUIET, "")
-    said = [one.what for one in alike.remarks({"a": nothing, "b": nothing})]
-    assert len(said) == len(alike._UNSEEN)
+    said = [one.what for one in similarity.remarks({"a": nothing, "b": nothing})]
+    assert len(said) == len(similarity._UNSEEN)
     assert all(line.startswith("nodes a, b: ") for line in said)
     assert next(one.what for one in found("unseen", governor="")).startswith(
-        "node b: no frequency governor is told"
+        "node b: no frequency governor is reported"
     )
 
 
 def test_clocks_are_apart_only_beyond_what_their_comparison_may_be_wrong_by() -> None:
-    assert list(alike.clocks("a", "b", (0.0009, 0.0001))) == []
-    assert list(alike.clocks("a", "b", (0.5, 0.6))) == []
-    (one,) = alike.clocks("a", "b", (-0.25, 0.0001))
+    assert list(similarity.clocks("a", "b", (0.0009, 0.0001))) == []
+    assert list(similarity.clocks("a", "b", (0.5, 0.6))) == []
+    (one,) = similarity.clocks("a", "b", (-0.25, 0.0001))
     assert one.kind == "differs"
     assert one.what == "the clock of b is 250 ms behind that of a (to within 0.1 ms)"
-    (one,) = alike.clocks("a", "b", "Connection refused")
+    (one,) = similarity.clocks("a", "b", "Connection refused")
     assert (one.kind, "Connection refused" in one.what) == ("unseen", True)
 
 
 def test_a_full_size_packet_that_does_not_pass_is_told_apart_from_no_packet_at_all() -> None:
-    assert list(alike.passing(1500, {("a", "b"): ("", ""), ("b", "a"): ("", "")})) == []
-    (one,) = alike.passing(9000, {("a", "b"): ("", ""), ("b", "a"): ("", "EMSGSIZE")})
+    assert list(similarity.passing(1500, {("a", "b"): ("", ""), ("b", "a"): ("", "")})) == []
+    (one,) = similarity.passing(9000, {("a", "b"): ("", ""), ("b", "a"): ("", "EMSGSIZE")})
     assert (one.kind, one.what) == (
         "disturbs",
         "a packet of 9000 B does not pass from b to a (EMSGSIZE)",
     )
-    (one,) = alike.passing(1500, {("a", "b"): ("not within 2 s", "")})
+    (one,) = similarity.passing(1500, {("a", "b"): ("not within 2 s", "")})
     assert one.kind == "unseen"
 
 
@@ -112,12 +116,12 @@ def test_nics_that_are_unlike() -> None:
             **more,
         )
 
-    assert judge.unlike([nic("a", True), nic("b", True)]) == []
-    assert judge.unlike([nic("a", True, firmware="1"), nic("b", False, firmware="2")]) == [
+    assert tunnel_support.unlike([nic("a", True), nic("b", True)]) == []
+    assert tunnel_support.unlike([nic("a", True, firmware="1"), nic("b", False, firmware="2")]) == [
         "firmware differs between the nodes: a: 1, b: 2",
         "tx-tcp-segmentation differs between the nodes: a: on, b: off",
     ]
-    assert judge.unlike([nic("a", True)]) == []
+    assert tunnel_support.unlike([nic("a", True)]) == []
     table = "UDP over IPV4 flows use these fields for computing Hash flow key:\nIP SA\nIP DA\n"
     assert ethtool_output.parse_hash(table) == "sd"
     assert (

@@ -4,17 +4,20 @@ from it, and what is of others.
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cnibench.clusters.kubernetes.api.objects import NAME, OURS
 from cnibench.clusters.kubernetes.cni.manifests import LABEL
-from cnibench.clusters.kubernetes.removal import belongings, saving
-from cnibench.clusters.kubernetes.removal.belongings import Belongings, BlockedError, Known
-from cnibench.clusters.kubernetes.removal.inventory import Kind, Thing, thing
-from cnibench.clusters.kubernetes.removal.record import Record, read
+from cnibench.clusters.kubernetes.removal import backup, selection, uninstallation
+from cnibench.clusters.kubernetes.removal.inventory import Inventory, Kind, Thing, thing
+from cnibench.clusters.kubernetes.removal.record import Record, _packed, _unpacked, read
+from cnibench.clusters.kubernetes.removal.selection import Belongings, BlockedError, Known
 from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
 
@@ -83,18 +86,18 @@ def test_what_its_programs_made_is_its_own_and_what_others_made_is_not() -> None
     node = one("CiliumNode", "a", "cilium-agent", owner="node-a")
     policy = one("TracingPolicy", "mine", "kubectl")
     other = one("CustomResourceDefinition", "x.example.org", "kubectl")
-    found = belongings.find(
+    found = selection.find(
         known(SPACE, SET), [SPACE, SET, NODES, TRACING, lease, node, policy, other]
     )
     assert names(found.applied) == {"Namespace net", "DaemonSet net/agent"}
     assert set(found.made) == {lease, node, NODES}
     assert not found.foreign
     assert found.definitions == [NODES]
-    belongings.check(found, "cilium")
+    selection.check(found, "cilium")
 
 
 def test_what_was_there_before_stays_whoever_wrote_it() -> None:
-    found = belongings.find(
+    found = selection.find(
         known(SPACE, before=(NODES.uid, SPACE.uid)),
         [SPACE, NODES, one("CiliumNode", "a", "kubectl")],
     )
@@ -116,10 +119,10 @@ def test_what_was_there_before_stays_whoever_wrote_it() -> None:
     ids=str,
 )
 def test_objects_of_others_in_its_namespaces_and_definitions_block(foreign: Thing) -> None:
-    found = belongings.find(known(SPACE, SET), [SPACE, SET, NODES, foreign])
+    found = selection.find(known(SPACE, SET), [SPACE, SET, NODES, foreign])
     assert [item for item, _ in found.foreign] == [foreign]
     with pytest.raises(BlockedError) as error:
-        belongings.check(found, "cilium")
+        selection.check(found, "cilium")
     assert str(foreign) in error.value.message
     assert error.value.remedy
 
@@ -132,7 +135,7 @@ def test_what_follows_from_its_own_does_not_block() -> None:
         one("ConfigMap", "net/of-a-pod", "any", owner="Pod:net/agent-x"),
         one("CiliumNode", "of-a-run", "kubectl", labels={OURS: NAME}),
     ]
-    found = belongings.find(known(SPACE, SET), [SPACE, SET, NODES, *follows])
+    found = selection.find(known(SPACE, SET), [SPACE, SET, NODES, *follows])
     assert not found.foreign
     assert names(found.derived) == names(follows)
 
@@ -143,30 +146,28 @@ def test_a_namespace_that_follows_holds_others_back_as_well() -> None:
         one("Namespace", "made", "operator", owner=SET.uid),
         one("ConfigMap", "made/theirs", "kubectl"),
     )
-    assert belongings.find(known(SET), [SET, made, theirs]).foreign == [(theirs, made)]
+    assert selection.find(known(SET), [SET, made, theirs]).foreign == [(theirs, made)]
 
 
 def test_another_object_of_the_same_name_is_another_object() -> None:
     again = one("DaemonSet", "net/agent", "kubectl", uid="made-again")
-    assert belongings.find(known(SPACE, SET), [SPACE, again]).foreign == [(again, SPACE)]
+    assert selection.find(known(SPACE, SET), [SPACE, again]).foreign == [(again, SPACE)]
 
 
 def test_an_object_whose_uid_was_not_noted_is_known_by_who_applied_it_for_what() -> None:
     wanted = Known({SET.identity: ""}, "cilium", ())
     label = {LABEL: "cilium"}
-    assert belongings.find(
-        wanted, [one("DaemonSet", "net/agent", "cnibench", labels=label)]
-    ).applied
+    assert selection.find(wanted, [one("DaemonSet", "net/agent", "cnibench", labels=label)]).applied
     for other in (
         one("DaemonSet", "net/agent", "cnibench"),
         one("DaemonSet", "net/agent", "kubectl", labels=label),
     ):
-        assert not belongings.find(wanted, [other]).applied
+        assert not selection.find(wanted, [other]).applied
 
 
 def test_a_name_that_many_programs_have_tells_nothing_outside() -> None:
     made = one("ClusterRole", "somebodys", "operator"), one("CiliumNode", "a", "operator")
-    found = belongings.find(known(NODES, managers=("operator",)), [NODES, *made])
+    found = selection.find(known(NODES, managers=("operator",)), [NODES, *made])
     assert names(found.made) == {"CiliumNode a"}
 
 
@@ -183,7 +184,7 @@ def test_what_writes_without_a_name_tells_only_of_bookkeeping() -> None:
         ("operator",),
         bookkeeping=("ciliumnodes.cilium.io",),
     )
-    found = belongings.find(wanted, [NODES, own, *made])
+    found = selection.find(wanted, [NODES, own, *made])
     assert names(found.made) == {"CiliumNode a"}
     assert found.foreign == [(made[1], own)]
 
@@ -191,15 +192,15 @@ def test_what_writes_without_a_name_tells_only_of_bookkeeping() -> None:
 @pytest.mark.parametrize("name", ["kube-system", "default"])
 def test_the_clusters_own_namespaces_are_never_removed(name: str) -> None:
     space = one("Namespace", name, "cnibench")
-    assert not belongings.find(known(space), [space]).explicit
+    assert not selection.find(known(space), [space]).explicit
 
 
 def test_kinds_that_cannot_be_listed_may_hide_objects_of_others() -> None:
-    found = belongings.find(known(SPACE), [SPACE, NODES])
+    found = selection.find(known(SPACE), [SPACE, NODES])
     for kind in ("ConfigMap", "CiliumNode"):
         with pytest.raises(BlockedError, match="cannot be listed"):
-            belongings.check(found, "cilium", [KINDS[kind]])
-    belongings.check(found, "cilium", [KINDS["TracingPolicy"]])
+            selection.check(found, "cilium", [KINDS[kind]])
+    selection.check(found, "cilium", [KINDS["TracingPolicy"]])
 
 
 class Stored:
@@ -262,6 +263,108 @@ def test_a_record_whose_profile_is_a_path_is_not_ours(name: str) -> None:
         read(store)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("applied", [["", "Node", "", "n", "u"]], "Node"),
+        ("applied", [["", "ConfigMap", "", "n", 5]], "string"),
+        ("applied", [["", "ConfigMap", "", "a\nb", "u"]], "pattern"),
+        ("applied", {"a": 1}, "list"),
+        ("variables", {"pod_cidr": "everything"}, "everything"),
+        ("variables", {"other": "10.0.0.0/8"}, "other"),
+        ("copied", {"n": ["../../bin/sh"]}, "pattern"),
+        ("copied", [], "dict"),
+        ("remembered", "yes", "bool"),
+        ("before", [1], "string"),
+        ("before", "u", "list"),
+        ("marks", {"n": {"labels": "a"}}, "list"),
+        ("marks", {"n": {"spec": []}}, "spec"),
+        ("managers", ["kubectl-client-side-apply"], "writes objects of others"),
+        ("managers", ["kube-controller-manager"], "writes objects of others"),
+        ("managers", "all", "array"),
+        ("leaves", {"rules": [""]}, "four printable"),
+        ("leaves", {"taints": ["node.kubernetes.io/not-ready"]}, "taint"),
+        ("leaves", {"route_tables": [254]}, "routing table"),
+        ("leaves", {"files": ["/etc"]}, "removed"),
+        ("leaves", {"devices": ["*"]}, "at least two"),
+    ],
+)
+def test_a_record_that_somebody_changed_removes_nothing(key: str, value: Any, said: str) -> None:
+    about = builtin()["cilium"].kubernetes
+    assert about is not None
+    store: Any = Stored()
+    Record("cilium", about, {SET.identity: "u"}, before=frozenset({"u"})).create(store)
+    data, packed = store.item["data"], _unpacked(store.item["binaryData"]["before"])
+    if key in packed:
+        store.item["binaryData"]["before"] = _packed(packed | {key: value})
+    elif key in data:
+        data[key] = json.dumps(value)
+    else:
+        data["installation"] = json.dumps(json.loads(data["installation"]) | {key: value})
+    with pytest.raises(ClusterError, match="not one that this version") as refused:
+        read(store)
+    assert said in refused.value.message
+
+
+def test_a_record_that_unpacks_to_too_much_is_refused() -> None:
+    about = builtin()["cilium"].kubernetes
+    assert about is not None
+    store: Any = Stored()
+    Record("cilium", about, {}).create(store)
+    store.item["binaryData"]["before"] = _packed({"before": ["u" * (65 << 20)], "marks": {}})
+    with pytest.raises(ClusterError, match="not one that this version"):
+        read(store)
+
+
+MANIFEST = """---
+# Source: platform/charts/cilium/templates/agent.yaml
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: cilium, namespace: kube-system}
+---
+# Source: platform/charts/cilium/templates/hubble.yaml
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: hubble, namespace: kube-system}
+---
+# Source: platform/charts/database/templates/store.yaml
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: store, namespace: kube-system}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "blocked"),
+    [(MANIFEST, "ConfigMap kube-system/store"), (MANIFEST.rpartition("---")[0], "")],
+)
+def test_a_release_with_objects_of_other_charts_is_not_removed(
+    monkeypatch: pytest.MonkeyPatch, text: str, blocked: str
+) -> None:
+    def of_release(kind: str, name: str) -> Thing:
+        return replace(one(kind, f"kube-system/{name}", "helm"), release="kube-system/platform")
+
+    things = [of_release("DaemonSet", "cilium"), of_release("ConfigMap", "hubble")]
+    things += [of_release("ConfigMap", "store")] if blocked else []
+    rendered = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "cilium", "namespace": "kube-system"},
+    }
+    monkeypatch.setattr(Inventory, "things", lambda inventory: things)
+    monkeypatch.setattr(uninstallation.record, "read", lambda rest: None)
+    monkeypatch.setattr(uninstallation.manifests, "render", lambda *_: [rendered])
+    access: Any = SimpleNamespace(helm=lambda *words: SimpleNamespace(stdout=text))
+    if blocked:
+        with pytest.raises(BlockedError, match=blocked) as refused:
+            uninstallation.planned(access, builtin()["cilium"])
+        assert "hubble" not in refused.value.message
+    else:
+        plan = uninstallation.planned(access, builtin()["cilium"])
+        assert plan is not None
+        assert set(plan.known.applied) == {thing.identity for thing in things}
+
+
 def test_what_was_saved_before_stays(tmp_path: Path) -> None:
     """A run saves somebody's Cilium, and later one of its own under the same name."""
 
@@ -270,9 +373,9 @@ def test_what_was_saved_before_stays(tmp_path: Path) -> None:
             return {"kind": "Namespace", "metadata": {"name": "net", "uid": SPACE.uid}}
 
     api: Any = Api()
-    (theirs,) = saving.save(api, Belongings([SPACE]), tmp_path / "saved", "cilium")
+    (theirs,) = backup.save(api, Belongings([SPACE]), tmp_path / "saved", "cilium")
     said = theirs.read_text()
-    (ours,) = saving.save(api, Belongings([]), tmp_path / "saved", "cilium")
+    (ours,) = backup.save(api, Belongings([]), tmp_path / "saved", "cilium")
     assert ours.name == "cilium-2.yaml"
     assert theirs.read_text() == said != ""
     assert theirs.stat().st_mode & 0o777 == ours.stat().st_mode & 0o777 == 0o600

@@ -16,7 +16,7 @@ from cnibench.clusters.kubernetes.api.access import Access, DeniedError, Unreach
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.api.tools import version
 from cnibench.clusters.kubernetes.cni import subnets
-from cnibench.clusters.kubernetes.nodes import tasks
+from cnibench.clusters.kubernetes.nodes import pids_limit
 from cnibench.clusters.kubernetes.nodes.nodes import (
     Facts,
     Taint,
@@ -482,4 +482,4 @@ def test_facts_survive_a_node_that_tells_little() -> None:
     ],
 )
 def test_where_the_limit_of_a_nodes_processes_stands(table: str, file: str, tmp_path: Path) -> None:
-    assert tasks.limit_of(table, "abc", tmp_path) == (tmp_path / file if file else None)
+    assert pids_limit.limit_of(table, "abc", tmp_path) == (tmp_path / file if file else None)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from cnibench.clusters.kubernetes.api import access as accesses
-from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api.access import Access, InvalidError
 from cnibench.clusters.kubernetes.api.proxy import Answer
 from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.removal import deletion
-from cnibench.errors import ClusterError
+from cnibench.errors import ClusterError, LimitError
 from cnibench.model.profile import builtin
 
 CONFIG = """
@@ -99,6 +99,135 @@ def test_kinds_of_a_server_that_starts_are_waited_for(access: Access) -> None:
 def test_an_extension_that_is_down_has_no_kinds(access: Access) -> None:
     served(access, GET=[Answer(503)])
     assert Rest(access).kinds("metrics.k8s.io/v1beta1") == []
+
+
+class Losing(Server):
+    """Makes what it is asked for, and loses its first answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[Mapping[str, Any]] = []
+
+    def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *_: Any, **__: Any
+    ) -> Answer:
+        if method == "POST":
+            assert body is not None
+            if self.made:
+                return Answer(409, reason="AlreadyExists", message="already exists")
+            self.made.append(body)
+            return Answer(0, reason="Unreachable", message="connection reset")
+        if path == "/readyz":
+            return Answer(200)
+        assert (method, path) == ("GET", "/api/v1/configmaps/x")
+        return Answer(200, self.made[0])
+
+
+def test_an_object_whose_answer_was_lost_is_made_once(access: Access) -> None:
+    item = {"metadata": {"name": "x", "annotations": {"a": "b"}}}
+    server = Losing()
+    access.__dict__["api"] = server
+    made = Rest(access).create("/api/v1/configmaps", item)
+    assert made["metadata"]["annotations"]["a"] == "b"
+    assert len(server.made) == 1
+    with pytest.raises(ClusterError, match="already exists"):  # of another request
+        Rest(access).create("/api/v1/configmaps", item)
+
+
+@pytest.mark.parametrize("words", ["conversion webhook for x failed", "no words that are known"])
+def test_a_kind_that_a_working_server_cannot_list_is_not_seen(access: Access, words: str) -> None:
+    said = Answer(500, reason="InternalError", message=words)
+    served(access, GET=[said])
+    assert Rest(access).metadata("/apis/x/v1/things") is None
+    served(access, GET=[said], readyz=[Answer(500)])
+    access.availability.patience = 0.0
+    with pytest.raises(ClusterError):
+        Rest(access).metadata("/apis/x/v1/things")
+
+
+def test_a_refused_field_is_known_by_its_name(access: Access) -> None:
+    cause = {"field": "spec.ports[0].nodePort", "message": "whatever it says"}
+    served(access, PATCH=[Answer(422, {"details": {"causes": [cause]}}, "Invalid", "no")])
+    with pytest.raises(InvalidError) as refused:
+        Rest(access).apply("/api/v1/namespaces/n/services/s", {})
+    assert refused.value.fields == ("spec.ports[0].nodePort",)
+
+
+class Held:
+    """Objects with finalizers that nobody answers; ``outage``: seconds that one answer takes."""
+
+    def __init__(self, clock: list[float], outage: float = 0.0, stubborn: bool = False) -> None:
+        self.clock, self.outage, self.stubborn = clock, outage, stubborn
+        self.there = {"/a": ["f/1"], "/b": []}
+        self.freed: list[float] = []
+
+    def delete(self, path: str, uid: str, propagation: str = "") -> bool:
+        if path == "/b":
+            raise ClusterError("webhook refused it")
+        return True
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        self.clock[0] += self.outage
+        self.outage = 0.0
+        if path not in self.there:
+            return None
+        return {"metadata": {"uid": path, "finalizers": self.there[path]}}
+
+    def patch(self, path: str, change: Mapping[str, Any]) -> bool:
+        self.freed.append(self.clock[0])
+        if self.stubborn:
+            raise ClusterError("forbidden")
+        del self.there[path]
+        return True
+
+
+class Item:
+    def __init__(self, path: str) -> None:
+        self.path = self.uid = path
+
+    def __str__(self) -> str:
+        return f"Thing {self.path}"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(deletion.time, "monotonic", lambda: now[0])
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(deletion.time, "sleep", sleep)
+    return now
+
+
+def deleted(rest: Any, *paths: str, free: bool = True) -> None:
+    things: Any = [Item(path) for path in paths]
+    deletion._delete(rest, things, 90.0, free=free)
+
+
+def test_finalizers_go_only_when_their_controllers_had_the_time(clock: list[float]) -> None:
+    """The API server was away for longer than all of it: nobody could answer the finalizers."""
+    rest = Held(clock, outage=100.0)
+    deleted(rest, "/a")
+    assert rest.freed[0] > 185
+
+
+def test_what_stays_is_named_with_what_holds_it(clock: list[float]) -> None:
+    rest = Held(clock, stubborn=True)
+    with pytest.raises(LimitError, match=r"Thing /a \(finalizers: f/1\).*forbidden") as raised:
+        deleted(rest, "/a")
+    assert raised.value.remedy
+    assert clock[0] < 200
+    with pytest.raises(LimitError, match="f/1"):
+        deleted(Held(clock), "/a", free=False)
+
+
+def test_one_that_is_refused_keeps_no_other_from_being_deleted(clock: list[float]) -> None:
+    rest = Held(clock)
+    with pytest.raises(ClusterError, match="Thing /b: webhook refused it"):
+        deleted(rest, "/b", "/a")
+    assert "/a" not in rest.there
 
 
 UIDS = [

@@ -20,7 +20,7 @@ import pytest
 from cnibench.clusters.kubernetes.api import status
 from cnibench.clusters.kubernetes.api.availability import Availability
 from cnibench.clusters.kubernetes.api.proxy import Answer
-from cnibench.clusters.kubernetes.ownership import kinds, lease, safety, state, survey
+from cnibench.clusters.kubernetes.ownership import discovery, kind_clusters, lease, safety, state
 from cnibench.clusters.kubernetes.ownership.lease import Lease
 from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
 from cnibench.errors import ClusterError, EndedError
@@ -124,11 +124,13 @@ def test_a_lease_is_watched_by_the_observers_own_clock(
     store: Store, alive: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its times are those of a machine whose clock is years behind."""
-    monkeypatch.setattr(survey, "_LOOK", 0.02)
+    monkeypatch.setattr(discovery, "_LOOK", 0.02)
     made = lease.body("space", "u1", OWNER, f"{OWNER}_run-1")
     made["spec"] |= {"renewTime": "2001-01-01T00:00:00.000000Z", "leaseDurationSeconds": 1}
     store.call("POST", lease.path("space", ""), made)
-    space = survey.Space("space", "u1", "run-1", OWNER, "held", store.objects[lease.path("space")])
+    space = discovery.Space(
+        "space", "u1", "run-1", OWNER, "held", store.objects[lease.path("space")]
+    )
     told: list[str] = []
 
     def tell(text: str) -> None:
@@ -141,7 +143,7 @@ def test_a_lease_is_watched_by_the_observers_own_clock(
                 {**now, "spec": {**now["spec"], "renewTime": "2001-01-01T00:00:05.000000Z"}},
             )
 
-    (found,) = survey.watched(store, [space], tell)  # type: ignore[arg-type]
+    (found,) = discovery.watched(store, [space], tell)  # type: ignore[arg-type]
     assert found.use == ("live" if alive else "expired")
     assert "space" in told[0]
 
@@ -153,7 +155,7 @@ def test_a_lease_that_was_copied_with_its_labels_proves_nothing(store: Store) ->
         lease.body("space", "the UID of another namespace", OWNER, f"{OWNER}_run-1"),
     )
     meta = {"name": "space", "uid": "u1", "labels": {"app.kubernetes.io/managed-by": "cnibench"}}
-    assert survey._space(store, {"metadata": meta}).use == "unproven"  # type: ignore[arg-type]
+    assert discovery._space(store, {"metadata": meta}).use == "unproven"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("name", "use"), [("cnibench-0123abcd", "held"), ("copy", "unproven")])
@@ -167,7 +169,7 @@ def test_a_namespace_without_a_lease_is_ours_by_the_name_that_its_run_gave_it(
         "labels": {"cnibench.io/run": "cnibench-0123abcd"},
         "annotations": {lease.OWNER: OWNER},
     }
-    assert survey._space(store, {"metadata": meta}).use == use  # type: ignore[arg-type]
+    assert discovery._space(store, {"metadata": meta}).use == use  # type: ignore[arg-type]
 
 
 def test_waiting_for_the_api_server_has_a_limit() -> None:
@@ -242,10 +244,10 @@ def test_folders_of_kind_clusters_go_when_they_are_removed_and_not_when_they_are
     gone, used = state.Kept(state.new_cluster()), state.Kept(state.new_cluster())
     gone.release(keep=True)
     with pytest.raises(ClusterError):
-        kinds.leftovers(set(), lambda text: None)
+        kind_clusters.leftovers(set(), lambda text: None)
     assert gone.folder.is_dir(), "kind could not say which clusters there are"
     kind.write_text("#!/bin/sh\n")
-    (left,) = kinds.leftovers(set(), lambda text: None)
+    (left,) = kind_clusters.leftovers(set(), lambda text: None)
     assert gone.name in left.what
     assert gone.folder.is_dir()
     left.remove()

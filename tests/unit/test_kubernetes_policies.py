@@ -10,9 +10,9 @@ from typing import Any, Literal
 import pytest
 
 from cnibench.clusters.kubernetes.api.objects import Making
-from cnibench.clusters.kubernetes.cni import refusals
+from cnibench.clusters.kubernetes.cni import unsupported
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
-from cnibench.clusters.kubernetes.pods import policies, policy_objects, starting
+from cnibench.clusters.kubernetes.pods import policies, policy_objects, startup
 from cnibench.model.cell import Cell
 from cnibench.model.conditions import Policies
 from cnibench.model.profile import CURRENT, builtin
@@ -209,12 +209,12 @@ def cell(workload: str = "tcp-rr", path: str = "pod", **params: Any) -> Cell:
     ],
 )
 def test_what_can_never_be_measured(profile: str, asked: Cell, reason: str) -> None:
-    told = refusals.refusal(builtin()[profile], asked)
+    told = unsupported.refusal(builtin()[profile], asked)
     assert (reason in told) if reason else told == ""
 
 
 def test_a_cni_that_is_not_known_is_tried() -> None:
-    assert refusals.refusal(CURRENT, cell(**{"policy.entries": 1})) == ""
+    assert unsupported.refusal(CURRENT, cell(**{"policy.entries": 1})) == ""
 
 
 SEEN = {"asked": 10.0, "scheduled": 10.1, "network": 10.9, "running": 11.5, "ready": 11.5}
@@ -222,7 +222,7 @@ SEEN = {"asked": 10.0, "scheduled": 10.1, "network": 10.9, "running": 11.5, "rea
 
 def test_steps_of_a_start() -> None:
     """The files of the plugins, then what the API told."""
-    steps, network = starting._steps(10.0, SEEN, {"made": 10.4, "address": 10.5, "added": 10.7})
+    steps, network = startup._steps(10.0, SEEN, {"made": 10.4, "address": 10.5, "added": 10.7})
     assert [name for name, _ in steps] == [
         "scheduled",
         "sandbox",
@@ -233,12 +233,12 @@ def test_steps_of_a_start() -> None:
     ]
     assert [seconds for _, seconds in steps] == pytest.approx([0.1, 0.3, 0.1, 0.2, 0.8, 0.0])
     assert network == pytest.approx(0.3)
-    steps, network = starting._steps(10.0, SEEN, {"made": 10.4, "address": None, "added": 10.7})
+    steps, network = startup._steps(10.0, SEEN, {"made": 10.4, "address": None, "added": 10.7})
     assert "cni-add" in dict(steps)
     assert network == pytest.approx(0.3)
 
 
 def test_a_node_that_may_not_be_looked_into_tells_one_step() -> None:
-    steps, network = starting._steps(10.0, SEEN, {})
-    assert [name for name, _ in steps] == ["scheduled", starting.BLIND, "container", "ready"]
+    steps, network = startup._steps(10.0, SEEN, {})
+    assert [name for name, _ in steps] == ["scheduled", startup.BLIND, "container", "ready"]
     assert network == pytest.approx(0.8)

@@ -17,7 +17,7 @@ from cnibench.clusters.existing import ExistingCluster
 from cnibench.clusters.kubernetes.api.proxy import Answer
 from cnibench.clusters.kubernetes.cni import install
 from cnibench.clusters.kubernetes.nodes import agents
-from cnibench.clusters.kubernetes.ownership import cleaning, lease, survey
+from cnibench.clusters.kubernetes.ownership import cleaning, discovery, lease
 from cnibench.clusters.kubernetes.ownership.cleaning import Survey
 from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
 from cnibench.clusters.kubernetes.removal import record, uninstallation
@@ -81,7 +81,7 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(survey, "_LOOK", 0.01)
+    monkeypatch.setattr(discovery, "_LOOK", 0.01)
     made = Cluster()
     made.objects[cleaning._RECORD] = {
         "metadata": {
@@ -107,8 +107,8 @@ def test_a_cni_stays_below_a_run_that_did_not_install_it(cluster: Any) -> None:
     cluster.run("measures", holder="wise-yew-999999_measures")
     assert left(cluster)[1].kept == "the run measures uses it"
     assert left(cluster, run="measures")[1].kept == "", "a run is not in its own way"
-    assert [one.name for one in survey.users(cluster, lambda text: None)] == ["measures"]
-    assert survey.users(cluster, lambda text: None, "measures") == []
+    assert [one.name for one in discovery.users(cluster, lambda text: None)] == ["measures"]
+    assert discovery.users(cluster, lambda text: None, "measures") == []
 
 
 def test_a_run_that_begins_meanwhile_keeps_the_cni(cluster: Any) -> None:
@@ -232,7 +232,7 @@ def test_what_this_run_has_not_recorded_is_not_removed(
     monkeypatch.setattr(record, "read", lambda rest: there)
     for name in ("Inventory", "Rest"):
         monkeypatch.setattr(uninstallation, name, lambda *_: None)
-    monkeypatch.setattr(uninstallation.belongings, "find", never)
+    monkeypatch.setattr(uninstallation.selection, "find", never)
     monkeypatch.setattr(uninstallation.manifests, "render", never)
     access: Any = None
     with pytest.raises(ClusterError, match=said):

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from cnibench.clusters.lab import kernel
+from cnibench.clusters.lab.builders.base import builder_of, builders
 from cnibench.clusters.lab.cluster import LabCluster
-from cnibench.clusters.lab.datapaths.base import builder_of, builders
 from cnibench.clusters.lab.namespaces import links, netlink, wire
 from cnibench.errors import ClusterError, InputError, UsageError
 from cnibench.model.profile import Datapath, builtin

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnibench.clusters.lab.attestation.tap import Packet, Seen, outer_checksum, read_frame
+from cnibench.clusters.lab.attestation.capture import Packet, Seen, outer_checksum, read_frame
 
 A, B, NODE_A, NODE_B = "10.244.0.2", "10.244.1.2", "192.168.100.1", "192.168.100.2"
 

@@ -117,7 +117,7 @@ def test_a_load_that_fell_short_is_told_with_what_was_asked_and_sent(tmp_path: P
         "flannel, tcp-rr-under-load on one node: the background load fell short: 500 connections"
         " over 49 pairs of Pods sent 10.0 Gbit/s of the 25.0 Gbit/s asked (40 %, median of 3"
         " blocks); 1500 connections over 49 pairs of Pods sent 7.50 Gbit/s of the 75.0 Gbit/s asked"
-        " (10 %, median of 3 blocks); its figures are those beside what was sent: ask for fewer"
+        " (10 %, median of 3 blocks); its figures refer to the load that was sent: ask for fewer"
         " connections or a lower rate of each, or measure on more CPUs"
     ]
     assert "7.50 Gbit/s" in TEXT.render(analysis, 100)

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from cnibench.model.profile import builtin
 from cnibench.offload import rank
-from cnibench.offload.judge import ORDER, TUNNELS, Verdict, asymmetries, judge, spread, tunnel
 from cnibench.offload.nic import Nic
+from cnibench.offload.tunnel_support import (
+    ORDER,
+    TUNNELS,
+    Verdict,
+    asymmetries,
+    judge,
+    spread,
+    tunnel,
+)
 from cnibench.offload.verify import Stream, summary
 from cnibench.system import ethtool_output
 from cnibench.system.ethtool import Feature
@@ -153,7 +161,8 @@ def test_ports_that_the_device_was_not_told_of() -> None:
         ports=(("geneve", 6081), ("vxlan", 4789)),
     )
     assert (
-        "not told of port 8472 (it knows 4789)" in judge(nic, tunnel("vxlan"), [8472, 4789]).reason
+        "does not know port 8472 (it knows 4789)"
+        in judge(nic, tunnel("vxlan"), [8472, 4789]).reason
     )
     assert "knows port 4789" in judge(nic, tunnel("vxlan"), [4789]).reason
 
@@ -166,7 +175,7 @@ def test_scaling_by_inner_flows_needs_the_ports() -> None:
     assert all(
         word in text
         for word, text in zip(
-            ("one queue", "arrive at one", "spreads inner", "not told", "unknown"),
+            ("one queue", "arrive at one", "spreads inner", "not reported", "unknown"),
             words,
             strict=True,
         )

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnibench.model.profile import CURRENT, builtin
-from cnibench.offload import facts, judge, reading, stack
+from cnibench.offload import facts, reading, stack, tunnel_support
 from cnibench.offload.nic import Nic
 from cnibench.system.ethtool import Feature
 from tests.unit.test_offload_judge import BASE, FIXED, GOLDEN, ON, UDP, UDP_CSUM
@@ -132,7 +132,7 @@ def test_bonded_nodes_are_judged_and_ranked_by_their_nics() -> None:
         (node, name) for node in "ab" for name in ("eth0", "eth1")
     }
     assert (
-        f"{judge.tunnel('vxlan-csum').title} differs between the nodes: a: offloaded, b:"
+        f"{tunnel_support.tunnel('vxlan-csum').title} differs between the nodes: a: offloaded, b:"
         " fixed-off/offloaded" in found["asymmetries"]
     )
     assert f"{UDP_CSUM} differs between the nodes: a: on, b: off/on" in found["asymmetries"]

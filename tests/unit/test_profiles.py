@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from cnibench.clusters.lab.datapaths.base import builder_of
+from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.errors import InputError, UsageError
 from cnibench.model.profile import FOLDER, Profile, builtin, choose, read_profile, schema_text
 

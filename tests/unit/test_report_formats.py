@@ -129,7 +129,7 @@ def test_markdown_has_the_same_tables(many: Analysis) -> None:
         ]
         assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {columns}
     assert text.startswith("# cnibench report")
-    assert "How sure: of " in text
+    assert "Certainty: of " in text
 
 
 def test_nothing_hostile_survives(hostile: Analysis) -> None:

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cnibench.offload.judge import ORDER, TUNNELS
+from cnibench.offload.tunnel_support import ORDER, TUNNELS
 from cnibench.rundir.schema import coordinates
 from tests.unit._call import call
 from tests.unit._runs import synthetic

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from cnibench.clusters.lab.rules import (
     calico,
+    calico_node,
+    calico_workloads,
     cilium,
     docker,
     felix,
@@ -36,7 +38,7 @@ def pods(count: int) -> tuple[Pod, ...]:
         Pod(
             f"a{n}",
             {4: f"10.244.0.{n + 2}", 6: str(v6 + n + 2)},
-            calico.interface_name("cnibench", f"a{n}"),
+            calico_node.interface_name("cnibench", f"a{n}"),
         )
         for n in range(count)
     )
@@ -44,16 +46,16 @@ def pods(count: int) -> tuple[Pod, ...]:
 
 def node(
     family: int = 4, encapsulation: str = "vxlan", count: int = 2, policy: bool = False
-) -> calico.Node:
+) -> calico_node.Node:
     members = pods(count)
-    return calico.Node(
+    return calico_node.Node(
         family,
         encapsulation,
         HOSTS[family],
         CIDRS[family][0],
         HOSTS[family][:1],
         members,
-        calico.Policy("cnibench/bench", ("80", "10000:65000")) if policy else None,
+        calico_node.Policy("cnibench/bench", ("80", "10000:65000")) if policy else None,
         frozenset(pod.name for pod in members[:-1]),
         tuple(pod.addresses[family] for pod in members[:-1]),
     )
@@ -214,7 +216,7 @@ def test_felix_dispatches_through_a_tree_when_names_share_letters() -> None:
     text = save_text(
         [
             [
-                *calico.dispatch(
+                *calico_workloads.dispatch(
                     "cali-to-wl-dispatch", "cali-tw-", names, lambda name: f"--out-interface {name}"
                 ),
                 *(chain("filter", f"cali-tw-{name}") for name in names),
@@ -247,14 +249,14 @@ def test_policy_opens_its_ports_to_its_peers_only() -> None:
     described = node(policy=True)
     assert described.policy
     text = save_text([calico.rules(described)])
-    rules = of_chain(text, "filter", calico.policy_chain(described.policy, "i"))
+    rules = of_chain(text, "filter", calico_workloads.policy_chain(described.policy, "i"))
     assert len(rules) == 3  # mark and return for TCP, mark for UDP: the last return is left out
     assert (
-        f"-p tcp -m set --match-set {calico.peers_set(4)} src -m multiport --destination-ports"
+        f"-p tcp -m set --match-set {calico_node.peers_set(4)} src -m multiport --destination-ports"
         " 80,10000:65000 --jump MARK" in rules[0]
     )
-    sets = {item.name: item for item in calico.ipsets(described)}
-    assert sets[calico.peers_set(4)].members == ("10.244.0.2",)
+    sets = {item.name: item for item in calico_node.ipsets(described)}
+    assert sets[calico_node.peers_set(4)].members == ("10.244.0.2",)
 
 
 def test_every_set_that_rules_name_is_made() -> None:
@@ -262,7 +264,7 @@ def test_every_set_that_rules_name_is_made() -> None:
         for encapsulation in ("none", "vxlan", "ipip"):
             described = node(family, encapsulation, 3, True)
             named = set(re.findall(r"--match-set (\S+)", save_text([calico.rules(described)])))
-            assert named <= {item.name for item in calico.ipsets(described)}
+            assert named <= {item.name for item in calico_node.ipsets(described)}
             assert all(len(name) <= 31 for name in named)
     named = set(re.findall(r"--match-set (\S+)", every_text()["kube-router6"]))
     assert named == {item.name for item in kuberouter.ipsets(6, [], [])}

@@ -306,6 +306,25 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+def test_a_profile_that_cannot_be_removed_fails_a_complete_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(deployment: LocalStanding) -> None:
+        if deployment.label == "a":
+            raise ClusterError("still there: Namespace x", "kubectl get namespace x")
+
+    monkeypatch.setattr(LocalStanding, "remove", fails)
+    with (
+        RunWriter.create(folder, manifest([cell("a"), cell("b")], 1)) as writer,
+        pytest.raises(ClusterError, match=r"a \(still there: Namespace x\)") as raised,
+    ):
+        runner(writer, Local(Options())).run()
+    assert raised.value.exit_code == 1
+    assert raised.value.remedy == "kubectl get namespace x"
+    assert RunReader(folder).finished
+    assert len(measured(folder)) == 2
+
+
 def test_blocks_interleave_the_profiles_and_everything_is_stored(folder: Path) -> None:
     cells = [cell("a"), cell("b")]
     with RunWriter.create(folder, manifest(cells, 2)) as writer:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnibench.run import stalls, watching
+from cnibench.run import stall_monitor, stalls
 from cnibench.run.stalls import Evidence, Stall, disturbed
 from cnibench.system import heartbeat
 from cnibench.system.process import spawn
@@ -40,7 +40,7 @@ def stall(kind: stalls.Kind, seconds: float, what: str = "netperf") -> Stall:
         (replace(QUIET, stalls=(stall("frozen", 1.0),)), "was frozen for"),
         (
             replace(QUIET, stalls=(stall("gap", 1.0, ""),)),
-            "everything in the server's Pod (node b) stood still for 1.00 s",
+            "everything in the server's Pod (node b) stalled for 1.00 s",
         ),
         (replace(QUIET, stalls=(stall("gap", 0.1, ""),)), "for 0.10 s"),
         (
@@ -73,7 +73,7 @@ def test_our_own_machine_needs_no_name() -> None:
     )
     assert (
         disturbed(seen)
-        == "perf was stopped for 1.00 s of 2.00 s; everything on this machine stood still for 0.50"
+        == "perf was stopped for 1.00 s of 2.00 s; everything on this machine stalled for 0.50"
         " s of 2.00 s; the heartbeat on this machine did not answer"
     )
 
@@ -195,16 +195,16 @@ def test_the_signal_ends_the_heartbeat_even_where_it_is_ignored() -> None:
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_heartbeat_that_ended_too_early_saw_nothing(tmp_path: Path, ended: bool) -> None:
     """What it noted until then tells nothing of the rest."""
-    text = watching.PROGRAM.read_text(encoding="utf-8")
+    text = stall_monitor.PROGRAM.read_text(encoding="utf-8")
     out = tmp_path / "out"
     with spawn([sys.executable, "-I", "-S", "-c", text, "0.02"], stdout=out) as process:
-        heart = watching._Heart("", out, process, True)
-        watching.Watch(heart, {}).await_ready()
+        heart = stall_monitor._Heart("", out, process, True)
+        stall_monitor.Watch(heart, {}).await_ready()
         start = time.monotonic()
         if ended:
             process.interrupt()
             process.wait(10.0)
         span = (start, time.monotonic() + 0.01, 100.0)
-        (seen,) = watching.Watch(heart, {}).evidence([span])
+        (seen,) = stall_monitor.Watch(heart, {}).evidence([span])
     assert seen.unseen == (("",) if ended else ())
     assert ("did not answer" in disturbed(seen)) == ended

@@ -12,7 +12,7 @@ from cnibench.cli.profiles import runs_here, systems
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.model.profile import builtin
 from cnibench.testbed.cluster import Problem
-from cnibench.vm import problems as vm
+from cnibench.vm import requirements as vm
 from tests.unit._call import call
 
 SYSTEMS = {

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnibench.analysis.model import Result
-from cnibench.analysis.turning import Curve, judge, turning_points
+from cnibench.analysis.turning_points import Curve, judge, turning_points
 from cnibench.reports._document import turning_words
 from cnibench.stats.inference import signed_rank, walsh_averages, walsh_needed, walsh_p
 
@@ -92,7 +92,7 @@ def test_where_nothing_turns_it_says_up_to_where() -> None:
 def test_equal_profiles_have_no_turning_point() -> None:
     (found,) = turning_points(results({"b": 0.0, "c": 0.0}))
     assert found.verdict == "inconclusive"
-    assert "not told apart at 0" in turning_words(found)
+    assert "no significant difference at 0" in turning_words(found)
 
 
 def test_too_few_blocks_and_too_few_values_claim_nothing() -> None:
@@ -270,14 +270,17 @@ def test_holm_is_over_the_pairs_of_the_sweep() -> None:
     assert signed_rank(table[:, -1]).p[0] == pytest.approx(4 / 2**7)
     assert judge([curve])[0][0] == "turns"
     for verdict, _, _, _, reason in judge([curve, curve]):
-        assert (verdict, reason) == ("inconclusive", "not told apart at 200")
+        assert (verdict, reason) == ("inconclusive", "no significant difference at 200")
     clear = Curve(np.linspace(0.10, 0.16, 7)[:, None] * np.array([1.0, 0.5, -1.0]), values)
     assert [said[0] for said in judge([clear, curve])] == [
         "turns",
         "turns",
     ]  # 2 / 2^7 doubled, then 4 / 2^7: a step down each
     few = judge([clear] * 10)[0]
-    assert (few[0], few[4]) == ("inconclusive", "7 blocks cannot decide among 10 pairs, it takes 9")
+    assert (few[0], few[4]) == (
+        "inconclusive",
+        "7 blocks cannot decide among 10 pairs, at least 9 are needed",
+    )
     assert judge([clear], level=0.0125)[0][0] == "inconclusive"
 
 

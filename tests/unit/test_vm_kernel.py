@@ -19,7 +19,7 @@ import cnibench
 from cnibench.cpp import taxonomy
 from cnibench.errors import InputError, MissingError, UsageError
 from cnibench.system.guest import patience
-from cnibench.vm import accel, bundle, frames, initramfs, kernel, machine, preload, problems
+from cnibench.vm import accel, bundle, frames, initramfs, kernel, machine, preload, requirements
 
 
 def image(path: Path, release: str) -> Path:
@@ -197,16 +197,16 @@ def test_what_is_no_frame_is_refused() -> None:
 def test_what_a_machine_lacks_for_a_vm_is_told_with_its_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(problems, "newest", lambda: kernel.newest(tmp_path, tmp_path))
+    monkeypatch.setattr(requirements, "newest", lambda: kernel.newest(tmp_path, tmp_path))
     monkeypatch.setattr(
         initramfs, "_find", lambda program: None if program == "kmod" else f"/bin/{program}"
     )
     monkeypatch.setenv("PATH", str(tmp_path))
-    told = {problem.lacks: problem.remedy for problem in problems.problems()}
+    told = {problem.lacks: problem.remedy for problem in requirements.problems()}
     assert told["VM: the program qemu-system-x86_64"] == "apt-get install qemu-system-x86"
     assert told["VM: the program kmod"] == "apt-get install kmod"
     assert told[f"VM: no kernel image in {tmp_path}"] == "apt-get install linux-image-amd64"
-    assert problems.summary().startswith("no VM is possible: the program qemu-system-x86_64")
+    assert requirements.summary().startswith("no VM is possible: the program qemu-system-x86_64")
     known = kernel.Kernel(tmp_path / "vmlinuz", "1.0", tmp_path)
     monkeypatch.setattr(initramfs, "build", lambda *_: b"")
     with (

@@ -47,6 +47,14 @@ class DeniedError(ClusterError):
     """The API server answers, and does not let us."""
 
 
+class InvalidError(ClusterError):
+    """The API server takes the object in another form only; ``fields`` are those that it refuses,
+    spec.ports[0].nodePort say.
+    """
+
+    fields: tuple[str, ...] = ()
+
+
 class Access:
     """One cluster. ``kubeconfig`` None: where kubectl finds it (KUBECONFIG, ~/.kube/config);
     ``context`` '': its current one.
@@ -244,6 +252,11 @@ class Access:
     def refusal(self, answer: Answer, what: str) -> ClusterError:
         """The same for an answer that is no success; ``what`` could not be done."""
         said = self.hidden(answer.message or answer.reason or f"HTTP {answer.status}")
+        if answer.reason == "Invalid":
+            error = InvalidError(f"{what}: {said}")
+            causes = (answer.body.get("details") or {}).get("causes") or ()
+            error.fields = tuple(str(one.get("field", "")) for one in causes)
+            return error
         return self._typed(
             status.UNREACHABLE if answer.silent else answer.reason, f"{what}: {said}", said
         )

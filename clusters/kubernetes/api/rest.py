@@ -4,6 +4,7 @@ listing of metadata alone.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,12 +12,30 @@ from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.proxy import JSON, Answer
 
 APPLIER = "cnibench"  # our name as a field manager (metadata.managedFields)
+_REQUEST = "cnibench.io/request"  # an annotation: which request made the object
 _LIMIT = 60.0  # s
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _UNSERVED = (404, 405, 503)
 _PAGE = 500  # objects in one answer
 
 Object = dict[str, Any]
+
+
+def created(access: Access, path: str, item: Mapping[str, Any], query: str = "") -> Answer:
+    """Makes an object that has a name, once: a request whose answer was lost is sent again, and
+    then the object that exists already is ours.
+    """
+    meta = item["metadata"]
+    request = secrets.token_hex(8)
+    annotations = {**(meta.get("annotations") or {}), _REQUEST: request}
+    marked = {**item, "metadata": {**meta, "annotations": annotations}}
+    answer = access.call("POST", path + query, marked, _LIMIT)
+    if answer.status == 409 and answer.reason == "AlreadyExists":
+        there = access.call("GET", f"{path}/{meta['name']}", timeout=_LIMIT)
+        found = there.body.get("metadata", {}).get("annotations") or {}
+        if there.ok and found.get(_REQUEST) == request:
+            return there
+    return answer
 
 
 class Rest:
@@ -47,8 +66,8 @@ class Rest:
         while True:
             answer = self._listed(f"{path}?limit={_PAGE}{more}", _METADATA)
             if answer.status in _UNSERVED or (
-                answer.status == 500 and "conversion webhook" in answer.message
-            ):
+                answer.status == 500 and not self.access.unanswered()
+            ):  # one kind alone: the webhook that converts it has gone, for instance
                 return None
             page = self._checked(answer, path)
             found += page.get("items") or ()
@@ -59,9 +78,7 @@ class Rest:
 
     def create(self, path: str, item: Mapping[str, Any]) -> Object:
         """Raises ClusterError when it exists already."""
-        return self._checked(
-            self.access.call("POST", f"{path}?fieldManager={APPLIER}", item, _LIMIT), path
-        )
+        return self._checked(created(self.access, path, item, f"?fieldManager={APPLIER}"), path)
 
     def apply(self, path: str, item: Mapping[str, Any]) -> Object:
         """Server-side apply; the object as it is then, with its UID."""
@@ -112,7 +129,7 @@ class Rest:
         ready does not mend. One that is not ready yet has all its kinds later: raises ClusterError.
         """
         answer = self.access.api.call("GET", path, timeout=_LIMIT, accept=accept)
-        starting = answer.status == 503 and bool(self.access.unanswered())
+        starting = answer.status in (500, 503) and bool(self.access.unanswered())
         if answer.status in (0, 429) or starting:
             answer = self.access.call("GET", path, timeout=_LIMIT, accept=accept)
             if starting and answer.silent:

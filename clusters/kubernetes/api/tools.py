@@ -56,7 +56,7 @@ def problems(*names: str) -> list[Problem]:
             found.append(Problem("", f"{name} does not work: {error.message}", tool.remedy))
             continue
         if said is None:
-            found.append(Problem("", f"{name} does not tell its version", tool.remedy))
+            found.append(Problem("", f"{name} does not report its version", tool.remedy))
         elif said < tool.least:
             least = ".".join(map(str, tool.least))
             found.append(

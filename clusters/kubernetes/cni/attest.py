@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from cnibench.clusters.kubernetes.nodes import probe
-from cnibench.clusters.lab.attestation.tap import KEYED, Packet, outer_checksum, read_frame
+from cnibench.clusters.lab.attestation.capture import KEYED, Packet, outer_checksum, read_frame
 from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation, Placement
 from cnibench.model.installation import Installation

@@ -15,7 +15,7 @@ from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.cni import manifests, plugins, wait
 from cnibench.clusters.kubernetes.cni.manifests import LABEL, Object
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
-from cnibench.clusters.kubernetes.removal import belongings, deletion, eviction, record
+from cnibench.clusters.kubernetes.removal import deletion, eviction, record, selection
 from cnibench.clusters.kubernetes.removal import nodes as removal
 from cnibench.clusters.kubernetes.removal.inventory import Identity, Inventory, Thing, thing
 from cnibench.clusters.kubernetes.removal.record import Record
@@ -139,7 +139,7 @@ def _apply(inventory: Inventory, note: Record, objects: Sequence[Object]) -> Non
         path = kind.path(meta.get("namespace", ""), meta["name"])
         if there := inventory.rest.get(path):  # its programs may be quicker than we are
             other = thing(kind, there["metadata"])
-            if not belongings.is_own(note.about.managers, other):
+            if not selection.is_own(note.about.managers, other):
                 raise ClusterError(
                     f"{note.profile} would overwrite what others made meanwhile: {other}",
                     "another installation of it? measure what is there: --cni current",

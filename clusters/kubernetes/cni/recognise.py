@@ -14,6 +14,7 @@ from typing import Any
 
 from cnibench.clusters.kubernetes.api import objects, status
 from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.model.installation import Fact
 from cnibench.model.profile import Profile, builtin
 
@@ -152,14 +153,28 @@ def _fetch(
         )
         if (
             done.returncode
-            and "the server doesn't have a resource type" not in done.stderr
             and status.reason(done.stderr) != "Forbidden"
+            and (status.reason(done.stderr) or _served(access, kind))
         ):
             raise access.error(done)
         cache[name] = (
             json.loads(done.stdout) if not done.returncode and done.stdout.strip() else None
         )
     return cache[name]
+
+
+def _served(access: Access, name: str) -> bool:
+    """Does the API server have this kind, written as kubectl takes it: NAME or NAME.GROUP?"""
+    rest = Rest(access)
+    groups = (rest.get("/apis") or {}).get("groups", ())
+    for api in ("v1", *(one["preferredVersion"]["groupVersion"] for one in groups)):
+        group = api.rpartition("/")[0]
+        for item in rest.kinds(api):
+            names = {item["name"], item["kind"].lower(), item.get("singularName")}
+            names.update(item.get("shortNames") or ())
+            if name in names or (group and name in {f"{one}.{group}" for one in names}):
+                return True
+    return False
 
 
 def _words(fact: Fact) -> str:

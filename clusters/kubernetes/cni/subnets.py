@@ -47,7 +47,7 @@ def need(known: Mapping[str, str]) -> None:
     """Raises ClusterError when installations would lack what they cannot do without."""
     if absent := [name for name in ("pod_cidr", "service_cidr", "api_host") if not known[name]]:
         raise ClusterError(
-            f"the cluster does not tell its {', '.join(absent)}",
+            f"the cluster does not report its {', '.join(absent)}",
             "give them: --set pod_cidr=10.244.0.0/16",
         )
 

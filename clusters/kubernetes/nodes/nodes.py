@@ -71,7 +71,7 @@ def facts(node: Mapping[str, Any]) -> Facts:
     return Facts(
         name=meta["name"],
         ready=ready.get("status") == "True",
-        reason=str(ready.get("message", "its kubelet tells nothing")),
+        reason=str(ready.get("message", "its kubelet gives no reason")),
         schedulable=not spec.get("unschedulable", False),
         addresses=addresses,
         pod_cidrs=tuple(cidrs),

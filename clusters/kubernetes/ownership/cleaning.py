@@ -13,9 +13,9 @@ from cnibench.clusters.kubernetes.api import objects
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.cni import install
 from cnibench.clusters.kubernetes.nodes import agents
-from cnibench.clusters.kubernetes.ownership import lease, namespace, safety, state, survey
+from cnibench.clusters.kubernetes.ownership import discovery, lease, namespace, safety, state
+from cnibench.clusters.kubernetes.ownership.discovery import Space
 from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
-from cnibench.clusters.kubernetes.ownership.survey import Space
 from cnibench.errors import ClusterError
 from cnibench.testbed.capabilities.ownership import Leftover
 
@@ -74,10 +74,10 @@ class Survey:
         self.record = record(access)
         self._holder = f"{state.owner()}_clean-{secrets.token_hex(4)}"
         self._held: set[str] = set()
-        found = [one for one in survey.spaces(access) if not run or one.run != run]
+        found = [one for one in discovery.spaces(access) if not run or one.run != run]
         # Whoever measures on this cluster measures by its CNI.
         matter = [one for one in found if self.record or one.owner in self.mine]
-        settled = {one.name: one for one in survey.watched(access, matter, tell)}
+        settled = {one.name: one for one in discovery.watched(access, matter, tell)}
         self.spaces = [
             settled.get(one.name, one) for one in found if one.name in settled or one not in matter
         ]
@@ -156,7 +156,7 @@ class Survey:
         assert self.record is not None
         self.hold(self.of_record())
         known = {one.uid for one in self.spaces}
-        for one in survey.spaces(self.access):
+        for one in discovery.spaces(self.access):
             if one.use == "held" and one.run != run and one.uid not in known:
                 raise ClusterError(
                     f"the run {one.run} of {one.owner} has begun to use the cluster of the context"

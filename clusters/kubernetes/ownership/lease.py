@@ -19,6 +19,7 @@ from typing import Any
 from cnibench.clusters.kubernetes.api import objects
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.proxy import Answer
+from cnibench.clusters.kubernetes.api.rest import created
 
 NAME = "cnibench"
 DURATION = 30  # s
@@ -83,7 +84,7 @@ class Lease:
         self.namespace = namespace
         self.holder = f"{owner}_{run}"
         self.lost = ""
-        answer = access.call("POST", path(namespace, ""), body(namespace, uid, owner, self.holder))
+        answer = created(access, path(namespace, ""), body(namespace, uid, owner, self.holder))
         if not answer.ok:
             raise access.refusal(answer, f"the Lease of the namespace {namespace} cannot be made")
         self._lease = dict(answer.body)

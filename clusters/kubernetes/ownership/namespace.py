@@ -10,6 +10,7 @@ from collections.abc import Callable
 from cnibench.clusters.kubernetes.api import objects
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import Making
+from cnibench.clusters.kubernetes.api.rest import created
 from cnibench.clusters.kubernetes.ownership import lease, state
 from cnibench.clusters.kubernetes.ownership.lease import Lease
 from cnibench.errors import ClusterError, EndedError, UsageError
@@ -50,7 +51,7 @@ class Claim:
         owner = state.owner()
         made = objects.namespace(making)
         made["metadata"]["annotations"] = {lease.OWNER: owner}
-        answer = access.call("POST", "/api/v1/namespaces", made)
+        answer = created(access, "/api/v1/namespaces", made)
         if answer.reason == "AlreadyExists":
             raise _not_free(self.name)
         if not answer.ok:

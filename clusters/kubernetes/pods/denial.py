@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING
 
-from cnibench.clusters.kubernetes.cni import manifests, refusals
+from cnibench.clusters.kubernetes.cni import manifests, unsupported
 from cnibench.clusters.kubernetes.pods import policies, policy_objects
 from cnibench.clusters.kubernetes.pods.policy_objects import Kind, Object
 from cnibench.errors import ClusterError, LimitError, UnsupportedError
@@ -81,7 +81,7 @@ class Denying:
 
 def prepare(deployment: KubernetesDeployment, port: int) -> Callable[[], None]:
     """As Policies.denial. Raises UnsupportedError where nothing would come of it."""
-    if reason := refusals.enforcing(deployment.profile):
+    if reason := unsupported.enforcing(deployment.profile):
         raise UnsupportedError(f"{deployment.label}: {reason}")
     own: set[Kind] = {kind for kind, _ in deployment.restrict.values() if kind != "kubernetes"}
     if own:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cnibench.clusters.kubernetes.api.objects import HOST
-from cnibench.clusters.kubernetes.cni import refusals
+from cnibench.clusters.kubernetes.cni import unsupported
 from cnibench.clusters.kubernetes.nodes.places import KubernetesPod
 from cnibench.clusters.kubernetes.pods import policy_objects
 from cnibench.clusters.kubernetes.pods.policy_objects import CANARY, FOR, Kind, Object
@@ -74,8 +74,8 @@ def applied(
     """The policies for the block; one record. Raises UnsupportedError with the reason, ClusterError
     when they do not come into force.
     """
-    if reason := refusals.policy(deployment.profile, asked) or (
-        "" if server.interface else refusals.ON_NODE
+    if reason := unsupported.policy(deployment.profile, asked) or (
+        "" if server.interface else unsupported.ON_NODE
     ):
         raise UnsupportedError(f"{deployment.label}: {reason}")
     kind = kind_of(deployment, asked)
@@ -187,7 +187,7 @@ def _await(deployment: KubernetesDeployment, server: KubernetesPod, base: str) -
     seen = _state(deployment, server, (_UNDER,), _EFFECT)
     if seen == base == _OPEN:
         raise UnsupportedError(
-            f"{deployment.label}: the policies stand in the API, and nothing enforces them:"
+            f"{deployment.label}: the policies exist in the API, but nothing enforces them:"
             f" {_EFFECT:.0f} s later a stranger is let in",
             "measure a CNI that does",
         )

@@ -7,17 +7,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from cnibench.clusters.kubernetes.api.access import UnreachableError
 from cnibench.clusters.kubernetes.api.rest import Object, Rest
-from cnibench.clusters.kubernetes.removal import belongings
-from cnibench.clusters.kubernetes.removal.belongings import Belongings, Known
+from cnibench.clusters.kubernetes.removal import selection
 from cnibench.clusters.kubernetes.removal.inventory import DEFINITION, Inventory, Thing, defined_by
 from cnibench.clusters.kubernetes.removal.record import Marks
-from cnibench.errors import ClusterError, LimitError
+from cnibench.clusters.kubernetes.removal.selection import Belongings, Known
+from cnibench.errors import ClusterError, EndedError, LimitError
 from cnibench.model.installation import Installation
 
 GOING = 90.0  # s that objects are given to be gone
 _FREEING = 15.0  # s after which finalizers of what has no controller any more are taken away
 _STEP = 0.2  # s between two looks
+_ANSWER = 2.0  # s: a request that takes longer waited for an API server that did not answer
+_NAMED = 5  # objects that a message names
 _TRIES = 5  # to change nodes, which kubelets change as well
 
 Step = Callable[[str, Callable[[], None]], None]
@@ -76,7 +79,7 @@ def delete(inventory: Inventory, known: Known, found: Belongings, step: Step) ->
         ),
     )
     if len(empty) == len(holders):
-        step("what belonged to them", lambda: _gone(rest, found.derived, time.monotonic() + GOING))
+        step("what belonged to them", lambda: _gone(rest, found.derived, GOING))
 
 
 def _held(inventory: Inventory, known: Known, holders: Sequence[Thing]) -> dict[str, list[Thing]]:
@@ -85,7 +88,7 @@ def _held(inventory: Inventory, known: Known, holders: Sequence[Thing]) -> dict[
     """
     wanted = {one.uid for one in holders}
     found: dict[str, list[Thing]] = {}
-    for one, holder in belongings.find(known, inventory.things()).foreign if holders else ():
+    for one, holder in selection.find(known, inventory.things()).foreign if holders else ():
         if holder.uid in wanted:
             found.setdefault(holder.uid, []).append(one)
     return found
@@ -100,39 +103,72 @@ def _delete(
     free: bool = True,
 ) -> None:
     """Asks for the end of each and waits; those that are still there after ``patience`` seconds
-    lose their finalizers.
+    lose their finalizers. What one is refused keeps no other from being asked. Raises ClusterError
+    and LimitError, which name what stays.
     """
-    left = [one for one in things if rest.delete(one.path, one.uid, propagation)]
-    begun = time.monotonic()
+    left: list[Thing] = []
+    refused: list[str] = []
+    for one in things:
+        try:
+            if rest.delete(one.path, one.uid, propagation):
+                left.append(one)
+        except (UnreachableError, EndedError):
+            raise
+        except ClusterError as error:
+            refused.append(f"{one}: {error.message}")
     try:
-        _gone(rest, left, begun + patience)
+        _gone(rest, left, patience)
     except LimitError:
         if not free:
             raise
-        for one in left:
+        refused += _freed(rest, left)
+        _gone(rest, left, GOING / 2, refused)
+    if refused:
+        raise ClusterError(f"not deleted: {'; '.join(refused[:_NAMED])}", "kubectl delete says why")
+
+
+def _freed(rest: Rest, things: Sequence[Thing]) -> list[str]:
+    """Takes the finalizers away; what could not be changed, and why."""
+    refused = []
+    for one in things:
+        try:
             rest.patch(one.path, {"metadata": {"uid": one.uid, "finalizers": None}})
-        _gone(rest, left, begun + patience + GOING / 2)
+        except (UnreachableError, EndedError):
+            raise
+        except ClusterError as error:
+            refused.append(f"{one}: {error.message}")
+    return refused
 
 
-def _gone(rest: Rest, things: Sequence[Thing], deadline: float) -> None:
+def _gone(
+    rest: Rest, things: Sequence[Thing], patience: float, refused: Sequence[str] = ()
+) -> None:
     """Returns when none of these is there any more; others may have their names. Raises LimitError
-    at ``deadline``.
+    after ``patience`` seconds, not counting those in which the API server did not answer.
     """
     left = list(things)
+    spent = 0.0
     while True:
-        left = [
-            one
-            for one in left
-            if ((rest.get(one.path) or {}).get("metadata") or {}).get("uid") == one.uid
-        ]
+        held: dict[str, str] = {}
+        for one in left:
+            began = time.monotonic()
+            meta = (rest.get(one.path) or {}).get("metadata") or {}
+            spent += min(time.monotonic() - began, _ANSWER)
+            if meta.get("uid") == one.uid:
+                finalizers = ", ".join(meta.get("finalizers") or ())
+                held[one.uid] = f"{one} (finalizers: {finalizers})" if finalizers else str(one)
+        left = [one for one in left if one.uid in held]
         if not left:
             return
-        if time.monotonic() >= deadline:
+        if spent >= patience:
+            more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+            said = f"; {'; '.join(refused[:_NAMED])}" if refused else ""
             raise LimitError(
-                f"still there: {', '.join(map(str, left[:5]))}"
-                + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+                f"still there: {', '.join(list(held.values())[:_NAMED])}{more}{said}",
+                "kubectl get and kubectl describe say what holds them",
             )
         time.sleep(_STEP)
+        spent += _STEP
 
 
 def _definitions(inventory: Inventory, known: Known, definitions: Sequence[Thing]) -> None:
@@ -141,20 +177,15 @@ def _definitions(inventory: Inventory, known: Known, definitions: Sequence[Thing
     """
     rest = inventory.rest
     left = [one for one in definitions if rest.delete(one.path, one.uid)]
-    begun = time.monotonic()
     try:
-        _gone(rest, left, begun + _FREEING)
+        _gone(rest, left, _FREEING)
         return
     except LimitError:
         pass
-    found = belongings.find(known, inventory.things())
-    for one in (
-        item
-        for definition in left
-        for item in defined_by(definition, [*found.explicit, *found.derived])
-    ):
-        rest.patch(one.path, {"metadata": {"uid": one.uid, "finalizers": None}})
-    _gone(rest, left, begun + GOING)
+    found = selection.find(known, inventory.things())
+    things = [*found.explicit, *found.derived]
+    refused = _freed(rest, [one for each in left for one in defined_by(each, things)])
+    _gone(rest, left, GOING, refused)
 
 
 def marks(rest: Rest) -> Marks:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import HOST
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
-from cnibench.clusters.kubernetes.removal import remains
+from cnibench.clusters.kubernetes.removal import node_snapshot
 
 TAINT = "cnibench.io/changing-the-network"  # keeps Pods away while one CNI goes and the next comes
 _LEAVING = 30.0  # s that Pods are given to leave a network
@@ -70,7 +70,7 @@ def await_teardown(access: Access, nodes: Sequence[KubernetesNode]) -> None:
 def _networks(node: KubernetesNode) -> int:
     script = f"ls {HOST}/run/netns 2>/dev/null | grep -c ^cni-"
     return int(
-        node.run(["sh", "-c", script], timeout=remains.QUICK, check=False).stdout.strip() or 0
+        node.run(["sh", "-c", script], timeout=node_snapshot.QUICK, check=False).stdout.strip() or 0
     )
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cnibench.clusters.kubernetes.api.objects import HOST
-from cnibench.clusters.kubernetes.removal import remains
-from cnibench.clusters.kubernetes.removal.remains import (
+from cnibench.clusters.kubernetes.removal import node_snapshot
+from cnibench.clusters.kubernetes.removal.node_snapshot import (
     BACKENDS,
     QUICK,
     SCRIPT,
@@ -71,16 +71,16 @@ def remember(node: KubernetesNode, about: Installation) -> None:
     ClusterError.
     """
     shown = node.run(["sh", "-c", SCRIPT], timeout=QUICK).stdout
-    items = {kind: sorted(found) for kind, found in remains.parse(shown).items()}
+    items = {kind: sorted(found) for kind, found in node_snapshot.parse(shown).items()}
     paths = _files(node, do="list", patterns=[*about.leaves.files, *_backups(about), *_LIBCNI])
     links = json.loads("".join(_section(shown, "links")) or "[]")
     items |= {
         "path": paths["found"],
         "up": [link["ifname"] for link in links if "UP" in link.get("flags", ())],
-        "address": [address for link in links for address in remains.addresses(link)],
+        "address": [address for link in links for address in node_snapshot.addresses(link)],
         "mount": _section(shown, "mounts"),
     }
-    text = json.dumps({"items": items, "sysctls": remains.sysctls(node)})
+    text = json.dumps({"items": items, "sysctls": node_snapshot.sysctls(node)})
     _files(node, do="save", path=_BEFORE, text=text)
 
 
@@ -167,7 +167,7 @@ def clean(
         lines += _local_rule(shown, had.get("routing rule", ()))
     kept = had.get("path", ())
     lines += _unmounting(shown, leaves.files, kept, had.get("mount", ()))
-    now = remains.sysctls(node) if sysctls else {}
+    now = node_snapshot.sysctls(node) if sysctls else {}
     changed = {
         name: value for name, value in (sysctls or {}).items() if now.get(name, value) != value
     }
@@ -271,7 +271,7 @@ def _base_chain_removal(shown: str, had: Collection[str] = ()) -> Iterator[str]:
     """Packets walk a base chain although nothing is in it; iptables makes it again when it needs
     it.
     """
-    for which in remains.empty_bases("\n".join(_section(shown, "ruleset"))):
+    for which in node_snapshot.empty_bases("\n".join(_section(shown, "ruleset"))):
         if which not in had:
             # somebody may have put a rule there meanwhile
             yield f"nft delete chain {which} 2>/dev/null || true"
@@ -305,7 +305,7 @@ def _device_removal(shown: str, patterns: Sequence[str], had: Items) -> Iterator
             # its pair may have taken it along
             yield f"ip link delete {quoted} 2>/dev/null || ! ip link show {quoted} >/dev/null 2>&1"
             continue
-        for address in remains.addresses(item):
+        for address in node_snapshot.addresses(item):
             if address not in had.get("address", ()):
                 yield f"ip address del {address.partition(' ')[2]} dev {quoted}"
         if name not in had.get("up", ()):
@@ -348,7 +348,7 @@ def _route_removal(
         words = line.split()
         table = re.search(r" table (\S+)", line)
         named = bool(table and table[1] in map(str, tables))
-        if remains.plain(line) in had.get("route", ()):
+        if node_snapshot.plain(line) in had.get("route", ()):
             continue
         if words[0] in ("local", "broadcast", "anycast", "multicast") and not named:
             continue
@@ -377,7 +377,7 @@ def _route_removal(
             )
     for line in _section(shown, "rules"):
         match = re.match(r"(\d+):.* lookup (\S+)", line)
-        if remains.plain(line) in had.get("routing rule", ()):
+        if node_snapshot.plain(line) in had.get("routing rule", ()):
             continue
         if match and match[2] in map(str, tables):
             which = f"rule del pref {match[1]} lookup {match[2]} 2>/dev/null"

@@ -8,14 +8,14 @@ on the cluster before.
 from __future__ import annotations
 
 import base64
+import ipaddress
 import json
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import RUN
@@ -30,6 +30,7 @@ NAME = "cnibench-installed"
 _FOLDER = "/api/v1/namespaces/kube-system/configmaps"
 _PATH = f"{_FOLDER}/{NAME}"
 _LARGEST = 900_000  # bytes: the API server takes 1 MiB
+_UNPACKED = 64 << 20  # bytes
 
 Marks = Mapping[str, Mapping[str, Sequence[str]]]  # node: annotations, labels, taints: keys
 
@@ -107,8 +108,8 @@ class Record:
 
 
 def read(rest: Rest) -> Record | None:
-    """None when nothing is recorded. Raises ClusterError for a record that this version does not
-    understand.
+    """None when nothing is recorded. Raises ClusterError for a record that is not one of this
+    version: whoever can write ConfigMaps must not choose what is deleted.
     """
     item = rest.get(_PATH)
     if item is None:
@@ -117,31 +118,76 @@ def read(rest: Rest) -> Record | None:
     try:
         packed = _unpacked(item["binaryData"]["before"])
         owned = item["metadata"].get("annotations") or {}
-        if PurePosixPath(data["profile"]).name != data["profile"]:
-            raise ValueError("files are named after the profile")
-        applied = {
-            (api, kind, namespace, name): uid
-            for api, kind, namespace, name, uid in json.loads(data["applied"])
-        }
+        stored = _Stored.model_validate(
+            {
+                "profile": data["profile"],
+                "applied": json.loads(data["applied"]),
+                "variables": json.loads(data["variables"]),
+                "copied": json.loads(data["copied"]),
+                "remembered": json.loads(data["remembered"]),
+                **packed,
+            },
+            strict=True,
+        )
         return Record(
-            data["profile"],
+            stored.profile,
             Installation.model_validate_json(data["installation"]),
-            applied,
-            json.loads(data["variables"]),
-            json.loads(data["copied"]),
-            frozenset(packed["before"]),
-            packed["marks"],
-            json.loads(data["remembered"]),
+            {(api, kind, space, name): uid for api, kind, space, name, uid in stored.applied},
+            stored.variables,
+            stored.copied,
+            frozenset(stored.before),
+            stored.marks,
+            stored.remembered,
             owner=str(owned.get(OWNER, "")),
             run=str(owned.get(RUN, "")),
             uid=item["metadata"]["uid"],
         )
-    except (KeyError, TypeError, ValueError, ValidationError, zlib.error) as error:
+    except (KeyError, TypeError, ValueError, RecursionError, zlib.error) as error:
         raise ClusterError(
             f"the ConfigMap kube-system/{NAME} is not one that this version of cnibench wrote"
-            f" ({type(error).__name__})",
+            f" ({_reason(error)})",
             "remove with the version that installed it: cnibench clean",
         ) from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part)[:40] for part in first["loc"])
+        return f"{where}: {first['msg']}"[:200]
+    return type(error).__name__
+
+
+_Word = Annotated[str, Field(pattern=r"^[!-~]{1,317}$")]  # of a name or key: PREFIX/NAME at most
+_Uid = Annotated[str, Field(pattern=r"^[!-~]{0,317}$")]
+_Plain = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$")]
+_Node = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,252}$")]
+_Variable = Annotated[str, Field(pattern=r"^pod_cidr(_ipv6)?$")]
+_Mark = Annotated[str, Field(pattern=r"^(annotations|labels|taints)$")]
+_NOT_OF_A_CNI = frozenset({"Node", "PersistentVolume", "PersistentVolumeClaim"})  # kinds
+
+
+class _Stored(BaseModel):
+    """The data of the ConfigMap. The sizes are bounded by that of a ConfigMap and ``_unpacked``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    profile: _Plain
+    applied: list[Annotated[list[_Uid], Field(min_length=5, max_length=5)]]
+    variables: dict[_Variable, str]
+    copied: dict[_Node, list[_Plain]]
+    remembered: bool
+    before: list[_Word]
+    marks: dict[_Node, dict[_Mark, list[_Word]]]
+
+    @model_validator(mode="after")
+    def _of_a_cni(self) -> _Stored:
+        for _, kind, _, name, _ in self.applied:
+            if kind in _NOT_OF_A_CNI or not kind or not name:
+                raise ValueError(f"no CNI is installed by a {kind} '{name}'")
+        for cidr in self.variables.values():
+            ipaddress.ip_network(cidr, strict=False)
+        return self
 
 
 def profile(access: Access) -> str:
@@ -157,7 +203,11 @@ def _packed(value: Any) -> str:
 
 
 def _unpacked(text: str) -> dict[str, Any]:
-    value = json.loads(zlib.decompress(base64.b64decode(text)))
+    unpacking = zlib.decompressobj()
+    data = unpacking.decompress(base64.b64decode(text), _UNPACKED)
+    if not unpacking.eof:
+        raise ValueError("it is cut off, or larger than any that was written")
+    value = json.loads(data)
     if not isinstance(value, dict):
         raise TypeError("expected an object")
     return value

@@ -13,11 +13,12 @@ from cnibench.clusters.kubernetes.api.access import Access, UnreachableError
 from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.cni import manifests
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
-from cnibench.clusters.kubernetes.removal import belongings, deletion, eviction, record, saving
+from cnibench.clusters.kubernetes.removal import backup, deletion, eviction, record, selection
 from cnibench.clusters.kubernetes.removal import nodes as removal
-from cnibench.clusters.kubernetes.removal.belongings import Known
+from cnibench.clusters.kubernetes.removal import releases as helm
 from cnibench.clusters.kubernetes.removal.inventory import Inventory, Thing
 from cnibench.clusters.kubernetes.removal.record import Record
+from cnibench.clusters.kubernetes.removal.selection import Known
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.installation import Installation
 from cnibench.model.profile import Profile
@@ -46,7 +47,8 @@ def planned(
     installed, by the UIDs that its objects have now: those that its profile renders, and those of
     the helm release that made them. None when there is neither.
 
-    Raises ClusterError, and what rendering raises.
+    Raises BlockedError for a release that has objects of other charts, ClusterError, and what
+    rendering raises.
     """
     rest = Rest(access)
     note = record.read(rest)
@@ -70,6 +72,11 @@ def planned(
         (one for one in things if one.identity in wanted), key=lambda one: wanted[one.identity]
     )
     releases = {one.release for one in found if one.release and one.kind.kind == "DaemonSet"}
+    charts = {step.chart.name for step in about.steps if step.chart}
+    for name in sorted(releases):
+        others = [one for one in things if one.release == name and one.identity not in wanted]
+        if others:
+            helm.check(access, name, charts, others)
     found += [
         one
         for one in things
@@ -104,8 +111,8 @@ def preview(access: Access, planned: Removal) -> list[str]:
     """
     rest = Rest(access)
     inventory = Inventory(rest)
-    found = belongings.find(planned.known, inventory.things())
-    belongings.check(found, planned.name, inventory.unseen)
+    found = selection.find(planned.known, inventory.things())
+    selection.check(found, planned.name, inventory.unseen)
     return found.lines()
 
 
@@ -157,12 +164,12 @@ def uninstall(
 
     rest = Rest(access)
     inventory = Inventory(rest)
-    found = belongings.find(plan.known, inventory.things())
-    belongings.check(found, plan.name, inventory.unseen)
+    found = selection.find(plan.known, inventory.things())
+    selection.check(found, plan.name, inventory.unseen)
     if saved is not None:
-        paths = saving.save(rest, found, saved, plan.name)
+        paths = backup.save(rest, found, saved, plan.name)
         if say is not None:
-            say(f"{plan.name} is removed from all {len(nodes)} nodes; {saving.told(paths)}")
+            say(f"{plan.name} is removed from all {len(nodes)} nodes; {backup.told(paths)}")
             say(f"deleted of {plan.name}: {', '.join(found.lines()) or 'no object'}")
     step("Pods", lambda: eviction.evict(access))
     eviction.await_teardown(access, nodes)

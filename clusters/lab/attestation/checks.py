@@ -13,9 +13,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from cnibench.clusters.lab import features
-from cnibench.clusters.lab.attestation import probe, tap
-from cnibench.clusters.lab.namespaces import links, wire
+from cnibench.clusters.lab.attestation import capture, probe
+from cnibench.clusters.lab.namespaces import features, links, wire
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.model.cell import Attestation, Placement
 
@@ -75,7 +74,7 @@ def _wire(deployment: LabDeployment) -> Iterator[Attestation]:
             not wrong,
         )
     a, b = deployment.nodes()
-    with tap.watching(a) as seen:
+    with capture.watching(a) as seen:
         failure = probe.stream(a.ns, b.ns, b.addresses[4], 4, _PROBE)
     packets = seen.between(a.addresses[4], b.addresses[4])
     yield _sizes(deployment, "wire-offload", packets, "none", 4, failure)
@@ -84,7 +83,7 @@ def _wire(deployment: LabDeployment) -> Iterator[Attestation]:
 def _sizes(
     deployment: LabDeployment,
     check: str,
-    packets: list[tap.Packet],
+    packets: list[capture.Packet],
     encapsulation: str,
     family: int,
     failure: str,
@@ -120,7 +119,7 @@ def _sizes(
 def _inside(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
     """Traffic inside a node: it arrives and never reaches the wire."""
     client, server = deployment.pair("intra")
-    with tap.watching(deployment.a) as seen:
+    with capture.watching(deployment.a) as seen:
         failure = probe.stream(client.ns, server.ns, server.addresses[family], family, _PROBE)
     yield deployment.attestation(
         "reach-intra", "a TCP stream arrives", failure or "arrived", not failure, family
@@ -148,7 +147,7 @@ def _between(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
         for node, name in zip(deployment.nodes(), tunnels, strict=True)
         if name
     ]
-    with tap.watching(deployment.a) as seen:
+    with capture.watching(deployment.a) as seen:
         failure = probe.stream(client.ns, server.ns, server.addresses[family], family, _PROBE)
     yield deployment.attestation(
         "reach-inter", "a TCP stream arrives", failure or "arrived", not failure, family
@@ -176,9 +175,9 @@ def _between(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
         "encapsulation", f"all {expected}", observed, list(kinds) == [expected], family
     )
     checksum = deployment.profile.features.outer_checksum
-    if checksum is not None and expected in tap.KEYED and family == 4:
+    if checksum is not None and expected in capture.KEYED and family == 4:
         yield deployment.attestation(
-            "outer-checksum", *tap.outer_checksum(packets, checksum), family
+            "outer-checksum", *capture.outer_checksum(packets, checksum), family
         )
     yield _sizes(deployment, "offload-inter", packets, claimed, family, failure)
 

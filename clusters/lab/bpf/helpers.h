@@ -26,7 +26,7 @@
 #define htonl(x) ((__be32)(x))
 #endif
 
-/* A map: read by clusters/lab/ebpf_object.py, which makes it with bpf(2). The last three are for a map of maps: the LPM tries in it. */
+/* A map: read by clusters/lab/ebpf/programs.py, and made with bpf(2) by syscall.py beside it. The last three are for a map of maps: the LPM tries in it. */
 struct map_def {
 	__u32 type;
 	__u32 key_size;

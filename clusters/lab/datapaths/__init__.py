@@ -1,3 +1,3 @@
-"""The datapaths of the lab: one builder a module, found by its ``PROVIDER``, a subclass of
-``base.Datapath``.
+"""The datapaths of the lab: one family of profiles a module, found by its ``PROVIDER``, a subclass
+of ``builders.base.Datapath``.
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cnibench.clusters.lab.datapaths.bridged import Bridged
+from cnibench.clusters.lab.builders.bridged import Bridged
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import docker

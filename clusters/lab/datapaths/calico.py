@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 from cnibench.clusters.lab.attestation import probe
-from cnibench.clusters.lab.datapaths.filtered import (
+from cnibench.clusters.lab.builders import calico_endpoint
+from cnibench.clusters.lab.builders.filtered import (
     CLUSTER_CIDRS,
     NAMESPACE,
     Filtered,
@@ -25,15 +26,12 @@ from cnibench.clusters.lab.datapaths.filtered import (
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import calico
+from cnibench.clusters.lab.rules.calico_node import VXLAN_PORT, Node, Policy, ipsets
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part
 from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation
 
-HOST_MAC = "ee:ee:ee:ee:ee:ee"
-GATEWAYS = {4: "169.254.1.1", 6: "fe80::ecee:eeff:feee:eeee"}
-_EVERYTHING = {4: "default", 6: "default6"}
-_BIRD, _FELIX = 12, 80  # RTPROT_BIRD; DefaultRouteProto of dataplanedefs.go
-_LINK_SCOPE = 253
+_FELIX = 80  # DefaultRouteProto of dataplanedefs.go
 _DEVICES = {4: "vxlan.calico", 6: "vxlan-v6.calico"}
 _VNI, _IPIP = 4096, "tunl0"
 _DENIED_PORT = 9  # discard: no workload of ours uses it, and the policy does not name it
@@ -77,10 +75,7 @@ class Calico(Filtered):
     def build(self) -> None:
         a, b = self.deployment.nodes()
         for here, there in ((a, b), (b, a)):
-            # The kernel answers for 169.254.1.1 by proxy ARP when it has a route there through
-            # another device. A real node has its default
-            # route; here that would send strays to and fro between the nodes.
-            links.route(here.ns, "169.254.0.0/16", dev=here.wire, scope=_LINK_SCOPE)
+            calico_endpoint.gateway_route(here)
             for family in self.deployment.families:
                 self._between(here, there, family)
             self.changed(here)
@@ -90,16 +85,17 @@ class Calico(Filtered):
         if self.encapsulation == "vxlan":
             self._vxlan(here, there, family)
             return
-        if self.encapsulation == "ipip":
-            # tunl0 is the kernel's own fallback device, without addresses of its ends: the route's
-            # next hop is the outer address.
-            _fallback_device(here)
-            links.set_link(here.ns, _IPIP, mtu=self.deployment.mtu, state="up")
-            links.address(here.ns, _IPIP, f"{here.gateways[4]}/32")
-            links.route(here.ns, block, via=there.addresses[4], dev=_IPIP, onlink=True, proto=_BIRD)
-        else:
-            links.route(here.ns, block, via=there.addresses[family], dev=here.wire, proto=_BIRD)
-        links.route(here.ns, here.subnets[family], type="blackhole", proto=_BIRD)
+        if self.encapsulation == "none":
+            calico_endpoint.bgp_routes(here, there, family)
+            return
+        # tunl0 is the kernel's own fallback device, without addresses of its ends: the route's next
+        # hop is the outer address.
+        _fallback_device(here)
+        links.set_link(here.ns, _IPIP, mtu=self.deployment.mtu, state="up")
+        links.address(here.ns, _IPIP, f"{here.gateways[4]}/32")
+        via, proto = there.addresses[4], calico_endpoint.BIRD
+        links.route(here.ns, block, via=via, dev=_IPIP, onlink=True, proto=proto)
+        links.route(here.ns, here.subnets[family], type="blackhole", proto=proto)
 
     def _vxlan(self, here: LabNode, there: LabNode, family: int) -> None:
         device, length = _DEVICES[family], 32 if family == 4 else 128
@@ -114,7 +110,7 @@ class Calico(Filtered):
             "vxlan",
             vxlan_id=_VNI,
             vxlan_link=links.index(here.ns, here.wire),
-            vxlan_port=calico.VXLAN_PORT,
+            vxlan_port=VXLAN_PORT,
             vxlan_learning=0,
             address=links.mac(5, family, here.number),
             mtu=self.deployment.mtu,
@@ -135,44 +131,12 @@ class Calico(Filtered):
         links.route(here.ns, here.subnets[family], type="blackhole", proto=_FELIX)
 
     def connect(self, pod: LabPod) -> Iterator[str]:
-        node = pod.node
-        pod.host_end = calico.interface_name(NAMESPACE, f"{self.deployment.number}-{pod.name}")
-        own = links.mac(2, node.number, pod.number)
-        links.veth(
-            node.ns,
-            pod.host_end,
-            pod.ns,
-            pod.interface,
-            mtu=self.deployment.mtu,
-            mac=HOST_MAC,
-            peer_mac=own,
-            up=False,
-        )
-        node.ns.sysctl(host_settings(pod.host_end))
-        for ns, device in ((node.ns, pod.host_end), (pod.ns, pod.interface)):
-            links.set_link(ns, device, state="up")
+        pod.host_end = calico_endpoint.host_end(self.deployment, pod)
+        calico_endpoint.pair(self.deployment, pod)
         yield "link"
-        for family, address in pod.addresses.items():
-            links.address(pod.ns, pod.interface, f"{address}/{32 if family == 4 else 128}")
+        calico_endpoint.addresses(pod)
         yield "address"
-        for family, address in pod.addresses.items():
-            if family == 4:
-                links.route(pod.ns, f"{GATEWAYS[4]}/32", dev=pod.interface, scope=_LINK_SCOPE)
-            else:
-                links.address(node.ns, pod.host_end, f"{GATEWAYS[6]}/64")
-            links.route(
-                pod.ns,
-                _EVERYTHING[family],
-                via=GATEWAYS[family],
-                dev=pod.interface,
-                onlink=family == 6,
-            )
-            links.route(
-                node.ns,
-                f"{address}/{32 if family == 4 else 128}",
-                dev=pod.host_end,
-                scope=_LINK_SCOPE if family == 4 else 0,
-            )
+        calico_endpoint.routes(pod)
         yield "routes"
         if self.options.felix:
             self.joined(pod)
@@ -187,21 +151,21 @@ class Calico(Filtered):
         return (proxy, calico.rules(self._felix(node, family))) if self.options.felix else (proxy,)
 
     def sets(self, node: LabNode, family: int) -> Sequence[IpSet]:
-        return calico.ipsets(self._felix(node, family)) if self.options.felix else ()
+        return ipsets(self._felix(node, family)) if self.options.felix else ()
 
-    def _felix(self, node: LabNode, family: int) -> calico.Node:
+    def _felix(self, node: LabNode, family: int) -> Node:
         enforced = self.deployment.claim.policy == "enforced"
         bench = [
             pod for pod in self.deployment.pods() if pod.role == "bench" and family in pod.addresses
         ]
-        return calico.Node(
+        return Node(
             family=family,
             encapsulation=self.encapsulation,
             hosts=tuple(each.addresses[family] for each in self.deployment.nodes()),
             pool=CLUSTER_CIDRS[family],
             this_host=(node.addresses[family],),
             pods=self.described(node, family),
-            policy=calico.Policy(f"{NAMESPACE}/bench", self.options.ports) if enforced else None,
+            policy=Policy(f"{NAMESPACE}/bench", self.options.ports) if enforced else None,
             selected=frozenset(pod.name for pod in bench),
             peers=tuple(pod.addresses[family] for pod in bench) if enforced else (),
         )
@@ -236,19 +200,6 @@ def _fallback_device(node: LabNode) -> None:
         links.index(node.ns, _IPIP)
     except ClusterError:
         links.add(node.ns, _IPIP, "ipip", up=False)
-
-
-def host_settings(device: str) -> dict[str, object]:
-    return {
-        f"net/ipv4/conf/{device}/route_localnet": 1,
-        f"net/ipv4/neigh/{device}/proxy_delay": 0,
-        f"net/ipv4/conf/{device}/proxy_arp": 1,
-        f"net/ipv4/conf/{device}/forwarding": 1,
-        f"net/ipv4/conf/{device}/rp_filter": 1,
-        f"net/ipv6/conf/{device}/accept_ra": 0,
-        f"net/ipv6/conf/{device}/proxy_ndp": 1,
-        f"net/ipv6/conf/{device}/forwarding": 1,
-    }
 
 
 PROVIDER = Calico

@@ -18,10 +18,10 @@ from typing import Any
 
 from pydantic import Field
 
+from cnibench.clusters.lab.builders.base import Datapath
+from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS
 from cnibench.clusters.lab.daemons import frr
 from cnibench.clusters.lab.daemons.processes import Daemons
-from cnibench.clusters.lab.datapaths.base import Datapath
-from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links, sysctls
 from cnibench.clusters.lab.namespaces.netns import Namespace

@@ -13,8 +13,8 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
-from cnibench.clusters.lab.datapaths.bridged import Bridged
-from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS, FilterOptions
+from cnibench.clusters.lab.builders.bridged import Bridged
+from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS, FilterOptions
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.clusters.lab.rules import flannel

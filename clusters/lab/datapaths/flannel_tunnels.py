@@ -13,9 +13,9 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
+from cnibench.clusters.lab.builders.bridged import Bridged
+from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS, FilterOptions
 from cnibench.clusters.lab.daemons import wireguard
-from cnibench.clusters.lab.datapaths.bridged import Bridged
-from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS, FilterOptions
 from cnibench.clusters.lab.datapaths.flannel import Flannel
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links

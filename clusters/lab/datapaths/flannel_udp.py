@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import ipaddress
 
+from cnibench.clusters.lab.builders.bridged import Bridged
+from cnibench.clusters.lab.builders.filtered import FilterOptions
 from cnibench.clusters.lab.daemons.processes import Daemons, has_device, program
-from cnibench.clusters.lab.datapaths.bridged import Bridged
-from cnibench.clusters.lab.datapaths.filtered import FilterOptions
 from cnibench.clusters.lab.datapaths.flannel import Flannel
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links

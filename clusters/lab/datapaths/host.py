@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cnibench.clusters.lab.datapaths.base import Datapath
+from cnibench.clusters.lab.builders.base import Datapath
 from cnibench.clusters.lab.namespaces.places import LabPod
 
 

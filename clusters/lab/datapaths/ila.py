@@ -22,9 +22,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Sequence
 
-from cnibench.clusters.lab import features
-from cnibench.clusters.lab.attestation import probe, tap
+from cnibench.clusters.lab.attestation import capture, probe
 from cnibench.clusters.lab.datapaths.veth import Veth
+from cnibench.clusters.lab.namespaces import features
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation
@@ -103,7 +103,7 @@ class Addressed(Veth):
     def checks(self) -> Sequence[Attestation]:
         """Between nodes the destination carries the locator, in every packet."""
         client, server = self.deployment.pair("inter")
-        with tap.watching(self.deployment.a) as seen:
+        with capture.watching(self.deployment.a) as seen:
             failure = probe.stream(client.ns, server.ns, server.addresses[6], 6, _PROBE)
         targets = sorted(
             {packet.target for packet in seen.packets if packet.source == client.addresses[6]}

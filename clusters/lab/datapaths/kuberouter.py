@@ -13,8 +13,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import ClassVar
 
-from cnibench.clusters.lab.datapaths.bridged import Bridged
-from cnibench.clusters.lab.datapaths.filtered import SERVICE_CIDRS, FilterOptions
+from cnibench.clusters.lab.builders.bridged import Bridged
+from cnibench.clusters.lab.builders.filtered import SERVICE_CIDRS, FilterOptions
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.clusters.lab.rules import kuberouter

@@ -19,8 +19,8 @@ from typing import Any
 from pydantic import field_validator
 
 from cnibench.clusters.lab.attestation import probe
-from cnibench.clusters.lab.datapaths.base import Datapath
-from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS
+from cnibench.clusters.lab.builders.base import Datapath
+from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links, sysctls
 from cnibench.clusters.lab.namespaces.netns import Namespace

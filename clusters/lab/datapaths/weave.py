@@ -18,12 +18,11 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from cnibench.clusters.lab import features
 from cnibench.clusters.lab.attestation import probe
+from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS, Filtered
 from cnibench.clusters.lab.daemons.processes import Daemons, program
-from cnibench.clusters.lab.datapaths.filtered import CLUSTER_CIDRS, Filtered
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces import features, links
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import weave
 from cnibench.clusters.lab.rules.ruleset import Part

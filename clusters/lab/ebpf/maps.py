@@ -14,7 +14,7 @@ from cnibench.clusters.lab.ebpf.programs import Loaded, read_object
 from cnibench.clusters.lab.ebpf.syscall import Map, fd_value
 
 HOST, WORLD, REMOTE_NODE = 1, 2, 6  # reserved identities, pkg/identity/numericidentity.go
-FORWARDED, DENIED_BY_POLICY = 0, 133  # reasons of metrics.h
+FORWARDED = 0  # a reason of metrics.h
 _FAMILY = {4: 1, 6: 2}
 _CT = {4: "cilium_ct4_global", 6: "cilium_ct6_global"}
 _ENDPOINT_IS_HOST = 1
@@ -160,11 +160,6 @@ class NodeMaps:
     def policy_size(self, number: int) -> int:
         """Entries that the kernel has in that policy."""
         return sum(1 for _ in self._policies[number].keys())  # noqa: SIM118 - not a dict
-
-    def policy_hits(self, number: int, rule: Rule) -> int:
-        """Packets that this entry of a policy decided."""
-        raw = self._policies[number].lookup(rule.key())
-        return 0 if raw is None else int(struct.unpack_from("=Q", raw, 8)[0])
 
     def identity(self, prefix: str, identity: int, node: str = "") -> None:
         """Who has the addresses of ``prefix``, and over which ``node`` (an IPv4 address, '': no

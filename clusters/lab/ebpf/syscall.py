@@ -22,7 +22,7 @@ MAP_ARRAY, MAP_PERCPU_HASH, MAP_PERCPU_ARRAY, MAP_ARRAY_OF_MAPS = 2, 5, 6, 12
 F_NO_PREALLOC, F_RDONLY_PROG = 1, 1 << 7
 _PROG_TYPE_SCHED_CLS = 3
 _MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _MAP_DELETE, _MAP_NEXT_KEY, _PROG_LOAD = range(6)
-_MAP_GET_NEXT_ID, _OBJ_GET_INFO_BY_FD, _MAP_FREEZE = 12, 15, 22
+_OBJ_GET_INFO_BY_FD, _MAP_FREEZE = 15, 22
 _NUMBERS = {
     "x86_64": 321,
     "aarch64": 280,
@@ -229,25 +229,6 @@ def _id(fd: int) -> int:
     )  # struct bpf_map_info and bpf_prog_info both begin with type and id
     _bpf(_OBJ_GET_INFO_BY_FD, struct.pack("=IIQ", fd, len(info), _pointer(info)))
     return int(struct.unpack_from("=I", info.raw, 4)[0])
-
-
-def map_ids() -> set[int]:
-    """The numbers of all maps in the kernel. Raises OSError without CAP_SYS_ADMIN."""
-    found: set[int] = set()
-    number = 0
-    while True:
-        attributes = ctypes.create_string_buffer(struct.pack("=III", number, 0, 0), 12)
-        if _libc.syscall(
-            ctypes.c_long(_NUMBERS[platform.machine()]),
-            ctypes.c_long(_MAP_GET_NEXT_ID),
-            attributes,
-            ctypes.c_long(12),
-        ):
-            if ctypes.get_errno() == errno.ENOENT:
-                return found
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        number = struct.unpack_from("=I", attributes.raw, 4)[0]
-        found.add(number)
 
 
 def load_program(name: str, instructions: bytes, licence: bytes) -> int:

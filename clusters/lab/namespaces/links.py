@@ -17,10 +17,10 @@ from cnibench.errors import ClusterError
 
 _SIOCGIFMTU = 0x8921
 _IFA_F_NODAD = 0x02
-_PROTO_STATIC, _TABLE_MAIN, _SCOPE_LINK, _SCOPE_NOWHERE = 4, 254, 253, 255
+_PROTO_STATIC, _TABLE_MAIN, _SCOPE_LINK = 4, 254, 253
 _ROUTE_TYPES = {"unicast": 1, "blackhole": 6}
 _RTNH_F_ONLINK = 4
-_NTF_SELF, _NTF_PROXY = 0x02, 0x08
+_NTF_SELF = 0x02
 _PERMANENT, _NOARP = 0x80, 0x40
 
 
@@ -194,12 +194,6 @@ def _route(
     return head + body + netlink.attribute(15, table)  # RTA_TABLE
 
 
-def unroute(ns: Namespace, to: str, *, dev: str | None = None, table: int = _TABLE_MAIN) -> None:
-    """Removes a route."""
-    body = _route(ns, to, dev, None, False, None, _SCOPE_NOWHERE, 0, table, "unicast")
-    netlink.ask(ns, f"remove route {to}", netlink.DELROUTE, netlink.CHANGE, body)
-
-
 def neighbour(ns: Namespace, name: str, ip: str, mac: str) -> None:
     """A permanent neighbour entry (ARP or ND)."""
     head = struct.pack("=BxHiHBB", netlink.family_of(ip), 0, index(ns, name), _PERMANENT, 0, 0)
@@ -207,20 +201,6 @@ def neighbour(ns: Namespace, name: str, ip: str, mac: str) -> None:
         2, netlink.octets(mac)
     )  # NDA_DST, NDA_LLADDR
     netlink.ask(ns, f"neighbour {ip} on {name}", netlink.NEWNEIGH, netlink.PUT, head + body)
-
-
-def proxy_neighbour(ns: Namespace, name: str, ip: str) -> None:
-    """Answers ARP or ND for ``ip`` on that device."""
-    head = struct.pack(
-        "=BxHiHBB", netlink.family_of(ip), 0, index(ns, name), _PERMANENT, _NTF_PROXY, 0
-    )
-    netlink.ask(
-        ns,
-        f"proxy neighbour {ip}",
-        netlink.NEWNEIGH,
-        netlink.ADD,
-        head + netlink.attribute(1, netlink.packed(ip)),
-    )  # NDA_DST
 
 
 def fdb(ns: Namespace, name: str, mac: str, to: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.errors import ClusterError
 
-NEWLINK, DELLINK, NEWADDR, NEWROUTE, DELROUTE, NEWNEIGH, NEWQDISC = 16, 17, 20, 24, 25, 28, 36
+NEWLINK, DELLINK, NEWADDR, NEWROUTE, NEWNEIGH, NEWQDISC = 16, 17, 20, 24, 28, 36
 _REQUEST, _ACK, _REPLACE, _EXCL, _CREATE, _APPEND = 0x1, 0x4, 0x100, 0x200, 0x400, 0x800
 CHANGE, ADD, PUT = (
     _REQUEST | _ACK,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal
 
@@ -46,6 +47,9 @@ class LabPlace(Place):
 
     def read_text(self, path: str) -> str:
         return self.ns.read(path)
+
+    def entered(self) -> AbstractContextManager[None]:
+        return self.ns.inside()
 
 
 class LabNode(LabPlace, Node):

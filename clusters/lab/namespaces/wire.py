@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cnibench.clusters.lab import features
-from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces import features, links
 from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.errors import UsageError
 from cnibench.testbed.cluster import Options

@@ -17,8 +17,10 @@ from typing import Literal
 from cnibench.clusters.lab.rules.ruleset import Line, Table, chain, end, head
 
 # Bits of IptablesMarkMask 0xffff0000, handed out in this order by felix/dataplane/driver.go.
-ACCEPT, PASS, DROP, SCRATCH0, SCRATCH1 = 0x10000, 0x20000, 0x40000, 0x80000, 0x100000
+# The third, 0x40000, is for dropping; no rule here sets it.
+ACCEPT, PASS, SCRATCH0, SCRATCH1 = 0x10000, 0x20000, 0x80000, 0x100000
 ALL_MARKS = ACCEPT | PASS | SCRATCH0 | SCRATCH1
+ESTABLISHED = "-m conntrack --ctstate RELATED,ESTABLISHED"
 _MAX_CHAIN_NAME = 28
 
 

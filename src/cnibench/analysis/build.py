@@ -8,17 +8,18 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cnibench.analysis import figures, words
-from cnibench.analysis.comparable import environments
+from cnibench.analysis import figures
+from cnibench.analysis.comparability import environments
 from cnibench.analysis.contexts import Context, Member
 from cnibench.analysis.cycles import cycles
-from cnibench.analysis.failing import Tally
-from cnibench.analysis.load import shortfalls
+from cnibench.analysis.failure_rates import Tally
 from cnibench.analysis.model import Analysis, Check, Failure, Run
 from cnibench.analysis.pairs import compare
-from cnibench.analysis.series import CPP_METRICS, Gathered, Series, Tried, gather
-from cnibench.analysis.stream import Line
-from cnibench.analysis.turning import turning_points
+from cnibench.analysis.samples.series import CPP_METRICS, Gathered, Series, Tried, gather
+from cnibench.analysis.samples.stream import Line
+from cnibench.analysis.text import narrative
+from cnibench.analysis.text.background_load import shortfalls
+from cnibench.analysis.turning_points import turning_points
 from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.metrics import METRICS, main_metric
@@ -88,7 +89,7 @@ def analyse(
         disturbed=gathered.disturbed,
         samples=gathered.samples,
     )
-    return words.with_words(analysis)
+    return narrative.with_words(analysis)
 
 
 def contexts_of(reader: RunReader, gathered: Gathered | None = None) -> list[Context]:

@@ -14,7 +14,7 @@ import numpy as np
 from cnibench.analysis.build import contexts_of, main_of
 from cnibench.analysis.contexts import Context
 from cnibench.analysis.model import Where
-from cnibench.analysis.words import place_of
+from cnibench.analysis.text.narrative import place_of
 from cnibench.errors import UsageError
 from cnibench.model.metrics import main_metric
 from cnibench.rundir.reader import RunReader

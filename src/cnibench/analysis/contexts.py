@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cnibench.analysis.failing import Tally
-from cnibench.analysis.series import Block
-from cnibench.analysis.stream import Line
+from cnibench.analysis.failure_rates import Tally
+from cnibench.analysis.samples.series import Block
+from cnibench.analysis.samples.stream import Line
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cnibench.analysis.model import Result
-from cnibench.analysis.series import CPP_METRICS
+from cnibench.analysis.samples.series import CPP_METRICS
 from cnibench.stats.diagnostics import dependence, drift, outliers
 from cnibench.stats.inference import Array, holm, median_interval
 

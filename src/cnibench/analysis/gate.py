@@ -7,7 +7,7 @@ beside it. The gate passes only when every cell passes, which keeps the level wi
 correction over the cells, is a regression.
 
 Failures are an outcome. A candidate that fails more often than its base in a cell is worse where an
-exact test proves it (failing.py), in one family of Holm's correction with the tests of the figures;
+exact test proves it (failure_rates.py); these tests and those of the figures are one Holm family;
 where it is not proven the cell is undecided. Cells in which nothing failed on either side have no
 such test: none could ever reject there (R. E. Tarone, Biometrics 46, 1990).
 
@@ -28,11 +28,17 @@ from typing import Any, Literal
 import numpy as np
 
 from cnibench.analysis.contexts import Context
-from cnibench.analysis.failing import Evidence, Tally, few_left, more_often, unequally_disturbed
-from cnibench.analysis.found import named
-from cnibench.analysis.inferiority import LEVEL, Tested, counted, paired, unpaired
+from cnibench.analysis.failure_rates import (
+    Evidence,
+    Tally,
+    few_left,
+    more_often,
+    unequally_disturbed,
+)
 from cnibench.analysis.model import Where
-from cnibench.analysis.places import describe
+from cnibench.analysis.noninferiority import LEVEL, Tested, counted, paired, unpaired
+from cnibench.analysis.text.places import describe
+from cnibench.analysis.text.summary import named
 from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.metrics import COUNTED, main_metric
@@ -96,7 +102,7 @@ class Verdict:
     def line(self) -> str:
         """The reason in one line."""
         if not self.cells:
-            return "undecided: base and candidate have no cell in common"
+            return "undecided: base and candidate share no cell"
         for outcome, words in (
             ("worse", "worse"),
             ("missing", "undecided"),

@@ -111,7 +111,8 @@ class Pair(Where, frozen=True, kw_only=True):
 
 
 class Group(Where, frozen=True, kw_only=True):
-    """``order``: those that were not told apart, the best first; one label can be in several.
+    """``order``: those that are not significantly different, the best first; one label can be in
+    several.
     ``letters`` says the same a label.
 
     ``failed`` has those labels that gave no figure in some blocks: (how many, of how many); also

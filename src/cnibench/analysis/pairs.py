@@ -1,4 +1,4 @@
-"""Every two labels of a context against each other, and the groups that cannot be told apart."""
+"""Every two labels of a context compared, and the groups without significant differences."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 place.
 
 Profiles are compared by the log ratios of the same blocks, with the test and the interval of
-stats.py. A claim about several pairs holds when every pair agrees, each at the full level:
+stats/. A claim about several pairs holds when every pair agrees, each at the full level:
 rejecting all of them is one decision (intersection-union test, R. L. Berger, Technometrics 24,
 1982). It fails when any pair contradicts it, and as that may be any of k, each is tested at level /
 k. A difference that is not found refutes nothing by itself: only an interval that leaves no room
@@ -109,7 +109,7 @@ def _pairs(
             continue
         found = estimate(place.series[a], place.series[b], level, counted(claim))
         said = vote(found, level / len(pairs)) if found else "open"
-        text = f"{a} / {b} = {found.words()}" if found else f"{a} and {b} have no block in common"
+        text = f"{a} / {b} = {found.words()}" if found else f"{a} and {b} share no block"
         (agree if said == "agrees" else against if said == "contradicts" else undecided).append(
             (text, found.n if found else 0)
         )
@@ -126,7 +126,7 @@ def _pairs(
     if undecided:
         fewest, least = min(n for _, n in undecided), least_blocks(1, level)
         few = (
-            f"; {fewest} block{'s' * (fewest != 1)} cannot decide, it takes {least}"
+            f"; {fewest} block{'s' * (fewest != 1)} cannot decide, at least {least} are needed"
             if fewest < least
             else ""
         )

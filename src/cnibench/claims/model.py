@@ -175,7 +175,7 @@ class Study(Strict):
     def _identities(self) -> Study:
         ids = [claim.id for claim in self.claims]
         if twice := sorted({one for one in ids if ids.count(one) > 1}):
-            raise ValueError(f"the id {twice[0]} stands twice")
+            raise ValueError(f"the id {twice[0]} occurs twice")
         if unknown := [one for claim in self.claims for one in claim.contradicts if one not in ids]:
             raise ValueError(f"there is no claim {unknown[0]} to contradict")
         return self
@@ -193,7 +193,7 @@ def read_study(path: Path) -> Study:
     except ValidationError as error:
         said = explain(path, error)
         raise InputError(
-            said.message, "the JSON Schema beside the claims (schema.json) says what each key takes"
+            said.message, "schema.json in the claims' directory describes each key"
         ) from None
 
 

@@ -43,7 +43,7 @@ _FIELDS = (
 _READ, _CALLCHAIN = 1 << 4, 1 << 5
 _NEEDED = {"tid": 1 << 1, "time": 1 << 2, "period": 1 << 8, "call chains (-g)": _CALLCHAIN}
 _SOFTWARE, _CPU_CLOCK, _TASK_CLOCK, _DUMMY = 1, 0, 1, 9
-_REMEDY = "record with perf record -a -g; the raw file is kept beside the sample"
+_REMEDY = "record with perf record -a -g; the raw file is stored with the sample"
 
 
 # (time in ns, pid, cpu, period, chain): the period is in cycles, or in ns where the event is a

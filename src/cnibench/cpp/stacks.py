@@ -168,6 +168,6 @@ def unfold(text: str, name: str = "stacks.folded") -> list[Stack]:
         except ValueError:
             raise InputError(
                 f"{name}, line {number}: expected a folded stack",
-                "take the file from a whole copy of the run",
+                "restore the file from a complete copy of the run",
             ) from None
     return found

@@ -96,7 +96,7 @@ def groups(records: Iterable[Mapping[str, Any]]) -> list[Group]:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(
             f"cpp.jsonl: a record lacks or garbles {error}",
-            "take the file from a whole copy of the run",
+            "restore the file from a complete copy of the run",
         ) from None
 
 

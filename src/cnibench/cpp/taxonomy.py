@@ -101,11 +101,11 @@ class _Patterns:
             raise InputError(
                 f"{self._name}: '{pattern}' of {component}: expected a name, or a beginning"
                 " followed by one *",
-                "mend the pattern",
+                "correct the pattern",
             )
         if key in table:
             raise InputError(
-                f"{self._name}: '{pattern}' stands in {table[key]} and in {component}",
+                f"{self._name}: '{pattern}' occurs in {table[key]} and in {component}",
                 "leave it in one of them",
             )
         table[key] = component

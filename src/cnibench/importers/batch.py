@@ -211,7 +211,7 @@ def json_of(text: str, path: Path) -> Any:
     except json.JSONDecodeError as error:
         raise InputError(
             f"{path}, line {error.lineno}: not JSON: {error.msg}",
-            "is this the right file, and whole?",
+            "check that this is the right file and complete",
         ) from None
     except (RecursionError, ValueError):
         raise InputError(

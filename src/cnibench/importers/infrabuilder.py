@@ -51,7 +51,7 @@ def parse(text: str, file: Path) -> dict[str, str]:
             )
         if match[1] in found:
             raise InputError(
-                f"{file}, line {at}: {match[1]} stands twice", "import one repeat of one CNI a file"
+                f"{file}, line {at}: {match[1]} occurs twice", "import one repeat of one CNI a file"
             )
         found[match[1]] = match[2].strip()
     if not any(key.startswith((*(f"{test}_" for test in _TESTS), "IDLE_")) for key in found):
@@ -140,8 +140,8 @@ class Infrabuilder:
             batch.add(results(values, given.label or label, order[repeat], file))
             _note(batch, values)
         batch.note(
-            "every CNI was measured by itself: repeats of the same number are put beside each other"
-            " as one block"
+            "every CNI was measured by itself: repeats of the same number are combined into"
+            " one block"
         )
         batch.note(
             "figures of a node are of all that ran on it; jitter is left out, there is no metric"

@@ -111,7 +111,7 @@ def parse_csv(text: str, file: Path) -> list[Mapping[str, Any]]:
             if len(row) != len(heads):
                 raise InputError(
                     f"{file}, line {rows.line_num}: {len(row)} fields, expected {len(heads)}",
-                    "take the file whole",
+                    "use the complete file",
                 )
             cells = {
                 _COLUMNS[head]: cell.strip()
@@ -128,7 +128,7 @@ def parse_csv(text: str, file: Path) -> list[Mapping[str, Any]]:
             f"{file}, line {rows.line_num}: {error}", "is this the right file?"
         ) from None
     if not found:
-        raise InputError(f"{file}: no row below the heading", "is this file whole?")
+        raise InputError(f"{file}: no row below the heading", "check that the file is complete")
     return found
 
 
@@ -287,7 +287,7 @@ class K8sNetperf:
                 _facts(batch, one)
         batch.note(
             "each figure is the mean of several samples of k8s-netperf; its CPU shares are left"
-            " out, for the number of CPUs is not told"
+            " out, for the number of CPUs is not recorded"
         )
         batch.note(
             "retransmits and loss of 0 are left out: k8s-netperf writes 0 also for what it could"

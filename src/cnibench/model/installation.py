@@ -72,6 +72,43 @@ def _pattern(text: str) -> str:
     return text
 
 
+def _manager(text: str) -> str:
+    """By a field manager objects are known as the CNI's: never the name of the cluster's own
+    programs or of those that people use.
+    """
+    if not re.fullmatch(r"[\w./ -]{2,128}", text):
+        raise ValueError("expected the name of a field manager")
+    if text in _OTHER_MANAGERS or text.startswith(("kubectl", "helm")):
+        raise ValueError(f"'{text}' writes objects of others, too")
+    return text
+
+
+def _rule(text: str) -> str:
+    if len(text.strip()) < 4 or len(text) > 200 or not text.isprintable():
+        raise ValueError("expected at least four printable characters of a rule")
+    return text
+
+
+def _taint(key: str) -> str:
+    domain = key.partition("/")[0]
+    if not re.fullmatch(r"[\w.-]{2,253}/[\w.-]{1,63}", key) or domain in _OTHER_TAINTS:
+        raise ValueError("expected the key of a taint of the CNI, DOMAIN/NAME")
+    return key
+
+
+def _route_table(number: int) -> int:
+    if not 0 < number < 2**32 or number in (253, 254, 255):
+        raise ValueError("expected the number of a routing table of the CNI's own")
+    return number
+
+
+_OTHER_MANAGERS = frozenset(
+    {"cnibench", "before-first-apply", "k3s", "kubernetes", "kubelet"}
+    | {"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubeadm", "unknown"}
+)
+_OTHER_TAINTS = frozenset({"node.kubernetes.io", "node-role.kubernetes.io"})
+
+
 def _family(number: int) -> int:
     if number not in (4, 6):
         raise ValueError("expected 4 or 6")
@@ -81,6 +118,10 @@ def _family(number: int) -> int:
 Family = Annotated[int, AfterValidator(_family)]
 Path = Annotated[str, AfterValidator(_removable)]
 Pattern = Annotated[str, AfterValidator(_pattern)]
+Manager = Annotated[str, AfterValidator(_manager)]
+Rule = Annotated[str, AfterValidator(_rule)]
+Taint = Annotated[str, AfterValidator(_taint)]
+RouteTable = Annotated[int, AfterValidator(_route_table)]
 
 
 class Chart(Part):
@@ -190,7 +231,7 @@ class Leaves(Part):
     chains: tuple[Pattern, ...] = Field(
         default=(), description="iptables chains; rules that jump to them go with them"
     )
-    rules: tuple[str, ...] = Field(
+    rules: tuple[Rule, ...] = Field(
         default=(),
         description="texts by which its rules in other chains are known (a device, a comment)",
     )
@@ -199,7 +240,7 @@ class Leaves(Part):
     programs: tuple[Pattern, ...] = Field(
         default=(), description="names of its eBPF programs at tc"
     )
-    route_tables: tuple[int, ...] = ()
+    route_tables: tuple[RouteTable, ...] = ()
     files: tuple[Path, ...] = ()
     backups: str = Field(
         default="",
@@ -209,7 +250,7 @@ class Leaves(Part):
         pattern=r"^(\.\w+)?$",
     )
     xfrm: bool = Field(default=False, description="it makes IPsec states and policies")
-    taints: tuple[str, ...] = Field(default=(), description="keys of taints of nodes")
+    taints: tuple[Taint, ...] = Field(default=(), description="keys of taints of nodes")
 
 
 class Fact(Part):
@@ -279,7 +320,7 @@ class Installation(Part):
             "cannot enforce policies; could, and none is applied; ours are applied and enforced"
         ),
     )
-    managers: tuple[str, ...] = Field(
+    managers: tuple[Manager, ...] = Field(
         default=(),
         description=(
             "the names under which its programs write to the API (metadata.managedFields), by which"

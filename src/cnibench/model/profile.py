@@ -170,7 +170,7 @@ class _NoAliases(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, str) and key in seen:
                 raise yaml.MarkedYAMLError(
-                    problem=f"the key '{key}' stands twice", problem_mark=key_node.start_mark
+                    problem=f"the key '{key}' occurs twice", problem_mark=key_node.start_mark
                 )
             if isinstance(key, str):
                 seen.add(key)
@@ -204,7 +204,7 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise InputError(
             f"{path}: expected a mapping of keys to values",
-            "'cnibench profiles show flannel' shows a whole one",
+            "'cnibench profiles show flannel' shows a complete profile",
         )
     return data
 
@@ -219,8 +219,7 @@ def explain(path: Path | str, error: ValidationError) -> InputError:
         f"{where}{where and ': '}{', or '.join(words)}" for where, words in found.items()
     )
     return InputError(
-        f"{path}: {told}",
-        "the JSON Schema beside the profiles (schema.json) says what each key takes",
+        f"{path}: {told}", "schema.json in the profiles' directory describes each key"
     )
 
 
@@ -301,7 +300,7 @@ def choose(names: Iterable[str]) -> dict[str, Profile]:
             key = label or profile.name
             if key in chosen and chosen[key] != profile:
                 raise UsageError(
-                    f"the label '{key}' stands for two profiles", "give each its own LABEL=NAME"
+                    f"the label '{key}' is used for two profiles", "give each its own LABEL=NAME"
                 )
             chosen[key] = profile
     if not chosen:

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cnibench.model.profile import Profile
-from cnibench.offload import judge, rank, reading
+from cnibench.offload import rank, reading, tunnel_support
 from cnibench.offload.nic import Nic
 
 LIMITS = (
     "a feature that is on is necessary, not sufficient: the driver decides for each packet, and"
-    " tells nobody. 'cnibench offload --verify' measures it."
+    " does not report it. 'cnibench offload --verify' measures it."
 )
 _USUAL_PORTS = (
     8472,
@@ -36,16 +36,17 @@ def judged(nics: Sequence[Nic], ports: Sequence[int], every: bool = False) -> di
     shown = [nic for nic in nics if every or nic.hardware or nic.underlay]
     used = {"vxlan": tuple(ports) or _USUAL_PORTS}
     verdicts = [
-        judge.judge(nic, tunnel, used.get(tunnel.udp, ()))
+        tunnel_support.judge(nic, tunnel, used.get(tunnel.udp, ()))
         for nic in shown
-        for tunnel in judge.TUNNELS
+        for tunnel in tunnel_support.TUNNELS
     ]
     return {
         "nics": [_nic(nic) for nic in shown],
         "tunnels": [dataclasses.asdict(verdict) for verdict in verdicts],
-        "other": [dataclasses.asdict(judge.spread(nic)) for nic in shown],
+        "other": [dataclasses.asdict(tunnel_support.spread(nic)) for nic in shown],
         "vxlan_ports": list(ports),
-        "asymmetries": judge.asymmetries(_between(shown, verdicts)) + judge.unlike(shown),
+        "asymmetries": tunnel_support.asymmetries(_between(shown, verdicts))
+        + tunnel_support.unlike(shown),
         "notes": _notes(nics, shown),
     }
 
@@ -85,13 +86,15 @@ def ranked(found: Mapping[str, Any], profiles: Mapping[str, Profile]) -> list[ra
     ``stored`` gave.
     """
     under = {(nic["node"], nic["name"]) for nic in found["nics"] if nic["underlay"]}
-    verdicts = [judge.Verdict(**one) for one in found["tunnels"]]
+    verdicts = [tunnel_support.Verdict(**one) for one in found["tunnels"]]
     return rank.rank(
         profiles, [one for one in verdicts if not under or (one.node, one.nic) in under]
     )
 
 
-def _between(shown: Sequence[Nic], verdicts: Iterable[judge.Verdict]) -> list[judge.Verdict]:
+def _between(
+    shown: Sequence[Nic], verdicts: Iterable[tunnel_support.Verdict]
+) -> list[tunnel_support.Verdict]:
     """Those of the NICs that reach other nodes; of all where none is known to."""
     under = {(nic.node, nic.name) for nic in shown if nic.underlay}
     return [one for one in verdicts if not under or (one.node, one.nic) in under]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cnibench.model.profile import Profile
-from cnibench.offload.judge import ORDER, Outcome, Verdict
+from cnibench.offload.tunnel_support import ORDER, Outcome, Verdict
 
 _TUNNEL_OF = {
     "vxlan": "vxlan",

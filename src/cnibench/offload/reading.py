@@ -42,7 +42,7 @@ def one(name: str, node: str = "this machine") -> Nic:
     if driver is not None:
         nic = replace(nic, driver=driver[0], version=driver[1], firmware=driver[2], bus=driver[3])
     else:
-        nic = replace(nic, problem=f"{name} tells no driver: {refused}")
+        nic = replace(nic, problem=f"{name} reports no driver: {refused}")
     features, refused = _try(lambda: ethtool.features(name))
     nic = (
         replace(nic, features=features, source="ioctl")

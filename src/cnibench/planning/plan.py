@@ -190,7 +190,7 @@ class Plan(Strict):
             len(set(values)) < len(values)
             for values in (self.placement, self.path, self.windows, self.ip)
         ):
-            raise ValueError("a value stands twice in placement, path, windows or ip")
+            raise ValueError("a value occurs twice in placement, path, windows or ip")
         if 0 < self.wire_rate < _SLOWEST:
             raise ValueError(
                 f"wire_rate: expected at least {_SLOWEST / 1e6:g}M, or 0 for none: attesting a"
@@ -207,7 +207,7 @@ class Plan(Strict):
         )
 
     def number_of_blocks(self, profiles: int) -> int:
-        """``blocks``, or the least that so many profiles take (planning.py plans more); a workload
+        """``blocks``, or the least that so many profiles take (blocks.py plans more); a workload
         that asks for more of its own counts.
         """
         return max(self.blocks_of(work, profiles) for work in self.workload)

@@ -31,8 +31,8 @@ def pairs(profiles: int) -> int:
 
 
 def blocks_needed(profiles: int, alpha: float = ALPHA) -> int:
-    """The least number of blocks with which a pair can be told apart at all: Holm's first step asks
-    for p * pairs <= alpha.
+    """The least number of blocks with which a pair can be significantly different: Holm's first
+    step asks for p * pairs <= alpha.
     """
     family = pairs(profiles)
     if family == 0:
@@ -47,9 +47,9 @@ def warning(blocks: int, profiles: int, alpha: float = ALPHA) -> str:
         return ""
     what = "one pair" if family == 1 else f"any of {family} pairs"
     return (
-        f"{blocks} block{'s' * (blocks != 1)} cannot tell {what} apart: no test of that many paired"
-        f" values gives p below {floor(blocks):.2g}, and Holm's correction asks for"
-        f" {alpha / family:.2g}; it takes {blocks_needed(profiles, alpha)}"
+        f"{blocks} block{'s' * (blocks != 1)} cannot show a difference of {what}: no test of"
+        f" that many paired values gives p below {floor(blocks):.2g}, and Holm's correction"
+        f" requires {alpha / family:.2g}; at least {blocks_needed(profiles, alpha)} are needed"
     )
 
 

@@ -78,7 +78,7 @@ def visits(group: Sequence[Event], ruleset: Ruleset) -> list[Visit]:
 
 def packet(passed: Sequence[Hook], which: int, packets: int) -> list[Hook]:
     """The hooks of packet number ``which`` of ``packets`` that passed in turn. Raises Changed when
-    they cannot be told apart.
+    they cannot be distinguished.
     """
     size, rest = divmod(len(passed), packets)
     parts = [passed[size * number : size * (number + 1)] for number in range(packets)]

@@ -99,7 +99,9 @@ class Profiles:
         return ProfileState(label, deployment)
 
     def remove(self, state: ProfileState) -> None:
-        """Removes the deployment, unless the run keeps it; a failure becomes an event."""
+        """Removes the deployment, unless the run keeps it; a failure becomes an event and is raised
+        at the end of the run.
+        """
         if state.deployment is None:
             return
         deployment, state.deployment = state.deployment, None
@@ -109,11 +111,13 @@ class Profiles:
         _log.info("removing %s", state.label)
         try:
             deployment.remove()
+            self.session.not_removed.pop(state.label, None)
         except CnibenchError as error:
             self.session.event_if_possible(
                 "profile-not-removed", label=state.label, reason=error.message
             )
             self.session.tell(f"{state.label}: {_with_remedy(error)}")
+            self.session.not_removed[state.label] = error
 
 
 def _refuted(attestations: Sequence[Attestation]) -> str:

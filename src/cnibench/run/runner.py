@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from cnibench.errors import CnibenchError, EndedError, Interrupted
+from cnibench.errors import ClusterError, CnibenchError, EndedError, Interrupted
 from cnibench.model.profile import Profile
 from cnibench.run.blocks import Blocks
 from cnibench.run.collector import Collector
@@ -50,7 +50,8 @@ class Runner:
         """Measures all that is missing; returns the number of samples that failed.
 
         Raises Interrupted after Ctrl-C and FullError when nothing can be stored any more; the
-        cluster is cleaned up in every case.
+        cluster is cleaned up in every case. Raises ClusterError when a profile could not be
+        removed; the run is complete then.
         """
         stop, writer = Stop(), self.writer
         session = Session(
@@ -78,9 +79,10 @@ class Runner:
                     failed = blocks.run()
             except Interrupted:
                 session.event_if_possible("run-interrupted")
+                left = ", ".join(session.not_removed)
+                state = f"not removed: {left}" if left else "everything that was made is removed"
                 raise Interrupted(
-                    "interrupted; everything that was made is removed, every finished sample is"
-                    " kept",
+                    f"interrupted; {state}, every finished sample is kept",
                     f"go on with: cnibench run --resume {writer.path}",
                 ) from None
             except EndedError as error:
@@ -95,6 +97,7 @@ class Runner:
             finally:
                 self.progress.end()
             writer.event("run-finished", failed=failed)
+            _check_removed(session)
             return failed
 
 
@@ -107,3 +110,15 @@ def _clean(cluster: Cluster, stop: Stop) -> Iterator[None]:
     finally:
         with stop.held():
             cluster.__exit__(*sys.exc_info())
+
+
+def _check_removed(session: Session) -> None:
+    if not session.not_removed:
+        return
+    reasons = [f"{label} ({error.message})" for label, error in session.not_removed.items()]
+    remedies = [error.remedy for error in session.not_removed.values() if error.remedy]
+    raise ClusterError(
+        "every sample is stored, but this could not be removed from the cluster:"
+        f" {'; '.join(reasons)}",
+        remedies[0] if remedies else "'cnibench clean' removes what runs left behind",
+    )

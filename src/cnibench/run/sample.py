@@ -21,7 +21,7 @@ from cnibench.run import stalls
 from cnibench.run.collector import Collector
 from cnibench.run.provenance import Measured
 from cnibench.run.sample_context import Measurements, SampleContext
-from cnibench.run.watching import watch
+from cnibench.run.stall_monitor import watch
 from cnibench.run.workload import Workload
 from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import now

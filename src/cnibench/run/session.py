@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cnibench.errors import UsageError
+from cnibench.errors import CnibenchError, UsageError
 from cnibench.model.context import congestion_control, disagreements
 from cnibench.model.profile import Profile
 from cnibench.model.units import duration
@@ -38,6 +38,7 @@ class Session:
     recorded: Mapping[str, Any]
     stop: Stop
     provenance: Provenance = field(default_factory=lambda: Provenance("", "", "", ""))
+    not_removed: dict[str, CnibenchError] = field(default_factory=dict)  # by label
 
     def describe(self) -> None:
         """Stores the environment as it is known now, and what follows from it for every sample.

@@ -137,7 +137,7 @@ def _least(kind: Kind, taken: float) -> float:
 def _subject(kind: Kind, what: str, where: str) -> str:
     place = f" {where}" if where else ""
     if kind == "gap":
-        return f"everything{place or ' on this machine'} stood still"
+        return f"everything{place or ' on this machine'} stalled"
     return f"{what}{place} {'got no CPU' if kind == 'starved' else f'was {kind}'}"
 
 

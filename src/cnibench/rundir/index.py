@@ -1,4 +1,4 @@
-"""The store: run directories, written by RunWriter, read by RunReader (layout.py says what is in
+"""The store: run directories, written by RunWriter, read by RunReader (schema.py says what is in
 them).
 """
 

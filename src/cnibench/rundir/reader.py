@@ -130,7 +130,7 @@ class RunReader:
                         kind="not chained",
                         file=EVENTS,
                         line=found.count + 1,
-                        detail="the line is not whole",
+                        detail="the line is incomplete",
                     )
                 )
             else:

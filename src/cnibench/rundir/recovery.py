@@ -73,7 +73,7 @@ class _Search:
             if not numbers:
                 continue
             if numbers[0] < highest:
-                self._tell("out of order", numbers, segment, "these lines stand behind later ones")
+                self._tell("out of order", numbers, segment, "these lines follow later ones")
             highest = max(highest, numbers[0])
             for number in numbers:
                 self._used[number] = True

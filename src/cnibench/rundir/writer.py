@@ -334,7 +334,7 @@ class RunWriter:
         """The error for a full disk."""
         return FullError(
             f"{self.path}: the disk is full; the run ends, every finished sample is kept",
-            f"make room, then: cnibench run --resume {self.path}",
+            f"free disk space, then: cnibench run --resume {self.path}",
         )
 
     def close(self) -> None:
@@ -561,7 +561,7 @@ class RunWriter:
             return self.full()
         return FullError(
             f"{path}: {error.strerror}; the run ends",
-            f"mend that, then: cnibench run --resume {self.path}",
+            f"fix that, then: cnibench run --resume {self.path}",
         )
 
 

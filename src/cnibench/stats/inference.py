@@ -303,11 +303,11 @@ def _median_order(n: int, alpha: float) -> tuple[int, float]:
 
 
 def groups(better_first: list[str], apart: set[tuple[str, str]]) -> list[list[str]]:
-    """Those that were not told apart from each other, the best first: each group is as large as it
-    can be, and one name can be in several.
+    """Those without significant differences among them, the best first: each group is as large as
+    it can be, and one name can be in several.
 
-    ``apart`` holds the pairs told apart, either way round. Insert and absorb (H.-P. Piepho, J.
-    Comput. Graph. Stat. 13, 2004).
+    ``apart`` holds the pairs that differ significantly, either way round. Insert and absorb (H.-P.
+    Piepho, J. Comput. Graph. Stat. 13, 2004).
     """
     columns: list[frozenset[str]] = [frozenset(better_first)] if better_first else []
     for one, other in sorted(apart):
@@ -328,8 +328,8 @@ def groups(better_first: list[str], apart: set[tuple[str, str]]) -> list[list[st
 
 
 def letters(found: list[list[str]]) -> dict[str, str]:
-    """The compact letter display of ``groups``: two that share a letter were not told apart, two
-    that were share none.
+    """The compact letter display of ``groups``: two that share a letter do not differ
+    significantly; two that do share none.
     """
     shown: dict[str, str] = {}
     for number, column in enumerate(found):

@@ -112,7 +112,7 @@ class Stream:
                 raise ReaderGoneError from None
             told = getattr(error, "strerror", None) or error
             raise OutputError(
-                f"standard output: {told}", "write to a place that has room and can be written"
+                f"standard output: {told}", "write to a writable file on a disk with free space"
             ) from None
 
     def _silence(self) -> None:

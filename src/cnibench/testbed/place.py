@@ -7,10 +7,11 @@ import errno
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import ClassVar
 
-from cnibench.errors import ClusterError
+from cnibench.errors import ClusterError, UnsupportedError
 from cnibench.system.process import Done, Process
 
 _GONE = tuple(
@@ -42,6 +43,12 @@ class Place(abc.ABC):
     @abc.abstractmethod
     def read_text(self, path: str) -> str:
         """A file as seen there, /proc/net/snmp for instance. Raises ClusterError."""
+
+    def entered(self) -> AbstractContextManager[None]:
+        """The calling thread in this place's network namespace: what it opens there stays there.
+        Raises UnsupportedError where the place is not on this machine.
+        """
+        raise UnsupportedError(f"{self.name} is not a network namespace of this machine")
 
     def read_each(self, paths: Sequence[str]) -> list[str | None]:
         """Files as seen there, None for each that is gone, as those of a process are; in one

@@ -49,7 +49,7 @@ def scaled(
     in words what that gave up.
 
     No window becomes shorter than 1 s, no number of blocks smaller than what ``profiles`` of them
-    take to be told apart, no request count smaller than 100 or than what it has to be at least
+    need to show a difference, no request count smaller than 100 or than what it has to be at least
     (``Workload.at_least``: the highest concurrency of that workload). Sweeps, sizes and numbers of
     Pods and connections stay. Raises UsageError.
     """

@@ -1,0 +1,208 @@
+"""Carries a checked request out, inside what its cluster lives in, and shows the report."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cnibench.cli._errors import guarded
+from cnibench.cli._output import fancy
+from cnibench.cli._request import Request
+from cnibench.errors import Interrupted, MeasureError, UsageError
+from cnibench.model import context
+from cnibench.model.cell import Sample
+from cnibench.model.context import disagreements
+from cnibench.run.cpus import pins
+from cnibench.run.progress import Lines, Progress, Terminal
+from cnibench.run.runner import Runner
+from cnibench.run.workload import Workload
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.writer import RunWriter, open_log
+from cnibench.system import log
+from cnibench.system.environment import machine
+from cnibench.system.guest import inside
+from cnibench.system.process import ahead
+from cnibench.testbed.cluster import Cluster
+
+if TYPE_CHECKING:
+    from cnibench.analysis.samples.stream import Line
+
+
+_log = logging.getLogger(__name__)
+
+
+def carry_out(request: Request, path: Path, *, resume: bool, retry_failed: bool = False) -> int:
+    """Measures; the exit status. Errors of the inner process are told by it. Raises MeasureError
+    when that was killed.
+    """
+    nics = offloads(request.cluster)  # here: inside, this machine's NICs are not seen
+    status = request.cluster.carry(
+        lambda: guarded(lambda: _measure(request, path, resume, nics, retry_failed))
+    )
+    if status > 128 and status != Interrupted.exit_code:
+        raise MeasureError(
+            f"the run was killed by signal {status - 128}; nothing of it is left, every finished"
+            " sample is kept",
+            f"go on with: cnibench run --resume {path}",
+        )
+    return status
+
+
+def offloads(cluster: Cluster) -> dict[str, Any]:
+    """What the NICs of the nodes' machine do for tunnels, for env.json; nothing where the nodes are
+    other machines, which tell it then.
+    """
+    if inside() or not cluster.manages_nodes:
+        return {}
+    from cnibench.offload.facts import stored
+
+    return {"offload": stored()}
+
+
+def _measure(
+    request: Request, path: Path, resume: bool, nics: Mapping[str, Any], retry_failed: bool
+) -> int:
+    facts = {**machine(() if inside() else tools_of(request)), **nics}
+    if resume:
+        same_machine(RunReader(path), facts, manages_nodes=request.cluster.manages_nodes)
+    with (
+        RunWriter.resume(path) if resume else RunWriter.create(path, request.manifest) as writer,
+        log.into(open_log(path)),
+    ):
+        _log.info("cnibench %s", request.manifest.tool_version)
+        if writer.manifest != request.manifest:
+            writer.narrow(request.manifest)
+        # Nobody else writes now. What is asked earlier, another process may finish meanwhile.
+        done = RunReader(path).done(retry_failed=retry_failed) if resume else set()
+        # Other machines' CPUs are not ours: the runner asks them, when there is somebody to ask.
+        pinned = pins(
+            request.manifest.cells[0].cpus if request.cluster.manages_nodes else "none",
+            request.cluster.options.pairs,
+        )
+        recorded = (
+            {name: value for name, value in RunReader(path).environment.items() if name != "schema"}
+            if resume
+            else {}
+        )
+        if inside():  # the programs and the NICs are the host's, which has asked them already
+            known = RunReader(path).environment
+            facts |= {
+                "accelerator": inside(),
+                "tools": known.get("tools", {}),
+                "offload": known.get("offload", {}),
+            }
+        runner = Runner(
+            cluster=request.cluster,
+            writer=writer,
+            profiles=request.profiles,
+            workloads=request.workloads,
+            collectors=request.collectors,
+            cpus=pinned,
+            done=done,
+            progress=progress(),
+            environment=facts,
+            enough=_target(path, request),
+            recorded=recorded,
+        )
+        ahead()
+        failed = runner.run()
+    return 1 if failed else 0
+
+
+def same_machine(
+    reader: RunReader, facts: Mapping[str, Any], *, manages_nodes: bool = True
+) -> None:
+    """Raises UsageError naming both values of what an interrupted run was measured on and this
+    machine has not; nothing is changed.
+
+    ``manages_nodes``: the nodes are this machine's. Otherwise the runner compares their facts, once
+    they have reported them.
+    """
+    recorded = {"tool_version": reader.plan.tool_version, **reader.environment}
+    if found := disagreements(recorded, facts, machine=manages_nodes):
+        raise UsageError(
+            f"{reader.path.name} was measured on something else: {'; '.join(map(str, found))}",
+            "go on with it where it was begun, or start a new run; one run is never measured on two"
+            " machines",
+        )
+
+
+def tools_of(request: Request) -> list[str]:
+    """The programs that the run uses."""
+    tools = [tool for workload in request.workloads.values() for tool in workload.tools]
+    return tools + [tool for collector in request.collectors for tool in collector.tools]
+
+
+def progress() -> Progress:
+    """A bar on a terminal, lines elsewhere; both on stderr."""
+    return Terminal() if fancy() and not log.verbosity() else Lines()
+
+
+def _target(path: Path, request: Request) -> Callable[[int], str] | None:
+    manifest = request.manifest
+    if not manifest.target_ci:
+        return None
+
+    def enough(blocks: int) -> str:
+        from cnibench.analysis.samples import stream
+        from cnibench.stats.sequential import decide
+
+        lines = chain.from_iterable(
+            stream.samples(RunReader(path))
+        )  # a long run's samples are never in memory together
+        series = comparisons(lines, request.workloads, blocks)
+        decision = decide(series, manifest.target_ci, manifest.max_blocks)
+        _log.info("after %d blocks: %s", blocks, decision.reason or "the target is not reached")
+        return decision.reason if decision.stop else ""
+
+    return enough
+
+
+def comparisons(
+    samples: Iterable[Sample | Line], workloads: Mapping[str, Workload], blocks: int
+) -> dict[str, list[float]]:
+    """Each comparison of two labels in the primary metric of a workload to its log ratios in the
+    first ``blocks`` blocks; with one label only, to the logs of its values."""
+    values: dict[str, dict[str, dict[int, float]]] = {}
+    names: dict[str, str] = {}
+    for sample in samples:
+        workload = workloads.get(sample.workload)
+        if (
+            workload is None
+            or sample.metric != workload.primary
+            or sample.window != "speed"
+            or sample.block >= blocks
+            or not sample.value
+            or sample.disturbed
+        ):
+            continue
+        given = (
+            sample.params
+            if isinstance(sample.params, Mapping)
+            else msgspec.json.decode(sample.params)
+        )
+        params = " ".join(f"{name}={value}" for name, value in sorted(given.items()))
+        place = context.key(context.place(sample) | {"params": params})
+        rest = ", ".join([f"[{params}]", f"pair {sample.pair}", *context.unusual(sample)])
+        names[place] = f"{sample.placement} {sample.workload} {rest}"
+        values.setdefault(place, {}).setdefault(sample.label, {})[sample.block] = math.log(
+            sample.value
+        )
+    found: dict[str, list[float]] = {}
+    for place, labels in values.items():
+        where = names[place]
+        for one, other in combinations(labels, 2):
+            both = labels[one].keys() & labels[other].keys()
+            found[f"{one} against {other}, {where}"] = [
+                labels[one][block] - labels[other][block] for block in sorted(both)
+            ]
+        if len(labels) == 1:
+            ((label, logs),) = labels.items()
+            found[f"{label}, {where}"] = list(logs.values())
+    return found

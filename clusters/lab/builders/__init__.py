@@ -1,0 +1,1 @@
+"""What the datapaths of the lab have in common: one kind of builder a module."""

@@ -1,0 +1,102 @@
+"""A Pod's veth pair, addresses and routes as Calico's CNI plugin and Felix make them, whichever
+dataplane is behind it.
+
+Follows projectcalico/calico v3.32.1 cni-plugin/pkg/dataplane/linux/dataplane_linux.go and
+felix/dataplane/linux/endpoint_mgr.go (sysctls of the node's end).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cnibench.clusters.lab.builders.filtered import NAMESPACE
+from cnibench.clusters.lab.namespaces import links
+from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
+from cnibench.clusters.lab.rules.calico_node import interface_name
+
+if TYPE_CHECKING:
+    from cnibench.clusters.lab.deployment import LabDeployment
+
+HOST_MAC = "ee:ee:ee:ee:ee:ee"
+BIRD = 12  # RTPROT_BIRD
+_GATEWAYS = {4: "169.254.1.1", 6: "fe80::ecee:eeff:feee:eeee"}
+_EVERYTHING = {4: "default", 6: "default6"}
+_LENGTH = {4: 32, 6: 128}
+_LINK_SCOPE = 253
+
+
+def gateway_route(node: LabNode) -> None:
+    """The kernel answers for 169.254.1.1 by proxy ARP when it has a route there through another
+    device. A real node has its default route; here that would send strays to and fro between the
+    nodes.
+    """
+    links.route(node.ns, "169.254.0.0/16", dev=node.wire, scope=_LINK_SCOPE)
+
+
+def bgp_routes(here: LabNode, there: LabNode, family: int) -> None:
+    """As BIRD writes them without encapsulation: the other node's block, and a blackhole for the
+    own one.
+    """
+    via = there.addresses[family]
+    links.route(here.ns, there.subnets[family], via=via, dev=here.wire, proto=BIRD)
+    links.route(here.ns, here.subnets[family], type="blackhole", proto=BIRD)
+
+
+def host_end(deployment: LabDeployment, pod: LabPod) -> str:
+    """The name of the node's end."""
+    return interface_name(NAMESPACE, f"{deployment.number}-{pod.name}")
+
+
+def pair(deployment: LabDeployment, pod: LabPod) -> str:
+    """Makes the veth pair, both ends up; the MAC of the Pod's end."""
+    node, mac = pod.node, links.mac(2, pod.node.number, pod.number)
+    links.veth(
+        node.ns,
+        pod.host_end,
+        pod.ns,
+        pod.interface,
+        mtu=deployment.mtu,
+        mac=HOST_MAC,
+        peer_mac=mac,
+        up=False,
+    )
+    node.ns.sysctl(_host_settings(pod.host_end))
+    for ns, device in ((node.ns, pod.host_end), (pod.ns, pod.interface)):
+        links.set_link(ns, device, state="up")
+    return mac
+
+
+def addresses(pod: LabPod) -> None:
+    for family, address in pod.addresses.items():
+        links.address(pod.ns, pod.interface, f"{address}/{_LENGTH[family]}")
+
+
+def routes(pod: LabPod) -> None:
+    """The Pod's way out, and the node's to the Pod."""
+    node = pod.node
+    for family, address in pod.addresses.items():
+        gateway = _GATEWAYS[family]
+        if family == 4:
+            links.route(pod.ns, f"{gateway}/32", dev=pod.interface, scope=_LINK_SCOPE)
+        else:
+            links.address(node.ns, pod.host_end, f"{gateway}/64")
+        links.route(pod.ns, _EVERYTHING[family], via=gateway, dev=pod.interface, onlink=family == 6)
+        links.route(
+            node.ns,
+            f"{address}/{_LENGTH[family]}",
+            dev=pod.host_end,
+            scope=_LINK_SCOPE if family == 4 else 0,
+        )
+
+
+def _host_settings(device: str) -> dict[str, object]:
+    return {
+        f"net/ipv4/conf/{device}/route_localnet": 1,
+        f"net/ipv4/neigh/{device}/proxy_delay": 0,
+        f"net/ipv4/conf/{device}/proxy_arp": 1,
+        f"net/ipv4/conf/{device}/forwarding": 1,
+        f"net/ipv4/conf/{device}/rp_filter": 1,
+        f"net/ipv6/conf/{device}/accept_ra": 0,
+        f"net/ipv6/conf/{device}/proxy_ndp": 1,
+        f"net/ipv6/conf/{device}/forwarding": 1,
+    }

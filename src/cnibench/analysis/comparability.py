@@ -1,0 +1,183 @@
+"""Which runs may be put into one figure or compared: those that agree on all that must agree
+(model/context.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from cnibench.analysis.samples.series import Gathered
+from cnibench.analysis.samples.stream import Line
+from cnibench.errors import UsageError
+from cnibench.model import context
+from cnibench.model.context import Disagreement, differing, disagreements
+from cnibench.rundir.reader import RunReader
+
+_LABEL = {one.name: one for one in context.LABEL}
+
+
+@dataclass
+class Circumstances:
+    """Of one run, or of several that agree: the machine, and for each label and each place what
+    must agree.
+    """
+
+    facts: dict[str, Any]
+    labels: dict[str, dict[str, Any]] = field(default_factory=dict)
+    places: dict[str, dict[str, Any]] = field(default_factory=dict)
+    settings: str = ""  # those for all labels
+
+    def add(self, other: Circumstances) -> None:
+        """Takes up what a run that agrees adds."""
+        for label, what in other.labels.items():
+            self.labels.setdefault(label, {}).update(what)
+        self.places = other.places | self.places
+
+
+def circumstances(
+    reader: RunReader, lines: Iterable[tuple[Line, str]], label: str = ""
+) -> Circumstances:
+    """``lines`` are one line of each cell and its canonical parameters. ``label``: of this one
+    alone, and its name is no matter then.
+    """
+    plan = reader.plan
+    given = plan.plan.get("settings")
+    settings = given if isinstance(given, Mapping) else {}
+    found = Circumstances(
+        {**reader.environment, "tool_version": plan.tool_version}, settings=_settings(settings, "")
+    )
+    for name, profile in plan.profiles.items():
+        if name == (label or name):
+            found.labels[name] = {"profile": _short(profile), "settings": _settings(settings, name)}
+    for line, params in lines:
+        if label and line.label != label:
+            continue
+        where = context.place(line) | {"params": params}
+        own = "" if label else line.label
+        found.places[f"{own} {line.window} {context.key(where, context.IDENTITY)}"] = where
+        if line.fidelity != "baseline":
+            found.labels.setdefault(line.label, {})["fidelity"] = line.fidelity
+    return found
+
+
+def circumstances_of(reader: RunReader, gathered: Gathered, label: str) -> Circumstances:
+    """Of one label of a run, of which ``gathered`` was read."""
+    return circumstances(
+        reader, [(one.first, one.params) for one in gathered.tried.values()], label
+    )
+
+
+def _settings(settings: Mapping[str, Any], label: str) -> str:
+    both = [settings.get(name) for name in dict.fromkeys(("", label))]
+    own = {
+        key: value for table in both if isinstance(table, Mapping) for key, value in table.items()
+    }
+    return msgspec.json.encode(own, order="sorted").decode() if own else ""
+
+
+def _short(profile: Mapping[str, Any]) -> str:
+    return hashlib.sha256(msgspec.json.encode(profile, order="sorted")).hexdigest()[:12]
+
+
+def differences(one: Circumstances, other: Circumstances) -> list[str]:
+    """What must agree between two runs and does not, each with both values. What only one of them
+    measured is no difference.
+    """
+    found = disagreements(one.facts, other.facts, partial=False)
+    for label in (label for label in one.labels if label in other.labels):
+        found += _labels(one.labels[label], other.labels[label], label)
+    return _words([*found, *_places(one, other)])
+
+
+def between(
+    base: Circumstances, candidate: Circumstances, label: str, other: str, *, one_run: bool
+) -> list[str]:
+    """The same for a gate: the two labels may differ in profile, and within one run, or under names
+    of their own, in their settings.
+    """
+    found: list[Disagreement] = []
+    ours, theirs = base.labels.get(label, {}), candidate.labels.get(other, {})
+    if not one_run:
+        found += disagreements(base.facts, candidate.facts, partial=False)
+        if label == other:
+            found += _labels(
+                {"settings": ours.get("settings")}, {"settings": theirs.get("settings")}, label
+            )
+        else:
+            found += differing(
+                _LABEL["settings"], base.settings, candidate.settings, "settings of all labels"
+            )
+    if "fidelity" in ours and "fidelity" in theirs:
+        found += differing(
+            _LABEL["fidelity"],
+            ours["fidelity"],
+            theirs["fidelity"],
+            f"fidelity of {' and '.join(dict.fromkeys((label, other)))}",
+        )
+    return _words([*found, *_places(base, candidate)])
+
+
+def _labels(one: Mapping[str, Any], other: Mapping[str, Any], label: str) -> list[Disagreement]:
+    both = [name for name in _LABEL if name in one and name in other]
+    return [
+        item
+        for name in both
+        for item in differing(_LABEL[name], one[name], other[name], f"{name} of {label}")
+    ]
+
+
+def _places(one: Circumstances, other: Circumstances) -> list[Disagreement]:
+    """Of the places that both have; and what no place of the one shares with any of the other."""
+    found = []
+    common = [key for key in one.places if key in other.places]
+    for coordinate in context.MUST_AGREE:
+        name = coordinate.name
+        for key in common:
+            found += differing(coordinate, one.places[key][name], other.places[key][name])
+        ours, theirs = ({place[name] for place in run.places.values()} for run in (one, other))
+        if not common and ours and theirs and not ours & theirs:
+            found += differing(coordinate, min(ours), min(theirs))
+    return found
+
+
+def _words(found: Sequence[Disagreement]) -> list[str]:
+    return list(dict.fromkeys(map(str, found)))
+
+
+def environments(
+    readers: Sequence[RunReader], gathered: Gathered, allow: bool
+) -> tuple[list[int], list[str]]:
+    """(for each run the number of its environment, what tells the environments apart in words).
+
+    Raises UsageError when there is more than one and ``allow`` is not set.
+    """
+    distinct: list[Circumstances] = []
+    numbers, apart = [], []
+    for number, reader in enumerate(readers):
+        lines = [(one.first, one.params) for one in gathered.tried.values() if one.run == number]
+        mine = circumstances(reader, lines)
+        same = next((i for i, other in enumerate(distinct) if not differences(other, mine)), None)
+        if same is None:
+            if distinct:
+                said = "; ".join(differences(distinct[0], mine))
+                if not allow:
+                    raise UsageError(
+                        f"{reader.id} is not comparable with {readers[0].id}: {said}",
+                        "report them one by one, or give --allow-different to show each with"
+                        " results of its own, never in one figure",
+                    )
+                apart.append(
+                    f"environment {len(distinct) + 1} ({reader.id}) differs from environment 1"
+                    f" ({readers[0].id}): {said}"
+                )
+            distinct.append(mine)
+            same = len(distinct) - 1
+        else:
+            distinct[same].add(mine)
+        numbers.append(same)
+    return numbers, apart

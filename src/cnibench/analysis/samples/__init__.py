@@ -1,0 +1,1 @@
+"""Samples of run directories, read in pieces and gathered to series."""

@@ -1,0 +1,219 @@
+"""Samples gathered to series: one metric of one label, a value for each block."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from cnibench.analysis.model import Disturbed, Failure
+from cnibench.analysis.samples.stream import Line, samples
+from cnibench.model import context
+from cnibench.model.cell import Cell
+from cnibench.rundir.reader import RunReader
+
+CPP_METRICS = ("cycles_per_packet", "cycles_per_byte")
+Block = tuple[int, int]  # (number of the run, block)
+
+
+@dataclass(slots=True)
+class Series:
+    """``first`` stands for all lines' coordinates; ``params`` is canonical JSON."""
+
+    run: int
+    first: Line
+    params: str
+    blocks: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+    def by_block(self) -> dict[Block, float]:
+        """One value a block: the mean where one block has several, since the block is the unit."""
+        if len(set(self.blocks)) == len(self.blocks):
+            return {
+                (self.run, block): value
+                for block, value in zip(self.blocks, self.values, strict=True)
+            }
+        found: dict[Block, list[float]] = {}
+        for block, value in zip(self.blocks, self.values, strict=True):
+            found.setdefault((self.run, block), []).append(value)
+        return {block: math.fsum(values) / len(values) for block, values in found.items()}
+
+
+@dataclass(slots=True)
+class Tried:
+    """One cell of one run: the blocks in which it was tried and those that gave any figure;
+    ``params`` are its own, canonical JSON.
+
+    A cell that is unsupported there was not tried, nor is a block ``disturbed``.
+    """
+
+    run: int
+    first: Line
+    params: str
+    blocks: set[int] = field(default_factory=set)
+    ok: set[int] = field(default_factory=set)
+    reasons: dict[int, str] = field(default_factory=dict)
+    disturbed: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Gathered:
+    """All that was read of the runs; ``tried`` by (run, id of the cell)."""
+
+    series: list[Series]
+    tried: dict[tuple[int, str], Tried]
+    failures: list[Failure]
+    disturbed: list[Disturbed]
+    notes: list[str]
+    lines: int
+    samples: int = 0
+
+
+def gather(readers: Sequence[RunReader]) -> Gathered:
+    """Reads all samples. In windows with perf only the cycles count: the other figures of such a
+    window carry perf's own cost.
+
+    Disturbed samples give no figure, and are neither a success nor a failure.
+    """
+    found = Gathered([], {}, [], [], [], 0)
+    for number, reader in enumerate(readers):
+        _gather_run(number, reader, found)
+    return found
+
+
+def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
+    series: dict[tuple[str, str, bytes], Series] = {}
+    canonical: dict[bytes, str] = {}
+    latest, backwards = "", 0
+    disturbed: dict[tuple[str, int], Disturbed] = {}
+    block, cell = -1, ""
+    environment = reader.environment
+    cells = {cell.id: cell for cell in reader.plan.cells}
+
+    def first(line: Line) -> Line:
+        return _in_force(line, cells.get(line.cell), reader, environment)
+
+    for piece in samples(reader):
+        for line in piece:
+            found.lines += 1
+            if line.warmup:
+                continue
+            if line.block != block or line.cell != cell:  # a sample's lines stand together
+                block, cell = line.block, line.cell
+                found.samples += 1
+            if line.end < line.start or line.start < latest:
+                backwards += 1
+            latest = max(latest, line.start)
+            tried = found.tried.get((number, line.cell))
+            if tried is None:
+                own = (
+                    cells[line.cell].params
+                    if line.cell in cells
+                    else msgspec.json.decode(line.params)
+                )
+                tried = found.tried[number, line.cell] = Tried(
+                    number, first(line), json.dumps(own, sort_keys=True)
+                )
+            if line.disturbed:
+                tried.disturbed.add(line.block)
+                disturbed.setdefault((line.cell, line.block), _disturbed(number, line))
+                continue
+            if line.status != "unsupported":
+                tried.blocks.add(line.block)
+            if line.window == "cpp" and line.status == "ok" and line.metric not in CPP_METRICS:
+                continue
+            raw = bytes(line.params)
+            value = line.value
+            if line.status != "ok" or value is None or not math.isfinite(value):
+                found.failures.append(failure := _failure(line, raw))
+                tried.reasons.setdefault(line.block, failure.reason)
+                continue
+            tried.ok.add(line.block)
+            key = (line.cell, line.metric, raw)
+            one = series.get(key)
+            if one is None:
+                if raw not in canonical:
+                    canonical[raw] = json.dumps(msgspec.json.decode(raw), sort_keys=True)
+                one = series[key] = Series(number, first(line), canonical[raw])
+            one.blocks.append(line.block)
+            one.values.append(value)
+    left = {cell for cell, _, _ in series}
+    params = {cell.id: cell.params for cell in reader.plan.cells}
+    found.disturbed += [
+        msgspec.structs.replace(one, alone=one.cell not in left, params=params.get(one.cell, {}))
+        for one in disturbed.values()
+    ]
+    found.series += series.values()
+    if backwards:
+        found.notes.append(
+            f"{reader.id}: the clock went back at {backwards} samples (set by hand, or by NTP);"
+            " figures and the order of blocks do not depend on it, the times shown do"
+        )
+
+
+def _in_force(
+    line: Line, cell: Cell | None, reader: RunReader, environment: Mapping[str, Any]
+) -> Line:
+    """The line with what lines of earlier versions do not say, and the run's plan does."""
+    plan = reader.plan
+    known: dict[str, Any] = {
+        "wire_rate": _number(plan.plan.get("wire_rate"), 0.0),
+        "pairs": _number(plan.plan.get("pairs"), 1),
+        "duration": (cell.duration if cell else None) or plan.duration,
+        "warmup_time": plan.warmup,
+        "congestion_control": context.congestion_control(environment),
+    }
+    lacking = {name: value for name, value in known.items() if getattr(line, name) is None}
+    offload = context.wire_offload(
+        cell.params if cell else {}, line.wire_offload
+    )  # earlier versions told the run's in any case
+    return msgspec.structs.replace(line, wire_offload=offload, **lacking)
+
+
+def _number(value: object, otherwise: float) -> float:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
+
+
+def _disturbed(run: int, line: Line) -> Disturbed:
+    return Disturbed(
+        run=run,
+        label=line.label,
+        profile=line.profile,
+        placement=line.placement,
+        path=line.path,
+        workload=line.workload,
+        params={},
+        ip=line.ip,
+        mtu=line.mtu,
+        pair=line.pair,
+        window=line.window,
+        cell=line.cell,
+        block=line.block,
+        reason=line.disturbed,
+    )
+
+
+def _failure(line: Line, raw: bytes) -> Failure:
+    params: dict[str, Any] = msgspec.json.decode(raw)
+    status, reason = line.status, line.reason
+    if status == "ok":
+        status, reason = (
+            "failed",
+            "no value" if line.value is None else f"the value is not a number ({line.value})",
+        )
+    return Failure(
+        label=line.label,
+        profile=line.profile,
+        placement=line.placement,
+        workload=line.workload,
+        params=params,
+        cell=line.cell,
+        block=line.block,
+        metric=line.metric,
+        status=status,
+        reason=reason or "no reason was recorded",
+    )

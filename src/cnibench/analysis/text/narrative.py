@@ -1,0 +1,301 @@
+"""What was found, how certain it is, and what was not tested: the paragraph at the top of a report,
+generated from the verdicts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from cnibench.analysis.model import Analysis, Group, Where
+from cnibench.analysis.text import disturbances
+from cnibench.analysis.text.places import describe
+from cnibench.analysis.text.summary import names, sentences
+from cnibench.model import context
+from cnibench.model.context import fact
+from cnibench.model.metrics import main_metric
+from cnibench.model.units import human
+from cnibench.stats.power import POWER, about
+
+_PLACEMENT = dict(context.coordinate("placement").named)
+_LISTED = 10  # problems that a report names
+_MORE = 1.25  # times the planned noise: beyond, the plan did not hold
+
+
+def place_of(where: Where) -> tuple[object, ...]:
+    """The coordinates that figures of one table share: all but the metric."""
+    params = {key: value for key, value in where.params.items() if key not in where.reading}
+    return where.environment, context.key(context.place(where) | {"params": params})
+
+
+def primary_groups(analysis: Analysis) -> list[Group]:
+    """One group of labels for each place: that of its primary metric."""
+    metrics: dict[tuple[object, ...], list[str]] = {}
+    whole = [group for group in analysis.groups if not group.reading]
+    for group in whole:
+        metrics.setdefault(place_of(group), []).append(group.metric)
+    return [
+        group
+        for group in whole
+        if group.metric == main_metric(group.workload, metrics[place_of(group)], analysis.main)
+    ]
+
+
+def with_words(analysis: Analysis) -> Analysis:
+    """The same analysis with its summary and its notes."""
+    return msgspec.structs.replace(
+        analysis, summary=_summary(analysis), notes=analysis.notes + _oddities(analysis)
+    )
+
+
+def _summary(analysis: Analysis) -> list[str]:
+    disturbed = disturbances.summary(analysis)
+    if not analysis.results:
+        failed = sum(failure.status != "unsupported" for failure in analysis.failures)
+        return [
+            *disturbed,
+            (
+                f"Nothing was measured: {failed} sample{'s' * (failed != 1)} failed, none gave a"
+                " figure."
+                if failed
+                else "Nothing was measured."
+            ),
+        ]
+    shown = primary_groups(analysis)
+    return [
+        *disturbed,
+        *sentences(analysis, shown, describe, place_of),
+        _sure(analysis, shown),
+        *_planned(analysis, shown),
+        _not_tested(analysis),
+    ]
+
+
+def _sure(analysis: Analysis, shown: Sequence[Group]) -> str:
+    keys = {(place_of(group), group.metric) for group in shown}
+    pairs = [
+        pair
+        for pair in analysis.pairs
+        if not pair.reading and (place_of(pair), pair.metric) in keys
+    ]
+    if not pairs:
+        return "Certainty: a single profile has no verdicts; its intervals are those of the median."
+    count = {
+        verdict: sum(pair.verdict == verdict for pair in pairs)
+        for verdict in ("no-difference-found", "inconclusive")
+    }
+    apart = len(pairs) - sum(count.values())
+    tested = [pair for pair in pairs if not pair.exact]
+    reach = [pair.detectable for pair in tested if pair.detectable is not None]
+    blocks = sorted({pair.n for pair in tested})
+    if not tested:
+        return (
+            f"Certainty: of {_pairs(len(pairs))}, {_were(apart)} different; all values are"
+            " counts that are identical in every block, so no test is needed."
+        )
+    text = (
+        f"Certainty: of {_pairs(len(pairs))}, {_were(apart)} significantly different,"
+        f" {count['no-difference-found']} not, {count['inconclusive']} inconclusive"
+        f" ({_range(blocks)} paired blocks; exact signed-rank test of log ratios, Holm's"
+        f" correction, level {analysis.level:.3g}"
+        + (
+            f"; {len(pairs) - len(tested)} are counts, not measurements, and need no test)."
+            if len(tested) < len(pairs)
+            else ")."
+        )
+    )
+    if reach:
+        where = "every pair" if len(reach) == len(tested) else "every pair that could be decided"
+        text += (
+            f" Differences of {percent(max(reach))} or more would have been detected with a"
+            f" power of {POWER:.0%} in {where}."
+        )
+    if count["inconclusive"]:
+        text += (
+            f" At least {max(pair.blocks_needed for pair in pairs)} blocks are needed to decide."
+        )
+    return text
+
+
+def _pairs(number: int) -> str:
+    return f"{number} pair{'s' * (number != 1)}"
+
+
+def _were(number: int) -> str:
+    return f"{number} {'was' if number == 1 else 'were'}"
+
+
+def _planned(analysis: Analysis, shown: Sequence[Group]) -> list[str]:
+    """What the number of blocks was planned for, and whether the noise was what the plan took: one
+    sentence or none.
+    """
+    found = []
+    for plan in dict.fromkeys(
+        (one.workload, one.resolution, one.noise, one.source)
+        for run in analysis.runs
+        for one in run.planned
+        if one.noise
+    ):
+        workload, resolution, noise, source = plan
+        keys = {(place_of(group), group.metric) for group in shown if group.workload == workload}
+        pairs = [
+            p
+            for p in analysis.pairs
+            if not p.reading and (place_of(p), p.metric) in keys and p.spread is not None
+        ]
+        text = f"{workload} for {percent(resolution)} at a noise of {percent(noise)} ({source})"
+        if pairs:
+            lots: dict[object, list[float | None]] = {}
+            for pair in pairs:
+                lots.setdefault((place_of(pair), pair.metric), []).append(pair.spread)
+            spread = max(_together(lot) for lot in lots.values())
+            text += f", measured: {percent(spread / math.sqrt(2))}"
+            needed = about(pairs[0].family, spread, resolution, analysis.level)
+            if spread / math.sqrt(2) > _MORE * noise and needed > min(pair.n for pair in pairs):
+                text += f", which requires about {needed} blocks for {percent(resolution)}"
+        found.append(text)
+    return (
+        [
+            f"The number of blocks was planned to detect a difference with a power of {POWER:.0%}:"
+            f" {'; '.join(found)}."
+        ]
+        if found
+        else []
+    )
+
+
+def _together(spreads: Sequence[float | None]) -> float:
+    """The root mean square of the pairs' standard deviations."""
+    known = [spread for spread in spreads if spread is not None]
+    return math.sqrt(sum(spread**2 for spread in known) / len(known))
+
+
+def percent(fraction: float) -> str:
+    """``2.1 %``, ``230 %``: two digits, more where they precede the decimal point."""
+    return f"{100 * fraction:.2g} %" if fraction < 1 else f"{100 * fraction:.0f} %"
+
+
+def _range(numbers: Sequence[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+
+
+def _not_tested(analysis: Analysis) -> str:
+    parts = []
+    unsupported = list(
+        dict.fromkeys(f.label for f in analysis.failures if f.status == "unsupported")
+    )
+    if unsupported:
+        parts.append(f"unsupported here: {names(unsupported)}")
+    failed = list(dict.fromkeys(f.label for f in analysis.failures if f.status != "unsupported"))
+    if failed:
+        parts.append(f"some or all samples failed: {names(failed)}")
+    placements = {result.placement for result in analysis.results}
+    parts += [f"nothing {words}" for name, words in _PLACEMENT.items() if name not in placements]
+    wires = {result.wire for result in analysis.results if result.placement != "intra"}
+    if wires == {"not recorded"}:
+        parts.append(
+            "whether a NIC was in the path is not recorded, so inter-node throughput may not"
+            " represent your network"
+        )
+    elif wires and "nic" not in wires:
+        parts.append(
+            "no NIC was in the path, so inter-node throughput does not represent your network"
+        )
+    parts.append("other machines, kernels and loads than this run's")
+    return f"Not tested: {'; '.join(parts)}."
+
+
+def problems(analysis: Analysis) -> list[str]:
+    """The first lines of every report of a damaged run directory."""
+    lines = [f"problem: {problem}" for problem in analysis.problems[:_LISTED]]
+    more = len(analysis.problems) - len(lines)
+    return lines + [f"problem: and {more} more; 'cnibench verify RUN' lists all"] * (more > 0)
+
+
+def conditions(analysis: Analysis) -> list[str]:
+    """What is shown next to the figures: testbed, wire, model or real CNI, estimated cycles,
+    emulated CPU.
+    """
+    found = problems(analysis)
+    for testbed, wire, offload, rate in dict.fromkeys(
+        (r.testbed, r.wire, r.wire_offload, r.wire_rate) for r in analysis.results
+    ):
+        text = f"testbed: {testbed}, wire: {wire}" + (
+            f", offload of the wire: {offload}" if offload else ""
+        )
+        found.append(text + (f", limited to {human(rate, 'bit/s')}" if rate else ""))
+    fidelity = {result.fidelity for result in analysis.results}
+    if "datapath-model" in fidelity:
+        found.append(
+            "fidelity: datapath-model (a model of the CNI's datapath, built from the same kernel"
+            " objects, not the CNI itself)"
+        )
+    if "cni" in fidelity:
+        found.append("fidelity: cni (the real CNI)")
+    if any(row.cycles_source == "estimated" for row in analysis.cpp):
+        found.append(
+            "cycles: estimated (cpu-clock samples times the TSC frequency: this machine has no"
+            " cycle counter)"
+        )
+    if any(
+        str(fact(environment, "accelerator") or "") == "tcg"
+        for environment in analysis.environments
+    ):
+        found.append("CPU emulated: ratios may be valid, absolute values are not")
+    return found
+
+
+def _oddities(analysis: Analysis) -> list[str]:
+    """Outliers, drift and dependence, in words; nothing is dropped for them."""
+    shown = {(place_of(group), group.metric) for group in primary_groups(analysis)}
+    results = [
+        result
+        for result in analysis.results
+        if not result.reading and (place_of(result), result.metric) in shown
+    ]
+    found = []
+    for result in results:
+        if result.outliers:
+            blocks = ", ".join(str(block + 1) for block in result.outliers[:8])
+            found.append(
+                f"{result.label}, {describe(result)}: outlying {result.metric} in block {blocks};"
+                " included in all figures"
+            )
+    drifting = [
+        f"{r.label} in {describe(r)}"
+        for r in results
+        if r.drift_p is not None and r.drift_p <= analysis.level
+    ]
+    if drifting:
+        found.append(
+            f"values drift over the run (Spearman, Holm's correction): {names(drifting)}; ratios"
+            " are computed within blocks and are not affected"
+        )
+    tied = [
+        f"{p.a} / {p.b} in {describe(p)}"
+        for p in analysis.pairs
+        if p.dependence_p is not None
+        and p.dependence_p <= analysis.level
+        and not p.reading
+        and (place_of(p), p.metric) in shown
+    ]
+    if tied:
+        found.append(
+            "log ratios of neighbouring blocks depend on each other (Bartels, Holm's correction):"
+            f" {names(tied)}; their p values are too small; measure more blocks over a longer time"
+        )
+    return found + _missing(analysis)
+
+
+def _missing(analysis: Analysis) -> list[str]:
+    """Labels that a workload's main metric lacks, though they were measured elsewhere: never a
+    silent omission.
+    """
+    found = []
+    for group in primary_groups(analysis):
+        lacking = [label for label in analysis.labels if label not in group.letters]
+        if lacking and group.environment == 0:
+            found.append(f"{describe(group)}: no {group.metric} from {names(lacking)}")
+    return list(dict.fromkeys(found))

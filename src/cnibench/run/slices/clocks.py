@@ -1,0 +1,73 @@
+"""CPU time of programs while they run: /proc/PID/task/TID/schedstat (time on a CPU and time waiting
+for one, in ns), read through descriptors that stay open.
+
+Where the kernel does not account interrupts apart (no CONFIG_IRQ_TIME_ACCOUNTING), softirqs that
+run in a program's context are in its time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from cnibench.errors import UnsupportedError
+
+
+class Clocks:
+    """The threads of some processes, as they are when this is made."""
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        """Raises UnsupportedError where the kernel has no schedstat."""
+        self._files: list[int] = []
+        try:
+            for pid in pids:
+                for thread in sorted(os.listdir(f"/proc/{pid}/task")):
+                    self._files.append(
+                        os.open(f"/proc/{pid}/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+                    )
+        except FileNotFoundError as error:
+            self.close()
+            if Path("/proc/thread-self/schedstat").exists():
+                return  # it has just ended: its generator says so
+            raise UnsupportedError(
+                f"{error.filename}: this kernel does not tell the CPU time of threads",
+                "use --method windows, or a kernel with CONFIG_SCHED_INFO",
+            ) from None
+
+    def read(self) -> tuple[int, int]:
+        """(ns on a CPU, ns waiting for one), all threads together; a thread that has ended keeps
+        nothing.
+        """
+        ran = waited = 0
+        for file in self._files:
+            try:
+                words = os.pread(file, 100, 0).split()
+            except ProcessLookupError:
+                continue
+            ran += int(words[0])
+            waited += int(words[1])
+        return ran, waited
+
+    def close(self) -> None:
+        """May be called twice."""
+        while self._files:
+            os.close(self._files.pop())
+
+
+def descendants(root: int) -> set[int]:
+    """The processes below ``root``, itself not among them."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(path.parent.name))
+    found: set[int] = set()
+    waiting = [root]
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            found.add(child)
+            waiting.append(child)
+    return found

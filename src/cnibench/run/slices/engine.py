@@ -1,0 +1,143 @@
+"""Drives the generators of a block: rounds of slices, one load at a time."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from cnibench.errors import CnibenchError, Interrupted, UsageError
+from cnibench.run.slices.generator import Generator, Reading
+from cnibench.run.slices.priority import ahead
+from cnibench.run.slices.rounds import Slice, order
+
+LENGTH = 0.02  # s that are counted of each slice
+LEAD_IN = 0.005  # s before them: caches, congestion window, what the last load left behind
+_TRIED = 5
+_SHARE = 0.25  # of a slice that its control may take
+
+
+@dataclass
+class Driven:
+    """What the rounds of a block gave. ``failed`` maps cells to the reason why they ended early;
+    ``wall`` is the time of all rounds in s, ``control`` the median of what a slice takes beyond its
+    lead-in and its length.
+    """
+
+    slices: list[Slice] = field(default_factory=list)
+    failed: dict[str, CnibenchError] = field(default_factory=dict)
+    wall: float = 0.0
+    control: float = 0.0
+
+
+def drive(
+    generators: Mapping[str, Generator],
+    rounds: int,
+    block: int,
+    seed: int,
+    *,
+    length: float = LENGTH,
+    lead_in: float = LEAD_IN,
+    after: Callable[[int], None] = lambda done: None,
+) -> Driven:
+    """Rounds over all generators, which are started and paused. One that fails is left out from
+    then on. ``after`` is called between rounds with the number of those that are done.
+
+    Raises UsageError when a slice is shorter than what its control takes.
+    """
+    with ahead():
+        return _drive(generators, rounds, block, seed, length, lead_in, after)
+
+
+def _drive(
+    generators: Mapping[str, Generator],
+    rounds: int,
+    block: int,
+    seed: int,
+    length: float,
+    lead_in: float,
+    after: Callable[[int], None],
+) -> Driven:
+    driven = Driven()
+    left = dict(generators)
+    for cell, generator in generators.items():
+        try:
+            _long_enough(generator, length, lead_in)
+        except (Interrupted, UsageError):
+            raise
+        except CnibenchError as error:
+            driven.failed[cell] = error
+            del left[cell]
+    began = time.monotonic_ns()
+    beyond = []
+    for number in range(rounds):
+        for cell in order(sorted(left), number, block, seed):
+            started = time.monotonic()
+            try:
+                first, last = _slice(left[cell], length, lead_in)
+            except Interrupted:
+                raise
+            except CnibenchError as error:
+                driven.failed[cell] = error
+                del left[cell]
+                continue
+            driven.slices.append(_made(left[cell], cell, number, began, length, first, last))
+            beyond.append(time.monotonic() - started - (last.at - first.at) / 1e9 - lead_in)
+        if not left:
+            break
+        after(number + 1)
+    driven.wall = (time.monotonic_ns() - began) / 1e9
+    driven.control = statistics.median(beyond) if beyond else 0.0
+    return driven
+
+
+def _slice(generator: Generator, length: float, lead_in: float) -> tuple[Reading, Reading]:
+    generator.resume()
+    try:
+        time.sleep(lead_in)
+        first = generator.read()
+        left = length - (time.monotonic_ns() - first.at) / 1e9
+        time.sleep(max(0.0, left))
+        last = generator.read()
+    finally:
+        generator.pause()
+    return first, last
+
+
+def _long_enough(generator: Generator, length: float, lead_in: float) -> None:
+    """Raises UsageError."""
+    took = []
+    for _ in range(_TRIED):
+        began = time.monotonic()
+        _slice(generator, 0.0, lead_in)
+        took.append(time.monotonic() - began - lead_in)
+    control = min(took)  # what it takes where nothing else delays it
+    if length * _SHARE < control:
+        raise UsageError(
+            f"a slice of {length * 1e3:.3g} ms is too short: starting, counting and stopping the"
+            f" load takes {control * 1e3:.3g} ms here",
+            f"use slices of {control / _SHARE * 1e3:.0f} ms or more, or --method windows",
+        )
+
+
+def _made(
+    generator: Generator,
+    cell: str,
+    number: int,
+    began: int,
+    length: float,
+    first: Reading,
+    last: Reading,
+) -> Slice:
+    return Slice(
+        round=number,
+        cell=cell,
+        start=(first.at - began) / 1e9,
+        asked=length,
+        seconds=(last.at - first.at) / 1e9,
+        units=generator.load.units(last.count - first.count, generator.s),
+        client=(last.client - first.client) / 1e9,
+        server=(last.server - first.server) / 1e9,
+        waited=(last.waited - first.waited) / 1e9,
+    )

@@ -1,0 +1,155 @@
+"""The load generator of one cell: started once for a block, paused (SIGSTOP) whenever it is not
+its turn.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from cnibench.errors import CnibenchError, Interrupted, LimitError, MeasureError
+from cnibench.run.sample_context import SampleContext
+from cnibench.run.slices.clocks import Clocks, descendants
+from cnibench.run.slices.counters import Counter
+from cnibench.run.slices.load import FOR_EVER, Load
+from cnibench.run.slices.priority import CLIENT, SERVER, raised
+from cnibench.system.process import Process
+
+_START = 10.0  # s
+_SILENT = 0.25  # s: what is in flight then is lost or stuck, and the next slice's lead-in has it
+_LOOK = 0.0002  # s
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All counters of one load at a moment. Times in ns; ``at`` is CLOCK_MONOTONIC; ``waited`` is
+    what the client waited for a CPU.
+    """
+
+    at: int
+    count: int
+    client: int
+    server: int
+    waited: int
+
+
+class Generator:
+    """One cell's load. ``with`` starts it, paused, and ends all of it. Raises CnibenchError when it
+    does not start.
+    """
+
+    def __init__(self, s: SampleContext, load: Load) -> None:
+        self.s = replace(s, duration=FOR_EVER, warmup=0.0)
+        self.load = load
+        self.failure: CnibenchError | None = None  # what its end found out
+        self.priority = ""  # why it has no real-time priority
+        self._running = ExitStack()
+        self._client: Process | None = None
+        self._counter: Counter | None = None
+        self._clocks: list[Clocks] = []
+
+    def __enter__(self) -> Generator:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._counter is not None:
+            self._counter.close()
+        for clock in self._clocks:
+            clock.close()
+        try:  # the server first: it would complain about a client that is gone
+            self._running.close()
+        except Interrupted:
+            raise
+        except CnibenchError as failure:  # it had died; the other generators are not to blame
+            self.failure = failure
+        finally:
+            if self._client is not None:
+                self._client.kill()
+
+    def _start(self) -> None:
+        before = descendants(os.getpid())
+        self._running.enter_context(self.load.serve(self.s))
+        with self.load.counted(self.s).entered():
+            self._counter = self.load.counter(self.s)
+        self._client = self.load.start(self.s)
+        end = time.monotonic() + _START
+        while True:
+            if self._client.poll() is not None:
+                raise MeasureError(self._ended())
+            try:
+                self._counter.begin()
+                break
+            except MeasureError as error:
+                if time.monotonic() > end:
+                    raise LimitError(
+                        f"its load did not begin within {_START:.0f} s: {error.message}"
+                    ) from None
+                time.sleep(0.005)
+        first = self._counter.read()
+        while self._counter.read() == first:
+            if time.monotonic() > end:
+                raise LimitError(f"nothing was delivered within {_START:.0f} s")
+            time.sleep(0.001)
+        ours = descendants(os.getpid()) - before
+        clients = sorted(pid for pid in ours if _group(pid) == self._client.pid)
+        servers = sorted(ours.difference(clients))
+        self._clocks = [Clocks(clients), Clocks(servers)]
+        self.pause()
+        self.priority = raised(servers, SERVER) or raised(clients, CLIENT)
+
+    def resume(self) -> None:
+        """Raises MeasureError when the client is gone."""
+        self._signal(signal.SIGCONT)
+
+    def pause(self) -> None:
+        """Stops the client and waits until what it has sent is delivered. Raises MeasureError."""
+        assert self._counter is not None
+        self._signal(signal.SIGSTOP)
+        end = time.monotonic() + _SILENT
+        while self._counter.in_flight() and time.monotonic() < end:
+            time.sleep(_LOOK)
+
+    def read(self) -> Reading:
+        """Raises MeasureError when the connection is gone."""
+        assert self._counter is not None
+        began = time.monotonic_ns()
+        count = self._counter.read()
+        ended = time.monotonic_ns()
+        client, waited = self._clocks[0].read()
+        server, _ = self._clocks[1].read()
+        return Reading((began + ended) // 2, count, client, server, waited)
+
+    def _signal(self, number: int) -> None:
+        assert self._client is not None
+        try:
+            if self._client.poll() is None:
+                os.killpg(self._client.pid, number)
+                return
+        except ProcessLookupError:
+            pass
+        raise MeasureError(self._ended())
+
+    def _ended(self) -> str:
+        assert self._client is not None
+        try:
+            said = (self.s.raw / "client.stderr").read_text(errors="replace").strip()
+            said = said or (self.s.raw / "client.stdout").read_text(errors="replace").strip()
+        except OSError:
+            said = ""
+        last = said.splitlines()[-1][:200] if said else "no word"
+        return f"its load generator ended with {self._client.poll()}: {last}"
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0

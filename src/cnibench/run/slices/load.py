@@ -1,0 +1,49 @@
+"""What a workload says about being measured in slices: how its load is started for a whole block,
+and what of the kernel's counters is its work.
+"""
+
+from __future__ import annotations
+
+import abc
+from contextlib import AbstractContextManager
+from typing import ClassVar
+
+from cnibench.run.sample_context import SampleContext
+from cnibench.run.slices.counters import Counter
+from cnibench.system.process import Process
+from cnibench.testbed.place import Pod
+
+FOR_EVER = 86_400.0  # s: what a load generator is given, which is ended long before
+
+
+class Load(abc.ABC):
+    """A load that goes on by itself until it is paused."""
+
+    metric: ClassVar[str]  # what its rate is: transaction_rate, throughput
+    per: ClassVar[str]  # the metric of its CPU time: cpu_per_transaction, cpu_per_byte
+
+    @abc.abstractmethod
+    def serve(self, s: SampleContext) -> AbstractContextManager[None]:
+        """The server, listening when the block is entered. Raises MeasureError."""
+
+    @abc.abstractmethod
+    def start(self, s: SampleContext) -> Process:
+        """The client, as the leader of a process group of its own; a stop of the group must do it
+        no harm.
+        """
+
+    @abc.abstractmethod
+    def counter(self, s: SampleContext) -> Counter:
+        """Made in the namespace of the Pod that ``counted`` names, before the client starts."""
+
+    def counted(self, s: SampleContext) -> Pod:
+        """The Pod whose kernel counts: the client's, unless only the server's knows."""
+        return s.client
+
+    @abc.abstractmethod
+    def units(self, count: float, s: SampleContext) -> float:
+        """Transactions or bytes that a count stands for."""
+
+    def rate(self, units: float) -> float:
+        """``units`` in a second as ``metric`` has it."""
+        return units * 8 if self.metric == "throughput" else units

@@ -1,0 +1,47 @@
+"""Real-time priority for what is measured, and for whoever measures it (sched(7)).
+
+One load runs at a time, for some milliseconds, and the kernel keeps a share of each second for
+others (kernel.sched_rt_runtime_us), so the machine stays usable.
+
+The server has the higher priority of the two: a waking receiver then runs at once, as the fair
+scheduler has it. With one priority for both it waits until the sender blocks, and a stream has
+megabytes in flight that it would not have (docs/adr/0009-slices.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+
+CLIENT, SERVER, HARNESS = 1, 2, 3  # priorities of SCHED_RR
+
+
+def raised(pids: Iterable[int], priority: int) -> str:
+    """Gives all threads of the processes that priority; '' when they have it, else why not."""
+    for pid in pids:
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                os.sched_setscheduler(int(thread), os.SCHED_RR, os.sched_param(priority))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended: its generator says so
+        except OSError as error:
+            return f"real-time priority was refused ({error.strerror})"
+    return ""
+
+
+@contextlib.contextmanager
+def ahead() -> Iterator[str]:
+    """The calling thread before all loads; programs that it starts meanwhile are as before. Gives
+    '' or why it could not be.
+    """
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(HARNESS))
+    except OSError as error:
+        yield f"real-time priority was refused ({error.strerror})"
+        return
+    try:
+        yield ""
+    finally:
+        os.sched_setscheduler(0, policy, parameters)

@@ -1,0 +1,158 @@
+"""Rounds as pure functions: in which order the cells come, which slices are disturbed, and what
+value a block has.
+
+A block's value of a cell is exp(mean of the logs of its rates), robust against disturbed slices:
+each round's own effect (the median over the cells that are compared with each other, which all had
+it within a fraction of a second) is taken off before the logs are trimmed and added again to all
+cells alike. So the ratio of two values is a trimmed mean of paired ratios, and the values have the
+scale of the rates.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+TRIM = 0.2  # share of the rounds that is left out at each end
+WAITED = 0.25  # share of a slice, beyond what is usual for the cell
+LATE = 0.5  # share of a slice by which it took longer than it was asked to
+FEWEST = 4  # rounds of which a value can be made
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One cell's turn in a round. ``start`` in s since the block's first slice, ``seconds`` as
+    taken (``asked`` as asked), ``units`` transactions or bytes; ``client``, ``server`` and
+    ``waited`` in s of CPU time, and of waiting for a CPU.
+    """
+
+    round: int
+    cell: str
+    start: float
+    asked: float
+    seconds: float
+    units: float
+    client: float
+    server: float
+    waited: float
+
+    @property
+    def rate(self) -> float:
+        """Units per second."""
+        return self.units / self.seconds
+
+    @property
+    def cpu(self) -> float:
+        """CPU time per unit in s, of both ends."""
+        return (self.client + self.server) / self.units
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a block found for one cell. ``half`` is the half width of the 95 % interval of its log,
+    from the spread within the block; ``left_out`` are its disturbed slices.
+    """
+
+    rate: float
+    cpu: float
+    rounds: int
+    left_out: int
+    seconds: float
+    half: float
+
+
+def order(cells: Sequence[str], round: int, block: int, seed: int) -> list[str]:
+    """The cells of one round in random order, the same on every machine and Python."""
+    return sorted(
+        cells, key=lambda cell: hashlib.sha256(f"{seed}:{block}:{round}:{cell}".encode()).digest()
+    )
+
+
+def disturbed(slices: Sequence[Slice]) -> list[bool]:
+    """Which slices of one cell had too little of the machine: the client waited for a CPU far
+    longer than is usual for it, the slice took far longer than asked, or nothing was delivered.
+    """
+    usual = statistics.median(one.waited / one.seconds for one in slices) if slices else 0.0
+    return [
+        one.units <= 0
+        or one.waited / one.seconds > usual + WAITED
+        or one.seconds > one.asked * (1 + LATE)
+        for one in slices
+    ]
+
+
+def values(groups: Iterable[Sequence[str]], slices: Iterable[Slice]) -> dict[str, Value]:
+    """Cell to its value. ``groups`` are the cells that are compared with each other; a cell with
+    fewer than FEWEST good slices has no value.
+    """
+    of: dict[str, list[Slice]] = {}
+    for one in slices:
+        of.setdefault(one.cell, []).append(one)
+    good: dict[str, dict[int, Slice]] = {}
+    for cell, its in of.items():
+        marks = disturbed(its)
+        good[cell] = {one.round: one for one, bad in zip(its, marks, strict=True) if not bad}
+    found = {}
+    for group in groups:
+        here = [cell for cell in group if len(good.get(cell, ())) >= FEWEST]
+        rates = _fit({cell: {r: math.log(s.rate) for r, s in good[cell].items()} for cell in here})
+        costs = _fit(
+            {
+                cell: {r: math.log(s.cpu) for r, s in good[cell].items() if s.cpu > 0}
+                for cell in here
+            }
+        )
+        for cell in here:
+            log, half = rates[cell]
+            found[cell] = Value(
+                rate=math.exp(log),
+                cpu=math.exp(costs[cell][0]) if cell in costs else 0.0,
+                rounds=len(of[cell]),
+                left_out=len(of[cell]) - len(good[cell]),
+                seconds=math.fsum(one.seconds for one in good[cell].values()),
+                half=half,
+            )
+    return found
+
+
+def _fit(logs: Mapping[str, Mapping[int, float]]) -> dict[str, tuple[float, float]]:
+    """Cell to (its log, half width of the 95 % interval of its difference from the rounds'
+    effects).
+    """
+    logs = {cell: its for cell, its in logs.items() if its}
+    if not logs:
+        return {}
+    level = {cell: statistics.median(its.values()) for cell, its in logs.items()}
+    effects: dict[int, float] = {}
+    for round in {round for its in logs.values() for round in its}:
+        # what the round did to each cell, not which cells it had
+        effects[round] = statistics.median(
+            its[round] - level[cell] for cell, its in logs.items() if round in its
+        )
+    whole = trimmed(list(effects.values()))[0]
+    found = {}
+    for cell, its in logs.items():
+        mean, half = trimmed([log - effects[round] for round, log in its.items()])
+        found[cell] = (mean + whole, half)
+    return found
+
+
+def trimmed(values: Sequence[float]) -> tuple[float, float]:
+    """(trimmed mean, half width of its 95 % interval after Tukey and McLaughlin: the winsorized
+    standard deviation with Student's t).
+    """
+    ordered = sorted(values)
+    n = len(ordered)
+    cut = int(TRIM * n)
+    kept = ordered[cut : n - cut]
+    mean = math.fsum(kept) / len(kept)
+    if len(kept) < 2:
+        return mean, math.inf
+    winsorized = [kept[0]] * cut + kept + [kept[-1]] * cut
+    deviation = statistics.stdev(winsorized)
+    from scipy.stats import t
+
+    return mean, float(t.ppf(0.975, len(kept) - 1)) * deviation / ((1 - 2 * TRIM) * math.sqrt(n))

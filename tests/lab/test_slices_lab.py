@@ -1,0 +1,167 @@
+"""Rounds of slices with the real load generators: one profile twice is alike, a load that dies is
+named and the others go on, and nothing is left.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from test_workloads import context
+
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.errors import UsageError
+from cnibench.registry import provider
+from cnibench.run.slices.clocks import descendants
+from cnibench.run.slices.engine import Driven, drive
+from cnibench.run.slices.generator import Generator
+from cnibench.run.slices.load import Load
+from cnibench.run.slices.rounds import trimmed, values
+from cnibench.workloads._slices import Stream, Transactions
+
+MakeStand = Callable[..., LabDeployment]
+LONGER = 0.04  # s: a machine with other work takes milliseconds to stop a load
+
+
+def load_of(workload: str) -> Load:
+    kind = provider("workloads", workload)
+    return Transactions(kind) if workload == "tcp-rr" else Stream(kind, 131072)
+
+
+@contextmanager
+def started(
+    deployments: Mapping[str, LabDeployment], raw: Path, workload: str
+) -> Iterator[dict[str, Generator]]:
+    """Both placements of each, named LABEL/PLACEMENT."""
+    cpu = max(os.sched_getaffinity(0))
+    with ExitStack() as running:
+        made = {}
+        for (label, deployment), placement in itertools.product(
+            deployments.items(), ("intra", "inter")
+        ):
+            folder = raw / label / placement
+            folder.mkdir(parents=True)
+            s = context(deployment, workload, folder, placement=placement, cpu=cpu)  # type: ignore[arg-type]
+            made[f"{label}/{placement}"] = running.enter_context(Generator(s, load_of(workload)))
+        yield made
+
+
+def ratio(driven: Driven, one: str, other: str) -> tuple[float, float]:
+    """(log of the ratio of two cells, half width of its 95 % interval)"""
+    rates: dict[int, dict[str, float]] = {}
+    for piece in driven.slices:
+        if piece.units > 0:
+            rates.setdefault(piece.round, {})[piece.cell] = piece.rate
+    return trimmed(
+        [math.log(r[one] / r[other]) for r in rates.values() if {one, other} <= r.keys()]
+    )
+
+
+@pytest.mark.parametrize("workload", ["tcp-rr", "iperf3-tcp"])
+def test_one_profile_twice_is_alike_and_another_is_not(
+    make_stand: MakeStand, tmp_path: Path, workload: str
+) -> None:
+    stands = {name: make_stand("veth-baseline") for name in ("one", "two")}
+    stands["other"] = make_stand("flannel")
+    before = descendants(os.getpid())
+    with started(stands, tmp_path, workload) as generators:
+        driven = drive(generators, 40, 0, 1, length=LONGER)
+    assert driven.failed == {}
+    assert len(driven.slices) == 40 * 6
+    assert descendants(os.getpid()) <= before
+    same, half = ratio(driven, "one/inter", "two/inter")
+    # two deployments of one profile may differ by their memory's places: 2 % beyond the interval
+    assert abs(same) < 1.5 * half + 0.02
+    different, half = ratio(driven, "one/inter", "other/inter")
+    assert different > half
+    assert different > 0.1
+    found = values([["one/inter", "two/inter", "other/inter"]], driven.slices)
+    assert found["one/inter"].rate / found["two/inter"].rate == pytest.approx(
+        math.exp(same), rel=0.1
+    )
+    assert 0 < found["one/inter"].cpu < found["other/inter"].cpu
+
+
+def test_only_one_load_runs_at_a_time(make_stand: MakeStand, tmp_path: Path) -> None:
+    stands = {"one": make_stand("veth-baseline")}
+    with started(stands, tmp_path, "iperf3-tcp") as generators:
+        silent, driven = generators["one/intra"], generators["one/inter"]
+        first = silent.read()
+        drive({"one/inter": driven}, 5, 0, 1, length=LONGER)
+        last = silent.read()
+        assert (last.count, last.client) == (first.count, first.client)
+        driven_before = driven.read()
+        drive({"one/intra": silent}, 5, 0, 1, length=LONGER)
+        assert driven.read().count == driven_before.count
+        assert silent.read().count > last.count
+
+
+def test_a_load_that_dies_is_named_and_the_others_go_on(
+    make_stand: MakeStand, tmp_path: Path
+) -> None:
+    stands = {name: make_stand("veth-baseline") for name in ("one", "two")}
+    with started(stands, tmp_path, "tcp-rr") as generators:
+        victim = generators["two/intra"]
+        assert victim._client is not None
+        pid = victim._client.pid
+
+        def after(done: int) -> None:
+            if done == 5:
+                os.kill(pid, signal.SIGKILL)
+
+        driven = drive(generators, 15, 0, 1, length=LONGER, after=after)
+    assert list(driven.failed) == ["two/intra"]
+    assert "load generator ended with" in driven.failed["two/intra"].message
+    counts = {cell: sum(piece.cell == cell for piece in driven.slices) for cell in generators}
+    assert counts == {"one/intra": 15, "one/inter": 15, "two/intra": 5, "two/inter": 15}
+
+
+def test_a_server_that_dies_is_named(make_stand: MakeStand, tmp_path: Path) -> None:
+    before = descendants(os.getpid())
+    with started({"one": make_stand("veth-baseline")}, tmp_path, "tcp-rr") as generators:
+        victim = generators["one/inter"]
+        assert victim._client is not None
+        servers = [
+            pid
+            for pid in descendants(os.getpid()) - before
+            if "netserver" in Path(f"/proc/{pid}/comm").read_text()
+        ]
+
+        def after(done: int) -> None:
+            if done == 5:
+                for pid in servers:
+                    os.kill(pid, signal.SIGKILL)
+
+        driven = drive({"one/inter": victim}, 10, 0, 1, length=LONGER, after=after)
+    assert list(driven.failed) == ["one/inter"]
+    assert victim.failure is not None
+    assert "netserver ended with -9" in victim.failure.message
+
+
+def test_a_slice_shorter_than_its_control_is_refused(make_stand: MakeStand, tmp_path: Path) -> None:
+    with (
+        started({"one": make_stand("veth-baseline")}, tmp_path, "tcp-rr") as generators,
+        pytest.raises(UsageError, match="is too short") as refused,
+    ):
+        drive(generators, 5, 0, 1, length=0.0002)
+    assert "--method windows" in refused.value.remedy
+
+
+def test_each_load_of_a_pod_has_its_own_connection(make_stand: MakeStand, tmp_path: Path) -> None:
+    """Both placements' clients are in one Pod and connect to the same port."""
+    with started({"one": make_stand("veth-baseline")}, tmp_path, "tcp-rr") as generators:
+        intra, inter = (generators[f"one/{place}"] for place in ("intra", "inter"))
+        assert intra.s.client is inter.s.client
+        first = inter.read().count
+        drive({"intra": intra}, 3, 0, 1, length=LONGER)
+        assert inter.read().count == first

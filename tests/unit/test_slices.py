@@ -1,0 +1,205 @@
+"""Rounds of slices as pure functions, and the kernel's counters on a real connection."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from cnibench.errors import MeasureError
+from cnibench.run.slices import rounds
+from cnibench.run.slices.clocks import Clocks, descendants
+from cnibench.run.slices.counters import Connections
+from cnibench.run.slices.rounds import Slice, disturbed, order, trimmed, values
+
+CELLS = ["a", "b", "c", "d"]
+
+
+def a_slice(cell: str, number: int, rate: float, **more: float) -> Slice:
+    plain = Slice(
+        round=number,
+        cell=cell,
+        start=number * 0.1,
+        asked=0.02,
+        seconds=0.02,
+        units=rate * 0.02,
+        client=0.008,
+        server=0.008,
+        waited=0.0,
+    )
+    return replace(plain, **more)
+
+
+def drifting(rates: dict[str, float], number: int, noise: float, seed: int) -> list[Slice]:
+    """Slices of cells whose machine gets slower by half over the rounds."""
+    dice = random.Random(seed)
+    return [
+        a_slice(cell, r, rate * (1 - 0.5 * r / number) * math.exp(dice.gauss(0, noise)))
+        for r in range(number)
+        for cell, rate in rates.items()
+    ]
+
+
+def test_order_is_a_permutation_that_the_seed_gives() -> None:
+    orders = [order(CELLS, r, 0, 7) for r in range(200)]
+    assert all(sorted(one) == CELLS for one in orders)
+    assert orders == [order(CELLS, r, 0, 7) for r in range(200)]
+    assert order(CELLS, 0, 0, 7) == ["d", "c", "a", "b"]  # on every machine
+    first = [one[0] for one in orders]
+    assert all(25 <= first.count(cell) <= 75 for cell in CELLS)
+    assert orders != [order(CELLS, r, 1, 7) for r in range(200)]
+
+
+def test_ratios_are_those_of_the_rounds_and_drift_does_not_enter() -> None:
+    found = values([["a", "b"]], drifting({"a": 1000.0, "b": 900.0}, 40, 0.01, 3))
+    assert found["a"].rate / found["b"].rate == pytest.approx(1000 / 900, rel=0.008)
+    assert 600 < found["a"].rate < 800  # the mean of what was measured, not of its beginning
+    assert found["a"].half < 0.01
+    assert found["a"].rounds == 40
+    assert found["a"].left_out == 0
+
+
+def test_a_value_alone_is_the_mean_of_its_rates() -> None:
+    found = values([["a"]], [a_slice("a", r, 500.0) for r in range(10)])
+    assert found["a"].rate == pytest.approx(500.0)
+    assert found["a"].cpu == pytest.approx(0.016 / (500.0 * 0.02))
+    assert found["a"].seconds == pytest.approx(0.2)
+
+
+def test_a_few_bad_slices_do_not_move_the_ratio() -> None:
+    slices = drifting({"a": 1000.0, "b": 900.0}, 40, 0.01, 5)
+    good = values([["a", "b"]], slices)
+    spoilt = [
+        replace(one, units=one.units * 0.1) if one.cell == "a" and one.round % 8 == 0 else one
+        for one in slices
+    ]
+    found = values([["a", "b"]], spoilt)
+    assert found["a"].rate / found["b"].rate == pytest.approx(
+        good["a"].rate / good["b"].rate, rel=0.005
+    )
+
+
+def test_disturbed_slices_are_marked_and_left_out() -> None:
+    calm = [a_slice("a", r, 100.0, waited=0.001) for r in range(10)]
+    assert disturbed(calm) == [False] * 10
+    waits, late, nothing = (
+        replace(calm[0], waited=0.009),
+        replace(calm[0], seconds=0.04),
+        replace(calm[0], units=0.0),
+    )
+    assert disturbed([*calm, waits, late, nothing]) == [False] * 10 + [True] * 3
+    found = values([["a"]], [*calm, replace(waits, round=10), replace(nothing, round=11)])
+    assert found["a"].left_out == 2
+    assert found["a"].rate == pytest.approx(100.0)
+    usually = [a_slice("a", r, 100.0, waited=0.012) for r in range(10)]
+    assert disturbed(usually) == [False] * 10  # client and server on one CPU wait for each other
+
+
+def test_too_few_good_slices_make_no_value() -> None:
+    assert values([["a"]], [a_slice("a", r, 100.0) for r in range(rounds.FEWEST - 1)]) == {}
+    assert values([["a"]], []) == {}
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    def covers(seed: int) -> bool:
+        dice = random.Random(seed)
+        mean, half = trimmed([dice.gauss(0.0, 1.0) for _ in range(25)])
+        return abs(mean) <= half
+
+    assert 0.92 <= sum(covers(seed) for seed in range(1000)) / 1000 <= 0.98
+
+
+@pytest.fixture
+def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        other, _ = server.accept()
+        with client, other:
+            yield client, other
+
+
+def counting(made: Sequence[socket.socket], direction: str) -> Connections:
+    return Connections(made[0].getpeername()[1], 4, direction, 1)  # type: ignore[arg-type]
+
+
+def test_connections_count_bytes_of_both_directions(
+    connection: tuple[socket.socket, socket.socket],
+) -> None:
+    client, other = connection
+    port = client.getpeername()[1]
+    before = counting(connection, "received")  # made before, its connection is another's
+    with pytest.raises(MeasureError, match=f"0 of 1 connections to port {port}"):
+        before.begin()
+    before.close()
+    counters = []
+    for direction in ("received", "acked"):
+        counter = counting(connection, direction)
+        counter._others.clear()
+        counter.begin()
+        counters.append(counter)
+    first = [counter.read() for counter in counters]
+    client.sendall(b"x" * 70_000)
+    other.sendall(b"y" * 5_000)
+    left = 70_000
+    while left:
+        left -= len(other.recv(left))
+    end = time.monotonic() + 5
+    while counters[1].in_flight() and time.monotonic() < end:
+        time.sleep(0.001)
+    assert counters[0].read() - first[0] == 5_000
+    assert counters[1].read() - first[1] == 70_000
+    assert counters[1].in_flight() == 0
+    client.close()
+    other.close()
+    time.sleep(0.05)
+    with pytest.raises(MeasureError, match="ended"):
+        counters[0].read()
+    for counter in counters:
+        counter.close()
+
+
+def test_in_flight_is_what_the_peer_does_not_take(
+    connection: tuple[socket.socket, socket.socket],
+) -> None:
+    client, _ = connection
+    counter = counting(connection, "acked")
+    counter._others.clear()
+    counter.begin()
+    client.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            client.send(b"x" * 65536)
+    assert counter.in_flight() > 0
+    counter.close()
+
+
+def test_clocks_know_busy_programs_from_idle_ones() -> None:
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    idle = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        assert {busy.pid, idle.pid} <= descendants(os.getpid())
+        time.sleep(0.3)
+        clocks = [Clocks([one.pid]) for one in (busy, idle)]
+        first = [clock.read() for clock in clocks]
+        time.sleep(0.5)
+        last = [clock.read() for clock in clocks]
+        ran = [after[0] - before[0] for before, after in zip(first, last, strict=True)]
+        waited = last[0][1] - first[0][1]
+        assert 0.3e9 < ran[0] + waited < 0.7e9
+        assert ran[1] < 0.1e9
+    finally:
+        for one in (busy, idle):
+            one.kill()
+            one.wait()
+    assert clocks[0].read()[0] >= 0  # a program that has ended is no error
+    for clock in clocks:
+        clock.close()

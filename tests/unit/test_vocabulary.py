@@ -1,0 +1,78 @@
+"""What users read is in the words of the field: neither messages nor documentation use idioms that
+only this project has.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("cli", "clusters", "collectors", "reports", "src/cnibench", "workloads")
+BANNED = re.compile(
+    r"\b(told apart|tells? (?:\w+ )?(?:\w+ )?apart|not told|was told|cannot be told|stands? twice"
+    r"|stood still|nothing to find|of the house|between the rooms|burnt|is had|how sure"
+    r"|mends? (?:it|that|the|this)|whole copy|make room|beside each other"
+    r"|(?:is|are) not whole|tells (?:no|nothing|nobody|its)|take over the results)\b",
+    re.IGNORECASE,
+)
+# A value in env.json, not a message: other runs have stored it.
+ALLOWED = {("src/cnibench/system/environment.py", "not told")}
+
+
+def texts() -> Iterator[tuple[str, int, str]]:
+    """(file, line, text) of every string of the product that may reach a user, and of every line of
+    its documentation.
+    """
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            documented = set() if name.startswith("cli/") else set(_docstrings(tree))
+            for node in ast.walk(tree):
+                if isinstance(node, ast.JoinedStr):
+                    parts = (p.value if isinstance(p, ast.Constant) else "x" for p in node.values)
+                    yield name, node.lineno, "".join(map(str, parts))
+                elif isinstance(node, ast.Constant) and id(node) not in documented:
+                    yield name, node.lineno, str(node.value)
+        for path in sorted((ROOT / folder).rglob("*.html")):
+            yield path.relative_to(ROOT).as_posix(), 1, path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", ROOT / "tox.ini", *sorted((ROOT / "docs").rglob("*.md"))):
+        yield path.relative_to(ROOT).as_posix(), 1, path.read_text(encoding="utf-8")
+
+
+def _docstrings(tree: ast.Module) -> Iterator[int]:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        if isinstance(node, kinds) and ast.get_docstring(node) is not None:
+            first = node.body[0]
+            assert isinstance(first, ast.Expr)
+            yield id(first.value)
+
+
+def test_no_text_for_users_has_an_idiom_of_our_own() -> None:
+    found = [
+        f"{name}:{line}: {match[0]}"
+        for name, line, text in texts()
+        for match in BANNED.finditer(" ".join(text.split()))
+        if (name, match[0]) not in ALLOWED
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "two profiles were not told apart",
+        "5 blocks cannot tell them apart",
+        "the key 'a' stands twice",
+        "the command that mends it",
+        "the NIC tells no speed",
+    ],
+)
+def test_idioms_are_recognised(text: str) -> None:
+    assert BANNED.search(text)

@@ -1,0 +1,83 @@
+"""The loads of rounds of slices: netperf's request/response tests, and iperf3 for streams.
+
+netperf TCP_RR and iperf3 go on unharmed after they were stopped and continued. netperf TCP_STREAM
+does not: its send() returns a short count then, which it takes for the end of the test
+(docs/adr/0009-slices.md).
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from cnibench.run.sample_context import SampleContext
+from cnibench.run.slices.counters import Connections, Counter
+from cnibench.run.slices.load import Load
+from cnibench.system.process import Process
+from cnibench.workloads import _common, _iperf3, _netperf
+
+
+class Transactions(Load):
+    """A netperf test whose client receives each response on one connection."""
+
+    metric = "transaction_rate"
+    per = "cpu_per_transaction"
+
+    def __init__(self, workload: _netperf.Netperf) -> None:
+        self._workload = workload
+
+    def serve(self, s: SampleContext) -> AbstractContextManager[None]:
+        return self._workload.serve(s)
+
+    def start(self, s: SampleContext) -> Process:
+        return self._workload.start(s)
+
+    def counter(self, s: SampleContext) -> Counter:
+        return Connections(_netperf.control_port(s) + 1, s.cell.ip, "received", 1)
+
+    def units(self, count: float, s: SampleContext) -> float:
+        return count / int(s.cell.params["response"])
+
+
+class Stream(Load):
+    """iperf3's TCP streams from client to server; what the server's kernel has acknowledged counts.
+
+    ``message`` is the most that one write has; iperf3 takes up to 1 MiB.
+    """
+
+    metric = "throughput"
+    per = "cpu_per_byte"
+
+    def __init__(self, workload: _iperf3.Iperf3, message: int, streams: int = 1) -> None:
+        self._workload, self._message, self._streams = workload, message, streams
+
+    def serve(self, s: SampleContext) -> AbstractContextManager[None]:
+        return self._workload.serve(s)
+
+    def start(self, s: SampleContext) -> Process:
+        argv = [
+            "iperf3",
+            f"-{s.cell.ip}",
+            "-J",
+            "-c",
+            s.target,
+            "-p",
+            str(_iperf3.port(s)),
+            "-t",
+            str(_common.whole_seconds(s.duration)),
+            "-i",
+            "0",
+            "-C",
+            "cubic",
+            "-P",
+            str(self._streams),
+            "-l",
+            str(self._message),
+        ]
+        return _common.start(s, argv)
+
+    def counter(self, s: SampleContext) -> Counter:
+        """The control connection goes to the same port; it sends nothing meanwhile."""
+        return Connections(_iperf3.port(s), s.cell.ip, "acked", 1 + self._streams)
+
+    def units(self, count: float, s: SampleContext) -> float:
+        return count
