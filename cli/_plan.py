@@ -23,6 +23,7 @@ _SINGLE = (
     "mtu",
     "wire_offload",
     "wire_rate",
+    "congestion_control",
     "pairs",
     "target_ci",
     "max_blocks",

@@ -29,6 +29,7 @@ class PlanOptions:
     mtu: int | None = None
     wire_offload: str | None = None
     wire_rate: str | None = None
+    congestion_control: str | None = None
     kernel: str | None = None
     pairs: int | None = None
     no_perf: bool = False

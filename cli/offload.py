@@ -11,7 +11,7 @@ import click
 
 from cnibench.cli._cluster_options import ClusterOptions, cluster_options
 from cnibench.cli._output import json_option, print_json, print_table
-from cnibench.errors import MissingError, UsageError
+from cnibench.errors import ClusterError, MissingError, UsageError
 
 if TYPE_CHECKING:
     from cnibench.offload.verify import Stream, Verified
@@ -206,6 +206,7 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     from cnibench.system.interrupt import Stop
     from cnibench.testbed.capabilities.consent import Consent
     from cnibench.testbed.capabilities.node_devices import NodeDevices
+    from cnibench.testbed.capabilities.outages import Outages
     from cnibench.testbed.capabilities.recognition import Recognition
     from cnibench.testbed.capability import missing
     from cnibench.testbed.cluster import Options
@@ -248,10 +249,20 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
         deployment = cluster.install(label, profile)
         try:
             (cpus,) = pins("shared", 1, () if chosen.manages_nodes else deployment.nodes())
+
+            def stream(name: str) -> Stream:
+                measured = _stream(deployment, label, cpus, asked.duration, raw / name)
+                if isinstance(cluster, Outages) and cluster.outages():  # raises when it is lost
+                    raise ClusterError(
+                        "the cluster did not answer for a part of a window",
+                        "run it again when the cluster is stable",
+                    )
+                return measured
+
             found = verify(
                 deployment,
                 tunnel_support.tunnel(kind).bit,
-                lambda name: _stream(deployment, label, cpus, asked.duration, raw / name),
+                stream,
                 blocks=asked.blocks,
                 seed=asked.seed,
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 # The examples are made anew in a folder of their own where a test needs files: a fixture of the
 # whole test is no hazard then.
@@ -18,6 +18,10 @@ _UNHURRIED = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
 settings.register_profile("explore", deadline=None, suppress_health_check=_UNHURRIED)
 settings.register_profile(
     "same", parent=settings.get_profile("explore"), derandomize=True, database=None
+)
+# Whether a test fails is all that a mutation asks: the smallest example is not searched for.
+settings.register_profile(
+    "mutation", parent=settings.get_profile("same"), phases=(Phase.explicit, Phase.generate)
 )
 settings.load_profile("same")
 

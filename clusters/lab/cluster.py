@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from cnibench.clusters.lab import kernel
 from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.clusters.lab.deployment import MOST_PODS, LabDeployment
-from cnibench.clusters.lab.namespaces import features, tree, wire
+from cnibench.clusters.lab.namespaces import congestion, features, tree, wire
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.profile import Datapath, Profile
 from cnibench.offload import reading
@@ -28,6 +28,7 @@ _TOOLS = {
     "ip6tables-restore": "iptables",
     "ipset": "ipset",
     "taskset": "util-linux",
+    "ss": "iproute2",
 }
 _SMALLEST = {4: 576, 6: 1280}  # bytes: RFC 791, RFC 8200
 
@@ -46,6 +47,7 @@ class LabCluster(Cluster, Nics):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.testbed = str(options.extra.get("testbed", "lab"))
+        self.congestion_control = options.congestion_control or congestion.DEFAULT
         self.model = wire.model(options)
         self._stands: list[LabDeployment] = []
         self._made = 0
@@ -63,6 +65,15 @@ class LabCluster(Cluster, Nics):
         refused, _, remedy = kernel.tree_problem().partition("\0")
         if refused:
             problems.append(Problem("", refused, remedy))
+        if self.congestion_control not in congestion.available():
+            name = self.congestion_control
+            problems.append(
+                Problem(
+                    "",
+                    f"the congestion control {name}",
+                    f"sudo modprobe tcp_{name}, or ask for another with --congestion-control",
+                )
+            )
         packages = {package for tool, package in _TOOLS.items() if shutil.which(tool) is None}
         for package in sorted(packages):
             tools = ", ".join(
@@ -155,6 +166,7 @@ class LabCluster(Cluster, Nics):
         if self._stands:
             deployment = self._stands[-1]
             facts["sysctls"] = deployment.settings
+            facts["unheld"] = sorted({said for one in self._stands for said in one.unheld()})
             facts["wire_features"] = {
                 node.name: sorted(k for k, on in features.read(node.ns, node.wire).items() if on)
                 for node in deployment.nodes()

@@ -13,7 +13,7 @@ from typing import Any
 
 from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.builders.base import builder_of
-from cnibench.clusters.lab.namespaces import features, leftovers, links, sysctls, wire
+from cnibench.clusters.lab.namespaces import congestion, features, leftovers, links, sysctls, wire
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod, Role
 from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
@@ -26,22 +26,40 @@ from cnibench.testbed.capabilities.extra_pods import ExtraPods
 from cnibench.testbed.capabilities.node_devices import NodeDevices
 from cnibench.testbed.capabilities.pod_lifecycle import PodLifecycle, Started
 from cnibench.testbed.capabilities.policies import Policies
+from cnibench.testbed.capabilities.quick_attestation import QuickAttestation
 from cnibench.testbed.cluster import Options
 from cnibench.testbed.deployment import Deployment, Fidelity
 from cnibench.testbed.place import Node, Pod
 
+_REFERENCES = 1_000_000  # the first number of a reference
 MOST_PODS = 250  # of one node: its subnet is a /24
 
 
 class LabDeployment(
-    Deployment, CellConditions, CniProcesses, ExtraPods, NodeDevices, PodLifecycle, Policies
+    Deployment,
+    CellConditions,
+    CniProcesses,
+    ExtraPods,
+    NodeDevices,
+    PodLifecycle,
+    Policies,
+    QuickAttestation,
 ):
     """One profile, standing. ``a`` and ``b`` are the nodes, ``mtu`` is the Pods' MTU, ``settings``
     the sysctls that hold, per namespace.
     """
 
-    def __init__(self, label: str, profile: Profile, options: Options, number: int) -> None:
-        """Builds all of it. Raises ClusterError; nothing stays then."""
+    def __init__(
+        self,
+        label: str,
+        profile: Profile,
+        options: Options,
+        number: int,
+        like: LabDeployment | None = None,
+    ) -> None:
+        """Builds all of it, with the same Pods as ``like`` has when it is given. Raises
+        ClusterError; nothing stays then.
+        """
         builder, given = builder_of(
             profile, {**options.settings.get("", {}), **options.settings.get(label, {})}
         )
@@ -56,6 +74,7 @@ class LabDeployment(
             4,
         )
         self.wire_mtu = options.mtu
+        self._congestion_control = options.congestion_control or congestion.DEFAULT
         self.mtu = (
             options.mtu
             - self.claim.overhead
@@ -66,6 +85,7 @@ class LabDeployment(
             str, list[tuple[str, float]]
         ] = {}  # Pod name -> (step, seconds) of its making
         self._namespaces: list[Namespace] = []
+        self.made: list[LabPod] = []  # all Pods in the order in which they were made
         self._pods: dict[int, list[LabPod]] = {0: [], 1: []}
         self._monitored: dict[int, list[LabPod]] = {
             0: [],
@@ -80,16 +100,26 @@ class LabDeployment(
                 for node in (self.a, self.b):
                     if changed := self.datapath.underlay_features(node):
                         features.write(node.ns, node.wire, changed)
-                self._ensure(self.a, 2)
-                self._ensure(self.b, 1)
-                if (
-                    self.claim.policy == "enforced"
-                ):  # it is asked for by the proof: in this batch its rules cost nothing
-                    self.stranger(self.a)
+                self._populate(like)
         except BaseException:
             with contextlib.suppress(CnibenchError):
                 self.remove()
             raise
+
+    def _populate(self, like: LabDeployment | None) -> None:
+        if like is None:
+            self._ensure(self.a, 2)
+            self._ensure(self.b, 1)
+            if self.claim.policy == "enforced":
+                # The attestation asks for strangers: in this batch their rules cost nothing.
+                for node in self.nodes():
+                    self.stranger(node)
+            return
+        for pod in like.made:
+            node = self.nodes()[pod.node.number]
+            copy = self._pod(node, pod.role, pod.number)
+            if pod in like.attested_pods():
+                self._monitored[node.number].append(copy)
 
     def _namespace(self, name: str) -> Namespace:
         ns = Namespace(f"s{self.number}-{name}")
@@ -107,10 +137,10 @@ class LabDeployment(
         """
         monitored = self._monitored[node.number]
         while len(monitored) < count:
-            monitored.append(self._pod(node, "bench"))
+            monitored.append(self._with_congestion_control(self._pod(node, "bench")))
         return monitored
 
-    def _pod(self, node: LabNode, role: Role) -> LabPod:
+    def _pod(self, node: LabNode, role: Role, number: int | None = None) -> LabPod:
         """One Pod, as a kubelet has it made: sandbox, then the CNI's own steps; each timed."""
         pods = self._pods[node.number]
         if len(pods) >= MOST_PODS:
@@ -119,7 +149,8 @@ class LabDeployment(
                 f"at most {MOST_PODS} Pods fit on one node",
             )
         taken = {pod.number for pod in pods}
-        number = next(number for number in count() if number not in taken)
+        if number is None:
+            number = next(number for number in count() if number not in taken)
         name = f"{node.name}{number}"
         start = time.monotonic()
         if self.datapath.sandbox:
@@ -130,6 +161,7 @@ class LabDeployment(
             pod = LabPod(name, node.ns, node, number, role, self.families, interface="")
         steps = self.steps[name] = [("sandbox", time.monotonic() - start)]
         pods.append(pod)
+        self.made.append(pod)
         start = time.monotonic()
         for step in self.datapath.connect(pod):
             now = time.monotonic()
@@ -149,6 +181,17 @@ class LabDeployment(
         yield from self._pods[0]
         yield from self._pods[1]
 
+    def attested_pods(self) -> list[LabPod]:
+        """The Pods that pairs are made of, in the order in which they were made."""
+        return [pod for pod in self.made if pod in self._monitored[pod.node.number]]
+
+    def reference(self) -> LabDeployment:
+        """The same profile with the same options and Pods once more, in namespaces of its own.
+        Raises ClusterError.
+        """
+        number = self.number + _REFERENCES
+        return LabDeployment(self.label, self.profile, self.options, number, like=self)
+
     def stranger(self, node: LabNode) -> LabPod:
         """A Pod there that the policies of an enforcing profile do not let in; made when first
         asked for (on a with the others).
@@ -164,7 +207,11 @@ class LabDeployment(
     def add_pods(self, node: Node, count: int) -> list[Pod]:
         assert isinstance(node, LabNode)
         with self.datapath.batch():
-            return [self._pod(node, "bench") for _ in range(count)]
+            return [self._with_congestion_control(self._pod(node, "bench")) for _ in range(count)]
+
+    def _with_congestion_control(self, pod: LabPod) -> LabPod:
+        congestion.use(pod.ns, self._congestion_control, local=not pod.interface)
+        return pod
 
     def add_pods_on(self, wanted: Sequence[tuple[Node, int]]) -> list[list[Pod]]:
         return [self.add_pods(node, count) for node, count in wanted]
@@ -174,6 +221,10 @@ class LabDeployment(
 
     def underlay(self) -> dict[str, str]:
         return {node.name: node.wire for node in self.nodes()}
+
+    def unheld(self) -> list[str]:
+        """Settings that do not hold in one of its namespaces, in words."""
+        return sorted({said for ns in self._namespaces for said in ns.unheld.values()})
 
     def alive(self) -> str:
         return self.broken or self.datapath.alive()
@@ -189,6 +240,10 @@ class LabDeployment(
         if self.broken:
             raise ClusterError(self.broken)
         leftovers.drain(self._namespaces)
+        for node in (self.a, self.b):
+            if any(not pod.interface for pod in self._monitored[node.number]):
+                # the kernel makes local IPv6 routes anew some time after a device came up
+                congestion.use(node.ns, self._congestion_control, local=True)
         self.datapath.reset_state()
 
     def apply_conditions(
@@ -271,6 +326,7 @@ class LabDeployment(
                 assert isinstance(pod, LabPod)
                 self.datapath.disconnect(pod)
                 self._pods[pod.node.number].remove(pod)
+                self.made.remove(pod)
                 self.steps.pop(pod.name, None)
                 links.delete(
                     pod.node.ns, pod.host_end
@@ -283,25 +339,15 @@ class LabDeployment(
         daemons = getattr(self.datapath, "daemons", None)
         return daemons.pids() if daemons is not None else {}
 
-    def attestation(
-        self, check: str, expected: str, observed: str, passed: bool, ip: int = 4
-    ) -> Attestation:
-        """One check of this stand."""
-        name = self.profile.name
-        return Attestation(
-            label=self.label,
-            profile=name,
-            check=check,
-            expected=expected,
-            observed=observed,
-            passed=passed,
-            ip=ip,
-        )
-
     def attest(self) -> list[Attestation]:
         from cnibench.clusters.lab.attestation.checks import attest
 
         return attest(self)
+
+    def verify(self) -> list[Attestation]:
+        from cnibench.clusters.lab.attestation.comparison import compare
+
+        return compare(self)
 
     def remove(self) -> None:
         errors: list[str] = []

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,13 @@ from cnibench.registry import provider
 from cnibench.reports.site import flames, folder, offload
 from cnibench.reports.site.charts import Gallery, library, picture
 from cnibench.reports.site.dataset import Material, material
-from cnibench.reports.site.pages import FEATURES, Link, Pages, features, pages
+from cnibench.reports.site.pages import Pages, pages
+from cnibench.reports.site.profile_page import FEATURES, features
 from cnibench.reports.site.verdicts import verdicts
+from cnibench.reports.site.views import Link
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import LOG
+from cnibench.system import scratch
 
 _HERE = Path(__file__).parent / "templates"
 _ASSETS = ("site.css", "site.js")
@@ -47,11 +49,10 @@ def build(
     found = material(readers, raw=raw, allow_different=allow_different, baseline=baseline)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            prefix=f".{out.name}.", suffix=".new", dir=out.parent
-        ) as draft:
-            written = _write(found, Path(draft))
-            placed = folder.place(Path(draft), out, [run.id for run in found.runs], force=force)
+        scratch.remove_stale(near=out)  # of a site whose process was killed
+        with scratch.folder(out) as draft:
+            written = _write(found, draft)
+            placed = folder.place(draft, out, [run.id for run in found.runs], force=force)
     except OSError as error:
         raise InputError(
             f"{error.filename or out}: {error.strerror}",

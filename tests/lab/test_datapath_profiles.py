@@ -165,7 +165,7 @@ def test_many_pods_at_once_talk_and_go_again(make_stand: Make, name: str) -> Non
     ):
         assert probe.stream(one.ns, other.ns, other.addresses[4], 4, 1000) == ""
     before = deployment.a.run(["iptables-nft-save"], timeout=10).stdout
-    deployment.datapath.disconnect(near[3])
+    deployment.remove_pods([near[3]])
     after = deployment.a.run(["iptables-nft-save"], timeout=10).stdout
     if name == "flannel":
         assert before.count("\n-A ") == after.count("\n-A ")  # no rule names a Pod

@@ -78,14 +78,19 @@ def test_netperf_runs_between_pods(make_stand: Make, placement: str, family: int
 def test_the_proof_catches_a_wire_with_other_features(make_stand: Make) -> None:
     deployment = make_stand("veth-baseline", wire_offload="none")
     features.write(deployment.a.ns, deployment.a.wire, wire.bits("all"))
-    assert failed(deployment.attest()) == {"wire-features-a", "wire-offload", "offload-inter"}
+    assert failed(deployment.attest()) == {
+        "kernel-state-a",
+        "wire-features-a",
+        "wire-offload",
+        "offload-inter",
+    }
 
 
 def test_the_proof_catches_a_wrong_mtu(make_stand: Make) -> None:
     deployment = make_stand("veth-baseline")
     client, _ = deployment.pair("inter")
     links.set_link(client.ns, client.interface, mtu=1400)
-    assert failed(deployment.attest()) == {"mtu"}
+    assert failed(deployment.attest()) == {"kernel-state-a0", "mtu"}
 
 
 def test_the_proof_catches_a_path_with_a_smaller_mtu(make_stand: Make) -> None:
@@ -111,13 +116,40 @@ def test_the_proof_catches_a_policy_that_denies_nothing(make_stand: Make) -> Non
     lie = plain.model_copy(
         update={"datapath": plain.datapath.model_copy(update={"policy": "enforced"})}
     )
-    assert failed(make_stand(lie).attest()) == {"denied-intra", "denied-inter"}
+    assert failed(make_stand(lie).attest()) == {
+        "denied-intra",
+        "denied-inter",
+        "denied-intra-b",
+        "denied-inter-b",
+    }
 
 
 def test_the_proof_catches_a_node_that_does_not_forward(make_stand: Make) -> None:
     deployment = make_stand("veth-baseline")
     deployment.b.ns.sysctl({"net/ipv4/ip_forward": 0})
     assert {"reach-inter", "mtu"} <= failed(deployment.attest())
+
+
+def test_the_proof_catches_a_wire_that_passes_more_than_the_mtu(make_stand: Make) -> None:
+    """The route allows more than the device's MTU, and veth has room for a VLAN tag."""
+    deployment = make_stand("host")
+    assert not failed(deployment.attest())
+    a, b = deployment.nodes()
+    route = ["ip", "route", "replace", f"{b.addresses[4]}/32", "dev", a.wire, "mtu", "1600"]
+    a.ns.run(route)
+    assert failed(deployment.attest()) == {"mtu"}
+
+
+def test_a_limited_wire_carries_its_rate(make_stand: Make) -> None:
+    deployment = make_stand("veth-baseline", wire_rate=1e8)
+    for node in deployment.nodes():
+        shown = node.ns.run(["tc", "qdisc", "show", "dev", node.wire]).stdout
+        assert "rate 100Mbit" in shown
+    client, server = deployment.pair("inter")
+    count = 5_000_000  # bytes: 0.4 s at 100 Mbit/s, 0.05 s at eight times as much
+    began = time.monotonic()
+    assert probe.stream(client.ns, server.ns, server.addresses[4], 4, count) == ""
+    assert time.monotonic() - began > 0.3
 
 
 def test_jumbo_wire_and_rate(make_stand: Make) -> None:

@@ -273,6 +273,28 @@ def test_comparisons_are_log_ratios_of_finished_blocks() -> None:
     assert series == pytest.approx([0.6931, 0.6931], abs=1e-3)
 
 
+def test_windows_with_perf_do_not_stop_a_run() -> None:
+    ground = Provenance("lab", "veth", "all", "baseline")
+
+    def sample(window: Any, value: float, **more: Any) -> Sample:
+        one = Cell(label="a", profile="p", placement="intra", workload="tcp-rr", window=window)
+        line = failure(one, 0, ground, "ok", "", now())[0]
+        return msgspec.structs.replace(line, **{"metric": "throughput", "value": value, **more})
+
+    workloads: Any = {"tcp-rr": type("Work", (), {"primary": "throughput"})()}
+    speed = sample("speed", 1.0)
+    assert list(comparisons([speed], workloads, 2).values()) == [[0.0]]
+    for other in (
+        sample("cpp", 7.0),
+        sample("speed", 7.0, metric="packets"),
+        sample("speed", 7.0, disturbed="stalled"),
+        sample("speed", 7.0, block=2),
+        sample("speed", 0.0),
+    ):
+        assert comparisons([other], workloads, 2) == {}
+        assert list(comparisons([speed, other], workloads, 2).values()) == [[0.0]]
+
+
 def test_lines_say_what_is_done_and_left(capsys: pytest.CaptureFixture[str]) -> None:
     one = Cell(
         label="flannel",

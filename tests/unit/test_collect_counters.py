@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnibench.collectors import _counters, lengths, perf
+from cnibench.collectors import _counters, cpu, lengths, perf
 from cnibench.errors import CnibenchError, MeasureError
 from cnibench.registry import providers
 from cnibench.run.collector import Collector
+from cnibench.run.sample_context import Measurements
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "proc"
 OURS = {"packets", "retransmits", "cpu", "sizes", "lengths", "perf"}
@@ -52,6 +56,35 @@ def test_real_files_of_proc() -> None:
         "irq",
         "softirq",
         "steal",
+    }
+
+
+class _Machine:
+    """A node whose counters were written down: how long interrupts take cannot be ordered."""
+
+    name = "a"
+
+    def __init__(self, *stat: str) -> None:
+        self._stat = iter(stat)
+
+    def read_text(self, path: str) -> str:
+        return "boot-1\n" if path.endswith("boot_id") else next(self._stat)
+
+
+def test_cpu_time_counts_interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = _Machine("cpu 0 0 0 0 0 0 0 0 0 0\n", "cpu 100 20 40 5000 60 8 16 9 3 1\n")
+    times = iter([10**9, 3 * 10**9])
+    monkeypatch.setattr(_counters, "clock", lambda: next(times))
+    monkeypatch.setattr(os, "sysconf", lambda name: {"SC_CLK_TCK": 100}[name])
+    context: Any = SimpleNamespace(deployment=SimpleNamespace(nodes=lambda: (node,)))
+    into = Measurements()
+    with cpu.PROVIDER.observe(context, into):
+        pass
+    # ticks / 100 per s / 2 s
+    assert {one.metric: one.value for one in into.readings} == {
+        "cpu_user": 0.6,
+        "cpu_system": 0.24,
+        "cpu_softirq": 0.08,
     }
 
 

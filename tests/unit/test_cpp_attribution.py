@@ -174,6 +174,40 @@ def test_a_folded_line_that_is_none_names_itself(text: str) -> None:
         stacks.unfold("cell;f 1 2\n" + text)
 
 
+def test_idle_and_foreign_cycles_are_no_part_of_the_total() -> None:
+    found = attribution.attribute(
+        [
+            Stack("cell", ("ip_output",), 30.0, 3),
+            Stack("cell", ("no_such_function", "ip_output"), 20.0, 2),
+            Stack("kernel", ("no_such_function",), 10.0, 1),
+            Stack("kernel", ("pv_native_safe_halt", "do_idle"), 1000.0, 100),
+            Stack("foreign", ("ip_output", stacks.USER), 500.0, 50),
+        ],
+        taxonomy.load(),
+    )
+    assert found.components == {"tcp-ip": 50.0}
+    assert (found.unclassified, found.idle, found.foreign) == (10.0, 1000.0, 500.0)
+    assert (found.total, found.window) == (60.0, 1560.0)
+    assert (found.samples, found.counted) == (156, 6)
+    assert found.functions == {"ip_output": (30.0, 50.0), "no_such_function": (30.0, 30.0)}
+    line = attribution.record(found, 5, clock=True, version=3)
+    assert line == {
+        "cycles_source": "estimated",
+        "cycles": 1560.0,
+        "idle_cycles": 1000.0,
+        "foreign_cycles": 500.0,
+        "packets": 5,
+        "total": 12.0,
+        "components": {"tcp-ip": 10.0},
+        "unclassified": 2.0,
+        "functions": {"ip_output": [6.0, 10.0], "no_such_function": [6.0, 6.0]},
+        "samples": 156,
+        "counted": 6,
+        "taxonomy": 3,
+    }
+    assert attribution.record(found, 5, clock=False, version=3)["cycles_source"] == "pmu"
+
+
 def test_nothing_sent_or_sampled_is_a_failed_measurement() -> None:
     some = attribution.attribute([Stack("cell", ("ip_output",), 10.0, 1)], taxonomy.load())
     with pytest.raises(MeasureError, match="no packet"):

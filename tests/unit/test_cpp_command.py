@@ -61,6 +61,17 @@ def test_the_table_shows_every_component_and_says_what_is_estimated(run: RunRead
     assert "nf_hook_slow" in cpp(str(run.path), "--by", "function")
 
 
+def test_flame_graphs_leave_out_idle_and_foreign_stacks(run: RunReader) -> None:
+    group = summary.groups(run.records("cpp"))[0]
+    trees = summary.trees(run, group, taxonomy.load())
+    assert trees.keys() == {
+        (stacks.USER, "do_syscall_64", "ip_forward", "nf_hook_slow"),
+        ("net_rx_action", "veth_xmit"),
+    }
+    mean = sum(4e8 / packets for packets in group.per_block.values()) / 2
+    assert sum(trees.values()) == pytest.approx(mean)
+
+
 def test_json_components_add_up(run: RunReader) -> None:
     found = json.loads(cpp(str(run.path), "--json"))
     assert found["run"] == run.id

@@ -357,6 +357,46 @@ def test_blocks_interleave_the_profiles_and_everything_is_stored(folder: Path) -
     assert reader.finished
 
 
+def test_state_is_reset_before_each_cell(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    serve = Echo.serve
+
+    def noted(self: Echo, s: SampleContext) -> Any:
+        log.append(f"measure {s.cell.label}")
+        return serve(self, s)
+
+    monkeypatch.setattr(Echo, "serve", noted)
+    monkeypatch.setattr(
+        LocalStanding, "reset_state", lambda self: log.append(f"reset {self.label}")
+    )
+    with RunWriter.create(folder, manifest([cell("a"), cell("b")], 2)) as writer:
+        assert runner(writer, Local(Options())).run() == 0
+    assert len(log) == 8
+    for reset, measured_ in zip(log[::2], log[1::2], strict=True):
+        assert (reset.split()[0], measured_.split()[0]) == ("reset", "measure")
+        assert reset.split()[1] == measured_.split()[1]
+
+
+def test_the_window_keeps_a_margin_from_both_ends_of_the_client(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenth of the client's time passes before the window opens and after it has closed."""
+    asked: list[float] = []
+    watch = Process.watch
+
+    def noted(self: Process, seconds: float) -> None:
+        asked.append(seconds)
+        watch(self, seconds)
+
+    monkeypatch.setattr(Process, "watch", noted)
+    with RunWriter.create(folder, manifest([cell("a")], 1)) as writer:
+        assert runner(writer, Local(Options())).run() == 0
+        duration = writer.manifest.duration
+    before, window = asked
+    assert before == pytest.approx(duration / 10)
+    assert 0 < window <= 0.8 * duration
+
+
 def test_one_profile_at_a_time_where_only_one_can_stand(folder: Path) -> None:
     with RunWriter.create(folder, manifest([cell("a"), cell("b")], 2)) as writer:
         cluster = OneByOne(Options())

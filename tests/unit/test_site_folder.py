@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 from cnibench.errors import InputError, UsageError
 from cnibench.reports.site import folder
 from cnibench.reports.site.folder import LIST
+from cnibench.system import scratch
 from tests.unit._call import Outcome, call
 from tests.unit._runs import synthetic
 
@@ -224,6 +228,26 @@ def test_a_crash_at_any_moment_leaves_a_list_for_the_next_build(
         if left[0] >= 0:
             break
     assert crashes > 10
+
+
+def test_a_draft_whose_process_was_killed_goes_with_the_next_site(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys; from cnibench.reports.site import folder\n"
+        "folder.place = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from cnibench.cli.main import main; main()"
+    )
+    (tmp_path / ".site.mine.new").mkdir()
+    assert site(tmp_path).exit_code == 0  # makes the run
+    before = set(os.listdir(tmp_path))
+    words = ["site", str(tmp_path / "-".join(ALL)), "--out", str(tmp_path / "site")]
+    killed = subprocess.run([sys.executable, "-c", script, *words], timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    (stale,) = set(os.listdir(tmp_path)) - before
+    assert stale.startswith(".site.")
+    with scratch.folder(tmp_path / "site") as live:  # of another process, still at work
+        assert site(tmp_path).exit_code == 0
+        assert set(os.listdir(tmp_path)) == {*before, live.name}
+    assert set(os.listdir(tmp_path)) == before
 
 
 def test_a_page_that_the_user_removed_is_written_again(tmp_path: Path) -> None:

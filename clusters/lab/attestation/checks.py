@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cnibench.clusters.lab.attestation import capture, probe
+from cnibench.clusters.lab.attestation.comparison import compare
 from cnibench.clusters.lab.namespaces import features, links, wire
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.model.cell import Attestation, Placement
@@ -38,7 +39,7 @@ _SAME = {
 
 def attest(deployment: LabDeployment) -> list[Attestation]:
     """All checks, passed or not."""
-    found: list[Attestation] = []
+    found: list[Attestation] = compare(deployment)
     with contextlib.ExitStack() as stack:
         strange = (
             _begun(deployment, stack) if deployment.claim.policy == "enforced" else []
@@ -135,69 +136,88 @@ def _inside(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
 
 
 def _between(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
-    """Traffic between nodes: it arrives, in the claimed encapsulation and in no other, through the
-    tunnel device when there is one.
+    """Traffic between nodes, opened from either: it arrives, data and replies in the claimed
+    encapsulation and in no other, through the tunnel devices when there are any.
     """
-    client, server = deployment.pair("inter")
+    near, far = deployment.pair("inter")
+    yield from _from(deployment, family, near, far, "")
+    yield from _from(deployment, family, far, near, "-back")
+
+
+def _from(
+    deployment: LabDeployment, family: int, client: LabPod, server: LabPod, way: str
+) -> Iterator[Attestation]:
+    """The same of one connection; ``way`` marks its checks."""
     claimed = deployment.claim.encapsulation
     expected = _SAME.get(claimed, claimed)
-    tunnels = [deployment.datapath.tunnel_on(node, family) for node in deployment.nodes()]
+    ends = (client.node, server.node)
+    tunnels = [deployment.datapath.tunnel_on(node, family) for node in ends]
     before = [
-        links.statistics(node.ns, name)
-        for node, name in zip(deployment.nodes(), tunnels, strict=True)
-        if name
+        links.statistics(node.ns, name) for node, name in zip(ends, tunnels, strict=True) if name
     ]
-    with capture.watching(deployment.a) as seen:
+    with capture.watching(client.node) as seen, capture.watching(server.node) as answered:
         failure = probe.stream(client.ns, server.ns, server.addresses[family], family, _PROBE)
     yield deployment.attestation(
-        "reach-inter", "a TCP stream arrives", failure or "arrived", not failure, family
+        f"reach-inter{way}", "a TCP stream arrives", failure or "arrived", not failure, family
     )
 
-    source, target = (
-        deployment.datapath.on_wire(client, family),
-        deployment.datapath.on_wire(server, family),
+    on_wire = deployment.datapath.on_wire
+    data = _packets(
+        seen,
+        expected,
+        on_wire(client, family, opener=True, source=True),
+        on_wire(server, family, opener=False, source=False),
     )
-    packets = seen.between(source, target)
-    if expected in (
-        "wireguard",
-        "esp",
-    ):  # the inner packet cannot be read, which is the point of it
-        packets = [packet for packet in seen.packets if packet.encapsulation == expected]
-    kinds = {
-        kind: sum(packet.encapsulation == kind for packet in packets)
-        for kind in sorted({p.encapsulation for p in packets})
-    }
-    observed = (
-        ", ".join(f"{count} packets {kind}" for kind, count in kinds.items())
-        or "no packet of it on the wire"
-    )
-    yield deployment.attestation(
-        "encapsulation", f"all {expected}", observed, list(kinds) == [expected], family
+    replies = _packets(
+        answered,
+        expected,
+        on_wire(server, family, opener=False, source=True),
+        on_wire(client, family, opener=True, source=False),
     )
     checksum = deployment.profile.features.outer_checksum
-    if checksum is not None and expected in capture.KEYED and family == 4:
-        yield deployment.attestation(
-            "outer-checksum", *capture.outer_checksum(packets, checksum), family
+    for packets, suffix in ((data, way), (replies, f"{way}-replies")):
+        kinds = sorted({packet.encapsulation for packet in packets})
+        observed = ", ".join(
+            f"{sum(packet.encapsulation == kind for packet in packets)} packets {kind}"
+            for kind in kinds
         )
-    yield _sizes(deployment, "offload-inter", packets, claimed, family, failure)
+        yield deployment.attestation(
+            f"encapsulation{suffix}",
+            f"all {expected}",
+            observed or "no packet of it on the wire",
+            kinds == [expected],
+            family,
+        )
+        if checksum is not None and expected in capture.KEYED and family == 4:
+            yield deployment.attestation(
+                f"outer-checksum{suffix}", *capture.outer_checksum(packets, checksum), family
+            )
+    yield _sizes(deployment, f"offload-inter{way}", data, claimed, family, failure)
 
     if before:
-        after = [
-            links.statistics(node.ns, name)
-            for node, name in zip(deployment.nodes(), tunnels, strict=True)
-        ]
+        after = [links.statistics(node.ns, name) for node, name in zip(ends, tunnels, strict=True)]
         sent, got = (
             after[0]["tx_bytes"] - before[0]["tx_bytes"],
             after[1]["rx_bytes"] - before[1]["rx_bytes"],
         )
-        seen_by = f"{sent} B out of a's, {got} B into b's"
+        back = after[1]["tx_packets"] - before[1]["tx_packets"]
         yield deployment.attestation(
-            "tunnel-device",
-            f"{tunnels[0]} counts at least {_PROBE} B",
-            seen_by,
-            min(sent, got) >= _PROBE,
+            f"tunnel-device{way}",
+            f"{tunnels[0]} counts at least {_PROBE} B, and replies",
+            f"{sent} B out of {ends[0].name}'s, {got} B into {ends[1].name}'s, {back} replies",
+            min(sent, got) >= _PROBE and back > 0,
             family,
         )
+
+
+def _packets(seen: capture.Seen, expected: str, source: str, target: str) -> list[capture.Packet]:
+    """The packets of a connection in one direction; encrypted ones cannot be told from others of
+    the same kind.
+    """
+    if expected in ("wireguard", "esp"):
+        plain = seen.between(source, target)
+        return [packet for packet in seen.packets if packet.encapsulation == expected] + plain
+    return seen.between(source, target)
 
 
 def _mtu(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
@@ -226,26 +246,30 @@ def _device_mtu(deployment: LabDeployment, pod: LabPod) -> int:
 
 
 class _Attempt(NamedTuple):
-    """A connection of the stranger's that must not come about; ``until`` on the monotonic clock it
+    """A connection of a stranger's that must not come about; ``until`` on the monotonic clock it
     is given time to.
     """
 
+    check: str
     family: int
-    placement: Placement
     listener: socket.socket
     until: float
 
 
 def _begun(deployment: LabDeployment, stack: contextlib.ExitStack) -> list[_Attempt]:
-    stranger = deployment.stranger(deployment.a)
+    """Strangers of both nodes try the servers of both placements."""
     begun = []
-    for family in deployment.families:
-        for placement in _PLACEMENTS:
-            server = deployment.pair(placement)[1]
-            _, listener = stack.enter_context(
-                probe.attempt(stranger.ns, server.ns, server.addresses[family], family)
-            )
-            begun.append(_Attempt(family, placement, listener, time.monotonic() + _DENIAL))
+    for node in deployment.nodes():
+        stranger = deployment.stranger(node)
+        for family in deployment.families:
+            for placement in _PLACEMENTS:
+                server = deployment.pair(placement)[1]
+                _, listener = stack.enter_context(
+                    probe.attempt(stranger.ns, server.ns, server.addresses[family], family)
+                )
+                way = "intra" if server.node is node else "inter"
+                check = f"denied-{way}" if node is deployment.a else f"denied-{way}-{node.name}"
+                begun.append(_Attempt(check, family, listener, time.monotonic() + _DENIAL))
     return begun
 
 
@@ -253,20 +277,22 @@ def _denied(deployment: LabDeployment, begun: Sequence[_Attempt]) -> Iterator[At
     """Whom the policy does not let in stays out, inside a node and between nodes; whom it lets in
     was seen above (reach-*).
 
-    So that the denial is the policy's and not a dead Pod's, the stranger itself has to be reachable
-    from its node.
+    So that the denial is the policy's and not a dead Pod's, each stranger has to be reachable from
+    its node.
     """
-    stranger = deployment.stranger(deployment.a)
-    for family in deployment.families:
-        alive = probe.stream(deployment.a.ns, stranger.ns, stranger.addresses[family], family, 1)
-        yield deployment.attestation(
-            "stranger-alive", "its node reaches it", alive or "reached", not alive, family
-        )
+    for node in deployment.nodes():
+        stranger = deployment.stranger(node)
+        for family in deployment.families:
+            alive = probe.stream(node.ns, stranger.ns, stranger.addresses[family], family, 1)
+            check = "stranger-alive" if node is deployment.a else f"stranger-alive-{node.name}"
+            yield deployment.attestation(
+                check, "its node reaches it", alive or "reached", not alive, family
+            )
     for each in begun:
         through = probe.reached(each.listener, max(each.until - time.monotonic(), 0))
         observed = "it got through" if through else "denied"
         yield deployment.attestation(
-            f"denied-{each.placement}",
+            each.check,
             "a connection that no policy allows is denied",
             observed,
             not through,

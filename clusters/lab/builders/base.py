@@ -24,6 +24,7 @@ from cnibench.registry import provider, providers
 
 if TYPE_CHECKING:
     from cnibench.clusters.lab.deployment import LabDeployment
+    from cnibench.clusters.lab.namespaces.netns import Namespace
     from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 
 _ROOM = "clusters.lab.datapaths"
@@ -106,6 +107,10 @@ class Datapath(abc.ABC):
         """'' while every process that the datapath needs runs, else which one died."""
         return ""
 
+    def namespaces(self) -> Mapping[str, Namespace]:
+        """Namespaces of its own beside those of nodes and Pods, by name: they are attested, too."""
+        return {}
+
     def policies(self, asked: Policies | None) -> float:
         """Puts these policy entries beside the profile's own on both nodes, in place of earlier
         ones (None: none); the seconds it took.
@@ -143,9 +148,11 @@ class Datapath(abc.ABC):
         """
         return {}
 
-    def on_wire(self, pod: LabPod, family: int) -> str:
+    def on_wire(self, pod: LabPod, family: int, *, opener: bool, source: bool) -> str:
         """The address that stands for a Pod in the innermost packet on the wire, where a datapath
-        rewrites it (ILA).
+        rewrites it: masqueraded, or translated to a locator.
+
+        ``opener``: did this Pod open the connection? ``source``: is it the packet's sender?
         """
         return pod.addresses[family]
 

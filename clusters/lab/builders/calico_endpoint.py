@@ -42,9 +42,9 @@ def bgp_routes(here: LabNode, there: LabNode, family: int) -> None:
     links.route(here.ns, here.subnets[family], type="blackhole", proto=BIRD)
 
 
-def host_end(deployment: LabDeployment, pod: LabPod) -> str:
+def host_end(pod: LabPod) -> str:
     """The name of the node's end."""
-    return interface_name(NAMESPACE, f"{deployment.number}-{pod.name}")
+    return interface_name(NAMESPACE, pod.name)
 
 
 def pair(deployment: LabDeployment, pod: LabPod) -> str:

@@ -27,13 +27,9 @@ class Bridge(Bridged):
         for family in self.deployment.families:
             links.route(here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire)
 
-    def on_wire(self, pod: LabPod, family: int) -> str:
-        # Connections are begun on the first host, and IPv4 ones leave it masqueraded.
-        return (
-            pod.node.addresses[4]
-            if family == 4 and pod.node is self.deployment.a
-            else pod.addresses[family]
-        )
+    def on_wire(self, pod: LabPod, family: int, *, opener: bool, source: bool) -> str:
+        # IPv4 connections leave their node masqueraded.
+        return pod.node.addresses[4] if family == 4 and opener else pod.addresses[family]
 
     def parts(self, node: LabNode, family: int) -> Sequence[Part]:
         return (docker.rules(family, self.bridge, node.subnets[family]),)

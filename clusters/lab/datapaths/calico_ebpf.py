@@ -38,7 +38,7 @@ class CalicoEbpf(Programs):
             self._attach(here, here.wire, "cil_from_netdev", "ingress")
 
     def host_end(self, pod: LabPod) -> str:
-        return calico_endpoint.host_end(self.deployment, pod)
+        return calico_endpoint.host_end(pod)
 
     def _pair(self, pod: LabPod) -> tuple[int, str, str]:
         mac = calico_endpoint.pair(self.deployment, pod)

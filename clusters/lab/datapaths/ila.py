@@ -95,10 +95,9 @@ class Addressed(Veth):
     def _other(self, pod: LabPod) -> LabNode:
         return next(node for node in self.deployment.nodes() if node is not pod.node)
 
-    def on_wire(self, pod: LabPod, family: int) -> str:
-        # Connections are begun on the first node: there the source is as it is, the destination
-        # carries its node's locator.
-        return pod.addresses[6] if pod.node is self.deployment.a else locator_address(pod, pod.node)
+    def on_wire(self, pod: LabPod, family: int, *, opener: bool, source: bool) -> str:
+        # Sources keep their address; the destination carries its node's locator.
+        return pod.addresses[6] if source else locator_address(pod, pod.node)
 
     def checks(self) -> Sequence[Attestation]:
         """Between nodes the destination carries the locator, in every packet."""

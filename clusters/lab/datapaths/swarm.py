@@ -13,7 +13,7 @@ docker_gwbridge, is left out: no measured packet uses it.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import field_validator
@@ -68,6 +68,9 @@ class Swarm(Datapath):
         super().__init__(deployment, options)
         self.networks: dict[str, Namespace] = {}  # by the node's name
         self._peers: list[LabPod] = []
+
+    def namespaces(self) -> Mapping[str, Namespace]:
+        return {f"network of {name}": ns for name, ns in self.networks.items()}
 
     def build(self) -> None:
         for node in self.deployment.nodes():

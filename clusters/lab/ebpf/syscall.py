@@ -35,8 +35,10 @@ _NUMBERS = {
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _bpf(command: int, attributes: bytes, *kept: object) -> int:
-    """The system call; ``kept`` are the buffers that ``attributes`` point to. Raises OSError."""
+def call(command: int, attributes: bytes) -> tuple[int, bytes]:
+    """The system call: what it returns, and ``attributes`` as the kernel left them. Raises
+    OSError.
+    """
     number = _NUMBERS.get(platform.machine())
     if number is None:
         raise MissingError(
@@ -49,7 +51,12 @@ def _bpf(command: int, attributes: bytes, *kept: object) -> int:
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
-    return int(result)
+    return int(result), buffer.raw
+
+
+def _bpf(command: int, attributes: bytes, *kept: object) -> int:
+    """The system call; ``kept`` are the buffers that ``attributes`` point to. Raises OSError."""
+    return call(command, attributes)[0]
 
 
 def _pointer(data: ctypes.Array[ctypes.c_char]) -> int:

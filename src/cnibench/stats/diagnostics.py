@@ -37,7 +37,7 @@ def _ranks(rows: Array) -> Array:
     """
     count, n = rows.shape
     shuffle = np.random.default_rng(n).permutation(n)
-    order = np.argsort(rows[:, shuffle], axis=1, kind="stable")
+    order = np.argsort(rows[:, shuffle], kind="stable")
     ranks = np.empty((count, n))
     np.put_along_axis(
         ranks, shuffle[order], np.broadcast_to(np.arange(1.0, n + 1), (count, n)), axis=1
@@ -54,9 +54,8 @@ def drift(rows: Array) -> tuple[Array, Array]:
     if n < LEAST:
         return np.full(count, np.nan), np.full(count, np.nan)
     time = np.arange(1.0, n + 1) - (n + 1) / 2
-    rho = ((_ranks(rows) - (n + 1) / 2) * time).sum(axis=1) / (time**2).sum()
-    with np.errstate(divide="ignore"):
-        t = np.abs(rho) * np.sqrt((n - 2) / np.maximum(1 - rho**2, 1e-300))
+    rho = (_ranks(rows) * time).sum(axis=1) / (time**2).sum()
+    t = np.abs(rho) * np.sqrt((n - 2) / np.maximum(1 - rho**2, 1e-300))
     p = 2 * stdtr(n - 2, -t)
     constant = rows.max(axis=1) == rows.min(axis=1)
     return np.where(constant, np.nan, rho), np.where(constant, np.nan, p)
@@ -70,7 +69,7 @@ def dependence(rows: Array) -> tuple[Array, Array]:
     if n < LEAST:
         return np.full(count, np.nan), np.full(count, np.nan)
     ranks = _ranks(rows)
-    ratio = (np.diff(ranks, axis=1) ** 2).sum(axis=1) / ((ranks - (n + 1) / 2) ** 2).sum(axis=1)
+    ratio = (np.diff(ranks) ** 2).sum(axis=1) / ((ranks - (n + 1) / 2) ** 2).sum(axis=1)
     variance = 4 * (n - 2) * (5 * n * n - 2 * n - 9) / (5 * n * (n + 1) * (n - 1) ** 2)
     p = 2 * ndtr(-np.abs(ratio - 2) / np.sqrt(variance))
     constant = rows.max(axis=1) == rows.min(axis=1)

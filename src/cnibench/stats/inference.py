@@ -21,8 +21,8 @@ from scipy.special import bdtr, ndtr, ndtri
 Array = NDArray[np.float64]
 
 ALPHA = 0.05
-# blocks up to which the null distribution is counted out; the normal approximation is right to 1e-4
-# beyond
+# blocks up to which the null distribution is counted out; beyond, the normal approximation of one
+# tail is right to 4e-4, and to 1e-4 where it is below 5 %
 _EXACT = 200
 _WALSH = 400  # values up to which all Walsh averages are listed; beyond, they are counted
 _AT_ONCE = 1_000_000  # Walsh averages held in memory at a time

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 
 _SIOCETHTOOL = 0x8946
-_GDRVINFO, _GRXFH, _GRXRINGS, _GSTRINGS, _GSSET_INFO, _GFEATURES, _SFEATURES = (
+_GDRVINFO, _GRXFH, _GRXRINGS, _GSTRINGS, _GSSET_INFO, _GFEATURES, _SFEATURES, _GCHANNELS = (
     0x03,
     0x29,
     0x2D,
@@ -26,6 +26,7 @@ _GDRVINFO, _GRXFH, _GRXRINGS, _GSTRINGS, _GSSET_INFO, _GFEATURES, _SFEATURES = (
     0x37,
     0x3A,
     0x3B,
+    0x3C,
 )
 _SS_FEATURES, _NAME = 4, 32
 _UDP_V4_FLOW = 2
@@ -75,6 +76,14 @@ def queues(device: str) -> int:
     """Receive queues that flows are spread over. Raises OSError."""
     answer = _ask(device, struct.pack("IIQ", _GRXRINGS, 0, 0) + bytes(_RXNFC - 16))
     return int(struct.unpack_from("Q", answer, 8)[0])
+
+
+def channels(device: str) -> tuple[int, int, int, int]:
+    """Channels in use: (receive, send, other, combined). Raises OSError: EOPNOTSUPP when there are
+    none to choose.
+    """
+    answer = _ask(device, struct.pack("I", _GCHANNELS) + bytes(32))
+    return struct.unpack_from("4I", answer, 20)
 
 
 def udp_hash(device: str) -> str:

@@ -30,11 +30,11 @@ def nameless() -> Iterator[Path]:
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
-    """A private folder, removed at the end. The kernel ends its lock with the process, so that
-    ``remove_stale`` finds what stayed.
+def folder(near: Path | None = None) -> Iterator[Path]:
+    """A private folder, removed at the end: a temporary one, or one beside ``near`` and named after
+    it. The kernel ends its lock with the process, so that ``remove_stale`` finds what stayed.
     """
-    path, descriptor = _made()
+    path, descriptor = _made(*_where(near))
     try:
         yield path
     finally:
@@ -42,12 +42,13 @@ def folder() -> Iterator[Path]:
         os.close(descriptor)
 
 
-def remove_stale(dry_run: bool = False) -> list[str]:
-    """Removes folders of this user that no live process holds; their paths. ``dry_run``: only names
-    them.
+def remove_stale(dry_run: bool = False, near: Path | None = None) -> list[str]:
+    """Removes folders of this user that no live process holds, temporary ones or those beside
+    ``near``; their paths. ``dry_run``: only names them.
     """
     found = []
-    for entry in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")):
+    parent, prefix = _where(near)
+    for entry in sorted(path for path in parent.iterdir() if path.name.startswith(prefix)):
         with contextlib.suppress(OSError):  # it went meanwhile
             if _ours(entry.lstat()) and (descriptor := _locked(entry)) is not None:
                 try:
@@ -59,10 +60,17 @@ def remove_stale(dry_run: bool = False) -> list[str]:
     return found
 
 
-def _made() -> tuple[Path, int]:
+def _where(near: Path | None) -> tuple[Path, str]:
+    """(the parent of the folders, how their names begin)"""
+    if near is None:
+        return Path(tempfile.gettempdir()), _PREFIX
+    return near.parent, f".{near.name}.{_PREFIX}"
+
+
+def _made(parent: Path, prefix: str) -> tuple[Path, int]:
     """(the folder, the descriptor that holds its lock)"""
     while True:
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         descriptor = _locked(path)
         if descriptor is None:  # ``remove_stale`` of another process was quicker than our lock
             continue

@@ -41,6 +41,7 @@ class Options:
     mtu: int = 1500
     wire_offload: str = ""
     wire_rate: float = 0.0  # bit/s, 0: unlimited
+    congestion_control: str = ""  # of TCP connections; '': the cluster's own default
     ip: tuple[int, ...] = (4,)
     pairs: int = 1  # measured at the same time
     keep: bool = False
@@ -76,6 +77,8 @@ class Cluster(abc.ABC):
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        # what every measured TCP connection must have; '': whatever the Pods have by default
+        self.congestion_control = options.congestion_control
         self.tell: Callable[[str], None] = lambda text: None  # what somebody waits for, in words
 
     @classmethod

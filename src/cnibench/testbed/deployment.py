@@ -26,6 +26,21 @@ class Deployment(abc.ABC):
     fidelity: Fidelity
     broken: str = ""
 
+    def attestation(
+        self, check: str, expected: str, observed: str, passed: bool, ip: int = 4
+    ) -> Attestation:
+        """The outcome of one check of this deployment."""
+        name = self.profile.name
+        return Attestation(
+            label=self.label,
+            profile=name,
+            check=check,
+            expected=expected,
+            observed=observed,
+            passed=passed,
+            ip=ip,
+        )
+
     @abc.abstractmethod
     def nodes(self) -> tuple[Node, ...]:
         """The nodes, the client's first."""

@@ -1,0 +1,3 @@
+"""What the kernel has of a deployment, as text that is the same for two deployments of one
+profile.
+"""

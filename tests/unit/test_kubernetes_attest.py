@@ -1,0 +1,42 @@
+"""What the proof of a Pod network's MTU takes as proven."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cnibench.clusters.kubernetes.cni import attest
+from cnibench.model.profile import builtin
+
+
+@pytest.mark.parametrize(
+    ("route", "largest", "passed"),
+    [
+        (1450, 1450, True),
+        (1450, 1449, False),  # a full packet is lost
+        (1450, 1451, False),  # one byte more passes: the path's MTU is not what is claimed
+        (1500, 1450, False),
+        (1449, 1450, False),
+    ],
+)
+def test_the_mtu_is_proven_from_both_sides(
+    monkeypatch: pytest.MonkeyPatch, route: int, largest: int, passed: bool
+) -> None:
+    """flannel's VXLAN takes 50 bytes of the wire's 1500."""
+    node = SimpleNamespace(device="eth0", read_text=lambda path: "1500\n")
+    client = SimpleNamespace(node=node)
+    server = SimpleNamespace(addresses={4: "10.0.0.2"})
+    deployment: Any = SimpleNamespace(
+        pair=lambda placement: (client, server),
+        profile=builtin()["flannel"],
+        attestation=lambda check, expected, observed, ok, family: (check, ok, family),
+    )
+    monkeypatch.setattr(attest, "path_mtu", lambda pod, address: route)
+    monkeypatch.setattr(
+        attest.probe,
+        "datagram",
+        lambda pod, address, size, limit=1.0: "" if size <= largest else "EMSGSIZE",
+    )
+    assert list(attest._mtu(deployment, 4)) == [("mtu", passed, 4)]

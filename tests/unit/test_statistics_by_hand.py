@@ -1,0 +1,388 @@
+"""The statistics against definitions, small cases that were enumerated, and scipy."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cnibench.errors import UsageError
+from cnibench.stats import diagnostics, inference, power, sequential
+
+NAN = math.nan
+
+
+# --- diagnostics ---
+
+
+def _outliers(row: list[float]) -> list[bool]:
+    middle = statistics.median(row)
+    away = [abs(value - middle) for value in row]
+    scale = 1.4826 * statistics.median(away) or 1.2533 * statistics.fmean(away)
+    return [one > max(3.5 * scale, 1e-9 * abs(middle)) for one in away]
+
+
+@pytest.mark.parametrize("columns", [5, 6, 9])
+def test_outliers_are_those_of_the_modified_z_score(columns: int) -> None:
+    rng = np.random.default_rng(7)
+    rows = rng.normal(0, 1, (400, columns)) * rng.choice([0.01, 1, 50], (400, 1))
+    rows += rng.choice([0.0, 0.5, 300.0], (400, 1))
+    rows[::3, 0] += rng.uniform(-9, 9, 134) * rows[::3].std(axis=1)
+    rows[1::3, 1:] = rows[1::3, :1]  # no median deviation: the mean deviation decides
+    found = diagnostics.outliers(rows)
+    assert found.tolist() == [_outliers(row) for row in rows.tolist()]
+    assert found.any(axis=1).sum() > 40
+
+
+def test_few_values_have_no_outliers_and_rounding_makes_none() -> None:
+    four = diagnostics.outliers(np.array([[1.0, 1.0, 1.0, 9.0]] * 2))
+    assert four.tolist() == [[False] * 4] * 2
+    for scale in (1e-3, 1.0, 1e6):
+        same = [scale] * 7
+        assert not diagnostics.outliers(np.array([*same, scale * (1 + 1e-10)])).any()
+        assert diagnostics.outliers(np.array([*same, scale * (1 + 1e-6)])).tolist() == [
+            [False] * 7 + [True]
+        ]
+    # Exactly at the limit is no outlier: deviations 1, 0, 1, 0, 1 and 3.5 * 1.4826.
+    limit = 3.5 * (1.4826 * 1.0)
+    assert not diagnostics.outliers(np.array([-1.0, 0.0, 1.0, -1.0, 0.0, 1.0, limit])).any()
+
+
+@pytest.mark.parametrize("test", [diagnostics.drift, diagnostics.dependence])
+def test_eight_values_are_the_least(test: object) -> None:
+    rows = np.array([[3.0, 1, 4, 1.5, 9, 2, 6, 5], [7.0] * 8, [1.0, 2, 3, 4, 5, 6, 7, 8]])
+    statistic, p = test(rows)  # type: ignore[operator]
+    assert np.isnan(statistic).tolist() == np.isnan(p).tolist() == [False, True, False]
+    few, p = test(rows[:, :7])  # type: ignore[operator]
+    assert np.isnan(few).tolist() == np.isnan(p).tolist() == [True] * 3
+
+
+def test_drift_is_spearmans_correlation_with_time() -> None:
+    rng = np.random.default_rng(3)
+    for n in (8, 9, 20):
+        rows = np.cumsum(rng.normal(0, 1, (20, n)), axis=1)
+        rho, p = diagnostics.drift(rows)
+        for row, r, one in zip(rows, rho, p, strict=True):
+            wanted = stats.spearmanr(row, np.arange(n))
+            assert r == pytest.approx(wanted.statistic)
+            assert one == pytest.approx(wanted.pvalue)
+    assert diagnostics.drift(np.arange(10.0))[0][0] == pytest.approx(1.0)
+    assert diagnostics.drift(np.arange(10.0))[1][0] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_dependence_has_the_moments_of_all_orders() -> None:
+    """Over all 40320 orders of 8 values the ratio has a mean and a standard deviation, and p is
+    that of a normal distribution with them.
+    """
+    rows = np.array(list(itertools.permutations(range(8))), dtype=float)
+    lag, p = diagnostics.dependence(rows)
+    jumps = (np.diff(rows, axis=1) ** 2).sum(axis=1) / ((rows - 3.5) ** 2).sum(axis=1)
+    assert lag == pytest.approx(1 - jumps / 2)
+    assert p == pytest.approx(2 * stats.norm.sf(np.abs(jumps - jumps.mean()) / jumps.std()))
+
+
+def test_ties_are_broken_the_same_way_each_time() -> None:
+    ties = np.array([[1.0, 1, 1, 1, 1, 1, 2, 2, 2, 2]])
+    assert len({float(diagnostics.drift(ties)[0][0]) for _ in range(20)}) == 1
+    assert abs(float(diagnostics.drift(np.array([[1.0] * 19 + [2.0]]))[0][0])) < 0.9
+
+
+# --- inference ---
+
+
+def _signed_rank_cdf(n: int) -> list[float]:
+    counts = [0] * (n * (n + 1) // 2 + 1)
+    for signs in itertools.product((0, 1), repeat=n):
+        counts[sum(rank for rank, sign in enumerate(signs, 1) if sign)] += 1
+    return [sum(counts[: w + 1]) / 2**n for w in range(len(counts))]
+
+
+@pytest.mark.parametrize("n", range(1, 11))
+@pytest.mark.parametrize("alpha", [0.05, 0.2, 0.0125])
+def test_the_order_of_the_interval_is_that_of_all_signs(n: int, alpha: float) -> None:
+    cdf = _signed_rank_cdf(n)
+    assert inference.null_cdf(n) == pytest.approx(cdf)
+    k = sum(2 * chance <= alpha * (1 + 1e-9) for chance in cdf)
+    assert inference._order(n, alpha) == (k, pytest.approx(1 - 2 * cdf[k - 1] if k else 0.0))
+    assert inference.walsh_needed(n, alpha) == k
+    for count, chance in enumerate(cdf):
+        assert inference.walsh_p(n, count) == pytest.approx(min(1.0, 2 * chance))
+
+
+def test_of_nothing_there_is_no_interval_and_no_test() -> None:
+    assert inference._order(0, 0.05) == (0, 0.0)
+    nothing = inference.signed_rank(np.empty((2, 0)))
+    assert nothing.n == 0
+    assert nothing.coverage == 0.0
+    for wanted, arrays in {
+        NAN: (nothing.centre, nothing.low, nothing.high),
+        1.0: (nothing.p, nothing.upper, nothing.lower),
+        0.0: (nothing.effect,),
+    }.items():
+        for array in arrays:
+            assert np.array_equal(array, np.full(2, wanted), equal_nan=True)
+
+
+def test_beyond_200_blocks_the_normal_distribution_is_close_to_the_exact_one() -> None:
+    for n in (201, 240):
+        exact = inference._cdf_of_ranks(np.arange(1, n + 1))
+        k, coverage = inference._order(n, 0.05)
+        assert 0 <= sum(2 * exact <= 0.05) - k <= 2
+        assert coverage == 0.95
+        mean = n * (n + 1) // 4
+        for count in (mean - 2500, mean - 1500, mean - 400, mean):
+            assert inference.walsh_p(n, count) == pytest.approx(
+                min(1.0, 2 * exact[count]), abs=8e-4
+            )
+        for count in (mean - 2500, mean - 1600):  # where verdicts are made
+            assert inference.walsh_p(n, count) == pytest.approx(2 * exact[count], abs=2e-4)
+    # At 200 the exact distribution is used.
+    assert inference.walsh_p(200, 8000) == 2.0 * float(inference.null_cdf(200)[8000])
+
+
+def test_walsh_averages_are_the_means_of_all_pairs() -> None:
+    rows = np.array([[1.0, 5.0, 12.0], [0.0, 0.0, -4.0]])
+    assert inference.walsh_averages(rows).tolist() == [
+        [1.0, 3.0, 6.5, 5.0, 8.5, 12.0],
+        [0.0, 0.0, -2.0, 0.0, -2.0, -4.0],
+    ]
+
+
+@pytest.mark.parametrize("n", [6, 7, 12])
+def test_the_signed_rank_test_is_scipys(n: int) -> None:
+    rng = np.random.default_rng(n)
+    rows = rng.normal(0.4, 1, (30, n))
+    found = inference.signed_rank(rows)
+    for i, row in enumerate(rows):
+        for tail, p in (("two-sided", found.p), ("greater", found.upper), ("less", found.lower)):
+            wanted = stats.wilcoxon(row, alternative=tail, method="exact")
+            assert p[i] == pytest.approx(wanted.pvalue)
+        ranks = stats.rankdata(np.abs(row))
+        effect = (ranks[row > 0].sum() - ranks[row < 0].sum()) / ranks.sum()
+        assert found.effect[i] == pytest.approx(effect)
+        walsh = np.sort([(a + b) / 2 for k, a in enumerate(row) for b in row[k:]])
+        k = inference.walsh_needed(n)
+        assert found.centre[i] == pytest.approx(np.median(walsh))
+        assert (found.low[i], found.high[i]) == pytest.approx((walsh[k - 1], walsh[-k]))
+    bare = inference.signed_rank(rows, interval=False)
+    assert np.isnan([bare.centre, bare.low, bare.high]).all()
+    assert np.array_equal(bare.p, found.p)
+
+
+def test_many_blocks_with_ties_and_zeros_are_scipys_normal_approximation() -> None:
+    rng = np.random.default_rng(1)
+    rows = np.round(rng.normal(0.1, 1, (6, 230)), 1)
+    rows[5] = 0.0
+    found = inference.signed_rank(rows)
+    assert (found.p[5], found.upper[5], found.lower[5], found.effect[5]) == (1.0, 1.0, 1.0, 0.0)
+    for i in range(5):
+        size = np.abs(rows[i])
+        ranks = stats.rankdata(size)
+        plus, counted = ranks[rows[i] > 0].sum(), ranks[rows[i] != 0]
+        spread = math.sqrt((counted**2).sum() / 4)
+        z = plus - counted.sum() / 2
+        assert found.upper[i] == pytest.approx(stats.norm.sf((z - 0.5) / spread))
+        assert found.lower[i] == pytest.approx(stats.norm.cdf((z + 0.5) / spread))
+        assert found.p[i] == pytest.approx(min(1, 2 * min(found.upper[i], found.lower[i])))
+
+
+def test_very_many_blocks_have_the_interval_of_their_walsh_averages() -> None:
+    rng = np.random.default_rng(5)
+    for n in (400, 401, 450):
+        rows = rng.lognormal(0, 1, (2, n)) - 1
+        found = inference.signed_rank(rows)
+        k = inference.walsh_needed(n)
+        for i, row in enumerate(rows):
+            walsh = np.sort(inference.walsh_averages(row[None, :])[0])
+            middle = len(walsh) // 2
+            assert walsh[middle - 3] <= found.centre[i] <= walsh[middle + 3]
+            assert walsh[k - 4] <= found.low[i] <= walsh[k + 2]
+            assert walsh[-k - 3] <= found.high[i] <= walsh[-k + 3]
+    assert np.isnan(inference._invert(rng.normal(0, 1, (1, 401)), 0)[1]).all()
+
+
+def test_large_tables_are_worked_through_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(2).normal(0, 1, (11, 8))
+    whole = inference.signed_rank(rows)
+    for at_once in (1, 36, 100):
+        monkeypatch.setattr(inference, "_AT_ONCE", at_once)
+        parts = inference.signed_rank(rows)
+        assert np.array_equal(parts.low, whole.low)
+        assert np.array_equal(parts.centre, whole.centre)
+        assert np.array_equal(parts.high, whole.high)
+
+
+def test_holm_along_either_axis() -> None:
+    p = np.array([[0.01, 0.04, NAN], [0.5, 0.02, 0.03], [0.6, 0.9, 0.0]])
+    assert inference.holm(p) == pytest.approx(
+        np.array([[0.03, 0.08, NAN], [0.5, 0.06, 0.06], [1.0, 1.0, 0.0]]), nan_ok=True
+    )
+    assert inference.holm(p, axis=0) == pytest.approx(
+        np.array([[0.03, 0.08, NAN], [1.0, 0.06, 0.06], [1.0, 0.9, 0.0]]), nan_ok=True
+    )
+    assert inference.holm(np.array([])).size == 0
+    # A test that found nothing counts in the family.
+    assert inference.holm(np.array([0.02, NAN])) == pytest.approx([0.04, NAN], nan_ok=True)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.2])
+def test_the_interval_of_the_median_is_that_of_fair_coins(alpha: float) -> None:
+    assert inference.median_interval(np.array([])) == inference.Interval(None, None, 0.0)
+    for n in range(1, 25):
+        values = np.random.default_rng(n).permutation(n) + 1.0
+        tails = [sum(math.comb(n, j) for j in range(k)) / 2**n for k in range(1, n // 2 + 2)]
+        k = sum(tail <= alpha / 2 for tail in tails)
+        wanted = inference.Interval(None, None, 0.0)
+        if k:
+            wanted = inference.Interval(k, n + 1 - k, pytest.approx(1 - 2 * tails[k - 1]))
+        found = inference.median_interval(values, alpha)
+        assert (found.low, found.high, found.coverage) == (wanted.low, wanted.high, wanted.coverage)
+
+
+def test_groups_of_what_does_not_differ_and_their_letters() -> None:
+    assert inference.groups([], set()) == []
+    assert inference.groups(["b", "a"], set()) == [["b", "a"]]
+    chain = inference.groups(["d", "c", "b", "a"], {("d", "b"), ("a", "d"), ("c", "a")})
+    assert chain == [["d", "c"], ["c", "b"], ["b", "a"]]
+    assert inference.letters(chain) == {"d": "a", "c": "ab", "b": "bc", "a": "c"}
+    every = {(x, y) for x, y in itertools.combinations("zyx", 2)}
+    assert inference.groups(["z", "y", "x"], every) == [["z"], ["y"], ["x"]]
+    many = [[str(number)] for number in range(54)]
+    shown = list(inference.letters(many).values())
+    assert shown[:3] == ["a", "b", "c"]
+    assert shown[25:28] == ["z", "A", "B"]
+    assert shown[51:] == ["Z", "(53)", "(54)"]
+
+
+# --- power ---
+
+Z = 1.9599639845400545 + 0.8416212335729143  # two-sided 5 %, power 0.8
+
+
+def test_the_least_number_of_blocks() -> None:
+    assert [power.least_blocks(pairs) for pairs in (0, 1, 3, 15, 105)] == [6, 6, 7, 10, 13]
+    assert power.least_blocks(1, 0.5) == 2
+    assert power.least_blocks(1, 2.0) == 1
+    assert power.least_blocks(1, 0.0625) == 5  # exactly 2/2^5
+
+
+@pytest.mark.parametrize(("n", "pairs"), [(6, 1), (12, 1), (12, 6), (60, 1)])
+def test_the_standard_effect_is_found_with_its_power(n: int, pairs: int) -> None:
+    effect = power.standard_effect(n, pairs)
+    assert power._power(n, 0.05 / pairs, effect) >= 0.8
+    assert power._power(n, 0.05 / pairs, effect * 0.985) < 0.8
+    assert power.standard_effect(n, pairs, 0.05, 0.5) < effect
+    assert power.standard_effect(power.least_blocks(pairs) - 1, pairs) == math.inf
+    assert math.isfinite(power.standard_effect(power.least_blocks(pairs), pairs))
+
+
+def test_beyond_60_blocks_the_effect_is_the_asymptotic_one() -> None:
+    assert power.standard_effect(61, 1) == pytest.approx(Z / math.sqrt(61 * 3 / math.pi))
+    assert power.standard_effect(400, 0) == pytest.approx(Z / math.sqrt(400 * 3 / math.pi))
+    five = stats.norm.ppf(1 - 0.01 / 10) + stats.norm.ppf(0.9)
+    assert power.standard_effect(100, 5, 0.01, 0.9) == pytest.approx(
+        five / math.sqrt(100 * 3 / math.pi)
+    )
+
+
+def test_about_and_detectable_turn_each_other_round() -> None:
+    assert power.about(1, 0.1, 0.05) == math.ceil((Z * 0.1 / math.log(1.05)) ** 2 * math.pi / 3)
+    assert power.about(2, 0.1, 0.05) > power.about(1, 0.1, 0.05) == power.about(0, 0.1, 0.05)
+    assert power.about(3, 0.0, 0.05) == power.least_blocks(3)
+    assert power.about(3, 0.0, 0.05, alpha=0.01) == power.least_blocks(3, 0.01)
+    assert [power.about(1, 0.1, 0.0), power.about(1, -0.1, 0.1), power.about(1, NAN, 0.1)] == [
+        0
+    ] * 3
+    assert power.detectable(100, 1, 0.1) == pytest.approx(
+        math.expm1(0.1 * Z / math.sqrt(100 * 3 / math.pi))
+    )
+    assert power.detectable(5, 1, 0.1) == math.inf
+    assert power.detectable(100, 1, 1e9) == math.expm1(700.0)
+    assert power.detectable(100, 1, 0.1, 0.01) > power.detectable(100, 1, 0.1)
+    assert power.detectable(100, 1, 0.1, 0.05, 0.9) > power.detectable(100, 1, 0.1)
+
+
+def test_planned_blocks_are_the_fewest_that_find_the_difference() -> None:
+    for pairs, noise, resolution in ((1, 0.02, 0.05), (6, 0.02, 0.05), (1, 0.05, 0.05)):
+        n = power.planned_blocks(pairs, noise, resolution)
+        effect = math.log1p(resolution) / (noise * math.sqrt(2))
+        assert power._finds(n, 0.05 / pairs, effect, 0.8)
+        assert n == power.least_blocks(pairs) or not power._finds(n - 1, 0.05 / pairs, effect, 0.8)
+    large = power.planned_blocks(1, 0.1, 0.02)
+    assert large == math.ceil((Z * 0.1 * math.sqrt(2) / math.log(1.02)) ** 2 * math.pi / 3)
+    assert power.planned_blocks(3, 0.0, 0.05) == 7
+    for noise, resolution in ((0.1, 0.0), (0.1, math.inf), (-0.1, 0.1), (math.inf, 0.1), (1, 1e-4)):
+        with pytest.raises(UsageError):
+            power.planned_blocks(1, noise, resolution)
+
+
+# --- sequential ---
+
+
+def test_looks_are_planned_from_the_numbers_alone() -> None:
+    assert sequential.looks(1, 40) == (8, 12, 17, 40)
+    assert sequential.looks(1, 17) == (8, 12, 17)
+    assert sequential.looks(1, 12) == (8, 12)
+    assert sequential.looks(1, 9) == (8, 9)
+    assert sequential.looks(1, 8) == (8,)
+    assert sequential.looks(1, 3) == (3,)
+    assert sequential.looks(3, 100) == (9, 13, 19, 100)
+    assert sequential.looks(1, 40, 0.2) == (6, 9, 13, 40)
+    assert (sequential.level(), sequential.level(0.2)) == (0.0125, 0.05)
+
+
+def _logs(n: int, spread: float) -> list[float]:
+    return [spread * (1 if i % 2 else -1) * (1 + i / 100) for i in range(n)]
+
+
+def _width(values: list[float], alpha: float) -> float:
+    found = inference.signed_rank(np.array([values]), alpha)
+    return math.expm1((found.high[0] - found.low[0]) / 2)
+
+
+def test_a_run_ends_when_every_interval_is_narrow_enough() -> None:
+    narrow, wide = _logs(13, 0.001), _logs(13, 0.004)
+    width = _width(wide, 0.0125 / 2)
+    found = sequential.decide({"x": narrow, "y": wide}, width, 40)
+    assert (found.stop, found.comparison, found.widest) == (True, "y", width)
+    assert "13 blocks" in found.reason
+    on = sequential.decide({"x": narrow, "y": wide}, width * 0.999, 40)
+    assert (on.stop, on.comparison, on.widest) == (False, "y", width)
+    assert "after block 19" in on.reason
+    last = sequential.decide({"x": narrow, "y": wide}, width * 0.999, 13)
+    assert (last.stop, last.comparison, last.widest) == (True, "y", width)
+    assert "(13)" in last.reason
+
+
+@pytest.mark.parametrize("blocks", [1, 7, 10, 39])
+def test_between_looks_nothing_is_decided(blocks: int) -> None:
+    series = {"x": _logs(blocks, 1e-9)}
+    found = sequential.decide(series, 0.5, 40)
+    following = next(look for look in (8, 12, 17, 40) if look > blocks)
+    assert (found.stop, found.widest, found.comparison) == (False, math.inf, "")
+    assert found.reason == f"the next look is after block {following}"
+
+
+def test_after_the_most_blocks_a_run_ends_whatever_it_shows() -> None:
+    found = sequential.decide({"x": _logs(41, 0.1)}, 1e-9, 40)
+    assert (found.stop, found.widest, found.comparison) == (True, math.inf, "")
+    assert "(40)" in found.reason
+    none = sequential.decide({}, 0.5, 40)
+    assert (none.stop, none.widest, none.comparison) == (False, math.inf, "")
+    assert isinstance(none.reason, str)
+
+
+def test_failed_blocks_widen_the_interval_and_infinite_values_are_left_out() -> None:
+    values = _logs(12, 0.01)
+    more = _logs(13, 0.01)
+    few = sequential.decide({"x": more, "y": more[:7]}, 0.5, 40)
+    assert (few.stop, few.widest, few.comparison) == (False, math.inf, "y")
+    holes = [*values[:10], -math.inf, NAN]
+    found = sequential.decide({"x": holes}, 1.0, 40)
+    assert found.widest == _width(values[:10], 0.0125)
+    assert sequential.decide({"x": [NAN] * 12}, 0.5, 40).widest == math.inf
+    assert sequential.decide({"x": values}, 1.0, 40, 0.2).comparison == ""
