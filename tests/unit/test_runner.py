@@ -31,6 +31,7 @@ from cnibench.rundir.schema import Manifest, now
 from cnibench.rundir.writer import FullError, RunWriter
 from cnibench.system.process import Done, Process, run, spawn
 from cnibench.testbed.capabilities.outages import Outage, Outages
+from cnibench.testbed.capabilities.quick_attestation import QuickAttestation
 from cnibench.testbed.cluster import Cluster, Options
 from cnibench.testbed.deployment import Deployment
 from cnibench.testbed.place import Node, Pod
@@ -88,7 +89,7 @@ class HereNode(Here, Node):
     pass
 
 
-class LocalStanding(Deployment):
+class LocalStanding(Deployment, QuickAttestation):
     fidelity = "baseline"
 
     def __init__(self, cluster: Local, label: str, profile: Profile) -> None:
