@@ -151,9 +151,13 @@ def command(
         main=main_of([item.reader for item in ours]),
     )
     warn([one.reader for one in (*ours, *theirs)])
-    _print(verdict, form, out, inconclusive, as_json, problems)
     status = 0 if verdict.exit_code == 5 and inconclusive == "pass" else verdict.exit_code
-    return status or (1 if problems else 0)
+    status = status or (1 if problems else 0)
+    if as_json:
+        _print_json(verdict, status, problems)
+    else:
+        _print(verdict, form, out, inconclusive, problems)
+    return status
 
 
 class _Chosen(NamedTuple):
@@ -216,30 +220,27 @@ def _comparable(
             )
 
 
+def _print_json(verdict: Verdict, status: int, problems: Sequence[str]) -> None:
+    """``exit_code`` is what the process ends with, with --inconclusive and problems in it."""
+    print_json(
+        {
+            "schema": 1,
+            "problems": problems,
+            "exit_code": status,
+            "reason": verdict.line,
+            "threshold": verdict.threshold,
+            "how": verdict.how,
+            "cells": verdict.cells,
+        }
+    )
+
+
 def _print(
-    verdict: Verdict,
-    form: str,
-    out: Path | None,
-    inconclusive: str,
-    as_json: bool,
-    problems: Sequence[str],
+    verdict: Verdict, form: str, out: Path | None, inconclusive: str, problems: Sequence[str]
 ) -> None:
     from cnibench.cli.report import write
     from cnibench.reports import _gate
 
-    if as_json:
-        print_json(
-            {
-                "schema": 1,
-                "problems": problems,
-                "exit_code": verdict.exit_code,
-                "reason": verdict.line,
-                "threshold": verdict.threshold,
-                "how": verdict.how,
-                "cells": verdict.cells,
-            }
-        )
-        return
     named = lines(problems)
     text = {
         "text": lambda: _gate.text(verdict, named if out else ()),

@@ -11,7 +11,7 @@ import click
 
 from cnibench.cli._options import cluster_options, extra_of
 from cnibench.cli._output import json_option, print_json, print_table
-from cnibench.errors import MissingError, UsageError
+from cnibench.errors import ClusterError, MissingError, UsageError
 
 if TYPE_CHECKING:
     from cnibench.offload.verify import Stream, Verified
@@ -238,10 +238,20 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
         deployment = cluster.install(label, profile)
         try:
             (cpus,) = pins("shared", 1, () if chosen.ours else deployment.nodes())
+
+            def stream(name: str) -> Stream:
+                measured = _stream(deployment, label, cpus, asked.duration, raw / name)
+                if cluster.outages():  # raises when the cluster is not ours any more
+                    raise ClusterError(
+                        "the cluster did not answer for a part of a window",
+                        "run it again when the cluster is stable",
+                    )
+                return measured
+
             found = verify(
                 deployment,
                 tunnel_support.tunnel(kind).bit,
-                lambda name: _stream(deployment, label, cpus, asked.duration, raw / name),
+                stream,
                 blocks=asked.blocks,
                 seed=asked.seed,
             )

@@ -111,6 +111,14 @@ _log = logging.getLogger(__name__)
 )
 @click.option("--wire-rate", metavar="RATE", help="Rate limit of the lab's wire, for example 1G.")
 @click.option(
+    "--congestion-control",
+    metavar="NAME",
+    help=(
+        "Of TCP connections, read back from them.  [default: cubic in the lab, elsewhere the Pods'"
+        " own]"
+    ),
+)
+@click.option(
     "--kernel",
     metavar="auto|host|vm|PATH",
     help="Use this kernel, or a distribution kernel in a VM (lab only).  [default: auto]",

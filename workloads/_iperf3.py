@@ -123,6 +123,9 @@ class Iperf3(Workload):
         """Seconds between two intervals of the report; 0: none."""
         return "0"
 
+    def data_port(self, s: SampleContext) -> int:
+        return port(s) if self.transport == "tcp" else 0
+
     def interpret(self, report: Report, params: Mapping[str, Any]) -> Measurements:
         """Metrics out of a checked report."""
         raise NotImplementedError
@@ -157,6 +160,7 @@ class Iperf3(Workload):
             str(_common.whole_seconds(duration)),
             "-i",
             self.intervals(s.cell.params),
+            *(["-C", s.ask_for] if s.ask_for and self.data_port(s) else []),
             *self.arguments(s.cell.params),
         ]
 

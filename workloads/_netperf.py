@@ -112,23 +112,16 @@ class Netperf(Workload):
         """The test's own arguments (after ``--``)."""
         return []
 
+    def data_port(self, s: SampleContext) -> int:
+        return control_port(s) + 1 if self.transport == "tcp" else 0
+
     def interpret(self, values: Mapping[str, float | str]) -> Measurements:
         """Metrics out of checked values."""
         raise NotImplementedError
 
     @contextmanager
     def serve(self, s: SampleContext) -> Iterator[None]:
-        port = control_port(s)
-        argv = [
-            "netserver",
-            "-D",
-            f"-{s.cell.ip}",
-            "-L",
-            f"{s.listen},{s.cell.ip}",
-            "-p",
-            str(port),
-        ]
-        with _common.serving(s, argv, port):
+        with serving(s):
             yield
 
     def warm_up(self, s: SampleContext) -> None:
@@ -157,6 +150,7 @@ class Netperf(Workload):
             "--",
             "-P",
             f"0,{port + 1}",
+            *(["-K", f"{s.ask_for},{s.ask_for}"] if s.ask_for and self.data_port(s) else []),
             *self.arguments(s.cell.params),
             "-k",
             keys,
@@ -168,6 +162,15 @@ class Netperf(Workload):
         found = self.interpret(values)
         found.records.append(("tools", {"tool": "netperf", "test": self.test, "values": values}))
         return found
+
+
+@contextmanager
+def serving(s: SampleContext) -> Iterator[None]:
+    """netserver in the server's Pod, listening."""
+    port = control_port(s)
+    listen = ["-L", f"{s.listen},{s.cell.ip}", "-p", str(port)]
+    with _common.serving(s, ["netserver", "-D", f"-{s.cell.ip}", *listen], port):
+        yield
 
 
 def control_port(s: SampleContext) -> int:

@@ -69,6 +69,9 @@ class UnderLoad(Workload):
                 finally:
                     self._background = None
 
+    def data_port(self, s: SampleContext) -> int:
+        return self.inner.data_port(s)
+
     def warm_up(self, s: SampleContext) -> None:
         self.inner.warm_up(s)
 

@@ -268,6 +268,9 @@ class Http(Workload):
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:
         return float(params["requests"] * params["payload"]) or 12.5e9 * duration
 
+    def data_port(self, s: SampleContext) -> int:
+        return port(s)
+
     @contextmanager
     def serve(self, s: SampleContext) -> Iterator[None]:
         with _scratch(s.server) as folder:

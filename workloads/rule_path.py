@@ -73,18 +73,8 @@ class RulePath(Workload):
 
     @contextmanager
     def serve(self, s: SampleContext) -> Iterator[None]:
-        port = _netperf.control_port(s)
         with ExitStack() as stack:
-            argv = [
-                "netserver",
-                "-D",
-                f"-{s.cell.ip}",
-                "-L",
-                f"{s.listen},{s.cell.ip}",
-                "-p",
-                str(port),
-            ]
-            stack.enter_context(_common.serving(s, argv, port))
+            stack.enter_context(_netperf.serving(s))
             _try_out(s)
             for node in s.deployment.nodes():
                 stack.enter_context(_tracing(s, node))

@@ -364,21 +364,6 @@ class KubernetesDeployment(Deployment):
                 )
         return found
 
-    def attestation(
-        self, check: str, expected: str, observed: str, passed: bool, ip: int = 4
-    ) -> Attestation:
-        """One check of this standing."""
-        name = self.profile.name
-        return Attestation(
-            label=self.label,
-            profile=name,
-            check=check,
-            expected=expected,
-            observed=observed,
-            passed=passed,
-            ip=ip,
-        )
-
     # While it is measured
 
     def reset_state(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from cnibench.clusters.lab import kernel
 from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.clusters.lab.deployment import MOST_PODS, LabDeployment
-from cnibench.clusters.lab.namespaces import features, tree, wire
+from cnibench.clusters.lab.namespaces import congestion, features, tree, wire
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.profile import Datapath, Profile
 from cnibench.offload import reading
@@ -27,6 +27,7 @@ _TOOLS = {
     "ip6tables-restore": "iptables",
     "ipset": "ipset",
     "taskset": "util-linux",
+    "ss": "iproute2",
 }
 _SMALLEST = {4: 576, 6: 1280}  # bytes: RFC 791, RFC 8200
 
@@ -58,6 +59,10 @@ class LabCluster(Cluster):
     def wire(self) -> Wire:
         return "veth"
 
+    @property
+    def congestion_control(self) -> str:
+        return self.options.congestion_control or congestion.DEFAULT
+
     def nics(self, every: bool = False) -> tuple[list[Nic], list[int]]:
         """Those of this machine: the lab's own are models."""
         return reading.here(), reading.vxlan_ports()
@@ -67,6 +72,15 @@ class LabCluster(Cluster):
         refused, _, remedy = kernel.tree_problem().partition("\0")
         if refused:
             problems.append(Problem("", refused, remedy))
+        if self.congestion_control not in congestion.available():
+            name = self.congestion_control
+            problems.append(
+                Problem(
+                    "",
+                    f"the congestion control {name}",
+                    f"sudo modprobe tcp_{name}, or ask for another with --congestion-control",
+                )
+            )
         packages = {package for tool, package in _TOOLS.items() if shutil.which(tool) is None}
         for package in sorted(packages):
             tools = ", ".join(
@@ -158,6 +172,7 @@ class LabCluster(Cluster):
         if self._stands:
             deployment = self._stands[-1]
             facts["sysctls"] = deployment.settings
+            facts["unheld"] = sorted({said for one in self._stands for said in one.unheld()})
             facts["wire_features"] = {
                 node.name: sorted(k for k, on in features.read(node.ns, node.wire).items() if on)
                 for node in deployment.nodes()

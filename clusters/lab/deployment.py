@@ -13,7 +13,7 @@ from typing import Any
 
 from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.builders.base import builder_of
-from cnibench.clusters.lab.namespaces import features, leftovers, links, sysctls, wire
+from cnibench.clusters.lab.namespaces import congestion, features, leftovers, links, sysctls, wire
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod, Role
 from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
@@ -58,6 +58,7 @@ class LabDeployment(Deployment):
             4,
         )
         self.wire_mtu = options.mtu
+        self._congestion_control = options.congestion_control or congestion.DEFAULT
         self.mtu = (
             options.mtu
             - self.claim.overhead
@@ -102,7 +103,7 @@ class LabDeployment(Deployment):
             node = self.nodes()[pod.node.number]
             copy = self._pod(node, pod.role, pod.number)
             if pod in like.attested_pods():
-                self._monitored[node.number].append(copy)
+                self._monitored[node.number].append(self._with_congestion_control(copy))
 
     def _namespace(self, name: str) -> Namespace:
         ns = Namespace(f"s{self.number}-{name}")
@@ -120,7 +121,7 @@ class LabDeployment(Deployment):
         """
         monitored = self._monitored[node.number]
         while len(monitored) < count:
-            monitored.append(self._pod(node, "bench"))
+            monitored.append(self._with_congestion_control(self._pod(node, "bench")))
         return monitored
 
     def _pod(self, node: LabNode, role: Role, number: int | None = None) -> LabPod:
@@ -187,10 +188,18 @@ class LabDeployment(Deployment):
     def add_pods(self, node: Node, count: int) -> list[Pod]:
         assert isinstance(node, LabNode)
         with self.datapath.batch():
-            return [self._pod(node, "bench") for _ in range(count)]
+            return [self._with_congestion_control(self._pod(node, "bench")) for _ in range(count)]
+
+    def _with_congestion_control(self, pod: LabPod) -> LabPod:
+        congestion.use(pod.ns, self._congestion_control, local=not pod.interface)
+        return pod
 
     def underlay(self) -> dict[str, str]:
         return {node.name: node.wire for node in self.nodes()}
+
+    def unheld(self) -> list[str]:
+        """Settings that do not hold in one of its namespaces, in words."""
+        return sorted({said for ns in self._namespaces for said in ns.unheld.values()})
 
     def tunnel(self) -> str:
         return self.datapath.tunnel
@@ -209,6 +218,10 @@ class LabDeployment(Deployment):
         if self.broken:
             raise ClusterError(self.broken)
         leftovers.drain(self._namespaces)
+        for node in (self.a, self.b):
+            if any(not pod.interface for pod in self._monitored[node.number]):
+                # the kernel makes local IPv6 routes anew some time after a device came up
+                congestion.use(node.ns, self._congestion_control, local=True)
         self.datapath.reset_state()
 
     def under(
@@ -300,21 +313,6 @@ class LabDeployment(Deployment):
         """The daemons of the model; most models are kernel objects alone."""
         daemons = getattr(self.datapath, "daemons", None)
         return daemons.pids() if daemons is not None else {}
-
-    def attestation(
-        self, check: str, expected: str, observed: str, passed: bool, ip: int = 4
-    ) -> Attestation:
-        """One check of this stand."""
-        name = self.profile.name
-        return Attestation(
-            label=self.label,
-            profile=name,
-            check=check,
-            expected=expected,
-            observed=observed,
-            passed=passed,
-            ip=ip,
-        )
 
     def attest(self) -> list[Attestation]:
         from cnibench.clusters.lab.attestation.checks import attest

@@ -17,8 +17,10 @@ from cnibench.registry import provider
 from cnibench.reports.site import flames, folder, offload
 from cnibench.reports.site.charts import Gallery, library, picture
 from cnibench.reports.site.dataset import Material, material
-from cnibench.reports.site.pages import FEATURES, Link, Pages, features, pages
+from cnibench.reports.site.pages import Pages, pages
+from cnibench.reports.site.profile_page import FEATURES, features
 from cnibench.reports.site.verdicts import verdicts
+from cnibench.reports.site.views import Link
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import LOG
 from cnibench.system import scratch

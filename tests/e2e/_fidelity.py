@@ -229,7 +229,7 @@ def _routes(place: Place, to: str = "") -> Iterator[str]:
             "via" if "gateway" in route else "",
             re.sub(r"\d+$", "", route["dev"]) if not to else route["dev"],
             " ".join(sorted(route.get("flags", ()))),
-            f"mtu {route['metrics'][0]['mtu']}" if route.get("metrics") else "",
+            f"mtu {mtu}" if (mtu := (route.get("metrics") or [{}])[0].get("mtu")) else "",
             route.get("scope", ""),
             "src" if "prefsrc" in route else "",
         ]

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from cnibench.reports.site.build import build
 from cnibench.rundir.schema import Unsupported
 from tests.unit._runs import synthetic
-from tests.unit.test_site import FIDELITY, HOSTILE, OFFLOAD, POD, RULES, TRUTH, add_records
+from tests.unit.test_site import FIDELITY, HOSTILE, OFFLOAD, TRUTH, add_site_records
 
 LIMIT = 120_000  # ms: generous, the machine may be busy with anything
 PHONE, DESK = 390, 1280
@@ -53,28 +53,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             fail=[("flannel", 3)],
             environment={"offload": OFFLOAD},
         )
-        add_records(
-            run,
-            "cdf",
-            {
-                "metric": "latency",
-                "unit": "s",
-                "shares": [0.0, 0.5, 0.99, 1.0],
-                "values": [1e-5, 2e-5, 3e-4, 1e-3],
-            },
-        )
-        add_records(
-            run,
-            "series",
-            {
-                "metric": "throughput",
-                "unit": "bit/s",
-                "times": [0.1, 0.2, 0.3],
-                "values": [1e9, 2e9, 3e9],
-            },
-        )
-        add_records(run, "pods", POD)
-        add_records(run, "rulepath", RULES)
+        add_site_records(run)
         runs.append(run)
     build(runs, folder / "site")
     return folder / "site"

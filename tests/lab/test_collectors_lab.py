@@ -17,10 +17,10 @@ import pytest
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.cpp import attribution, perfdata, stacks, symbols, taxonomy
 from cnibench.errors import MeasureError
-from cnibench.model.cell import Cell
 from cnibench.registry import provider, providers
 from cnibench.run.sample import measure
-from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.sample_context import Measurements
+from tests.lab._samples import sample
 
 MakeStand = Callable[..., LabDeployment]
 Placement = Literal["intra", "inter"]
@@ -41,18 +41,17 @@ def observed(
     seconds: float = 3.0,
 ) -> Measurements:
     params = provider("workloads", workload).params({})
-    cell = Cell(
-        label=deployment.label,
-        profile=deployment.label,
+    s = sample(
+        deployment,
+        workload,
+        params,
+        raw,
         placement=placement,
-        workload=workload,
-        params=params,
-        window=window,
         ip=ip,
+        duration=seconds,
+        cpu=0,
+        window=window,
     )
-    client, server = deployment.pair(placement)
-    raw.mkdir(parents=True, exist_ok=True)
-    s = SampleContext(cell, 0, deployment, client, server, seconds, 0.0, raw, 0, 0)
     collectors = [
         each
         for name, each in providers("collectors").items()

@@ -19,12 +19,12 @@ from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.clusters.lab.rules.entries import CHAIN
 from cnibench.clusters.lab.rules.ruleset import Part, end
 from cnibench.errors import ClusterError, LimitError, UnsupportedError
-from cnibench.model.cell import Cell
 from cnibench.model.conditions import Conditions, Offload, Policies
 from cnibench.registry import provider
 from cnibench.run.sample import measure
 from cnibench.run.sample_context import SampleContext
 from cnibench.workloads import policy_effect
+from tests.lab._samples import sample
 
 MakeStand = Callable[..., LabDeployment]
 
@@ -42,28 +42,7 @@ def context(
     work = provider("workloads", workload)
     own = {key: value for key, value in params.items() if "." not in key}
     checked = {**work.params(own), **params}
-    cell = Cell(
-        label=deployment.label,
-        profile=deployment.label,
-        placement="inter",
-        workload=workload,
-        params=checked,
-        ip=ip,
-    )
-    client, server = deployment.pair("inter")
-    raw.mkdir(parents=True, exist_ok=True)
-    return SampleContext(
-        cell=cell,
-        block=0,
-        deployment=deployment,
-        client=client,
-        server=server,
-        duration=1.0,
-        warmup=0.0,
-        raw=raw,
-        client_cpu=None,
-        server_cpu=None,
-    )
+    return sample(deployment, workload, checked, raw, ip=ip)
 
 
 def rules_of(node: LabNode, options: str = "") -> list[str]:

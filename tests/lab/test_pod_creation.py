@@ -14,37 +14,17 @@ from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.errors import CnibenchError, UnsupportedError
-from cnibench.model.cell import Cell
 from cnibench.registry import provider
 from cnibench.run.sample import measure
-from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.sample_context import Measurements
+from tests.lab._samples import sample
 
 MakeStand = Callable[..., LabDeployment]
 
 
 def create(deployment: LabDeployment, raw: Path, **params: Any) -> Measurements:
     work = provider("workloads", "pods")
-    cell = Cell(
-        label=deployment.label,
-        profile=deployment.label,
-        placement="intra",
-        workload="pods",
-        params=work.params(params),
-    )
-    client, server = deployment.pair("intra")
-    raw.mkdir(parents=True, exist_ok=True)
-    s = SampleContext(
-        cell=cell,
-        block=0,
-        deployment=deployment,
-        client=client,
-        server=server,
-        duration=1.0,
-        warmup=1.0,
-        raw=raw,
-        client_cpu=None,
-        server_cpu=None,
-    )
+    s = sample(deployment, "pods", work.params(params), raw, placement="intra", warmup=1.0)
     return measure(s, work, []).findings
 
 

@@ -13,10 +13,9 @@ import pytest
 
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.errors import LimitError
-from cnibench.model.cell import Cell
 from cnibench.registry import provider
 from cnibench.run.sample import measure
-from cnibench.run.sample_context import SampleContext
+from tests.lab._samples import sample
 
 Make = Callable[..., LabDeployment]
 # Table III: hooks inside a node, hooks between nodes (both nodes added up)
@@ -74,32 +73,9 @@ def measured(
     deployment: LabDeployment, raw: Path, placement: Literal["intra", "inter"], packet: str, ip: int
 ) -> dict[str, Any]:
     workload = provider("workloads", "rule-path")
-    raw.mkdir(parents=True)
-    client, server = deployment.pair(placement)
-    cell = Cell(
-        label=deployment.label,
-        profile=deployment.label,
-        placement=placement,
-        workload="rule-path",
-        params=workload.params({"packet": packet}),
-        ip=ip,
-    )
-    found = measure(
-        SampleContext(
-            cell=cell,
-            block=0,
-            deployment=deployment,
-            client=client,
-            server=server,
-            duration=1,
-            warmup=0,
-            raw=raw,
-            client_cpu=None,
-            server_cpu=None,
-        ),
-        workload,
-        [],
-    ).findings
+    params = workload.params({"packet": packet})
+    s = sample(deployment, "rule-path", params, raw, placement=placement, ip=ip)
+    found = measure(s, workload, []).findings
     (record,) = (record for name, record in found.records if name == "rulepath")
     assert {reading.metric: reading.value for reading in found.readings} == {
         name: record[name] for name in ("hooks", "chains", "rules")

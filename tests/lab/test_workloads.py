@@ -23,7 +23,6 @@ from _each_workload import SMALL as SMALL_PAIR
 
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.errors import CnibenchError, MeasureError
-from cnibench.model.cell import Cell
 from cnibench.model.metrics import METRICS
 from cnibench.registry import provider, providers
 from cnibench.run.sample import measure
@@ -31,6 +30,7 @@ from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.testbed.place import Pod
 from cnibench.workloads._load import groups, sent
 from cnibench.workloads.tcp_crr import count
+from tests.lab._samples import sample
 
 MakeStand = Callable[..., LabDeployment]
 METRICS_OF = {
@@ -58,27 +58,16 @@ def context(
     **params: Any,
 ) -> SampleContext:
     checked = provider("workloads", workload).params(params)
-    cell = Cell(
-        label=deployment.label,
-        profile=deployment.label,
+    return sample(
+        deployment,
+        workload,
+        checked,
+        raw,
         placement=placement,
-        workload=workload,
-        params=checked,
         ip=ip,
-    )
-    client, server = deployment.pair(placement)
-    raw.mkdir(parents=True, exist_ok=True)
-    return SampleContext(
-        cell=cell,
-        block=0,
-        deployment=deployment,
-        client=client,
-        server=server,
         duration=duration,
         warmup=warmup,
-        raw=raw,
-        client_cpu=cpu,
-        server_cpu=cpu,
+        cpu=cpu,
     )
 
 

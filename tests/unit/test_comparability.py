@@ -75,6 +75,28 @@ def test_runs_that_differ_are_neither_pooled_nor_compared(tmp_path: Path, way: s
     assert call(["compare", str(one.path), str(other.path), "--allow-different"]).exit_code == 5
 
 
+def test_settings_that_do_not_hold_come_first_in_a_report(tmp_path: Path) -> None:
+    said = "net.ipv4.tcp_tw_reuse: 1 was asked for, not in this kernel"
+    run = synthetic(tmp_path, {"x": 1.0}, blocks=4, environment={"unheld": [said]})
+    assert analyse([run]).summary[0] == f"Settings that do not hold: {said}."
+    text = " ".join(call(["report", str(run.path)]).stdout.split())
+    assert text.index("Settings that do not hold") < text.index(analyse([run]).summary[1][:20])
+
+
+def test_a_first_sample_that_failed_does_not_say_what_was_in_force(tmp_path: Path) -> None:
+    more = {"cpp": False, "blocks": 4, "workloads": ("tcp-rr",)}
+    one = synthetic(tmp_path, {"x": 1.0}, name="one", **more)
+    other = synthetic(tmp_path, {"x": 1.0}, name="other", seed=2, fail=[("x", 0)], **more)
+    for run in (one, other):
+        file = run.path / "samples.jsonl"
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        for line in lines:
+            line["congestion_control"] = "cubic" if line["status"] == "ok" else ""
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = analyse([RunReader(one.path), RunReader(other.path)])
+    assert {result.n for result in found.results} == {7}
+
+
 def _lines(run: RunReader, **change: Any) -> None:
     file = run.path / "samples.jsonl"
     found = [json.loads(line) | change for line in file.read_text().splitlines()]

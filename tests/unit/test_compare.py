@@ -43,6 +43,27 @@ def test_within_one_run(
     assert passing.exit_code == (0 if status == 5 else status)
 
 
+@pytest.mark.parametrize("inconclusive", ["fail", "pass"])
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize(
+    ("candidate", "blocks", "status"), [(1.0, 12, 0), (0.8, 12, 4), (1.0, 5, 5)]
+)
+def test_exit_code_of_the_document_is_that_of_the_process(
+    tmp_path: Path, candidate: float, blocks: int, status: int, damaged: bool, inconclusive: str
+) -> None:
+    run = _one(tmp_path, candidate, noise=0.001, blocks=blocks)
+    if damaged:
+        with (run.path / "samples.jsonl").open("a") as file:
+            file.write("{\n")
+    sides = [f"{run.path}:base", f"{run.path}:cand"]
+    done = call(["compare", *sides, "--json", "--inconclusive", inconclusive])
+    expected = 0 if (status, inconclusive) == (5, "pass") else status
+    assert done.exit_code == (expected or int(damaged)), done.stdout
+    document = json.loads(done.stdout)
+    assert document["exit_code"] == done.exit_code
+    assert bool(document["problems"]) == damaged
+
+
 def test_formats(tmp_path: Path) -> None:
     run = _one(tmp_path, 0.8)
     sides = [f"{run.path}:base", f"{run.path}:cand"]

@@ -15,6 +15,7 @@ import pytest
 
 from cnibench.analysis import analyse
 from cnibench.analysis.model import Analysis
+from cnibench.analysis.text.narrative import primary_groups
 from cnibench.cli._execute import comparisons
 from cnibench.registry import provider
 from cnibench.rundir.reader import RunReader
@@ -131,6 +132,14 @@ def test_a_cell_of_which_nothing_is_left_has_no_figure(
             f"{label}, tcp-rr on one node" in analysis.summary[0].partition("no figure")[2]
         ) == (label in labels)
     assert all(one.alone for one in analysis.disturbed)
+
+
+def test_cycles_do_not_rank_where_the_speed_has_no_figure(tmp_path: Path) -> None:
+    run = synthetic(tmp_path, TRUTH, workloads=("tcp-rr",), placements=("intra",), blocks=12)
+    analysis = analyse([disturb(run, lambda line: line["window"] == "speed")])
+    assert {group.metric for group in analysis.groups} == {"cycles_per_packet"}
+    assert primary_groups(analysis) == []
+    assert "best" not in " ".join(analysis.summary)
 
 
 def test_a_disturbed_sample_is_done_and_does_not_stop_a_run(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,6 +18,13 @@ from cnibench.analysis.failure_rates import Tally, more_often
 from cnibench.rundir.reader import RunReader
 from tests.unit._call import call
 from tests.unit._runs import synthetic
+
+ONE_CELL: dict[str, Any] = {
+    "cpp": False,
+    "workloads": ("tcp-rr",),
+    "placements": ("intra",),
+    "noise": 0.002,
+}
 
 
 def _run(tmp_path: Path, base: int, candidate: int, blocks: int = 16, **more: object) -> RunReader:
@@ -131,13 +139,7 @@ def test_failures_of_windows_that_are_not_judged_count_as_well(tmp_path: Path) -
 
 
 def test_across_runs_fishers_exact_test(tmp_path: Path) -> None:
-    more = {
-        "cpp": False,
-        "workloads": ("tcp-rr",),
-        "placements": ("intra",),
-        "noise": 0.002,
-        "blocks": 8,
-    }
+    more = {**ONE_CELL, "blocks": 8}
     bases = [synthetic(tmp_path, {"x": 1.0}, name=f"base{i}", seed=i, **more) for i in range(3)]
     half = synthetic(
         tmp_path, {"x": 1.0}, name="half", seed=9, fail=[("x", block) for block in range(4)], **more
@@ -151,13 +153,7 @@ def test_across_runs_fishers_exact_test(tmp_path: Path) -> None:
 
 
 def test_a_candidate_of_another_run_that_hardly_ever_works_does_not_pass(tmp_path: Path) -> None:
-    more = {
-        "cpp": False,
-        "workloads": ("tcp-rr",),
-        "placements": ("intra",),
-        "noise": 0.002,
-        "blocks": 16,
-    }
+    more = {**ONE_CELL, "blocks": 16}
     bases = [synthetic(tmp_path, {"x": 1.0}, name=f"base{i}", seed=i, **more) for i in range(3)]
     bad = synthetic(
         tmp_path, {"x": 1.0}, name="bad", seed=9, fail=[("x", block) for block in range(15)], **more

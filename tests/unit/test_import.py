@@ -8,7 +8,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,31 +15,17 @@ from hypothesis import strategies as st
 
 from cnibench.analysis import analyse
 from cnibench.errors import InputError, UsageError
-from cnibench.importers.batch import Batch, Given, Result
+from cnibench.importers.batch import Given
 from cnibench.importers.writer import write
-from cnibench.registry import providers
 from cnibench.rundir.reader import RunReader
 from tests.unit._call import call
-
-GOLDEN = Path(__file__).parent.parent / "golden"
-INTER = Given(placement="inter")
+from tests.unit._imports import CSV, DOCUMENT, GOLDEN, figures, read
 
 
 @pytest.fixture(autouse=True)
 def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hundreds of small runs: whether they reach the disk is not what is tested here."""
     monkeypatch.setattr("cnibench.rundir.writer.os.fsync", lambda _: None)
-
-
-def read(form: str, path: Path, said: Given = INTER) -> Batch:
-    found: Batch = providers("importers")[form].read(path, said)
-    return found
-
-
-def figures(result: Result) -> dict[str, float | None]:
-    return {
-        "/".join((one.metric, *map(str, one.params.values()))): one.value for one in result.figures
-    }
 
 
 def all_results(change: Callable[[dict[str, str]], None] = lambda values: None) -> str:
@@ -364,142 +349,6 @@ def test_netperf_several_in_one_file_and_one_that_broke_off(tmp_path: Path) -> N
 def test_netperf_that_does_not_say_its_test(name: str) -> None:
     with pytest.raises(InputError, match=rf"{name}, line 1"):
         read("netperf", GOLDEN / "import" / name)
-
-
-DOCUMENT: dict[str, Any] = {
-    "uuid": "k8s-netperf",
-    "timestamp": "2026-01-02T03:04:05.678901234Z",
-    "hostNetwork": False,
-    "driver": "netperf",
-    "parallelism": 2,
-    "profile": "TCP_STREAM",
-    "duration": 10,
-    "service": False,
-    "local": False,
-    "samples": 3,
-    "messageSize": 1024,
-    "burst": 0,
-    "throughput": 2700.5,
-    "latency": 2.5,
-    "tputMetric": "Mb/s",
-    "ltcyMetric": "usec",
-    "tcpRetransmits": 54.5,
-    "udpLossPercent": 0.0,
-    "metadata": {"kernel": "5.14.0", "mtu": 1400, "k8sVersion": "v1.30"},
-    "clientNodeInfo": {"nodeName": "n1"},
-    "serverNodeInfo": {"nodeName": "n2"},
-}
-
-
-def test_k8s_netperf_documents(tmp_path: Path) -> None:
-    rr = {
-        **DOCUMENT,
-        "profile": "TCP_RR",
-        "throughput": 17101.5,
-        "tputMetric": "OP/s",
-        "latency": 120.0,
-        "service": True,
-        "burst": 2,
-    }
-    lost = {
-        **DOCUMENT,
-        "driver": "iperf3",
-        "profile": "UDP_STREAM",
-        "throughput": 1200.0,
-        "udpLossPercent": 1.5,
-    }
-    host = {**DOCUMENT, "hostNetwork": True}
-    gone = {**DOCUMENT, "throughput": 0.0}
-    unnamed = {**DOCUMENT, "clientNodeInfo": {}}
-    file = tmp_path / "ovn.json"
-    file.write_text(json.dumps([DOCUMENT, rr, lost, host, gone]))
-    batch = read("k8s-netperf", file, Given())
-    stream, pingpong, udp, bare, failed = batch.results
-    assert (stream.label, stream.workload, stream.placement, stream.path, stream.mtu) == (
-        "ovn",
-        "tcp-stream",
-        "inter",
-        "pod",
-        1400,
-    )
-    assert stream.params == {"message": 1024, "streams": 2}
-    assert figures(stream) == {"throughput": 2700.5e6, "retransmits": 54.5}
-    assert stream.start == pytest.approx(1767323045.678901)
-    assert (pingpong.path, pingpong.params) == (
-        "clusterip",
-        {"request": 1024, "response": 1024, "streams": 2, "burst": 2},
-    )
-    assert figures(pingpong) == {"transaction_rate": 17101.5, "latency_p99": pytest.approx(120e-6)}
-    assert (udp.workload, figures(udp)) == ("iperf3-udp", {"throughput": 1.2e9, "loss": 0.015})
-    assert (bare.label, bare.path, bare.fidelity) == ("host", "host", "baseline")
-    assert not failed.figures
-    assert "0" in failed.reason
-    assert batch.facts["kernel"] == "5.14.0"
-    file.write_text(json.dumps([unnamed]))
-    with pytest.raises(UsageError):
-        read("k8s-netperf", file, Given())
-    assert read("k8s-netperf", file, Given(placement="intra")).results[0].placement == "intra"
-
-
-CSV = (
-    "Driver,Profile,Same node,Host Network,Service,External Server,Duration,Parallelism,# of"
-    " Samples,Message Size,Avg Throughput,"
-    "Throughput Metric,99%tile Observed Latency,Latency Metric\n"
-    "netperf,TCP_STREAM,false,false,false,false,10,1,3,1024,861.5,Mb/s,3.5,usec\n"
-    "netperf,TCP_RR,true,false,true,false,10,1,3,1024,9333.5,OP/s,451.5,usec\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "param"),
-    [
-        ("udnInfo", "layer3", "udn"),
-        ("virt", True, "virt"),
-        ("externalServer", True, "external_server"),
-        ("acrossAZ", True, "across_az"),
-        ("sriovInfo", {"pf": "ens1"}, "sriov"),
-        ("bridgeInfo", "br-ex", "bridge"),
-    ],
-)
-def test_k8s_netperf_networks_are_never_blocks_of_one_cell(
-    tmp_path: Path, key: str, value: object, param: str
-) -> None:
-    node = {"clientNodeInfo": {"nodeName": "a"}, "serverNodeInfo": {"nodeName": "b"}}
-    file = tmp_path / "documents.json"
-    file.write_text(
-        json.dumps([DOCUMENT | node, DOCUMENT | node | {key: value}, DOCUMENT | node | {key: None}])
-    )
-    run = RunReader(write(read("k8s-netperf", file, Given()), tmp_path / "runs", "k8s-netperf", []))
-    assert sorted(
-        sum(cell.params == other.params for other in run.plan.cells) for cell in run.plan.cells
-    ) == [1, 1]
-    assert [param in cell.params for cell in run.plan.cells] == [False, True]
-    assert sorted(
-        result.n for result in analyse([run]).results if result.metric == "throughput"
-    ) == [1, 2]
-
-
-def test_k8s_netperf_durations_are_never_pooled(tmp_path: Path) -> None:
-    node = {"clientNodeInfo": {"nodeName": "a"}, "serverNodeInfo": {"nodeName": "b"}}
-    file = tmp_path / "documents.json"
-    file.write_text(json.dumps([DOCUMENT | node | {"duration": seconds} for seconds in (10, 60)]))
-    with pytest.raises(InputError, match="for 10 s and for 60 s"):
-        write(read("k8s-netperf", file, Given()), tmp_path / "runs", "k8s-netperf", [])
-
-
-def test_k8s_netperf_csv(tmp_path: Path) -> None:
-    folder = tmp_path / "weave"
-    folder.mkdir()
-    (folder / "result-1.csv").write_text(CSV)
-    (folder / "cpu-result-1.csv").write_text("Role,Driver\nClient,netperf\n")
-    stream, pingpong = read("k8s-netperf", tmp_path, Given()).results
-    assert (stream.label, stream.placement, figures(stream)) == (
-        "weave",
-        "inter",
-        {"throughput": 861.5e6},
-    )
-    assert (pingpong.placement, pingpong.path) == ("intra", "clusterip")
-    assert figures(pingpong) == {"transaction_rate": 9333.5, "latency_p99": pytest.approx(451.5e-6)}
 
 
 WRONG: list[tuple[str, str, str]] = [

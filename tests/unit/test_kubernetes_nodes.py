@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cnibench.clusters.kubernetes.nodes.report import _device
 
 from cnibench.clusters.kind import configuration
 from cnibench.clusters.kubernetes.api import objects
@@ -80,6 +82,25 @@ def chosen(
 ) -> tuple[str, str]:
     client, server = choose([facts(item) for item in nodes], Wanted(**wanted), families)
     return client.name, server.name
+
+
+def test_driver_of_a_physical_nic_is_recorded() -> None:
+    """ip link has a kind only for virtual devices."""
+    said = {
+        "-i": "driver: mlx5_core\nversion: 6.1.0\nbus-info: 0000:3b:00.0\n",
+        "-k": "Features for eth0:\nrx-gro: on\ntx-lro: off\n",
+    }
+    one: Any = SimpleNamespace(
+        device="eth0",
+        read_text=lambda path: "1500\n" if path.endswith("/mtu") else "25000\n",
+        run=lambda argv, timeout: Done(tuple(argv), 0, said[argv[1]], "", 0.0),
+    )
+    assert _device(one) == {
+        "mtu": "1500",
+        "speed": "25000",
+        "features": {"rx-gro": "on"},
+        "driver": "mlx5_core",
+    }
 
 
 def test_two_workers_are_chosen_before_the_control_plane() -> None:

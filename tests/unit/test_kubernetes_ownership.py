@@ -22,6 +22,7 @@ from cnibench.clusters.kubernetes.api.availability import Availability
 from cnibench.clusters.kubernetes.api.proxy import Answer
 from cnibench.clusters.kubernetes.ownership import discovery, kind_clusters, lease, safety, state
 from cnibench.clusters.kubernetes.ownership.lease import Lease
+from cnibench.clusters.kubernetes.ownership.namespace import Claim
 from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
 from cnibench.errors import ClusterError, EndedError
 from cnibench.system import scratch
@@ -87,6 +88,17 @@ def test_a_lease_that_another_takes_is_lost_and_not_written_again(store: Store) 
     assert "its holder is wise-yew-999999_clean-1" in mine.check(now=True)
     mine.release()
     assert store.objects[lease.path("space")]["spec"]["holderIdentity"] == "wise-yew-999999_clean-1"
+
+
+def test_a_sample_that_another_took_the_cluster_from_is_not_stored(store: Store) -> None:
+    """Right after a renewal, when nothing but asking would show it."""
+    claim = Claim.__new__(Claim)
+    claim.access = store  # type: ignore[assignment]
+    claim.lease = held(store)
+    assert lease.take(store, store.objects[lease.path("space")], "wise-yew-999999_clean-1")  # type: ignore[arg-type]
+    with pytest.raises(EndedError, match="its holder is wise-yew-999999_clean-1"):
+        claim.outages(False, lambda: "")
+    claim.lease.stop()
 
 
 def test_a_deleted_namespace_is_named(store: Store) -> None:

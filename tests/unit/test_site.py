@@ -126,6 +126,32 @@ def add_records(reader: RunReader, name: str, record: dict[str, Any]) -> None:
     )
 
 
+def add_site_records(run: RunReader) -> None:
+    """One record of each kind that a site shows."""
+    add_records(
+        run,
+        "cdf",
+        {
+            "metric": "latency",
+            "unit": "s",
+            "shares": [0.0, 0.5, 0.99, 1.0],
+            "values": [1e-5, 2e-5, 3e-4, 1e-3],
+        },
+    )
+    add_records(
+        run,
+        "series",
+        {
+            "metric": "throughput",
+            "unit": "bit/s",
+            "times": [0.1, 0.2, 0.3],
+            "values": [1e9, 2e9, 3e9],
+        },
+    )
+    add_records(run, "pods", POD)
+    add_records(run, "rulepath", RULES)
+
+
 def check_links(site: Path, pages: Sequence[str]) -> None:
     """Every link leads to a file of the site; nothing outside is named."""
     for name in pages:
@@ -185,28 +211,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
             command=["cnibench", "run", "--cni", "/home/alice/x.yaml"],
             profiles=known,
         )
-        add_records(
-            run,
-            "cdf",
-            {
-                "metric": "latency",
-                "unit": "s",
-                "shares": [0.0, 0.5, 0.99, 1.0],
-                "values": [1e-5, 2e-5, 3e-4, 1e-3],
-            },
-        )
-        add_records(
-            run,
-            "series",
-            {
-                "metric": "throughput",
-                "unit": "bit/s",
-                "times": [0.1, 0.2, 0.3],
-                "values": [1e9, 2e9, 3e9],
-            },
-        )
-        add_records(run, "pods", POD)
-        add_records(run, "rulepath", RULES)
+        add_site_records(run)
         runs.append(run)
     site = folder / "site"
     return site, build(runs, site)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -137,3 +138,34 @@ def test_a_server_that_fails_meanwhile_fails_the_cell(tmp_path: Path) -> None:
     ):
         server.interrupt()
         server.wait(10)
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        ("tcp-rr", ["-K", "reno,reno"]),
+        ("iperf3-tcp", ["-C", "reno"]),
+        ("udp-stream", []),
+        ("iperf3-udp", []),
+    ],
+)
+def test_pods_ask_for_the_congestion_control_themselves(
+    tmp_path: Path, workload: str, words: list[str]
+) -> None:
+    """On a cluster nothing else can; in the lab the routes do."""
+    s = replace(context(workload, tmp_path, 0), congestion_control="reno")
+    tool: Any = provider("workloads", workload)
+    more = (5201,) if workload.startswith("iperf3") else ()
+    assert not {"-K", "-C"} & set(tool.command(s, 1.0, *more))
+    far = Loopback()
+    far.local = False  # type: ignore[misc]
+    command = tool.command(replace(s, client=far), 1.0, *more)
+    asked = [word for i, word in enumerate(command) if {"-K", "-C"} & {word, command[i - 1]}]
+    assert asked == words
+
+
+def test_another_congestion_control_than_asked_for_is_no_sample(tmp_path: Path) -> None:
+    s = replace(context("tcp-rr", tmp_path, 33), congestion_control="nosuch")
+    with pytest.raises(MeasureError, match="and nosuch was asked for") as error:
+        measure(s, provider("workloads", "tcp-rr"), [])
+    assert "--congestion-control" in error.value.remedy

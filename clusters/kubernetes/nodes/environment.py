@@ -4,13 +4,13 @@ names, no addresses).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
 from cnibench.errors import CnibenchError
+from cnibench.offload.reading import parse_driver
 
 # What changes a datapath's cost, where the node has it.
 _SYSCTLS = (
@@ -89,15 +89,10 @@ def _device(node: KubernetesNode) -> dict[str, Any]:
             for name, _, value in [line.strip().partition(":")]
             if name in _FEATURES
         }
-        found["driver"] = (
-            json.loads(
-                node.run(["ip", "-j", "-d", "link", "show", node.device], timeout=20).stdout
-            )[0]
-            .get("linkinfo", {})
-            .get("info_kind", "")
-        )
-    except (CnibenchError, ValueError, IndexError):
-        pass
+        about = parse_driver(node.run(["ethtool", "-i", node.device], timeout=20).stdout)
+        found["driver"] = about.get("driver", "")
+    except CnibenchError as error:
+        found["unread"] = error.message
     return found
 
 

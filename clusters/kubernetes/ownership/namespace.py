@@ -68,7 +68,7 @@ class Claim:
         Raises EndedError.
         """
         availability = self.access.availability
-        self._keep(suspect)
+        self._keep(now=True)  # what was measured after it was lost is not stored
         if availability.down():
             availability.wait()
             self._keep(now=True)

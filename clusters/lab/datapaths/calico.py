@@ -13,10 +13,10 @@ node either way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from cnibench.clusters.lab.attestation import probe
-from cnibench.clusters.lab.builders import calico_endpoint
+from cnibench.clusters.lab.builders import calico_endpoint, vxlan
 from cnibench.clusters.lab.builders.filtered import (
     CLUSTER_CIDRS,
     NAMESPACE,
@@ -99,27 +99,18 @@ class Calico(Filtered):
 
     def _vxlan(self, here: LabNode, there: LabNode, family: int) -> None:
         device, length = _DEVICES[family], 32 if family == 4 else 128
-        local: dict[str, Any] = (
-            {"vxlan_local": here.addresses[4]}
-            if family == 4
-            else {"vxlan_local6": here.addresses[6]}
-        )
-        links.add(
-            here.ns,
+        vxlan.add(
+            here,
             device,
-            "vxlan",
-            vxlan_id=_VNI,
-            vxlan_link=links.index(here.ns, here.wire),
-            vxlan_port=VXLAN_PORT,
-            vxlan_learning=0,
-            address=links.mac(5, family, here.number),
+            family,
+            vni=_VNI,
+            port=VXLAN_PORT,
+            mac=links.mac(5, family, here.number),
             mtu=self.deployment.mtu,
-            **local,
         )
         links.address(here.ns, device, f"{here.gateways[family]}/{length}")
-        mac = links.mac(5, family, there.number)
-        links.neighbour(here.ns, device, there.gateways[family], mac)
-        links.fdb(here.ns, device, mac, there.addresses[family])
+        inner, mac = there.gateways[family], links.mac(5, family, there.number)
+        vxlan.reach(here, there, device, family, inner=inner, mac=mac)
         links.route(
             here.ns,
             there.subnets[family],

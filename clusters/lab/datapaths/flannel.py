@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
+from cnibench.clusters.lab.builders import vxlan
 from cnibench.clusters.lab.builders.bridged import Bridged
 from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS, FilterOptions
 from cnibench.clusters.lab.namespaces import links
@@ -59,28 +60,19 @@ class Flannel(Bridged):
 
     def _vxlan(self, here: LabNode, there: LabNode, family: int) -> None:
         device = _DEVICES[family]
-        local: dict[str, Any] = (
-            {"vxlan_local": here.addresses[4]}
-            if family == 4
-            else {"vxlan_local6": here.addresses[6]}
-        )
-        links.add(
-            here.ns,
+        vxlan.add(
+            here,
             device,
-            "vxlan",
-            vxlan_id=_VNI,
-            vxlan_link=links.index(here.ns, here.wire),
-            vxlan_port=_PORT,
-            vxlan_learning=0,
-            address=links.mac(4, family, here.number),
+            family,
+            vni=_VNI,
+            port=_PORT,
+            mac=links.mac(4, family, here.number),
             mtu=self.deployment.mtu,
-            **local,
         )
         # The network's own address, alone, so that there is no broadcast route: 10.244.N.0/32.
         links.address(here.ns, device, _own(here, family))
         remote, mac = _own(there, family).partition("/")[0], links.mac(4, family, there.number)
-        links.neighbour(here.ns, device, remote, mac)
-        links.fdb(here.ns, device, mac, there.addresses[family])
+        vxlan.reach(here, there, device, family, inner=remote, mac=mac)
         links.route(here.ns, there.subnets[family], via=remote, dev=device, onlink=True)
 
     def also_via_gateway(self, family: int) -> Sequence[str]:

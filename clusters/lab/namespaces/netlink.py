@@ -13,19 +13,21 @@ import ipaddress
 import os
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.errors import ClusterError
 
-NEWLINK, DELLINK, NEWADDR, NEWROUTE, NEWNEIGH, NEWQDISC = 16, 17, 20, 24, 28, 36
+NEWLINK, DELLINK, NEWADDR, NEWROUTE, DELROUTE, NEWNEIGH, NEWQDISC = 16, 17, 20, 24, 25, 28, 36
+_GETROUTE, _DUMP, _DONE = 26, 0x300, 3
 _REQUEST, _ACK, _REPLACE, _EXCL, _CREATE, _APPEND = 0x1, 0x4, 0x100, 0x200, 0x400, 0x800
 CHANGE, ADD, PUT = (
     _REQUEST | _ACK,
     _REQUEST | _ACK | _CREATE | _EXCL,
     _REQUEST | _ACK | _CREATE | _REPLACE,
 )
+REPLACE = _REQUEST | _ACK | _REPLACE
 MORE = _REQUEST | _ACK | _CREATE | _APPEND
 _ERROR = 2
 _SOL_NETLINK, _EXT_ACK = 270, 11
@@ -182,6 +184,40 @@ def ask(ns: Namespace, what: str, kind: int, flags: int, body: bytes) -> None:
             _exchange(sock, kind, flags, body)
     except OSError as error:
         raise ClusterError(f"{ns.name}: {what}: {error.strerror}") from None
+
+
+def routes(ns: Namespace) -> Iterator[tuple[tuple[int, ...], dict[int, bytes]]]:
+    """All routes of a namespace, of both families and all tables: (struct rtmsg, attributes by
+    number). Raises ClusterError.
+    """
+    head = struct.Struct("=8BI")
+    try:
+        with ns.inside():
+            sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        with sock:
+            request = struct.pack("=IHHII", 28, _GETROUTE, _REQUEST | _DUMP, 1, 0) + bytes(12)
+            sock.sendto(request, (0, 0))
+            while True:
+                answer = memoryview(sock.recv(1 << 18))
+                while len(answer) >= 16:
+                    length, kind = struct.unpack_from("=IH", answer)
+                    if kind in (_DONE, _ERROR):
+                        return
+                    message = bytes(answer[16:length])
+                    yield head.unpack_from(message), dict(attributes(message[head.size :]))
+                    answer = answer[(length + 3) & ~3 :]
+    except OSError as error:
+        raise ClusterError(f"{ns.name}: its routes cannot be listed: {error.strerror}") from None
+
+
+def attributes(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """(number, payload) of each attribute."""
+    while len(body) >= 4:
+        length, kind = struct.unpack_from("=HH", body)
+        if length < 4:
+            return
+        yield kind & 0x3FFF, body[4:length]  # without the flag of nested ones
+        body = body[(length + 3) & ~3 :]
 
 
 def ask_here(kind: int, flags: int, body: bytes) -> None:

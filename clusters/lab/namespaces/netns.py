@@ -41,6 +41,7 @@ class Namespace:
         self.name = name
         self.path = NETNS / name
         self.links: dict[str, int] = {"lo": 1}
+        self.unheld: dict[str, str] = {}  # sysctls that are not what was asked for, in words
         self._ipr: Any = None
         self.sysfs: int | None = None  # a descriptor of its class/net, once it was asked for
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
@@ -126,9 +127,9 @@ class Namespace:
 
     def sysctl(self, values: Mapping[str, object]) -> dict[str, str]:
         """Writes keys like ``net/ipv4/ip_forward``. The result says what holds now; a key that this
-        kernel lacks is left out of it.
+        kernel lacks is left out of it. What does not become what was asked is in ``unheld``.
 
-        Raises ClusterError when one that exists cannot be written by root.
+        Raises ClusterError when a value is not one that the kernel takes.
         """
         held: dict[str, str] = {}
         with self.inside():
@@ -137,25 +138,29 @@ class Namespace:
                 try:
                     fd = os.open(path, os.O_RDWR)
                 except FileNotFoundError:
+                    self._note(key, value, "not in this kernel")
                     continue
-                except (
-                    PermissionError
-                ):  # not a namespace's own in this kernel: the host's value holds
+                except PermissionError:  # not a namespace's own in this kernel
                     held[key] = " ".join(Path(path).read_text().split())
+                    self._note(key, value, held[key])
                     continue
                 except OSError as error:
                     raise ClusterError(f"{self.name}: {key}: {error}") from None
                 try:
-                    with contextlib.suppress(
-                        PermissionError
-                    ):  # a congestion control that the host did not allow, say
-                        os.write(fd, f"{value}\n".encode())
+                    os.write(fd, f"{value}\n".encode())
                     held[key] = " ".join(os.pread(fd, 4096, 0).decode().split())
                 except OSError as error:
                     raise ClusterError(f"{self.name}: {key} = {value}: {error}") from None
                 finally:
                     os.close(fd)
+                self._note(key, value, held[key])
         return held
+
+    def _note(self, key: str, asked: object, holds: str) -> None:
+        if holds == str(asked):
+            self.unheld.pop(key, None)
+        else:
+            self.unheld[key] = f"{key.replace('/', '.')}: {asked} was asked for, {holds}"
 
     def remove(self) -> None:
         """Gone with all its devices once its last process is gone. May be called twice. Raises

@@ -1,7 +1,8 @@
 """The kernel settings that matter to a measurement, set explicitly in every namespace and recorded.
 
 What the host happens to have set must not decide a result, and nothing may carry over from one cell
-to the next.
+to the next. The congestion control has a module of its own (congestion.py), as a namespace may not
+choose it freely.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ _EVERYWHERE: Mapping[str, object] = {
     # TCP: what one connection learnt must not speed up or slow down the next; buffers as a current
     # kernel tunes itself.
     "net/ipv4/tcp_no_metrics_save": 1,
-    "net/ipv4/tcp_congestion_control": "cubic",
     "net/ipv4/tcp_rmem": "4096 131072 6291456",
     "net/ipv4/tcp_wmem": "4096 65536 6291456",
     "net/ipv4/tcp_timestamps": 1,
@@ -21,7 +21,6 @@ _EVERYWHERE: Mapping[str, object] = {
     "net/ipv4/tcp_fin_timeout": 5,
     "net/ipv4/tcp_tw_reuse": 1,
     "net/ipv4/ip_local_port_range": "10000 65000",
-    "net/core/netdev_max_backlog": 1000,
     "net/core/somaxconn": 4096,
     # Addresses: usable at once and no chatter of their own on the wire (IGMP, MLD, router
     # solicitations, link-local addresses).
@@ -45,8 +44,6 @@ _NODE: Mapping[str, object] = {
     "net/ipv6/conf/default/forwarding": 1,
     "net/bridge/bridge-nf-call-iptables": 1,
     "net/bridge/bridge-nf-call-ip6tables": 1,
-    "net/netfilter/nf_conntrack_max": 262144,
-    "net/ipv4/neigh/default/gc_thresh3": 8192,
 }
 
 

@@ -163,7 +163,9 @@ PLACE = (
         "warmup_time", "must agree", "warm-up", "DOUBLE", "s", options=("warmup",), usual=(0,)
     ),
     Coordinate("method", "must agree", "method", usual=("windows",)),
-    Coordinate("congestion_control", "must agree", "congestion control"),
+    Coordinate(
+        "congestion_control", "must agree", "congestion control", options=("congestion_control",)
+    ),
 )
 
 # The machine and the programs, out of env.json.
@@ -225,6 +227,7 @@ FREE_FACTS = frozenset(
         "kernel_features",
         "wire_mtu",
         "sysctls",
+        "unheld",
         "wire_features",
         "offload",
         "nodes",

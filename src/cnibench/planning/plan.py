@@ -144,6 +144,11 @@ class Plan(Strict):
     wire_offload: Literal["", "none", "plain", "vxlan", "all"] = Field(
         default="", description="empty: the cluster's own default"
     )
+    congestion_control: str = Field(
+        default="",
+        pattern=r"^[a-z0-9_-]{0,15}$",
+        description="of TCP; empty: cubic in the lab, elsewhere the Pods' own default",
+    )
     wire_rate: Rate = Field(default=0.0, ge=0.0, description="0: as fast as it goes")
     pairs: int = Field(default=1, ge=1, le=1000)
     resolution: Fraction = Field(

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cnibench.errors import CnibenchError, MeasureError
+from cnibench.run.sample_context import SampleContext
 from cnibench.testbed.place import Place
 
 # Of a connection with data under way; a socket in TIME-WAIT has no congestion control any more.
@@ -17,9 +18,11 @@ _STATES = ("established", "syn-sent", "syn-recv", "fin-wait-1", "close-wait", "l
 # What ss prints before the name of the algorithm (tcp_stats_print() of misc/ss.c).
 _BEFORE = frozenset({"ts", "sack", "ecn", "ecnseen", "fastopen"})
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}", re.ASCII)
+NONE = "none"  # of a workload without TCP
 _ADDRESSES = 5  # state, two queues, two addresses: the words of a line before those about TCP
 _SHARE = 0.1  # of the bytes of the busiest connection: with less it is a control connection
 _ANSWER = 10.0  # s
+_PEER = 0.1  # s for the other end, whose short connections may be hard to see
 _PAUSE = 0.005  # s between two attempts
 
 
@@ -75,3 +78,19 @@ def read(place: Place, port: int, *, seconds: float = 1.0) -> frozenset[str]:
         if time.monotonic() > end:
             return frozenset()
         time.sleep(_PAUSE)
+
+
+def of_sample(s: SampleContext, port: int, seconds: float) -> str:
+    """What the sample's connection has at both ends, several joined by a comma; '' when it was not
+    seen. Raises MeasureError when it is not what was asked for.
+    """
+    found = read(s.client, port, seconds=seconds)
+    found |= read(s.server, port, seconds=_PEER if found else seconds)
+    said = ",".join(sorted(found))
+    if s.congestion_control and found and found != {s.congestion_control}:
+        raise MeasureError(
+            f"its connection has the congestion control {said}, and {s.congestion_control} was"
+            " asked for",
+            "the Pods may not choose it: leave --congestion-control out to measure with their own",
+        )
+    return said

@@ -46,12 +46,15 @@ class Measured:
     start: str
     end: str
     disturbed: str = ""
+    congestion_control: str = ""  # that was read from the connection; '': it was not
 
 
 def lines(cell: Cell, block: int, ground: Provenance, measured: Measured) -> list[Sample]:
     """The lines of samples.jsonl of a sample that succeeded, one a reading."""
     empty = _line(cell, block, ground, "ok", "", measured.start, measured.end)
     empty = msgspec.structs.replace(empty, disturbed=measured.disturbed)
+    if measured.congestion_control:
+        empty = msgspec.structs.replace(empty, congestion_control=measured.congestion_control)
     return [_with(empty, reading) for reading in measured.findings.readings]
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from cnibench.errors import CnibenchError, Interrupted, MeasureError
 from cnibench.model import conditions
-from cnibench.run import stalls
+from cnibench.run import congestion, stalls
 from cnibench.run.collector import Collector
 from cnibench.run.provenance import Measured
 from cnibench.run.sample_context import Measurements, SampleContext
@@ -30,6 +30,7 @@ from cnibench.system.process import Process
 
 _MARGIN = 0.5  # s: what the window leaves out at each end, where client and server start and stop
 _LEAST = 0.2  # of a window that must be left once all pairs' clients have started
+_SEEN = 3.0  # s for a connection to be seen: a loaded machine is slow to make it
 _SHORTEST = 1.0  # s: no client of whole seconds runs for less
 # times as long a client runs under emulation, where the readers take a second or more to begin
 _HEADROOM = 2.0
@@ -85,6 +86,7 @@ def measure_pairs(
                 with _named(s, all_of_them):
                     clients.append((now(), prepared.enter_context(workload.start(s))))
             clients[0][1].watch(margin)
+            algorithms = _congestion(all_of_them, workload, clients[0][1])
             with _observing(pairs, found):
                 late = time.monotonic() - began
                 left = (
@@ -113,8 +115,8 @@ def measure_pairs(
             )
             evidence = watched.evidence([(began, over, longest) for _, _, over in ended])
         measured = []
-        for s, into, (start, client), (status, end, _), seen in zip(
-            all_of_them, found, clients, ended, evidence, strict=True
+        for s, into, (start, client), (status, end, _), seen, algorithm in zip(
+            all_of_them, found, clients, ended, evidence, algorithms, strict=True
         ):
             with _named(s, all_of_them):
                 _note(s, client.argv, status, start, end)
@@ -130,10 +132,38 @@ def measure_pairs(
             records.append((STALLS, seen.record(disturbed)))
             measured.append(
                 Measured(
-                    Measurements([*driven.readings, *into.readings], records), start, end, disturbed
+                    Measurements([*driven.readings, *into.readings], records),
+                    start,
+                    end,
+                    disturbed,
+                    algorithm,
                 )
             )
     return measured
+
+
+def _congestion(pairs: Sequence[SampleContext], workload: Workload, client: Process) -> list[str]:
+    """The congestion control of each pair's connection, read before the collectors begin. Raises
+    MeasureError when it is not what was asked for, or cannot be seen although it runs on.
+    """
+    ports = [workload.data_port(s) for s in pairs]
+
+    def read(number: int) -> str:
+        return congestion.of_sample(pairs[number], ports[number], _SEEN) if ports[number] else ""
+
+    if len(pairs) == 1:
+        found = [read(0)]
+    else:
+        with ThreadPoolExecutor(max_workers=len(pairs)) as pool:
+            found = list(pool.map(read, range(len(pairs))))
+    for s, port, said in zip(pairs, ports, found, strict=True):
+        if port and s.congestion_control and not said and client.poll() is None:
+            raise MeasureError(
+                f"the congestion control of its connection could not be read: within {_SEEN:.0f} s"
+                f" there was none on port {port}",
+                "is the machine overloaded? a longer --duration leaves more time",
+            )
+    return found
 
 
 @contextmanager

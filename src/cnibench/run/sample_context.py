@@ -28,6 +28,14 @@ class SampleContext:
     raw: Path
     client_cpu: int | None  # CPU that the client is pinned to; None: not pinned
     server_cpu: int | None
+    congestion_control: str = ""  # that a TCP connection must have; '': any
+
+    @property
+    def ask_for(self) -> str:
+        """The congestion control that a program has to ask for; '': it gets the right one by
+        itself, as in the lab, where the routes of the Pods name it.
+        """
+        return "" if self.client.local else self.congestion_control
 
     @property
     def target(self) -> str:

@@ -72,7 +72,7 @@ class Session:
             pairs=options.pairs,
             duration=manifest.duration,
             warmup_time=manifest.warmup,
-            congestion_control=congestion_control(all_facts),
+            congestion_control=self.cluster.congestion_control or congestion_control(all_facts),
         )
         self.writer.environment({**self.recorded, **all_facts})
 

@@ -23,6 +23,7 @@ from cnibench.model.cell import Cell, Status
 from cnibench.planning.plan import expected_seconds
 from cnibench.planning.schedule import by_pairs
 from cnibench.run.collector import Collector
+from cnibench.run.congestion import NONE
 from cnibench.run.profiles import REPEATS, ProfileState
 from cnibench.run.provenance import failure, lines
 from cnibench.run.sample import measure_pairs
@@ -84,6 +85,8 @@ class Windows:
         provenance = replace(
             session.provenance, fidelity=state.deployment.fidelity if state.deployment else ""
         )
+        if session.workloads[cells[0].workload].transport != "tcp":
+            provenance = replace(provenance, congestion_control=NONE)
         where = f"block {block + 1}, {cells[0].id}"
         if not reason and state.deployment is not None:
             raw = [session.writer.raw(cell, block) for cell in cells]
@@ -185,6 +188,7 @@ class Windows:
                 raw=folder,
                 client_cpu=cpus[cell.pair % len(cpus)][0],
                 server_cpu=cpus[cell.pair % len(cpus)][1],
+                congestion_control=self.session.cluster.congestion_control,
             )
             for cell, folder, (client, server) in zip(
                 cells, raw, deployment.pairs_for(cells), strict=True

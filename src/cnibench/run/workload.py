@@ -93,6 +93,10 @@ class Workload(abc.ABC):
         """
         return 0.0
 
+    def data_port(self, s: SampleContext) -> int:
+        """The port of the measured TCP connections at one of their ends; 0: there are none."""
+        return 0
+
     @abc.abstractmethod
     def serve(self, s: SampleContext) -> AbstractContextManager[None]:
         """The server in the server's Pod, listening when the block is entered, gone when it is

@@ -67,6 +67,7 @@ class Options:
     mtu: int = 1500
     wire_offload: str = ""
     wire_rate: float = 0.0  # bit/s, 0: unlimited
+    congestion_control: str = ""  # of TCP connections; '': the cluster's own default
     ip: tuple[int, ...] = (4,)
     pairs: int = 1  # monitored at the same time
     keep: bool = False
@@ -147,6 +148,11 @@ class Cluster(abc.ABC):
     @abc.abstractmethod
     def wire(self) -> Wire:
         """What joins the nodes."""
+
+    @property
+    def congestion_control(self) -> str:
+        """What every measured TCP connection must have; '': whatever the Pods have by default."""
+        return self.options.congestion_control
 
     @abc.abstractmethod
     def missing(self) -> list[Problem]:

@@ -53,6 +53,21 @@ class Deployment(abc.ABC):
                 self.broken = f"{what} of an earlier cell could not be taken back: {error.message}"
                 raise ClusterError(f"{self.label}: {self.broken}") from None
 
+    def attestation(
+        self, check: str, expected: str, observed: str, passed: bool, ip: int = 4
+    ) -> Attestation:
+        """The outcome of one check of this deployment."""
+        name = self.profile.name
+        return Attestation(
+            label=self.label,
+            profile=name,
+            check=check,
+            expected=expected,
+            observed=observed,
+            passed=passed,
+            ip=ip,
+        )
+
     @abc.abstractmethod
     def pair(self, placement: Placement, number: int = 0) -> tuple[Pod, Pod]:
         """(client, server) of the monitored pair; both on node a for intra, client on node a and

@@ -118,6 +118,8 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
                 tried = found.tried[number, line.cell] = Tried(
                     number, first(line), json.dumps(own, sort_keys=True)
                 )
+            elif tried.first.status != "ok" and line.status == "ok":
+                tried.first = first(line)  # a failed sample does not know all that was in force
             if line.disturbed:
                 tried.disturbed.add(line.block)
                 disturbed.setdefault((line.cell, line.block), _disturbed(number, line))

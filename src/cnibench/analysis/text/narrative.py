@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cnibench.analysis.model import Analysis, Group, Where
+from cnibench.analysis.samples.series import CPP_METRICS
 from cnibench.analysis.text import disturbances
 from cnibench.analysis.text.places import describe
 from cnibench.analysis.text.summary import names, sentences
@@ -31,9 +32,13 @@ def place_of(where: Where) -> tuple[object, ...]:
 
 
 def primary_groups(analysis: Analysis) -> list[Group]:
-    """One group of labels for each place: that of its primary metric."""
+    """One group of labels for each place: that of its primary metric. Cycles are none: where only
+    they were measured, nobody is known to be faster.
+    """
     metrics: dict[tuple[object, ...], list[str]] = {}
-    whole = [group for group in analysis.groups if not group.reading]
+    whole = [
+        group for group in analysis.groups if not group.reading and group.metric not in CPP_METRICS
+    ]
     for group in whole:
         metrics.setdefault(place_of(group), []).append(group.metric)
     return [
@@ -51,7 +56,7 @@ def with_words(analysis: Analysis) -> Analysis:
 
 
 def _summary(analysis: Analysis) -> list[str]:
-    disturbed = disturbances.summary(analysis)
+    disturbed = [*_unheld(analysis), *disturbances.summary(analysis)]
     if not analysis.results:
         failed = sum(failure.status != "unsupported" for failure in analysis.failures)
         return [
@@ -71,6 +76,19 @@ def _summary(analysis: Analysis) -> list[str]:
         *_planned(analysis, shown),
         _not_tested(analysis),
     ]
+
+
+def _unheld(analysis: Analysis) -> list[str]:
+    """Settings that were asked for and do not hold: they may decide what was measured."""
+    found: list[str] = []
+    for environment in analysis.environments:
+        said = environment.get("unheld")
+        found += [str(one) for one in said] if isinstance(said, list) else []
+    every = list(dict.fromkeys(found))
+    if not every:
+        return []
+    more = f"; and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
+    return [f"Settings that do not hold: {'; '.join(every[:_LISTED])}{more}."]
 
 
 def _sure(analysis: Analysis, shown: Sequence[Group]) -> str:

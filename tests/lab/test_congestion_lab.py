@@ -1,0 +1,85 @@
+"""The congestion control that was asked for is what every workload's connection has, also where
+the machine does not allow namespaces to choose it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from test_workloads import context
+
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.namespaces import congestion, netlink
+from cnibench.errors import ClusterError, MeasureError
+from cnibench.registry import provider
+from cnibench.run.sample import measure
+
+MakeStand = Callable[..., LabDeployment]
+WORKLOADS = ("tcp-rr", "tcp-stream", "tcp-crr", "iperf3-tcp", "http")
+# One that this machine allows namespaces, and one that it may not.
+ALGORITHMS = sorted({"cubic", "reno"} & congestion.available())
+
+
+def _measured(deployment: LabDeployment, raw: Path, asked: str, workload: str, **more: Any) -> str:
+    given = context(deployment, workload, raw, duration=3.0, **more)  # others load the machine
+    s = replace(given, congestion_control=asked)
+    return measure(s, provider("workloads", workload), []).congestion_control
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_workload_has_it(make_stand: MakeStand, tmp_path: Path, algorithm: str) -> None:
+    stand = make_stand("flannel", congestion_control=algorithm)
+    for workload in WORKLOADS:
+        found = _measured(stand, tmp_path / workload, algorithm, workload)
+        assert found == algorithm, workload
+    assert _measured(stand, tmp_path / "udp", algorithm, "udp-stream") == ""
+
+
+@pytest.mark.parametrize("ip", [4, 6])
+@pytest.mark.parametrize(
+    ("profile", "placement"),
+    [
+        ("host", "intra"),
+        ("host", "inter"),
+        ("cilium", "inter"),
+        ("calico-wp-xsub", "intra"),
+        ("veth-baseline", "inter"),
+    ],
+)
+def test_every_way_out_of_a_pod_has_it(
+    make_stand: MakeStand, tmp_path: Path, profile: str, placement: Any, ip: int
+) -> None:
+    stand = make_stand(profile, ip=(4, 6))
+    stand.reset_state()
+    if ip not in stand.families:
+        pytest.skip(f"{profile} has no IPv{ip}")
+    found = _measured(stand, tmp_path, "cubic", "tcp-rr", placement=placement, ip=ip)
+    assert found == "cubic"
+
+
+def test_routes_stay_what_they_were(make_stand: MakeStand) -> None:
+    """But for the metric that names it, which is set at most once."""
+    pod, _ = make_stand("calico-wp-xsub").pair("inter")
+    before = list(netlink.routes(pod.ns))
+    congestion.use(pod.ns, "cubic")
+    assert list(netlink.routes(pod.ns)) == before
+
+
+def test_a_connection_with_another_one_is_no_sample(make_stand: MakeStand, tmp_path: Path) -> None:
+    stand = make_stand("flannel", congestion_control="reno")
+    with pytest.raises(MeasureError, match="has the congestion control reno, and cubic was asked"):
+        _measured(stand, tmp_path, "cubic", "tcp-rr")
+
+
+def test_one_that_the_kernel_lacks_is_refused(make_stand: MakeStand) -> None:
+    with pytest.raises(ClusterError, match="congestion control nosuch") as error:
+        make_stand("flannel", congestion_control="nosuch")
+    assert "modprobe tcp_nosuch" in error.value.remedy
