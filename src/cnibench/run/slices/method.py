@@ -107,7 +107,7 @@ class Slices:
         if not any(one.s.deployment is deployment for one in generators.values()):
             deployment.reset_state()
         manifest, cpus = self.session.writer.manifest, self.session.cpus
-        client, server = deployment.pair_for(cell)
+        client, server = deployment.pairs_for([cell])[0]
         workload = self.session.workloads[cell.workload]
         ports = workload.load(cell).ports
         # servers on one address need ports of their own, as those of several pairs do
