@@ -58,7 +58,7 @@ class Profiles:
             installed = time.monotonic()
             _log.info("attesting %s, because it was installed", label)
             attestations = deployment.attest()
-            if not session.cluster.ours:  # the CPUs of other machines are known from now on
+            if not session.cluster.manages_nodes:  # now their CPUs are known
                 session.cpus = pins(
                     session.writer.manifest.cells[0].cpus,
                     session.cluster.options.pairs,

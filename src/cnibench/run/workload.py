@@ -15,6 +15,7 @@ from cnibench.model.cell import Cell
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.system.process import Process
+from cnibench.testbed.capability import Capability
 
 
 class Workload(abc.ABC):
@@ -33,6 +34,7 @@ class Workload(abc.ABC):
         str
     ]  # the metric that decides: planning, stopping, ranking, gate and reports take this one
     cpp: ClassVar[bool] = True  # does cycles per packet make sense for it?
+    needs: ClassVar[tuple[type[Capability], ...]] = ()  # that deployments must have for it
     transport: ClassVar[str] = "tcp"  # what the packets collector counts: tcp or udp
     looks: ClassVar[bool] = False  # does it run programs on the nodes that look into their kernels?
     collected: ClassVar[bool] = (
