@@ -53,6 +53,10 @@ def test_paired_failures_are_a_sign_test(ours: set[int], theirs: set[int]) -> No
     assert found.test == failure_rates.MCNEMAR
 
 
+def test_counts_beyond_the_range_of_floats_are_exact() -> None:
+    assert failure_rates._sign(1200, 1100) == pytest.approx(stats.binom.sf(1199, 2300, 0.5))
+
+
 def test_failures_that_decide_nothing_are_not_tested() -> None:
     fine, none = _tally(range(8), set()), _tally(range(0), set())
     for paired in (True, False):
@@ -131,6 +135,8 @@ def test_tallies_of_runs_are_put_together() -> None:
     both = one | other
     assert (len(both.tried), len(both.failed), both.reason) == (8, 3, "first")
     assert (Tally() | other).reason == "second"
+    lost = _disturbed(4, {0}) | _disturbed(4, {3})
+    assert lost.disturbed == {(0, 0), (0, 3)}
     moved = Tally(one.tried, one.failed, "first", frozenset({(0, 9)})).of_run(3)
     assert moved.tried == {(3, block) for block in range(4)}
     assert (moved.failed, moved.disturbed, moved.reason) == ({(3, 1)}, {(3, 9)}, "first")
