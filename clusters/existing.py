@@ -38,7 +38,14 @@ from cnibench.model.cell import Attestation, Cell
 from cnibench.model.profile import CURRENT, Profile, builtin
 from cnibench.model.units import seconds
 from cnibench.offload.nic import Nic
-from cnibench.testbed.cluster import Cluster, Leftover, Nodes, Options, Outage, Problem, Wire
+from cnibench.testbed.capabilities.cell_limits import CellLimits
+from cnibench.testbed.capabilities.consent import Consent
+from cnibench.testbed.capabilities.nics import Nics
+from cnibench.testbed.capabilities.node_inspection import NodeInspection, Nodes
+from cnibench.testbed.capabilities.outages import Outage, Outages
+from cnibench.testbed.capabilities.ownership import Leftover, Ownership
+from cnibench.testbed.capabilities.recognition import Recognition
+from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
 
 _READY = 300.0  # s: of a CNI; images may have to be fetched
 _SECONDS = 60.0  # s that installing, attesting and removing one takes, for plans
@@ -114,12 +121,15 @@ def _mtu(node: KubernetesNode) -> int:
         return 0
 
 
-class ExistingCluster(Cluster):
+class ExistingCluster(
+    Cluster, CellLimits, Consent, NodeInspection, Nics, Outages, Ownership, Recognition
+):
     """Any cluster that a kubeconfig leads to."""
 
     kind: ClassVar[str] = "existing"
-    simultaneous: ClassVar[bool] = False
-    ours: ClassVar[bool] = False
+    deploys: ClassVar[type] = ExistingDeployment
+    manages_nodes: ClassVar[bool] = False
+    testbed: str = "cluster"
     most_pairs: ClassVar[int] = 50
     paths: ClassVar[tuple[str, ...]] = paths.ALL
     pod_seconds: ClassVar[float] = pods.EACH
@@ -143,7 +153,7 @@ class ExistingCluster(Cluster):
         self._agents: list[KubernetesNode] = []
         self._deployments: list[ExistingDeployment] = []
         self._facts: dict[str, Any] = {}
-        self._wire: Wire = "nic"
+        self.wire: Wire = "nic"
         # we have removed what was there; the nodes' kubelets say so only some seconds later
         self._bare = False
 
@@ -185,14 +195,6 @@ class ExistingCluster(Cluster):
         """What an earlier run had left on the cluster when this one began."""
         return cleaning.record(self.access)
 
-    @property
-    def testbed(self) -> str:
-        return "cluster"
-
-    @property
-    def wire(self) -> Wire:
-        return self._wire
-
     def missing(self) -> list[Problem]:
         problems = tools.problems("kubectl")
         if problems:
@@ -209,10 +211,10 @@ class ExistingCluster(Cluster):
             )
         return problems
 
-    def check(self, profile: Profile) -> list[Problem]:
+    def check(self, profile: Profile, options: Options | None = None) -> list[Problem]:
         if profile.cni == CURRENT.cni:
             return []
-        return suitability.problems(profile, self.options)
+        return suitability.problems(profile, options or self.options)
 
     def refuses(self, profile: Profile, cell: Cell) -> str:
         return unsupported.refusal(profile, cell)
@@ -247,7 +249,7 @@ class ExistingCluster(Cluster):
         anew = self.allowed.replace or (self.allowed.install and self._left is not None)
         return profile.cni == CURRENT.cni or (profile.name == self.present[0] and not anew)
 
-    def why_kernel_hidden(self) -> str:
+    def kernel_access_denied(self) -> str:
         """Asked of the namespace ``default``: what Pod Security's labels say there does not count,
         for ours has its own.
         """
@@ -358,13 +360,13 @@ class ExistingCluster(Cluster):
             wanted = list(self.nodes) if cleaning else list(self.chosen)
             wanted += [node for node in self.nodes if everywhere and node not in wanted]
             self._making, self._agents = agents.start(self.access, making, wanted)
-            self._wire = agents.wire(self._agents[0])
+            self.wire = agents.wire(self._agents[0])
         return self._agents
 
     def nics(self, every: bool = False) -> tuple[list[Nic], list[int]]:
         return agents.nics(self._ground(everywhere=False), every)
 
-    def compared(self) -> Nodes:
+    def compare_nodes(self) -> Nodes:
         return inspection.compared(self._ground(everywhere=False)[:2])
 
     def install(self, label: str, profile: Profile) -> ExistingDeployment:

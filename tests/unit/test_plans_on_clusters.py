@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from cnibench.cli._request import plan_of, suited
+from cnibench.cli._plan import plan_of, suited
+from cnibench.cli._plan_options import PlanOptions
 from cnibench.clusters.existing import ExistingCluster, wire_mtu
 from cnibench.clusters.kind import KindCluster
 from cnibench.model.cell import Cell
@@ -23,7 +24,8 @@ CLUSTERS = {"kind": KindCluster, "existing": ExistingCluster}
 
 
 def asked(**values: Any) -> tuple[Plan, list[str]]:
-    return suited(plan_of(values), values)
+    options = PlanOptions(**values)
+    return suited(plan_of(options), options)
 
 
 def measured(plan: Plan, cluster: type[Cluster]) -> tuple[list[Cell], list[str]]:

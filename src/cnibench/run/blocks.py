@@ -14,6 +14,7 @@ from cnibench.planning.forecast import whole
 from cnibench.planning.schedule import order
 from cnibench.run.profiles import Profiles, ProfileState
 from cnibench.run.session import Session
+from cnibench.run.verification import Verification
 
 
 class Method(Protocol):
@@ -44,6 +45,7 @@ class Blocks:
 
     def __post_init__(self) -> None:
         self.profiles = Profiles(self.session)
+        self.verification = Verification(self.session)
 
     @property
     def most(self) -> int:
@@ -61,7 +63,31 @@ class Blocks:
 
     def run(self) -> int:
         """Measures all that is missing; returns the number of samples that failed."""
-        return self._together() if self.session.cluster.simultaneous else self._one_by_one()
+        if not self.session.cluster.simultaneous:
+            return self._one_by_one()
+        sliced = any(cell.method == "slices" for cell in self.session.writer.manifest.cells)
+        return self._anew() if sliced else self._together()
+
+    def _anew(self) -> int:
+        """Each block deploys all its profiles anew: the spread between deployments is then in the
+        spread between blocks.
+        """
+        session = self.session
+        self._announce()
+
+        def measure(block: int, cells: list[Cell]) -> int:
+            states: dict[str, ProfileState] = {}
+            try:
+                for label in dict.fromkeys(cell.label for cell in cells):
+                    states[label] = self.profiles.install(label, block)
+                session.describe()  # again: what was installed is known now
+                return self.method.measure(states, cells, block, self.most)
+            finally:
+                with session.stop.held():
+                    for state in states.values():
+                        self.profiles.remove(state)
+
+        return self._each(measure)
 
     def _together(self) -> int:
         """Every profile is installed during all blocks, so that each block interleaves them."""
@@ -73,9 +99,12 @@ class Blocks:
                 states[label] = self.profiles.install(label)
             session.describe()  # again: what was installed is known now
             self._announce()
-            return self._each(
-                lambda block, cells: self.method.measure(states, cells, block, self.most)
-            )
+
+            def measure(block: int, cells: list[Cell]) -> int:
+                failed = self.method.measure(states, cells, block, self.most)
+                return failed + self.verification.after_block(states, cells, block)
+
+            return self._each(measure) + self.verification.after_run(states)
         finally:
             with session.stop.held():
                 for state in states.values():
@@ -95,8 +124,11 @@ class Blocks:
                 session.progress.made(session.cluster.seconds(session.profiles[label]))
                 session.describe()  # again: what was installed is known now
                 try:
-                    failed += self.method.measure({label: state}, list(group), block, self.most)
+                    here = list(group)
+                    failed += self.method.measure({label: state}, here, block, self.most)
+                    failed += self.verification.after_block({label: state}, here, block)
                 finally:
+                    self.verification.forget(label)
                     with session.stop.held():
                         self.profiles.remove(state)
             return failed

@@ -58,7 +58,7 @@ def _order(n: int, alpha: float) -> tuple[int, float]:
         return 0, 0.0
     if n <= _EXACT:
         cdf = null_cdf(n)
-        k = int(np.searchsorted(cdf, alpha / 2 * (1 + 1e-12), side="right"))
+        k = int(np.searchsorted(cdf, alpha / 2 * (1 + 1e-12)))
         return k, 1.0 - 2.0 * float(cdf[k - 1]) if k else 0.0
     mean, spread = n * (n + 1) / 4, (n * (n + 1) * (2 * n + 1) / 24) ** 0.5
     return int(mean + float(ndtri(alpha / 2)) * spread), 1.0 - alpha
@@ -186,10 +186,10 @@ def _tied_tails(row: Array, ranks: Array) -> tuple[float, float]:
     doubled = np.rint(2 * ranks[row != 0]).astype(np.int64)
     if not len(doubled):
         return 1.0, 1.0
-    cdf = np.concatenate(([0.0], _cdf_of_ranks(doubled)))
+    cdf = _cdf_of_ranks(doubled)
     plus = int(np.rint(2 * ranks[row > 0].sum()))
     minus = int(np.rint(2 * ranks[row < 0].sum()))
-    return float(cdf[plus + 1]), float(cdf[minus + 1])
+    return float(cdf[plus]), float(cdf[minus])
 
 
 def _invert(rows: Array, k: int) -> tuple[Array, Array, Array]:
