@@ -57,7 +57,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
             else ""
         )
 
-    def _ground(self, everywhere: bool, cleaning: bool = False) -> list[KubernetesNode]:
+    def _start_agents(self, everywhere: bool, cleaning: bool = False) -> list[KubernetesNode]:
         """Our namespace and the agents: on the chosen nodes, or on all of them when a CNI is
         installed; the chosen ones first.
         """
@@ -80,10 +80,10 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         return self._agents
 
     def nics(self, every: bool = False) -> tuple[list[Nic], list[int]]:
-        return agents.nics(self._ground(everywhere=False), every)
+        return agents.nics(self._start_agents(everywhere=False), every)
 
     def compare_nodes(self) -> Nodes:
-        return inspection.compared(self._ground(everywhere=False)[:2])
+        return inspection.compared(self._start_agents(everywhere=False)[:2])
 
     def install(self, label: str, profile: Profile) -> ExistingDeployment:
         current = self._is_current(profile)
@@ -96,7 +96,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
             KubernetesDeployment.remove(deployment)  # its Pods are dead, and their names are wanted
         if current:
             self._check_ready()
-        nodes = self._ground(everywhere=not current)
+        nodes = self._start_agents(everywhere=not current)
         assert self._making is not None
         assert self._claim is not None
         settings = {**self.options.settings.get("", {}), **self.options.settings.get(label, {})}
@@ -199,7 +199,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
 
         def remove() -> None:
             """The agents that do it are ours, in a namespace of this command's own."""
-            nodes = self._ground(everywhere=True, cleaning=True)
+            nodes = self._start_agents(everywhere=True, cleaning=True)
             try:
                 assert self._making is not None
                 found.take_record(self._making.run)
