@@ -17,6 +17,7 @@ from cnibench.testbed.cluster import Cluster
 
 _SINGLE = (
     "cluster",
+    "method",
     "duration",
     "warmup",
     "cpus",
@@ -32,6 +33,7 @@ _SINGLE = (
     "seed",
     "title",
 )  # options whose value is that of the plan's key
+_SLICES_WARMUP = 0.2  # s before the windows of a run of slices
 
 
 def plan_of(given: PlanOptions) -> Plan:
@@ -55,7 +57,10 @@ def plan_of(given: PlanOptions) -> Plan:
         options["windows"] = ["speed"]
     if given.settings:
         options["settings"] = settings_of(given.settings, base)
-    return build_plan(options, base)
+    plan = build_plan(options, base)
+    if plan.method == "slices" and "warmup" not in plan.model_fields_set:
+        plan = build_plan({"warmup": _SLICES_WARMUP}, plan)
+    return plan
 
 
 def _list(given: Sequence[str] | None) -> list[str]:

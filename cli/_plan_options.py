@@ -17,6 +17,7 @@ class PlanOptions:
     placement: Sequence[str] = ()
     path: Sequence[str] = ()
     workload: Sequence[str] = ()
+    method: str | None = None
     duration: str | None = None
     warmup: str | None = None
     blocks: str | None = None

@@ -83,6 +83,11 @@ def prepare(
             f"--cluster {plan.cluster} has no path {', '.join(beyond)}",
             f"it has: {', '.join(kind.paths)}",
         )
+    if plan.method == "slices" and not kind.slices:
+        raise UsageError(
+            f"--cluster {plan.cluster} cannot measure in slices",
+            "use --method windows, or --cluster lab",
+        )
     if plan.pairs > kind.most_pairs:
         raise UsageError(
             f"--cluster {plan.cluster} supports at most {kind.most_pairs} pairs of Pods, not"

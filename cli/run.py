@@ -57,9 +57,23 @@ _log = logging.getLogger(__name__)
     metavar="LIST",
     help="Workloads: NAME or NAME:KEY=VALUE:...  [default: tcp-stream,tcp-rr]",
 )
-@click.option("--duration", metavar="TIME", help="Length of each measured window.  [default: 10s]")
 @click.option(
-    "--warmup", metavar="TIME", help="Warm-up before each window, not counted.  [default: 2s]"
+    "--method",
+    type=click.Choice(["slices", "windows"]),
+    help=(
+        "slices: all cells alternate every 20 ms (lab only); windows: one after the other. "
+        " [default: windows]"
+    ),
+)
+@click.option(
+    "--duration",
+    metavar="TIME",
+    help="Length of each window, or of a cell's slices in a block.  [default: 10s; slices 0.5s]",
+)
+@click.option(
+    "--warmup",
+    metavar="TIME",
+    help="Warm-up before each window, not counted.  [default: 2s; 0.2s with slices]",
 )
 @click.option(
     "--blocks",

@@ -41,6 +41,7 @@ class LabCluster(Cluster, Nics):
     kind: ClassVar[str] = "lab"
     deploys: ClassVar[type] = LabDeployment
     simultaneous: ClassVar[bool] = True
+    slices: ClassVar[bool] = True
     wire: Wire = "veth"
     most_pairs: ClassVar[int] = MOST_PODS // 2 - 1  # both Pods on one node, and room for a stranger
 

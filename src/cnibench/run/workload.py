@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
+from cnibench.errors import UnsupportedError
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.slices.load import Load
 from cnibench.system.process import Process
 from cnibench.testbed.capability import Capability
 
@@ -98,6 +100,12 @@ class Workload(abc.ABC):
     def data_port(self, s: SampleContext) -> int:
         """The port of the measured TCP connections at one of their ends; 0: there are none."""
         return 0
+
+    def load(self, cell: Cell) -> Load:
+        """How it is driven in slices. Raises UnsupportedError with the reason why it is not: then
+        it is measured in windows.
+        """
+        raise UnsupportedError("it has no load that goes on unharmed after it was stopped")
 
     @abc.abstractmethod
     def serve(self, s: SampleContext) -> AbstractContextManager[None]:

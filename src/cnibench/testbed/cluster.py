@@ -59,6 +59,7 @@ class Cluster(abc.ABC):
     simultaneous: ClassVar[bool] = (
         False  # can several profiles be installed at once, so that blocks interleave them?
     )
+    slices: ClassVar[bool] = False  # can load generators be stopped and counted in microseconds?
     manages_nodes: ClassVar[bool] = True  # are its nodes made by us, of this machine?
     most_pairs: ClassVar[int] = 1000  # measured pairs that have room here
     paths: ClassVar[tuple[str, ...]] = (
