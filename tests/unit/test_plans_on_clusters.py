@@ -11,7 +11,8 @@ import pytest
 
 from cnibench.cli._plan import plan_of, suited
 from cnibench.cli._plan_options import PlanOptions
-from cnibench.clusters.existing import ExistingCluster, wire_mtu
+from cnibench.clusters.existing import ExistingCluster
+from cnibench.clusters.existing.deployment import wire_mtu
 from cnibench.clusters.kind import KindCluster
 from cnibench.model.cell import Cell
 from cnibench.model.profile import choose
