@@ -8,9 +8,8 @@ sample that was in flight, and is moved to NAME.orphan-N.
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -19,44 +18,28 @@ import msgspec
 
 from cnibench.errors import InputError, MeasureError
 from cnibench.model.cell import SCHEMA, Attestation, Cell, Sample
-from cnibench.rundir import raw_folders
-from cnibench.rundir.chain import (
-    ADOPTED,
-    CALIBRATED,
-    CREATED,
-    FINISHED,
-    RESUMED,
-    STARTED,
-    Chain,
-    Segment,
-    digest,
-    link,
-)
+from cnibench.rundir import raw_folders, resumption
+from cnibench.rundir.chain import CALIBRATED, RESUMED, STARTED, Segment, digest
+from cnibench.rundir.event_log import EventLog
 from cnibench.rundir.files import FullError, RunFiles
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import (
     ATTESTATIONS,
     CALIBRATION,
-    ENVIRONMENT,
-    EVENTS,
     LONGEST_DOCUMENT,
     PLAN,
     RAW,
     SAMPLES,
-    SEAL,
     Manifest,
     Record,
     coordinates,
     environment_file,
-    is_lines,
     now,
     raw_folder,
     record_file,
 )
 from cnibench.rundir.verification import verify
-from cnibench.system.files import open_beneath, read_beneath
-
-_log = logging.getLogger(__name__)
+from cnibench.system.files import read_beneath
 
 
 class RunWriter:
@@ -71,12 +54,9 @@ class RunWriter:
         self.path = path
         self.manifest = manifest
         self.attempts: dict[tuple[str, int], int] = {}
-        self.sessions = 0  # that have begun
         self.files = RunFiles(path)
-        self._last = ""  # hash of the last event
-        self._count = 0  # lines of events.jsonl
+        self.log = EventLog(self.files)
         self._facts = b""
-        self._promised: dict[str, str] = {}  # documents that an event names, not yet written
         self.files.lock()
 
     @classmethod
@@ -93,8 +73,8 @@ class RunWriter:
             ) from None
         writer = cls(path, manifest)
         try:
-            writer._document(PLAN, _formatted(manifest))
-            writer._begin()
+            writer.log.document(PLAN, _formatted(manifest))
+            writer.log.begin()
         except BaseException:
             writer.close()
             raise
@@ -109,15 +89,7 @@ class RunWriter:
         mixed.
         """
         first = RunReader(path)
-        if not os.access(path, os.W_OK):
-            raise InputError(
-                f"{path}: is read-only",
-                "copy the run to a folder that can be written, and resume the copy",
-            )
-        if not (path / EVENTS).exists() and not (path / EVENTS).is_symlink() and _has_lines(path):
-            raise InputError(
-                f"{path}: {EVENTS} is missing, so nothing says which samples are complete", _RESTORE
-            )
+        resumption.check(path)
         writer = cls(path, first.plan)
         try:
             reader = RunReader(path)  # nobody else writes any more
@@ -125,10 +97,11 @@ class RunWriter:
                 more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
                 raise InputError(
                     f"{path}: the run is damaged and cannot be resumed: {problems[0]}{more}",
-                    _RESTORE,
+                    resumption.RESTORE,
                 )
             writer.manifest = reader.plan
-            writer._take_up(reader.chain)
+            resumption.take_up(writer.files, writer.log, reader.chain)
+            writer.attempts = {key: one.attempt for key, one in reader.chain.latest.items()}
         except BaseException:
             writer.close()
             raise
@@ -145,12 +118,10 @@ class RunWriter:
         number = 1
         while os.path.lexists(self.path / (earlier := f"plan-{number}.json")):
             number += 1
-        self._document(earlier, before)
+        self.log.document(earlier, before)
         self.manifest = manifest
         content = _formatted(manifest)
-        self.event("plan-narrowed", documents={earlier: digest(before), PLAN: digest(content)})
-        self._promised = {PLAN: digest(content)}
-        self._document(PLAN, content)
+        self.log.announced("plan-narrowed", PLAN, content, **{earlier: digest(before)})
 
     def environment(self, facts: Record) -> None:
         """Writes env.json, whole each time more is known; in a later session env-N.json, so that
@@ -160,33 +131,24 @@ class RunWriter:
         content = _formatted({"schema": SCHEMA, **facts})
         if content == self._facts:
             return
-        self.event("environment", documents={name: digest(content)})
-        self._promised = {name: digest(content)}
-        self._document(name, content)
+        self.log.announced("environment", name, content)
         self._facts = content
 
     def calibration(self, facts: Record) -> None:
         """Writes calibration.json: what a finished run of ``cnibench calibrate`` found."""
         content = _formatted(facts)
-        self.event(CALIBRATED, documents={CALIBRATION: digest(content)})
-        self._promised = {CALIBRATION: digest(content)}
-        self._document(CALIBRATION, content)
-
-    def _document(self, name: str, content: bytes) -> None:
-        self.files.document(name, content)
-        self._promised.pop(name, None)
+        self.log.announced(CALIBRATED, CALIBRATION, content)
 
     def event(self, kind: str, **what: Any) -> None:
         """One line of events.jsonl."""
-        told = {name: value for name, value in what.items() if name not in _BULKY}
-        _log.info("event %s%s", kind, "".join(f" {name}={told[name]}" for name in told))
-        self._events([{"event": kind, **what}])
+        self.log.event(kind, **what)
         if kind in (STARTED, RESUMED):
-            self.sessions += 1
             self._facts = b""
-        elif kind in (FINISHED, CALIBRATED):
-            seal = {"schema": SCHEMA, "lines": self._count, "sha256": self._last}
-            self._document(SEAL, msgspec.json.encode(seal) + b"\n")
+
+    @property
+    def sessions(self) -> int:
+        """How many have begun."""
+        return self.log.sessions
 
     def attestations(self, found: Iterable[Attestation]) -> None:
         lines = [
@@ -264,7 +226,7 @@ class RunWriter:
                     "raw": raw[number],
                 }
             )
-        self._events(events)
+        self.log.write(events)
         for cell, _, _ in given:
             self.attempts[cell.id, block] = self._attempt(cell, block)
 
@@ -304,87 +266,6 @@ class RunWriter:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _take_up(self, chain: Chain) -> None:
-        """Goes on where the events end. The lines of a run of an older version are hashed as they
-        are now.
-        """
-        self._last, self._count, self.sessions = chain.last, chain.kept_lines, chain.sessions
-        self.attempts = {key: event.attempt for key, event in chain.latest.items()}
-        for name, segments in chain.segments.items():
-            self.files.sizes[name] = segments[-1].at + segments[-1].bytes
-        self.files.sizes[EVENTS] = chain.kept if chain.chained else chain.whole
-        self._promised = dict(chain.events[-1].documents) if chain.events else {}
-        aside = {}
-        if chain.chained:
-            for name in self.files.sizes:
-                self.files.descriptor(name)
-            for name in self.files.sizes:
-                if moved := self.files.set_aside(name):
-                    aside[name] = moved
-        else:
-            aside = self._adopt(chain)
-        if not self._count:
-            self._begin()
-        if aside:
-            self.event("set-aside", orphans=aside)
-
-    def _begin(self) -> None:
-        """The first event: it follows the plan."""
-        with self.storing(self.path / PLAN):
-            self._last = digest(read_beneath(self.path, PLAN, LONGEST_DOCUMENT))
-        self.event(CREATED, documents={PLAN: self._last})
-
-    def _adopt(self, chain: Chain) -> dict[str, str]:
-        """Begins a chain behind the lines of an older version. The old events say up to which size
-        its files were complete.
-        """
-        sizes: dict[str, int] = {SAMPLES: 0}
-        for line in chain.lines:
-            told = msgspec.json.decode(line).get("sizes")
-            for name, size in told.items() if isinstance(told, Mapping) else ():
-                if not is_lines(name) or not isinstance(size, int) or size < 0:
-                    raise InputError(
-                        f"{self.path / EVENTS}: an event names a file that is not of a run:"
-                        f" {str(name)[:80]!a}",
-                        _RESTORE,
-                    )
-                sizes[name] = size
-        self.files.sizes.update({name: size for name, size in sizes.items() if size})
-        aside, files = {}, {}
-        for name in [EVENTS, *(name for name in self.files.sizes if name != EVENTS)]:
-            descriptor = self.files.descriptor(name)
-            if os.fstat(descriptor).st_size < self.files.sizes[name]:
-                raise InputError(f"{self.path / name}: has lost its end", _RESTORE)
-            if moved := self.files.set_aside(name):
-                aside[name] = moved
-            with self.storing(self.path / name), open(open_beneath(self.path, name), "rb") as file:
-                data = file.read()
-            files[name] = Segment(
-                at=0, bytes=len(data), lines=data.count(b"\n"), sha256=digest(data)
-            )
-        documents = {}
-        for name in (PLAN, ENVIRONMENT, CALIBRATION):
-            if found := self.files.digest(name):
-                documents[name] = found
-        self._last = documents[PLAN]
-        self.event(ADOPTED, files=files, documents=documents)
-        return aside
-
-    def _events(self, records: Sequence[Record]) -> None:
-        lines, time, last = [], now(), self._last
-        if self._promised:  # what was not written when a writer ended is vouched for as it is
-            found = {name: self.files.digest(name) for name in self._promised}
-            kept = {name: have for name, have in found.items() if have != self._promised[name]}
-            if kept:
-                first = {**records[0], "documents": {**kept, **records[0].get("documents", {})}}
-                records = [first, *records[1:]]
-        for record in records:
-            line, last = link({"schema": SCHEMA, "time": time, **record}, last)
-            lines.append(line + b"\n")
-        size, count = self.files.append(EVENTS, b"".join(lines)), self._count + len(lines)
-        # No call stands between these, so that no signal parts the size from the hash.
-        self.files.sizes[EVENTS], self._last, self._count, self._promised = size, last, count, {}
-
     def _append(self, name: str, lines: Sequence[Any]) -> Segment:
         return self._append_all(name, [lines])[0]
 
@@ -403,21 +284,5 @@ class RunWriter:
         return found
 
 
-_BULKY = ("files", "documents", "raw")  # hashes, which events.jsonl has
-
-
-_RESTORE = (
-    "restore it from a copy; 'cnibench verify' names all that is wrong, 'cnibench report' shows"
-    " what is intact"
-)
-
-
 def _formatted(content: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
-
-
-def _has_lines(path: Path) -> bool:
-    try:
-        return os.stat(path / SAMPLES, follow_symlinks=False).st_size > 0
-    except OSError:
-        return False
