@@ -22,8 +22,9 @@ from cnibench.run.cpus import pins
 from cnibench.run.progress import Lines, Progress, Terminal
 from cnibench.run.runner import Runner
 from cnibench.run.workload import Workload
+from cnibench.rundir.files import open_log
 from cnibench.rundir.reader import RunReader
-from cnibench.rundir.writer import RunWriter, open_log
+from cnibench.rundir.writer import RunWriter
 from cnibench.system import log
 from cnibench.system.environment import machine
 from cnibench.system.guest import inside

@@ -17,8 +17,9 @@ from cnibench.cli._plan_options import PlanOptions
 from cnibench.errors import InputError, MissingError, UsageError
 from cnibench.model.units import duration
 from cnibench.planning.plan import Plan, Work
+from cnibench.rundir.files import open_log
 from cnibench.rundir.schema import Manifest
-from cnibench.rundir.writer import RunWriter, open_log
+from cnibench.rundir.writer import RunWriter
 from cnibench.system import log
 from cnibench.system.files import read_beneath
 from cnibench.system.guest import inside

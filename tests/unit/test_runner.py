@@ -26,9 +26,10 @@ from cnibench.run.progress import Silent
 from cnibench.run.runner import Runner
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.workload import Workload
+from cnibench.rundir.files import FullError
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest, now
-from cnibench.rundir.writer import FullError, RunWriter
+from cnibench.rundir.writer import RunWriter
 from cnibench.system.process import Done, Process, run, spawn
 from cnibench.testbed.capabilities.outages import Outage, Outages
 from cnibench.testbed.capabilities.quick_attestation import QuickAttestation

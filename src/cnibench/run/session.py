@@ -14,7 +14,8 @@ from cnibench.model.units import duration
 from cnibench.run.progress import Progress
 from cnibench.run.provenance import Provenance
 from cnibench.run.workload import Workload
-from cnibench.rundir.writer import FullError, RunWriter
+from cnibench.rundir.files import FullError
+from cnibench.rundir.writer import RunWriter
 from cnibench.system.interrupt import Stop
 from cnibench.testbed.capabilities.outages import Outages
 from cnibench.testbed.cluster import Cluster

@@ -35,8 +35,8 @@ from cnibench.run.session import Session
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.rounds import FEWEST, Slice, Value, values
+from cnibench.rundir.files import FullError
 from cnibench.rundir.schema import now
-from cnibench.rundir.writer import FullError
 from cnibench.system.files import make_private
 
 _MEMORY = 16 << 20  # bytes that a cell's client, server and socket buffers take, about
