@@ -149,7 +149,7 @@ def store(samples: int) -> None:
     print(written, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, done)
 
 
-def told(deployment: LabDeployment | KubernetesDeployment, duration: float) -> None:
+def print_result(deployment: LabDeployment | KubernetesDeployment, duration: float) -> None:
     """Prints what is found on a profile that stands."""
     with tempfile.TemporaryDirectory() as folder:
         share = beside_load(deployment, Path(folder), duration)
@@ -192,12 +192,12 @@ def main() -> None:
     profile = builtin()[asked.profile]
     if asked.cluster == "kind":
         with KindCluster(Options()) as cluster:
-            told(cluster.install(asked.profile, profile), asked.duration)
+            print_result(cluster.install(asked.profile, profile), asked.duration)
         return
     with tree.entered():
         deployment = LabDeployment(asked.profile, profile, Options(), 1)
         try:
-            told(deployment, asked.duration)
+            print_result(deployment, asked.duration)
         finally:
             deployment.remove()
 

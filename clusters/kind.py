@@ -296,7 +296,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
             self._facts = describe(cluster.access, nodes) | {
                 "kind_node_image": self.options.extra.get("node_image", "")
             }
-            self._facts |= deployment.told()
+            self._facts |= deployment.pair_facts()
         except BaseException:
             with contextlib.suppress(CnibenchError):
                 cluster.delete()
@@ -315,7 +315,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
         )
         cluster.claim = Claim(cluster.access, making)
         cluster.access.availability.patience = self.patience
-        cluster.access.availability.tell = self.tell
+        cluster.access.availability.notify = self.notify
         engine = images.engine()
         here = [
             image
@@ -358,10 +358,10 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
         }
 
     def leftovers(
-        self, owners: Sequence[str] = (), tell: Callable[[str], None] = print
+        self, owners: Sequence[str] = (), notify: Callable[[str], None] = print
     ) -> list[Leftover]:
         """The clusters of runs that are no more, and those that were kept."""
-        return kind_clusters.leftovers({state.owner(), *owners}, tell)
+        return kind_clusters.leftovers({state.owner(), *owners}, notify)
 
     def outages(self, suspect: bool = False) -> list[Outage]:
         measured = [(one, one.cluster.claim) for one in self._deployment if one.cluster.there]

@@ -153,7 +153,7 @@ def _place(analysis: Analysis, group: Group, whole: bool) -> Section:
         ]
     params = " ".join(f"{key}={_value(value)}" for key, value in group.params.items())
     title = f"{describe(group)}: {_title(group.metric)}{scale.heading()}"
-    lines = ["; ".join(filter(None, (*context.told(group), _fidelity(main), params)))]
+    lines = ["; ".join(filter(None, (*context.circumstances(group), _fidelity(main), params)))]
     lines.append(
         f"{'more' if group.better == 'higher' else 'less'} is better; profiles that share a letter"
         " are not significantly different"

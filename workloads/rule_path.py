@@ -228,7 +228,7 @@ def _mark(s: SampleContext, node: Node, word: str, monitor: Process | None = Non
             _AGAIN if monitor else _LIMIT
         )  # one that does not listen yet has missed it
         while time.monotonic() < min(again, end):
-            if told(_common.read(_file(s, node, "trace.txt")), name):
+            if reported(_common.read(_file(s, node, "trace.txt")), name):
                 return
             if monitor is not None and monitor.poll() is not None:
                 raise MeasureError(
@@ -243,7 +243,7 @@ def _mark(s: SampleContext, node: Node, word: str, monitor: Process | None = Non
         number += 1
 
 
-def told(text: str, name: str) -> bool:
+def reported(text: str, name: str) -> bool:
     """Has the monitor told of that chain, in a whole line?"""
     return any(
         line.endswith("\n") and f"{' '.join(_PROBE)} {name} " in line

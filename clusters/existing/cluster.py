@@ -72,7 +72,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
             self._claim = Claim(self.access, making)
             self._making = making
             self.access.availability.patience = self.patience
-            self.access.availability.tell = self.tell
+            self.access.availability.notify = self.notify
             wanted = list(self.nodes) if cleaning else list(self.chosen)
             wanted += [node for node in self.nodes if everywhere and node not in wanted]
             self._making, self._agents = agents.start(self.access, making, wanted)
@@ -139,7 +139,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
                     deployment.each_pod(pod)
             self._facts = (
                 describe(self.access, deployment.nodes())
-                | deployment.told()
+                | deployment.pair_facts()
                 | agents.offload(deployment.nodes())
             )
         except BaseException:
@@ -147,7 +147,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
                 if not current and not self._claim.lease.check():
                     uninstall()
             except CnibenchError as error:
-                self.tell(f"{label} is not removed: {error.message}")
+                self.notify(f"{label} is not removed: {error.message}")
             raise
         self._deployments.append(deployment)
         return deployment
@@ -193,9 +193,9 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         return facts | ({"max_rate": self.allowed.max_rate} if self.allowed.max_rate else {})
 
     def leftovers(
-        self, owners: Sequence[str] = (), tell: Callable[[str], None] = print
+        self, owners: Sequence[str] = (), notify: Callable[[str], None] = print
     ) -> list[Leftover]:
-        found = Survey(self.access, self.allowed, owners, tell)
+        found = Survey(self.access, self.allowed, owners, notify)
 
         def remove() -> None:
             """The agents that do it are ours, in a namespace of this command's own."""

@@ -128,7 +128,7 @@ class GuardedCluster(PresentCluster, Consent):
 
     def _check_unused(self, run: str = "") -> None:
         """Raises RefusedError when a run uses the cluster, other than ``run``."""
-        if users := discovery.users(self.access, self.tell, run):
+        if users := discovery.users(self.access, self.notify, run):
             raise safety.RefusedError(
                 f"the run {users[0].run} of {users[0].owner} uses the cluster of the context"
                 f" '{self.access.context}': no CNI is changed under it",
@@ -143,7 +143,7 @@ class GuardedCluster(PresentCluster, Consent):
         """
         if cleaning.record(self.access) is None:
             return None
-        found = Survey(self.access, self.allowed, (), self.tell, run=take)
+        found = Survey(self.access, self.allowed, (), self.notify, run=take)
         left = found.cni(len(self.nodes), lambda: None)
         if left and left.kept:
             raise safety.RefusedError(

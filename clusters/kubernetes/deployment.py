@@ -198,7 +198,7 @@ class KubernetesDeployment(
             self._nodes[one if placement == "intra" else (one + 1) % len(self._nodes)],
         )
 
-    def told(self) -> dict[str, Any]:
+    def pair_facts(self) -> dict[str, Any]:
         """Between which nodes the pairs are, for env.json; nothing where all are between the
         same.
         """

@@ -325,7 +325,7 @@ def test_the_bar_takes_any_label_and_stays_off_stdout(capsys: pytest.CaptureFixt
     progress.begin(1, 1.0)
     progress.cell(one, 0, 1)
     progress.stage("[/y]")
-    progress.tell("bad is not measured; remedy: [modprobe] it")
+    progress.notify("bad is not measured; remedy: [modprobe] it")
     progress.finished(one, 1.0, "failed", "[/z]")
     progress.end()
     said = capsys.readouterr()
@@ -348,7 +348,7 @@ def test_clean_says_in_json_what_goes_with_what(
         def __exit__(self, *error: object) -> None: ...
 
         def leftovers(
-            self, owners: Sequence[str] = (), tell: Callable[[str], None] = print
+            self, owners: Sequence[str] = (), notify: Callable[[str], None] = print
         ) -> list[Leftover]:
             return [left]
 

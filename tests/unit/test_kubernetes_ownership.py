@@ -145,7 +145,7 @@ def test_a_lease_is_watched_by_the_observers_own_clock(
     )
     told: list[str] = []
 
-    def tell(text: str) -> None:
+    def notify(text: str) -> None:
         told.append(text)
         if alive:
             now = store.objects[lease.path("space")]
@@ -155,7 +155,7 @@ def test_a_lease_is_watched_by_the_observers_own_clock(
                 {**now, "spec": {**now["spec"], "renewTime": "2001-01-01T00:00:05.000000Z"}},
             )
 
-    (found,) = discovery.watched(store, [space], tell)  # type: ignore[arg-type]
+    (found,) = discovery.watched(store, [space], notify)  # type: ignore[arg-type]
     assert found.use == ("live" if alive else "expired")
     assert "space" in told[0]
 
@@ -187,7 +187,7 @@ def test_a_namespace_without_a_lease_is_ours_by_the_name_that_its_run_gave_it(
 def test_waiting_for_the_api_server_has_a_limit() -> None:
     told: list[str] = []
     known = Availability(lambda: "connection refused", "the API server of 'x'")
-    known.patience, known.tell = 0.05, told.append
+    known.patience, known.notify = 0.05, told.append
     for _ in range(2):
         with pytest.raises(
             EndedError,

@@ -525,7 +525,7 @@ def test_why_a_profile_was_not_installed_is_told_with_the_remedy(folder: Path) -
     class Told(Silent):
         said: ClassVar[list[str]] = []
 
-        def tell(self, text: str) -> None:
+        def notify(self, text: str) -> None:
             self.said.append(text)
 
     with RunWriter.create(folder, manifest([cell("bad"), cell("good")], 1)) as writer:

@@ -28,7 +28,7 @@ class Availability:
 
     def __init__(self, probe: Callable[[], str], name: str) -> None:
         self.patience = 0.0
-        self.tell: Callable[[str], None] = lambda text: None
+        self.notify: Callable[[str], None] = lambda text: None
         self._probe = probe
         self._name = name
         self._lock = threading.Lock()  # of the notes
@@ -99,7 +99,7 @@ class Availability:
                     raise self._over
                 if not told:
                     told = True
-                    self.tell(
+                    self.notify(
                         f"{self._name} does not answer ({said}): waiting up to"
                         f" {duration(self.patience)}"
                     )

@@ -36,7 +36,7 @@ PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
 AHEAD = -10
 
 
-def tell(header: dict[str, Any], data: bytes = b"") -> None:
+def send(header: dict[str, Any], data: bytes = b"") -> None:
     text = json.dumps(header).encode()
     rest = memoryview(struct.pack(">II", len(text), len(data)) + text + data)
     while rest:
@@ -58,7 +58,7 @@ class Program:
     ) -> None:
         self.id = header["id"]
         self.selector = selector
-        self.told = {1: 0, 2: 0}
+        self.sent = {1: 0, 2: 0}
         self.left = {1: header["most"], 2: header["most"]}  # bytes that it may still print
         self.kept: dict[int, list[bytes]] = {1: [], 2: []}
         self.popen = subprocess.Popen(
@@ -84,7 +84,7 @@ class Program:
         if self.stdin:
             os.set_blocking(self.stdin.fileno(), False)
             selector.register(self.stdin, selectors.EVENT_WRITE, (self.write, None, None))
-        tell({"id": self.id, "pid": self.popen.pid})
+        send({"id": self.id, "pid": self.popen.pid})
 
     def write(self, *_: Any) -> None:
         if self.stdin.closed:
@@ -118,11 +118,11 @@ class Program:
             return True  # it is being ended
         self.left[number] -= len(data)
         if self.left[number] < 0:
-            tell({"id": self.id, "flood": number})
+            send({"id": self.id, "flood": number})
             self.end(signal.SIGKILL)
-        elif self.told[number] < AT_ONCE:
-            self.told[number] += len(data)
-            tell({"id": self.id, "stream": number}, data)
+        elif self.sent[number] < AT_ONCE:
+            self.sent[number] += len(data)
+            send({"id": self.id, "stream": number}, data)
         else:
             self.kept[number].append(data)
         return True
@@ -133,7 +133,7 @@ class Program:
             while not pipe.closed and self.read(number, pipe):
                 pass
             for data in self.kept[number]:
-                tell({"id": self.id, "stream": number}, data)
+                send({"id": self.id, "stream": number}, data)
             if not pipe.closed:
                 self.selector.unregister(pipe)
                 pipe.close()
@@ -141,7 +141,7 @@ class Program:
             self.selector.unregister(self.stdin)
             self.stdin.close()
         self.end(signal.SIGKILL)
-        tell({"id": self.id, "end": self.popen.returncode})
+        send({"id": self.id, "end": self.popen.returncode})
 
     def end(self, number: int) -> None:
         try:
@@ -204,21 +204,21 @@ class Runner:
                 for path in header["paths"]:
                     with open(path, "rb") as file:
                         texts.append(file.read())
-                tell({"id": header["id"], "texts": [len(text) for text in texts]}, b"".join(texts))
+                send({"id": header["id"], "texts": [len(text) for text in texts]}, b"".join(texts))
             elif header["do"] == "ping":
-                tell({"id": header["id"], "texts": []})
+                send({"id": header["id"], "texts": []})
         except Exception as error:
             told = (
                 f"{error.strerror}: {error.filename}"
                 if isinstance(error, OSError)
                 else f"{type(error).__name__}: {error}"
             )
-            tell(
+            send(
                 {"id": header["id"], "error": told, "missing": isinstance(error, FileNotFoundError)}
             )
 
     def main(self) -> None:
-        tell({"id": 0, "ready": sys.version.split()[0]})
+        send({"id": 0, "ready": sys.version.split()[0]})
         try:
             while True:
                 for key, _ in self.selector.select(timeout=SILENCE / 4):

@@ -62,7 +62,7 @@ class Survey:
         access: Access,
         allowed: Allowed,
         owners: Sequence[str],
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
         run: str = "",
     ) -> None:
         """Watches the Leases that matter for as long as they last; what ``run`` has is nothing
@@ -77,7 +77,7 @@ class Survey:
         found = [one for one in discovery.spaces(access) if not run or one.run != run]
         # Whoever measures on this cluster measures by its CNI.
         matter = [one for one in found if self.record or one.owner in self.mine]
-        settled = {one.name: one for one in discovery.watched(access, matter, tell)}
+        settled = {one.name: one for one in discovery.watched(access, matter, notify)}
         self.spaces = [
             settled.get(one.name, one) for one in found if one.name in settled or one not in matter
         ]

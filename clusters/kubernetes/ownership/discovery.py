@@ -43,7 +43,7 @@ def spaces(access: Access) -> list[Space]:
     return sorted((_space(access, item) for item in answer.body["items"]), key=lambda one: one.name)
 
 
-def watched(access: Access, found: Sequence[Space], tell: Callable[[str], None]) -> list[Space]:
+def watched(access: Access, found: Sequence[Space], notify: Callable[[str], None]) -> list[Space]:
     """The same, each that is held watched for the duration of its Lease: live when it was renewed,
     expired when not.
 
@@ -53,7 +53,7 @@ def watched(access: Access, found: Sequence[Space], tell: Callable[[str], None])
     settled = {one.name: one for one in found}
     if waiting:
         longest = max(_patience(one) for one in waiting.values())
-        tell(
+        notify(
             f"watching for up to {duration(longest)} whether a run still renews the Lease of"
             f" {', '.join(waiting)}"
         )
@@ -72,10 +72,10 @@ def watched(access: Access, found: Sequence[Space], tell: Callable[[str], None])
     return [one for one in settled.values() if one.uid]
 
 
-def users(access: Access, tell: Callable[[str], None], run: str = "") -> list[Space]:
+def users(access: Access, notify: Callable[[str], None], run: str = "") -> list[Space]:
     """The namespaces of runs that live, other than ``run``. Raises ClusterError."""
     held = [one for one in spaces(access) if one.use == "held" and one.run != run]
-    return [one for one in watched(access, held, tell) if one.use == "live"]
+    return [one for one in watched(access, held, notify) if one.use == "live"]
 
 
 def _look_again(access: Access, known: Space) -> Space:

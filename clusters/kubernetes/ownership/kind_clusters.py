@@ -36,7 +36,7 @@ def delete(name: str) -> None:
     )
 
 
-def leftovers(mine: set[str], tell: Callable[[str], None]) -> list[Leftover]:
+def leftovers(mine: set[str], notify: Callable[[str], None]) -> list[Leftover]:
     """Those of cnibench, each with why it stays when it does; ``mine`` are the owners whose
     clusters may be removed. Raises ClusterError when kind cannot say which there are.
     """
@@ -53,7 +53,7 @@ def leftovers(mine: set[str], tell: Callable[[str], None]) -> list[Leftover]:
     for name in listed:
         owner = state.owner_of(name) or (state.owner() if state.known(name) else "")
         if owner:
-            kept, remedy = _kept(name, owner, mine, tell)
+            kept, remedy = _kept(name, owner, mine, notify)
             remove = functools.partial(_remove, name)
             found.append(
                 Leftover(f"the kind cluster {name}", remove, owner=owner, kept=kept, remedy=remedy)
@@ -61,7 +61,7 @@ def leftovers(mine: set[str], tell: Callable[[str], None]) -> list[Leftover]:
     return found
 
 
-def _kept(name: str, owner: str, mine: set[str], tell: Callable[[str], None]) -> tuple[str, str]:
+def _kept(name: str, owner: str, mine: set[str], notify: Callable[[str], None]) -> tuple[str, str]:
     """(why it stays, what to do), '' when it may be removed."""
     if owner not in mine:
         return (
@@ -73,7 +73,7 @@ def _kept(name: str, owner: str, mine: set[str], tell: Callable[[str], None]) ->
     ):  # a process on this machine made it, and the kernel says whether that lives
         return ("a run of yours uses it", "wait for its end") if state.in_use(name) else ("", "")
     try:
-        return _used(name, owner, tell)
+        return _used(name, owner, notify)
     except CnibenchError as error:
         return (
             f"cannot determine whether a run uses it: {error.message}",
@@ -81,7 +81,7 @@ def _kept(name: str, owner: str, mine: set[str], tell: Callable[[str], None]) ->
         )
 
 
-def _used(name: str, owner: str, tell: Callable[[str], None]) -> tuple[str, str]:
+def _used(name: str, owner: str, notify: Callable[[str], None]) -> tuple[str, str]:
     """By the Lease in it. Raises ClusterError."""
     with scratch.folder() as folder:
         path = Path(folder) / "kubeconfig"
@@ -90,7 +90,7 @@ def _used(name: str, owner: str, tell: Callable[[str], None]) -> tuple[str, str]
         path.write_text(given, encoding="utf-8")
         access = Access(path)
         try:
-            spaces = discovery.watched(access, discovery.spaces(access), tell)
+            spaces = discovery.watched(access, discovery.spaces(access), notify)
         finally:
             access.close()
     if any(one.use in ("live", "held") for one in spaces):

@@ -47,7 +47,7 @@ def _unused(folder: Path, name: str) -> str:
     return next(one for one in names if not (folder / f"{one}.yaml").exists())
 
 
-def told(paths: Sequence[Path]) -> str:
+def restore_hint(paths: Sequence[Path]) -> str:
     """Where they are and how they are brought back, in words."""
     first = ", the first one first," if len(paths) > 1 else ""
     return (

@@ -169,7 +169,7 @@ def uninstall(
     if saved is not None:
         paths = backup.save(rest, found, saved, plan.name)
         if say is not None:
-            say(f"{plan.name} is removed from all {len(nodes)} nodes; {backup.told(paths)}")
+            say(f"{plan.name} is removed from all {len(nodes)} nodes; {backup.restore_hint(paths)}")
             say(f"deleted of {plan.name}: {', '.join(found.lines()) or 'no object'}")
     step("Pods", lambda: eviction.evict(access))
     eviction.await_teardown(access, nodes)

@@ -374,7 +374,7 @@ def unusual(where: Any) -> list[str]:
     ]
 
 
-def told(where: Any) -> list[str]:
+def circumstances(where: Any) -> list[str]:
     """The circumstances that must agree, each in words, but for what is usual, not recorded, or in
     the description of the place.
     """

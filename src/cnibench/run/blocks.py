@@ -151,7 +151,7 @@ class Blocks:
                 and (reason := self.enough(block + 1))
             ):
                 session.writer.event("stopped", block=block, reason=reason)
-                session.tell(reason)
+                session.notify(reason)
                 break
         return failed
 

@@ -71,7 +71,7 @@ class Profiles:
             session.writer.event(
                 "profile-failed", label=label, reason=f"{step}: {error.message}", **where
             )
-            session.tell(f"{label} is not measured, {step}: {_with_remedy(error)}")
+            session.notify(f"{label} is not measured, {step}: {_with_remedy(error)}")
             return ProfileState(label, deployment, f"{step} the profile failed: {error.message}")
         log_checks(attestations)
         session.writer.attestations(attestations)
@@ -83,7 +83,7 @@ class Profiles:
             session.writer.event(
                 "profile-failed", label=label, reason=reason, seconds=seconds, **where
             )
-            session.tell(f"{label} is not measured: {reason}")
+            session.notify(f"{label} is not measured: {reason}")
             return ProfileState(label, deployment, reason)
         session.writer.event(
             "profile-installed", label=label, profile=profile.name, seconds=seconds, **where
@@ -108,7 +108,7 @@ class Profiles:
             self.session.event_if_possible(
                 "profile-not-removed", label=state.label, reason=error.message
             )
-            self.session.tell(f"{state.label}: {_with_remedy(error)}")
+            self.session.notify(f"{state.label}: {_with_remedy(error)}")
             self.session.not_removed[state.label] = error
 
 

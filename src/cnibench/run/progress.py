@@ -27,7 +27,7 @@ class Progress(Protocol):
     def stage(self, text: str) -> None:
         """Something that is no sample: a profile is installed, say."""
 
-    def tell(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Something that stays to be read: why a profile is not measured, say."""
 
     def made(self, seconds: float) -> None:
@@ -50,7 +50,7 @@ class Silent:
 
     def stage(self, text: str) -> None: ...
 
-    def tell(self, text: str) -> None: ...
+    def notify(self, text: str) -> None: ...
 
     def made(self, seconds: float) -> None: ...
 
@@ -108,7 +108,7 @@ class Lines:
     def stage(self, text: str) -> None:
         self._say(text)
 
-    def tell(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         self._say(text)
 
     def made(self, seconds: float) -> None:
@@ -161,11 +161,11 @@ class Terminal:
 
     def stage(self, text: str) -> None:
         if self._bar is None:
-            self.tell(text)
+            self.notify(text)
         else:
             self._update(description=text)
 
-    def tell(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         self._console.print(text)
 
     def cell(self, cell: Cell, block: int, blocks: int) -> None:
@@ -174,7 +174,7 @@ class Terminal:
     def finished(self, cell: Cell, seconds: float, status: str, reason: str) -> None:
         self._clock.count(seconds)
         if reason:
-            self.tell(f"{words(cell)}: {status}: {reason}")
+            self.notify(f"{words(cell)}: {status}: {reason}")
         self._update(completed=self._clock.done, left=self._clock.left())
 
     def end(self) -> None:

@@ -68,7 +68,7 @@ class Runner:
         )
         method = Slices(session, Windows(session, self.collectors))
         blocks = Blocks(session, method, self.done, self.enough)
-        self.cluster.tell = session.tell
+        self.cluster.notify = session.notify
         with stop:
             try:
                 writer.event(

@@ -89,16 +89,16 @@ class Session:
         outages = self.cluster.outages(suspect)
         for one in outages:
             self.writer.event("outage", start=one.start, seconds=one.seconds, reason=one.reason)
-            self.tell(
+            self.notify(
                 f"the cluster did not answer for {duration(one.seconds)} ({one.reason}); the"
                 " samples of that time are repeated"
             )
         return bool(outages)
 
-    def tell(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Shows a message that stays to be read, and logs it."""
         _log.info("%s", text)
-        self.progress.tell(text)
+        self.progress.notify(text)
 
     def event_if_possible(self, kind: str, **fields: Any) -> None:
         """An event on the way out of a failure, which must not be replaced by a full disk."""

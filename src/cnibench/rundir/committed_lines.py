@@ -41,7 +41,7 @@ class CommittedLines:
             descriptor = open_beneath(self._path, name)
         except FileNotFoundError:
             if self._chain.segments.get(name):
-                self._findings.tell(Problem(kind="lost", file=name, detail="the file is missing"))
+                self._findings.add(Problem(kind="lost", file=name, detail="the file is missing"))
             return
         except OSError as error:
             raise InputError(
@@ -107,7 +107,7 @@ class CommittedLines:
             segments, data, first, name, open_end=not self._chain.finished
         )
         for problem in problems:
-            self._findings.tell(problem)
+            self._findings.add(problem)
         for line, piece, segment in found:
             if self._chain.superseded(segment):
                 continue
@@ -137,7 +137,7 @@ class CommittedLines:
             return
         if self._chain.finished:
             words = "no event commits these lines; they are left out"
-            self._findings.tell(
+            self._findings.add(
                 Problem(
                     kind="not chained",
                     file=name,
@@ -151,7 +151,7 @@ class CommittedLines:
                 f"{name} has {len(lines)} lines of several samples that no event commits; they are"
                 " left out"
             )
-            self._findings.tell(
+            self._findings.add(
                 Problem(kind="lost", file=EVENTS, line=self._chain.count + 1, detail=words)
             )
         else:

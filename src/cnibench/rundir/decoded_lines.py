@@ -74,7 +74,7 @@ class DecodedLines:
                 record = msgspec.json.decode(line, type=dict[str, Any])
                 version = record.get("schema")
                 if isinstance(version, int) and self._newest < version <= SCHEMA:
-                    self._findings.tell(
+                    self._findings.add(
                         Problem(
                             kind="not chained",
                             file=name,
@@ -86,7 +86,7 @@ class DecodedLines:
                 migrated = migrate(f"{self._path / name}, line {number}", record)
                 yield msgspec.json.decode(msgspec.json.encode(migrated), type=kind)
             except UNREADABLE as error:
-                self._findings.tell(
+                self._findings.add(
                     Problem(
                         kind="changed",
                         file=name,

@@ -19,7 +19,7 @@ class Findings:
         if text not in self.warnings:
             self.warnings.append(text)
 
-    def tell(self, problem: Problem) -> None:
+    def add(self, problem: Problem) -> None:
         if problem not in self._known:
             self._known.add(problem)
             self.problems.append(problem)

@@ -25,7 +25,7 @@ def content(
         data = read_beneath(path, file, LONGEST_RAW)
     except OSError as error:
         if known:
-            findings.tell(
+            findings.add(
                 Problem(
                     kind="lost",
                     file=file,
@@ -38,7 +38,7 @@ def content(
             f"{path / file}: {error.strerror}", "this needs the run's raw folder"
         ) from None
     if chain.chained and digest(data) != known:
-        findings.tell(
+        findings.add(
             Problem(
                 kind="changed",
                 file=file,

@@ -159,7 +159,7 @@ class RunReader:
         found = read_chain(data, EVENTS, self._plan_schema)
         if found.whole < len(data):
             if found.finished:
-                self.findings.tell(
+                self.findings.add(
                     Problem(
                         kind="not chained",
                         file=EVENTS,
@@ -173,7 +173,7 @@ class RunReader:
                     f" to line {found.count}"
                 )
         for problem in found.problems:
-            self.findings.tell(problem)
+            self.findings.add(problem)
         if not found.chained:
             self.findings.warn(
                 f"{self.path}: written before cnibench chained its files: what is lost or changed"

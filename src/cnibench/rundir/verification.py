@@ -47,7 +47,7 @@ def verify(reader: RunReader, *, raw: bool = False) -> list[Problem]:
         and not reader.chain.count
         and os.path.lexists(reader.path / ENVIRONMENT)
     ):
-        reader.findings.tell(
+        reader.findings.add(
             Problem(kind="lost", file=EVENTS, detail="it is empty, but the run had started")
         )
     _seal(reader)
@@ -82,7 +82,7 @@ def _document(reader: RunReader, name: str, expected: list[str]) -> None:
         ) from None
     if found not in expected and not reader.grows():
         words = "it is not what was written" if found else "the file is missing"
-        reader.findings.tell(Problem(kind="changed" if found else "lost", file=name, detail=words))
+        reader.findings.add(Problem(kind="changed" if found else "lost", file=name, detail=words))
 
 
 def _seal(reader: RunReader) -> None:
@@ -100,12 +100,12 @@ def _seal(reader: RunReader) -> None:
     try:
         seal = msgspec.json.decode(data, type=_Seal)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
-        reader.findings.tell(Problem(kind="changed", file=SEAL, detail="it cannot be read"))
+        reader.findings.add(Problem(kind="changed", file=SEAL, detail="it cannot be read"))
         return
     if reader.chain.hashes.get(seal.lines) != seal.sha256 and not reader.grows():
         words = f"the run had finished with line {seal.lines}, which is missing or was changed"
         kind: Kind = "lost" if reader.chain.count < seal.lines else "changed"
-        reader.findings.tell(Problem(kind=kind, file=EVENTS, line=seal.lines, detail=words))
+        reader.findings.add(Problem(kind=kind, file=EVENTS, line=seal.lines, detail=words))
 
 
 class _Seal(msgspec.Struct):
@@ -126,7 +126,7 @@ def _raw(reader: RunReader) -> None:
             if found != expected:
                 words = "it is not what was recorded" if found else "the raw file is missing"
                 kind: Kind = "changed" if found else "lost"
-                reader.findings.tell(
+                reader.findings.add(
                     Problem(kind=kind, file=file, detail=words, cell=event.cell, block=event.block)
                 )
     strange = _without_events(reader)
@@ -135,7 +135,7 @@ def _raw(reader: RunReader) -> None:
             f"raw output of {len(strange)} samples is there that no event commits, the first of"
             f" {strange[0]}"
         )
-        reader.findings.tell(
+        reader.findings.add(
             Problem(kind="lost", file=EVENTS, line=reader.chain.count + 1, detail=words)
         )
 

@@ -80,7 +80,7 @@ class Cluster(abc.ABC):
         self.options = options
         # what every measured TCP connection must have; '': whatever the Pods have by default
         self.congestion_control = options.congestion_control
-        self.tell: Callable[[str], None] = lambda text: None  # what somebody waits for, in words
+        self.notify: Callable[[str], None] = lambda text: None  # what somebody waits for, in words
 
     @classmethod
     def carry(cls, main: Callable[[], int]) -> int:

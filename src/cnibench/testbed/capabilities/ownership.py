@@ -35,10 +35,10 @@ class Ownership(Capability):
 
     @abc.abstractmethod
     def leftovers(
-        self, owners: Sequence[str] = (), tell: Callable[[str], None] = print
+        self, owners: Sequence[str] = (), notify: Callable[[str], None] = print
     ) -> list[Leftover]:
         """What earlier runs of this user and of ``owners`` left; nothing is changed. Within the
         cluster's ``with``.
 
-        ``tell`` is called before something takes its time.
+        ``notify`` is called before something takes its time.
         """
