@@ -103,7 +103,7 @@ class LabDeployment(Deployment):
             node = self.nodes()[pod.node.number]
             copy = self._pod(node, pod.role, pod.number)
             if pod in like.attested_pods():
-                self._monitored[node.number].append(copy)
+                self._monitored[node.number].append(self._with_congestion_control(copy))
 
     def _namespace(self, name: str) -> Namespace:
         ns = Namespace(f"s{self.number}-{name}")

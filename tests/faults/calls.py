@@ -8,7 +8,6 @@ import re
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from host import WORK
@@ -23,9 +22,8 @@ GROUPS = {
     "remove": ("ftruncate", "truncate", "unlink", "unlinkat", "rmdir", "link", "linkat"),
 }
 ERRORS = ("EIO", "ENOSPC")
-_SOON = 15  # s within which a command that is started now names its run
 _CALL = re.compile(r"^(\d+) +(\w+)\((.*)$")
-_RUN = re.compile(rf"{re.escape(str(WORK))}/runs/\d{{8}}-\d{{6}}-{NAME}(/[^\"<>]*)?")
+_RUN = re.compile(rf"{re.escape(str(WORK))}/runs/{NAME}(/[^\"<>]*)?")
 
 
 class Calls:
@@ -58,18 +56,12 @@ def traced(log: str) -> tuple[str, ...]:
     )
 
 
-def failing(
-    log: str, call: str, n: int, error: str, files: Iterable[str], run: Path | None = None
-) -> tuple[str, ...]:
-    """The words before a command whose n-th ``call`` on one of those files fails, once in each
-    process. ``run``: a run directory that is there; without it, that of a run which begins soon."""
-    soon = [datetime.now(UTC) + timedelta(seconds=second) for second in range(_SOON)]
-    folders = [run.name] if run else [f"{moment:%Y%m%d-%H%M%S}-{NAME}" for moment in soon]
-    paths = [
-        f"--trace-path={WORK}/runs/{folder}{'/' if file else ''}{file}"
-        for folder in folders
-        for file in sorted(files)
-    ]
+def failing(log: str, call: str, n: int, error: str, files: Iterable[str]) -> tuple[str, ...]:
+    """The words before a command whose n-th ``call`` on one of those files of the run directory
+    fails, once in each process.
+    """
+    run = WORK / "runs" / NAME
+    paths = [f"--trace-path={run / file}" for file in sorted(files)]
     return (*_strace(log), f"--trace={call}", *paths, f"--inject={call}:error={error}:when={n}")
 
 

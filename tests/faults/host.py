@@ -89,7 +89,7 @@ class Machine:
         return ["nsenter", f"--target={pid}", *names, "env", f"--chdir={WORK}", *words]
 
     def run(
-        self, words: Sequence[str], limit: float = 120.0, **env: str
+        self, words: Sequence[str], limit: float = 300.0, **env: str
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command to its end; ``limit`` in seconds."""
         argv = self.argv([*(f"{key}={value}" for key, value in env.items()), *words])

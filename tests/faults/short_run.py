@@ -12,13 +12,14 @@ from typing import Any
 
 from host import REPOSITORY, WORK, Machine
 
-# The random part of a run's name is fixed: strace wants to know the files' names beforehand.
-NAME = "feed"
+# The names of the run and of drafts are fixed: strace wants to know the files' names beforehand.
+NAME = "20260101-000000-feed"
 PROGRAM = [
     sys.executable,
     "-c",
     (
-        f"import secrets, sys; secrets.token_hex = lambda n=None: {NAME!r}\n"
+        "import secrets, sys; secrets.token_hex = lambda n=None: 'feed'\n"
+        f"import cnibench.rundir.schema as schema; schema.new_id = lambda name='': {NAME!r}\n"
         "from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"
     ),
 ]

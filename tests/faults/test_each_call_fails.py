@@ -114,7 +114,7 @@ def test_of_a_resumed_run(machine: Machine, tmp_path: Path, group: str, error: s
         shutil.rmtree(run)
         shutil.copytree(kept, run)
         before = machine.listing()
-        outcome = resume(machine, run, tracer=failing(LOG, call, n, error, calls.files, run))
+        outcome = resume(machine, run, tracer=failing(LOG, call, n, error, calls.files))
         assert injected(tmp_path / "calls"), f"{call} {n} did not fail: {outcome.said[-500:]}"
         found = judged(machine, tmp_path, outcome, before_all) + machine.left(before)
         print(f"{call} {n} {error}: {found or 'ok'}", flush=True)

@@ -6,6 +6,7 @@ import difflib
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from typing import Any
 from staging import ROOT, stage
 
 _WORK = ROOT / ".mutation"
+_ENDING = 120.0  # s that mutmut is given to end
 _SURVIVED, _UNCOVERED = 0, (5, 33)  # exit codes that mutmut records; None: not tried yet
 
 
@@ -88,20 +90,24 @@ def measure(group: Group, until: float = math.inf) -> list[Score]:
         path.write_text(json.dumps(meta), encoding="utf-8")
     tool = [sys.executable, str(Path(__file__).parent / "tool.py"), "run", "--max-children", "1"]
     left = None if math.isinf(until) else max(1.0, until - time.monotonic())
-    with (folder / "mutmut.log").open("w", encoding="utf-8") as log:
+    with (
+        (folder / "mutmut.log").open("w", encoding="utf-8") as log,
+        subprocess.Popen(
+            tool,
+            cwd=folder,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        ) as process,
+    ):
         try:
-            done = subprocess.run(
-                tool,
-                cwd=folder,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                timeout=left,
-                env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-            )
+            status = process.wait(left)
         except subprocess.TimeoutExpired:
-            done = None
-    if done is not None and done.returncode:
-        raise RuntimeError(f"mutmut ended with {done.returncode}: see {log.name}")
+            process.send_signal(signal.SIGINT)  # mutmut keeps what it has tried
+            process.wait(_ENDING)
+            status = 0
+    if status:
+        raise RuntimeError(f"mutmut ended with {status}: see {log.name}")
     return [_count(folder, module, group) for module in modules]
 
 

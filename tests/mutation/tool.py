@@ -1,11 +1,13 @@
 """Runs mutmut in one staged copy of the repository. The working directory is that copy.
 
 mutmut replaces functions, one at a time, and runs the tests that call them in a forked process.
-Four things are added here:
+Five things are added here:
 
 * Text for people is not mutated: strings with a space in them and what ``raise`` is given. A test
   that would notice could only repeat the sentence.
 * Arguments that change no result are not mutated (``_UNCHANGED``).
+* The order is random, and the same each time: what a run tried whose time was over is a fair
+  sample.
 * Decorated functions are mutated. mutmut skips them, so ``staging.py`` rewrites the decorators it
   knows as assignments.
 * Caches are emptied in each forked process: what the tests left in them hides a mutation.
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zlib
 from collections.abc import Iterable
 
 import libcst as cst
@@ -67,6 +70,7 @@ def main() -> None:
         (kind, _OURS.get(operator, operator)) for kind, operator in mutators.mutation_operators
     ]
     file_mutation.MutationVisitor = _Visitor
+    mutmut.estimated_worst_case_time = lambda name: zlib.crc32(name.encode())
     os.register_at_fork(after_in_child=_empty_caches)
     mutmut.cli()
 

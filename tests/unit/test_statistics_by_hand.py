@@ -32,7 +32,7 @@ def test_outliers_are_those_of_the_modified_z_score(columns: int) -> None:
     rows = rng.normal(0, 1, (400, columns)) * rng.choice([0.01, 1, 50], (400, 1))
     rows += rng.choice([0.0, 0.5, 300.0], (400, 1))
     rows[::3, 0] += rng.uniform(-9, 9, 134) * rows[::3].std(axis=1)
-    rows[1::3, 1:] = rows[1::3, :1]  # no median deviation: the mean deviation decides
+    rows[1::3, 2:] = rows[1::3, 2:3]  # no median deviation: the mean deviation decides
     found = diagnostics.outliers(rows)
     assert found.tolist() == [_outliers(row) for row in rows.tolist()]
     assert found.any(axis=1).sum() > 40
@@ -47,6 +47,8 @@ def test_few_values_have_no_outliers_and_rounding_makes_none() -> None:
         assert diagnostics.outliers(np.array([*same, scale * (1 + 1e-6)])).tolist() == [
             [False] * 7 + [True]
         ]
+    both = np.array([[1e6] * 7 + [1e6 * (1 + 1e-10)], [1e-3] * 7 + [1e-3 * (1 + 1e-6)]])
+    assert diagnostics.outliers(both).any(axis=1).tolist() == [False, True]
     # Exactly at the limit is no outlier: deviations 1, 0, 1, 0, 1 and 3.5 * 1.4826.
     limit = 3.5 * (1.4826 * 1.0)
     assert not diagnostics.outliers(np.array([-1.0, 0.0, 1.0, -1.0, 0.0, 1.0, limit])).any()
@@ -278,6 +280,12 @@ def test_the_standard_effect_is_found_with_its_power(n: int, pairs: int) -> None
     assert power.standard_effect(n, pairs, 0.05, 0.5) < effect
     assert power.standard_effect(power.least_blocks(pairs) - 1, pairs) == math.inf
     assert math.isfinite(power.standard_effect(power.least_blocks(pairs), pairs))
+
+
+def test_an_effect_that_no_test_of_that_level_can_find_is_infinite() -> None:
+    assert power.least_blocks(1, 0.01) == 8
+    assert power.standard_effect(7, 1, 0.01) == math.inf
+    assert power.standard_effect(8, 1, 0.01) < math.inf
 
 
 def test_beyond_60_blocks_the_effect_is_the_asymptotic_one() -> None:

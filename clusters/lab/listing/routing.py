@@ -16,7 +16,7 @@ _PERMANENT, _NOARP = 0x80, 0x40
 _PROXY, _LEARNED = 0x08, 0x10
 _TYPES = {1: "unicast", 2: "local", 3: "broadcast", 6: "blackhole", 7: "unreachable"}
 _NAMES = {6: "metric", 15: "table", 20: "pref", 21: "encap-type", 30: "nexthop", 16: "mark"}
-_CC_ALGO = 16
+_LOCAL = 2
 _METRICS = {
     2: "mtu",
     3: "window",
@@ -27,6 +27,7 @@ _METRICS = {
     13: "rto_min",
     14: "initrwnd",
     15: "quickack",
+    16: "congctl",
 }
 
 
@@ -46,6 +47,8 @@ def routes(names: Mapping[int, str]) -> list[str]:
             words += [f"type {_TYPES.get(type_, type_)}", f"proto {proto}", f"scope {scope}"]
             words += [f"from /{source}"] * bool(source) + [f"tos {tos}"] * bool(tos)
             words += [f"flags {flags & ~0x10:#x}"] * bool(flags & ~0x10)
+            if type_ == _LOCAL:  # the kernel makes them anew at times, without what they were given
+                given = [item for item in given if item[0] not in (6, 8)]
             words += _route_words(given, names)
             if f"dev {_GONE}" not in words:
                 found.append(" ".join(words))
@@ -65,8 +68,6 @@ def _route_words(given: list[tuple[int, bytes]], names: Mapping[int, str]) -> It
             yield f"src {address(data)}"
         elif kind == 8:
             for metric, value in attributes(data):
-                if metric == _CC_ALGO:
-                    continue  # the measurement's own setting, read back from each connection
                 name = _METRICS.get(metric, metric)
                 yield f"{name} {number(value) if len(value) == 4 else value.hex()}"
         elif kind in _NAMES:

@@ -14,6 +14,7 @@ from cnibench.planning.forecast import whole
 from cnibench.planning.schedule import order
 from cnibench.run.profiles import Profiles, ProfileState
 from cnibench.run.session import Session
+from cnibench.run.verification import Verification
 
 
 class Method(Protocol):
@@ -44,6 +45,7 @@ class Blocks:
 
     def __post_init__(self) -> None:
         self.profiles = Profiles(self.session)
+        self.verification = Verification(self.session)
 
     @property
     def most(self) -> int:
@@ -73,9 +75,12 @@ class Blocks:
                 states[label] = self.profiles.install(label)
             session.describe()  # again: what was installed is known now
             self._announce()
-            return self._each(
-                lambda block, cells: self.method.measure(states, cells, block, self.most)
-            )
+
+            def measure(block: int, cells: list[Cell]) -> int:
+                failed = self.method.measure(states, cells, block, self.most)
+                return failed + self.verification.after_block(states, cells, block)
+
+            return self._each(measure) + self.verification.after_run(states)
         finally:
             with session.stop.held():
                 for state in states.values():
@@ -95,8 +100,11 @@ class Blocks:
                 session.progress.made(session.cluster.seconds(session.profiles[label]))
                 session.describe()  # again: what was installed is known now
                 try:
-                    failed += self.method.measure({label: state}, list(group), block, self.most)
+                    here = list(group)
+                    failed += self.method.measure({label: state}, here, block, self.most)
+                    failed += self.verification.after_block({label: state}, here, block)
                 finally:
+                    self.verification.forget(label)
                     with session.stop.held():
                         self.profiles.remove(state)
             return failed

@@ -87,7 +87,7 @@ class Profiles:
             "install": round(installed - began, 3),
             "attest": round(time.monotonic() - installed, 3),
         }
-        if reason := _refuted(attestations):
+        if reason := refuted(attestations):
             session.writer.event(
                 "profile-failed", label=label, reason=reason, seconds=seconds, **where
             )
@@ -120,7 +120,7 @@ class Profiles:
             self.session.not_removed[state.label] = error
 
 
-def _refuted(attestations: Sequence[Attestation]) -> str:
+def refuted(attestations: Sequence[Attestation]) -> str:
     """Which checks failed and what was observed; '' when every check passed."""
     wrong = [
         f"{item.check}: expected {item.expected}, observed {item.observed}"

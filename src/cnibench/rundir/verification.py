@@ -13,7 +13,7 @@ import msgspec
 
 from cnibench.errors import InputError
 from cnibench.model.cell import Attestation, Sample
-from cnibench.rundir.chain import Event, Kind, Problem
+from cnibench.rundir.chain import Event, Kind, Problem, digest
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import (
     ATTESTATIONS,
@@ -21,6 +21,7 @@ from cnibench.rundir.schema import (
     EVENTS,
     LONGEST_DOCUMENT,
     LONGEST_LINES,
+    PLAN,
     RAW,
     SAMPLES,
     SEAL,
@@ -40,20 +41,20 @@ def verify(reader: RunReader, *, raw: bool = False) -> list[Problem]:
     Nothing is written. Figures that ``reader`` gives are made of lines that are none of these.
     """
     for name, expected in reader.chain.documents().items():
-        reader.verify_document(name, expected)
+        _document(reader, name, expected)
     if (
         reader.chain.chained
         and not reader.chain.count
         and os.path.lexists(reader.path / ENVIRONMENT)
     ):
-        reader.tell(
+        reader.findings.tell(
             Problem(kind="lost", file=EVENTS, detail="it has no line, and the run had begun")
         )
     _seal(reader)
     for name in reader.files():
         if reader.chain.chained:
-            if name not in reader.complete:
-                for _ in reader.pieces(name):
+            if name not in reader.lines.complete:
+                for _ in reader.lines.pieces(name):
                     pass
         elif (
             name not in reader.whole
@@ -63,6 +64,25 @@ def verify(reader: RunReader, *, raw: bool = False) -> list[Problem]:
     if raw:
         _raw(reader)
     return reader.problems
+
+
+def _document(reader: RunReader, name: str, expected: list[str]) -> None:
+    """Tells when a file that is written as a whole is not one of those that the events name
+    ('': it may be missing).
+    """
+    try:
+        found = digest(
+            reader.plan_bytes if name == PLAN else read_beneath(reader.path, name, LONGEST_DOCUMENT)
+        )
+    except FileNotFoundError:
+        found = ""
+    except OSError as error:
+        raise InputError(
+            f"{reader.path / name}: {error.strerror}", "check the path and its permissions"
+        ) from None
+    if found not in expected and not reader.grows():
+        words = "it is not what was written" if found else "the file is missing"
+        reader.findings.tell(Problem(kind="changed" if found else "lost", file=name, detail=words))
 
 
 def _seal(reader: RunReader) -> None:
@@ -80,12 +100,12 @@ def _seal(reader: RunReader) -> None:
     try:
         seal = msgspec.json.decode(data, type=_Seal)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
-        reader.tell(Problem(kind="changed", file=SEAL, detail="it cannot be read"))
+        reader.findings.tell(Problem(kind="changed", file=SEAL, detail="it cannot be read"))
         return
     if reader.chain.hashes.get(seal.lines) != seal.sha256 and not reader.grows():
         words = f"the run had finished with line {seal.lines}, which is not there as it was"
         kind: Kind = "lost" if reader.chain.count < seal.lines else "changed"
-        reader.tell(Problem(kind=kind, file=EVENTS, line=seal.lines, detail=words))
+        reader.findings.tell(Problem(kind=kind, file=EVENTS, line=seal.lines, detail=words))
 
 
 class _Seal(msgspec.Struct):
@@ -106,7 +126,7 @@ def _raw(reader: RunReader) -> None:
             if found != expected:
                 words = "it is not what was recorded" if found else "the raw file is missing"
                 kind: Kind = "changed" if found else "lost"
-                reader.tell(
+                reader.findings.tell(
                     Problem(kind=kind, file=file, detail=words, cell=event.cell, block=event.block)
                 )
     strange = _without_events(reader)
@@ -115,7 +135,9 @@ def _raw(reader: RunReader) -> None:
             f"raw output of {len(strange)} samples is there that no event commits, the first of"
             f" {strange[0]}"
         )
-        reader.tell(Problem(kind="lost", file=EVENTS, line=reader.chain.count + 1, detail=words))
+        reader.findings.tell(
+            Problem(kind="lost", file=EVENTS, line=reader.chain.count + 1, detail=words)
+        )
 
 
 def _hash(reader: RunReader, file: str) -> str:

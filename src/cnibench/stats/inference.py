@@ -58,7 +58,7 @@ def _order(n: int, alpha: float) -> tuple[int, float]:
         return 0, 0.0
     if n <= _EXACT:
         cdf = null_cdf(n)
-        k = int(np.searchsorted(cdf, alpha / 2 * (1 + 1e-12), side="right"))
+        k = int(np.searchsorted(cdf, alpha / 2 * (1 + 1e-12)))
         return k, 1.0 - 2.0 * float(cdf[k - 1]) if k else 0.0
     mean, spread = n * (n + 1) / 4, (n * (n + 1) * (2 * n + 1) / 24) ** 0.5
     return int(mean + float(ndtri(alpha / 2)) * spread), 1.0 - alpha

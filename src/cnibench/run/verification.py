@@ -1,0 +1,100 @@
+"""Compares deployments with what their profiles declare, between blocks and at the end; revokes the
+samples of a deployment that changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from cnibench.errors import CnibenchError, EndedError, Interrupted
+from cnibench.model.cell import Attestation, Cell
+from cnibench.run.profiles import ProfileState, refuted
+from cnibench.run.provenance import failure
+from cnibench.run.session import Session
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import now
+from cnibench.testbed.deployment import Deployment
+
+
+class Verification:
+    """What was measured on each deployment, and since when it is known to be as declared."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._measured: dict[str, list[tuple[Cell, int]]] = {}  # since the last full attestation
+        self._unverified: dict[str, list[tuple[Cell, int]]] = {}  # since the last comparison
+
+    def after_block(
+        self, states: Mapping[str, ProfileState], cells: Sequence[Cell], block: int
+    ) -> int:
+        """Compares each deployment; returns the number of samples that it revokes, those since the
+        last comparison that passed.
+        """
+        for cell in cells:
+            for record in (self._measured, self._unverified):
+                record.setdefault(cell.label, []).append((cell, block))
+        revoked = 0
+        for label in dict.fromkeys(cell.label for cell in cells):
+            measured = self._unverified.pop(label, [])
+            revoked += self._checked(states[label], lambda it: it.verify(), measured, False)
+        return revoked
+
+    def after_run(self, states: Mapping[str, ProfileState]) -> int:
+        """Attests each deployment in full once more; returns the number of samples that it revokes:
+        all since the deployment was last attested in full, as nothing says when the traffic
+        changed.
+        """
+        return sum(
+            self._checked(state, lambda it: it.attest(), self._measured.pop(label, []), True)
+            for label, state in states.items()
+            if label in self._measured
+        )
+
+    def forget(self, label: str) -> None:
+        """The deployment goes; the next one begins without samples."""
+        self._measured.pop(label, None)
+        self._unverified.pop(label, None)
+
+    def _checked(
+        self,
+        state: ProfileState,
+        check: Callable[[Deployment], list[Attestation]],
+        measured: Sequence[tuple[Cell, int]],
+        store: bool,
+    ) -> int:
+        if state.deployment is None or state.reason or state.deployment.broken:
+            return 0
+        try:
+            found = check(state.deployment)
+            reason = refuted(found)
+        except (Interrupted, EndedError):
+            raise
+        except CnibenchError as error:
+            found, reason = [], f"the attestation after the measurement failed: {error.message}"
+        if found and (store or reason):
+            self.session.writer.attestations(found)
+        if not reason:
+            return 0
+        state.reason = f"changed during the run, {reason}"
+        self.session.writer.event("profile-failed", label=state.label, reason=state.reason)
+        self.session.tell(f"{state.label} is not measured any more: {state.reason}")
+        return self._revoke(state, measured)
+
+    def _revoke(self, state: ProfileState, measured: Sequence[tuple[Cell, int]]) -> int:
+        """Stores a failed attempt over each of these samples that did not fail."""
+        session = self.session
+        stored = {
+            (sample.cell, sample.block): sample.status
+            for sample in RunReader(session.writer.path).samples()
+        }
+        fidelity = state.deployment.fidelity if state.deployment else ""
+        provenance = replace(session.provenance, fidelity=fidelity)
+        revoked = 0
+        for cell, block in measured:
+            if stored.get((cell.id, block)) == "ok":
+                with session.stop.held():
+                    lines = failure(cell, block, provenance, "failed", state.reason, now())
+                    session.writer.finish(cell, block, lines)
+                revoked += 1
+        return revoked
