@@ -46,15 +46,18 @@ def use(ns: Namespace, algorithm: str, *, local: bool = False) -> None:
         family, kind = head[0], head[7]
         if kind != _UNICAST and not (local and kind == _LOCAL):
             continue
-        if kind == _LOCAL and family == socket.AF_INET6:
-            continue  # no request can name the kernel's own, whose priority is 0
         metrics = dict(netlink.attributes(attributes.get(_METRICS, b"")))
         metrics[_CC_ALGO] = algorithm.encode() + b"\0"
         kept = {name: value for name, value in attributes.items() if name in _KEPT}
         plain = _HEAD.pack(*head[:8], head[8] & _ONLINK) + _encoded(kept)
         body = plain + netlink.attribute(_METRICS, _encoded(metrics))
         what = f"congestion control {algorithm} of a route"
-        netlink.ask(ns, what, netlink.NEWROUTE, netlink.REPLACE, body)
+        if kind == _LOCAL and family == socket.AF_INET6:
+            # the kernel's own have the priority 0, which no request can name
+            netlink.ask(ns, what, netlink.DELROUTE, netlink.CHANGE, plain)
+            netlink.ask(ns, what, netlink.NEWROUTE, netlink.PUT, body)
+        else:
+            netlink.ask(ns, what, netlink.NEWROUTE, netlink.REPLACE, body)
 
 
 def _prefer(ns: Namespace, algorithm: str) -> bool:
