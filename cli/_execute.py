@@ -22,8 +22,9 @@ from cnibench.run.cpus import pins
 from cnibench.run.progress import Lines, Progress, Terminal
 from cnibench.run.runner import Runner
 from cnibench.run.workload import Workload
+from cnibench.rundir.files import open_log
 from cnibench.rundir.reader import RunReader
-from cnibench.rundir.writer import RunWriter, open_log
+from cnibench.rundir.writer import RunWriter
 from cnibench.system import log
 from cnibench.system.environment import machine
 from cnibench.system.guest import inside
@@ -54,11 +55,11 @@ def carry_out(request: Request, path: Path, *, resume: bool, retry_failed: bool 
     return status
 
 
-def offloads(cluster: type[Cluster]) -> dict[str, Any]:
+def offloads(cluster: Cluster) -> dict[str, Any]:
     """What the NICs of the nodes' machine do for tunnels, for env.json; nothing where the nodes are
     other machines, which tell it then.
     """
-    if inside() or not cluster.ours:
+    if inside() or not cluster.manages_nodes:
         return {}
     from cnibench.offload.facts import stored
 
@@ -70,7 +71,7 @@ def _measure(
 ) -> int:
     facts = {**machine(() if inside() else tools_of(request)), **nics}
     if resume:
-        same_machine(RunReader(path), facts, ours=request.cluster.ours)
+        same_machine(RunReader(path), facts, manages_nodes=request.cluster.manages_nodes)
     with (
         RunWriter.resume(path) if resume else RunWriter.create(path, request.manifest) as writer,
         log.into(open_log(path)),
@@ -82,8 +83,8 @@ def _measure(
         done = RunReader(path).done(retry_failed=retry_failed) if resume else set()
         # Other machines' CPUs are not ours: the runner asks them, when there is somebody to ask.
         pinned = pins(
-            request.manifest.cells[0].cpus if request.cluster.ours else "none",
-            request.options.pairs,
+            request.manifest.cells[0].cpus if request.cluster.manages_nodes else "none",
+            request.cluster.options.pairs,
         )
         recorded = (
             {name: value for name, value in RunReader(path).environment.items() if name != "schema"}
@@ -98,7 +99,7 @@ def _measure(
                 "offload": known.get("offload", {}),
             }
         runner = Runner(
-            cluster=request.cluster(request.options),
+            cluster=request.cluster,
             writer=writer,
             profiles=request.profiles,
             workloads=request.workloads,
@@ -115,15 +116,17 @@ def _measure(
     return 1 if failed else 0
 
 
-def same_machine(reader: RunReader, facts: Mapping[str, Any], *, ours: bool = True) -> None:
+def same_machine(
+    reader: RunReader, facts: Mapping[str, Any], *, manages_nodes: bool = True
+) -> None:
     """Raises UsageError naming both values of what an interrupted run was measured on and this
     machine has not; nothing is changed.
 
-    ``ours``: the nodes are this machine's. Otherwise its own facts are compared by the runner, once
-    the nodes have told theirs.
+    ``manages_nodes``: the nodes are this machine's. Otherwise the runner compares their facts, once
+    they have reported them.
     """
     recorded = {"tool_version": reader.plan.tool_version, **reader.environment}
-    if found := disagreements(recorded, facts, machine=ours):
+    if found := disagreements(recorded, facts, machine=manages_nodes):
         raise UsageError(
             f"{reader.path.name} was measured on something else: {'; '.join(map(str, found))}",
             "go on with it where it was begun, or start a new run; one run is never measured on two"

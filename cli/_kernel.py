@@ -13,11 +13,13 @@ from typing import Any
 
 import click
 
+from cnibench.cli._plan_options import PlanOptions
 from cnibench.errors import InputError, MissingError, UsageError
 from cnibench.model.units import duration
 from cnibench.planning.plan import Plan, Work
+from cnibench.rundir.files import open_log
 from cnibench.rundir.schema import Manifest
-from cnibench.rundir.writer import RunWriter, open_log
+from cnibench.rundir.writer import RunWriter
 from cnibench.system import log
 from cnibench.system.files import read_beneath
 from cnibench.system.guest import inside
@@ -54,23 +56,21 @@ class Machine:
     def emulated(self) -> bool:
         return self.accelerator.name == "tcg"
 
-    def shortened(self, plan: Plan, options: Mapping[str, Any]) -> tuple[Plan, list[str]]:
+    def shortened(self, plan: Plan, options: PlanOptions) -> tuple[Plan, list[str]]:
         """The plan as it is measured under emulation, and in words what that leaves out.
 
         Windows are short where neither an option nor a plan file says how long they are, and cycles
         are measured in the first blocks only where neither says how many blocks there are.
         """
-        if not self.emulated or options.get("plan") or options.get("scale") is not None:
+        if not self.emulated or options.plan or options.scale is not None:
             return plan, []
         update: dict[str, Any] = {
-            key: value for key, value in EMULATED.items() if options.get(key) is None
+            key: value for key, value in EMULATED.items() if getattr(options, key) is None
         }
         said = [f"{key} {duration(value) if value else 'none'}" for key, value in update.items()]
-        if options.get("blocks") is None and "cpp" in plan.windows:
+        if options.blocks is None and "cpp" in plan.windows:
             update["workload"] = tuple(
-                part
-                for work in plan.workload
-                for part in _apart(work, options.get("duration") is None)
+                part for work in plan.workload for part in _apart(work, options.duration is None)
             )
             said.append("cycles in the first block only, so that nothing is decided about them")
         return plan.model_copy(update=update), (

@@ -1,12 +1,10 @@
-"""Options of ``cnibench run`` that only some kinds of cluster know: each ``_options_*.py`` here
-offers some as ``OPTIONS``.
-"""
+"""Options that several commands share, and how a command gets its options as one object."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,27 +13,50 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@cache
-def _offered() -> tuple[click.Option, ...]:
-    stems = sorted(path.stem for path in Path(__file__).parent.glob("_options_*.py"))
-    return tuple(
-        option
-        for stem in stems
-        for option in importlib.import_module(f"cnibench.cli.{stem}").OPTIONS
+def gathered(kind: type, parameter: str) -> Callable[[F], F]:
+    """Hands those options that are fields of ``kind``, a dataclass, to the command as one object,
+    its ``parameter``. Belongs right above the command's ``def``.
+    """
+    names = [one.name for one in fields(kind)]
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def call(**given: object) -> object:
+            options = kind(**{name: given.pop(name) for name in names})
+            return command(**given, **{parameter: options})
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def folder_option(command: F) -> F:
+    """--folder, of commands that read run directories."""
+    return click.option(
+        "--folder",
+        type=click.Path(path_type=Path),
+        default=Path("runs"),
+        show_default=True,
+        help="Directory that contains the run directories.",
+    )(command)
+
+
+def pooling_options(command: F) -> F:
+    """--baseline, --allow-different and --folder, of commands that show several runs together."""
+    options = (
+        click.option(
+            "--baseline",
+            metavar="LABEL",
+            default="",
+            help="Profile that ratios refer to.  [default: a baseline profile, else the first]",
+        ),
+        click.option(
+            "--allow-different",
+            is_flag=True,
+            help="Show runs that are not comparable side by side, without pooling them.",
+        ),
+        folder_option,
     )
-
-
-def cluster_options(function: F) -> F:
-    """Adds them to a command; the modules import nothing heavy."""
-    params = getattr(function, "__click_params__", [])
-    function.__click_params__ = [*reversed(_offered()), *params]  # type: ignore[attr-defined]
-    return function
-
-
-def extra_of(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of these options that were given, for Options.extra."""
-    names = [str(option.name) for option in _offered()]
-    extra = {name: values[name] for name in names if values.get(name) not in (None, (), False)}
-    if values.get("keep"):
-        extra["keep"] = True
-    return extra
+    for option in reversed(options):
+        command = option(command)
+    return command

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnibench.cli._options import cluster_options, extra_of
+from cnibench.cli._cluster_options import ClusterOptions, cluster_options
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import CnibenchError, UsageError
 from cnibench.system import log
@@ -88,7 +88,7 @@ def command(
     seed: int | None,
     out: Path,
     as_json: bool,
-    **values: object,
+    cluster_options: ClusterOptions,
 ) -> int:
     """Measure false positives and noise by comparing a profile with itself (A/A).
 
@@ -101,7 +101,9 @@ def command(
     """
     from cnibench.analysis.calibration import ROUND, calibration
     from cnibench.cli._execute import carry_out
-    from cnibench.cli._request import plan_of, prepare
+    from cnibench.cli._plan import plan_of
+    from cnibench.cli._plan_options import PlanOptions
+    from cnibench.cli._request import prepare
     from cnibench.model.units import fraction
     from cnibench.rundir.reader import RunReader
     from cnibench.rundir.writer import RunWriter
@@ -115,19 +117,21 @@ def command(
     paths, status = [], 0
     for mode, window in product(_list(cpus), _list(duration)):
         log.keep()
-        asked = {
-            "cni": labels,
-            "cluster": cluster,
-            "workload": workload,
-            "placement": placement or ("intra",),
-            "cpus": mode,
-            "duration": window,
-            "warmup": warmup,
-            "blocks": str(ROUND * rounds),
-            "seed": seed,
-            "no_perf": True,
-        }
-        request = prepare(plan_of(asked), name=f"calibrate-{mode}-{window}", extra=extra_of(values))
+        asked = PlanOptions(
+            cni=tuple(labels),
+            cluster=cluster,
+            workload=workload,
+            placement=placement or ("intra",),
+            cpus=mode,
+            duration=window,
+            warmup=warmup,
+            blocks=str(ROUND * rounds),
+            seed=seed,
+            no_perf=True,
+        )
+        request = prepare(
+            plan_of(asked), name=f"calibrate-{mode}-{window}", extra=cluster_options.extra()
+        )
         path = (out / request.manifest.id).absolute()
         ended = carry_out(request, path, resume=False)
         if ended not in (0, 1):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnibench.cli._integrity import first_lines
+from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -30,13 +31,7 @@ _SILENT = ("not-measured",)
 @click.option(
     "--all", "everything", is_flag=True, help="Include claims that this run has no result for."
 )
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Directory that contains the run directories.",
-)
+@folder_option
 @json_option
 def command(
     run: str, studies: tuple[str, ...], everything: bool, folder: Path, as_json: bool

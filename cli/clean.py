@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from cnibench.cli._options import cluster_options, extra_of
+from cnibench.cli._cluster_options import ClusterOptions, cluster_options
 from cnibench.cli._output import json_option, print_json
 
 if TYPE_CHECKING:
-    from cnibench.testbed.cluster import Cluster, Leftover
+    from cnibench.testbed.capabilities.ownership import Leftover
+    from cnibench.testbed.cluster import Cluster
 
 
 @click.command(
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @cluster_options
 @json_option
-def command(name: str, owners: Sequence[str], dry_run: bool, as_json: bool, **values: Any) -> None:
+def command(
+    name: str, owners: Sequence[str], dry_run: bool, as_json: bool, cluster_options: ClusterOptions
+) -> None:
     """Remove what earlier runs left behind.
 
     Removes leftovers of this user's runs and temporary folders of killed commands. Leftovers of
@@ -42,11 +45,16 @@ def command(name: str, owners: Sequence[str], dry_run: bool, as_json: bool, **va
     from cnibench.errors import UsageError
     from cnibench.registry import provider
     from cnibench.system import scratch
+    from cnibench.testbed.capabilities.ownership import Ownership
     from cnibench.testbed.cluster import Options
 
     kind: type[Cluster] = provider("clusters", name)
-    with kind(Options(extra=extra_of(values))) as cluster:
-        found = cluster.leftovers(owners, lambda text: click.echo(text, err=True))
+    with kind(Options(extra=cluster_options.extra())) as cluster:
+        found = (
+            cluster.leftovers(owners, lambda text: click.echo(text, err=True))
+            if isinstance(cluster, Ownership)
+            else []
+        )
         going = [one for one in found if not one.kept]
         staying = [one for one in found if one.kept]
         if not as_json:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from cnibench.cli._integrity import check, first_lines, later, lines, warn
+from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
@@ -69,13 +70,7 @@ if TYPE_CHECKING:
         " version."
     ),
 )
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Directory that contains the run directories.",
-)
+@folder_option
 @json_option
 def command(
     base: str,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnibench.cli._options import cluster_options, extra_of
+from cnibench.cli._cluster_options import ClusterOptions, cluster_options
 from cnibench.cli._output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 )
 @cluster_options
 @json_option
-def command(kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool, **values: Any) -> int:
+def command(
+    kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool, cluster_options: ClusterOptions
+) -> int:
     """Check that this machine or cluster can run measurements.
 
     Lists what is missing, with the command that installs it, and what would disturb measurements.
@@ -43,7 +46,7 @@ def command(kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool, **value
     Exit status: 0 nothing is missing, 3 something is missing that the cluster, the workloads or a
     profile given with --cni require.
     """
-    found = examine(kinds or ("lab",), cni, extra_of(values))
+    found = examine(kinds or ("lab",), cni, cluster_options.extra())
     if as_json:
         print_json(found)
     else:
@@ -62,6 +65,8 @@ def examine(
     from cnibench.model.profile import builtin, choose
     from cnibench.registry import provider, providers
     from cnibench.system.environment import disturbances, machine
+    from cnibench.testbed.capabilities.node_inspection import NodeInspection
+    from cnibench.testbed.capability import missing as lacking_capabilities
     from cnibench.testbed.cluster import Options, Problem
     from cnibench.vm.requirements import problems as vm_problems
     from cnibench.vm.requirements import summary
@@ -81,11 +86,11 @@ def examine(
         absent_here = [
             {"for": name, "lacks": one.lacks, "remedy": one.remedy} for one in cluster.missing()
         ]
-        if not absent_here and not kind.ours:
+        if not absent_here and isinstance(cluster, NodeInspection):
             nodes[name], absent_here = _nodes(cluster)
         missing += absent_here
         for label, item in (named or builtin()).items():
-            problems = kind(Options(ip=item.features.ip, extra=extra or {})).check(item)
+            problems = cluster.check(item, replace(cluster.options, ip=item.features.ip))
             where = (
                 "ok"
                 if not problems
@@ -103,7 +108,7 @@ def examine(
         optional += [
             {"for": part.title, "lacks": reason, "remedy": ""}
             for part in collectors
-            if (reason := part.missing(cluster))
+            if (reason := lacking_capabilities(kind.deploys, part.needs) or part.missing(cluster))
         ]
     if "lab" in kinds:
         optional += [
@@ -140,6 +145,7 @@ def _nodes(cluster: Cluster) -> tuple[dict[str, Any] | None, list[dict[str, str]
 
     from cnibench.errors import CnibenchError, InputError, Interrupted, UsageError
     from cnibench.system.interrupt import Stop
+    from cnibench.testbed.capabilities.node_inspection import NodeInspection
 
     click.echo(
         "an agent looks at each of the two nodes, in a namespace of its own, which is removed"
@@ -148,14 +154,14 @@ def _nodes(cluster: Cluster) -> tuple[dict[str, Any] | None, list[dict[str, str]
     )
     try:
         with Stop(), cluster:
-            found = cluster.compared()
+            found = NodeInspection.of(cluster).compare_nodes()
     except (Interrupted, InputError, UsageError):
         raise
     except CnibenchError as error:
         return None, [
             {"for": f"the nodes of {cluster.kind}", "lacks": error.message, "remedy": error.remedy}
         ]
-    return (asdict(found) if found else None), []
+    return asdict(found), []
 
 
 def _programs(what: str, absent: list[str]) -> dict[str, str]:

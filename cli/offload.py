@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnibench.cli._options import cluster_options, extra_of
+from cnibench.cli._cluster_options import ClusterOptions, cluster_options
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import ClusterError, MissingError, UsageError
 
@@ -75,7 +75,7 @@ def command(
     settings: Sequence[str],
     every: bool,
     as_json: bool,
-    **values: Any,
+    cluster_options: ClusterOptions,
 ) -> int:
     """Show which tunnel offloads each NIC supports, and which profiles benefit.
 
@@ -88,14 +88,14 @@ def command(
     chosen: type[Cluster] = provider("clusters", kind)
     if verify:
         from cnibench.cli._errors import guarded
-        from cnibench.cli._request import settings_of
+        from cnibench.cli._plan import settings_of
         from cnibench.model.units import seconds
 
         asked = _Asked(
-            cni, blocks, seconds(duration), seed, settings_of(settings), extra_of(values)
+            cni, blocks, seconds(duration), seed, settings_of(settings), cluster_options.extra()
         )
         return chosen.carry(lambda: guarded(lambda: _verify(chosen, asked, as_json)))
-    found = examine(chosen, every, extra_of(values))
+    found = examine(chosen, every, cluster_options.extra())
     if as_json:
         print_json(found)
     else:
@@ -112,13 +112,15 @@ def examine(
     from cnibench.model.profile import builtin
     from cnibench.offload import facts
     from cnibench.system.interrupt import Stop
+    from cnibench.testbed.capabilities.nics import Nics
     from cnibench.testbed.cluster import Options
 
     cluster = chosen(Options(extra=extra or {}))
     if chosen.kind != "lab":  # to ask this machine takes nothing of what the lab needs
         _need(cluster.missing())
     with Stop(), cluster:
-        found = facts.judged(*cluster.nics(every), every)
+        nics, ports = Nics.of(cluster).nics(every)
+        found = facts.judged(nics, ports, every)
     within = facts.obtainable(builtin(), chosen.kind == "lab")
     return {
         "schema": 1,
@@ -202,6 +204,11 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
     from cnibench.run.cpus import pins
     from cnibench.system import scratch
     from cnibench.system.interrupt import Stop
+    from cnibench.testbed.capabilities.consent import Consent
+    from cnibench.testbed.capabilities.node_devices import NodeDevices
+    from cnibench.testbed.capabilities.outages import Outages
+    from cnibench.testbed.capabilities.recognition import Recognition
+    from cnibench.testbed.capability import missing
     from cnibench.testbed.cluster import Options
 
     profiles = choose([asked.cni])
@@ -211,7 +218,7 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
         absent := lacking(["ethtool", "netperf", "netserver"])
     ):  # elsewhere the images bring them
         raise MissingError(f"not installed: {', '.join(absent)}", install_command(absent))
-    if not chosen.ours and not asked.extra.get("allow_node_changes"):
+    if not chosen.manages_nodes and not asked.extra.get("allow_node_changes"):
         raise UsageError(
             "--verify would change a NIC of the nodes",
             "allow it with --allow-node-changes; it is restored in every case",
@@ -221,9 +228,12 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
             f"--set {other[0]}:... is not the profile of --cni {asked.cni}",
             f"write --set {asked.cni}:KEY=VALUE",
         )
+    if lacks := missing(chosen.deploys, [NodeDevices]):
+        raise MissingError(f"--cluster {chosen.kind} does not support {lacks}")
     cluster = chosen(Options(settings=asked.settings, extra=asked.extra))
     _need(cluster.missing())
-    profiles = dict(cluster.resolve(profiles))
+    if isinstance(cluster, Recognition):
+        profiles = dict(cluster.resolve(profiles))
     ((label, profile),) = profiles.items()
     kind = rank.tunnel_of(profile)
     if not kind or not tunnel_support.tunnel(kind).bit:
@@ -232,16 +242,17 @@ def _verify(chosen: type[Cluster], asked: _Asked, as_json: bool) -> int:
             "name one with VXLAN, Geneve or IP-in-IP",
         )
     _need(cluster.check(profile))
-    for line in cluster.preview(profiles, 2 * asked.blocks * asked.duration, 0.0):
-        click.echo(line, err=True)
+    if isinstance(cluster, Consent):
+        for line in cluster.preview(profiles, 2 * asked.blocks * asked.duration, 0.0):
+            click.echo(line, err=True)
     with Stop(), cluster, scratch.folder() as raw:
         deployment = cluster.install(label, profile)
         try:
-            (cpus,) = pins("shared", 1, () if chosen.ours else deployment.nodes())
+            (cpus,) = pins("shared", 1, () if chosen.manages_nodes else deployment.nodes())
 
             def stream(name: str) -> Stream:
                 measured = _stream(deployment, label, cpus, asked.duration, raw / name)
-                if cluster.outages():  # raises when the cluster is not ours any more
+                if isinstance(cluster, Outages) and cluster.outages():  # raises when it is lost
                     raise ClusterError(
                         "the cluster did not answer for a part of a window",
                         "run it again when the cluster is stable",

@@ -79,17 +79,17 @@ def runs_here(profiles: Iterable[Profile]) -> dict[str, dict[str, str]]:
     from cnibench.testbed.cluster import Cluster, Options
     from cnibench.vm.requirements import problems as vm_problems
 
-    kind: type[Cluster] = provider("clusters", "lab")
+    lab: Cluster = provider("clusters", "lab")(Options())
     machine = vm_problems()  # what a VM lacks here
     found = {}
     for item in profiles:
-        problems = kind(Options(ip=item.features.ip)).check(item)
+        problems = lab.check(item, Options(ip=item.features.ip))
         if for_a_vm := bool(problems) and all(one.kind == "kernel" for one in problems):
             problems += machine
-        lab = "host" if not problems else "vm" if for_a_vm and not machine else "no"
+        where = "host" if not problems else "vm" if for_a_vm and not machine else "no"
         reason = "; ".join(one.lacks for one in problems)
         found[item.name] = {
-            "lab": lab,
+            "lab": where,
             "reason": reason,
             "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems)),
         }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnibench.cli._integrity import check, first_lines, later, warn
+from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import InputError, UsageError
 from cnibench.model import context
@@ -30,13 +31,7 @@ if TYPE_CHECKING:
 )
 @click.argument("sql")
 @click.argument("runs", nargs=-1, metavar="[RUN...]")
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Directory that contains the run directories.",
-)
+@folder_option
 @json_option
 def command(sql: str, runs: tuple[str, ...], folder: Path, as_json: bool) -> int:
     """Query the samples of runs with SQL.

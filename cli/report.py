@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from cnibench.cli._options import pooling_options
 from cnibench.cli._output import json_option
 from cnibench.errors import InputError, UsageError
 
@@ -41,24 +42,7 @@ _WITH_PROBLEMS = (
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
 )
-@click.option(
-    "--baseline",
-    metavar="LABEL",
-    default="",
-    help="Profile that ratios refer to.  [default: a baseline profile, else the first]",
-)
-@click.option(
-    "--allow-different",
-    is_flag=True,
-    help="Show runs that are not comparable side by side, without pooling them.",
-)
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Directory that contains the run directories.",
-)
+@pooling_options
 @json_option
 def command(
     runs: tuple[str, ...],

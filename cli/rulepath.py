@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from cnibench.cli._integrity import check, first_lines, later, warn
+from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import InputError
 
@@ -21,13 +22,7 @@ from cnibench.errors import InputError
     ),
 )
 @click.argument("run")
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Directory that contains the run directories.",
-)
+@folder_option
 @click.option("--chains", is_flag=True, help="List every traversed chain by hook, on both nodes.")
 @json_option
 def command(run: str, folder: Path, chains: bool, as_json: bool) -> int:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
-from cnibench.cli._options import cluster_options, extra_of
-from cnibench.cli._output import json_option, print_json, print_table
+from cnibench.cli._cluster_options import ClusterOptions, cluster_options
+from cnibench.cli._options import gathered
+from cnibench.cli._output import json_option
+from cnibench.cli._plan_options import PlanOptions
 from cnibench.errors import UsageError
-from cnibench.model.units import duration, human
 from cnibench.system import log
 from cnibench.system.guest import inside
 
@@ -56,9 +57,23 @@ _log = logging.getLogger(__name__)
     metavar="LIST",
     help="Workloads: NAME or NAME:KEY=VALUE:...  [default: tcp-stream,tcp-rr]",
 )
-@click.option("--duration", metavar="TIME", help="Length of each measured window.  [default: 10s]")
 @click.option(
-    "--warmup", metavar="TIME", help="Warm-up before each window, not counted.  [default: 2s]"
+    "--method",
+    type=click.Choice(["slices", "windows"]),
+    help=(
+        "slices: all cells alternate every 20 ms (lab only); windows: one after the other. "
+        " [default: windows]"
+    ),
+)
+@click.option(
+    "--duration",
+    metavar="TIME",
+    help="Length of each window, or of a cell's slices in a block.  [default: 10s; slices 0.5s]",
+)
+@click.option(
+    "--warmup",
+    metavar="TIME",
+    help="Warm-up before each window, not counted.  [default: 2s; 0.2s with slices]",
 )
 @click.option(
     "--blocks",
@@ -171,8 +186,15 @@ _log = logging.getLogger(__name__)
 )
 @cluster_options
 @json_option
+@gathered(PlanOptions, "options")
 def command(
-    out: Path, resume: str | None, retry_failed: bool, dry_run: bool, as_json: bool, **values: Any
+    options: PlanOptions,
+    cluster_options: ClusterOptions,
+    out: Path,
+    resume: str | None,
+    retry_failed: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> int:
     """Measure CNI profiles and compare them.
 
@@ -181,6 +203,7 @@ def command(
     """
     log.keep()
     if resume:
+        values = {**asdict(options), **asdict(cluster_options)}
         given = [key for key, value in values.items() if value not in (None, (), False)]
         if given or dry_run:
             raise UsageError(
@@ -193,47 +216,49 @@ def command(
         raise UsageError(
             "--retry-failed is for a run that is there", "cnibench run --resume RUN --retry-failed"
         )
-    if not values["cni"] and not values["plan"]:
+    if not options.cni and not options.plan:
         raise UsageError(
             "no profile was named", "name one with --cni NAME; 'cnibench profiles' lists them"
         )
     from cnibench.cli import _kernel
-    from cnibench.cli._request import at_scale, plan_of, prepare, profile_problems, suited
+    from cnibench.cli._plan import at_scale, plan_of, suited
+    from cnibench.cli._preview import expect, preview, show
+    from cnibench.cli._request import prepare, profile_problems
     from cnibench.planning.blocks import Here, words
 
-    plan, given_up = suited(plan_of(values), values)
-    if values["scale"] is not None:
-        plan, shortened = at_scale(plan, values["scale"])
+    plan, given_up = suited(plan_of(options), options)
+    if options.scale is not None:
+        plan, shortened = at_scale(plan, options.scale)
         given_up += shortened
     vm = _kernel.decide(
-        values["kernel"] or "auto",
+        options.kernel or "auto",
         plan.cluster,
         lambda: profile_problems(plan),
         whatever_runs=set(plan.cni) == {"all"},
     )
     if vm is not None:
-        plan, shortened = vm.shortened(plan, values)
+        plan, shortened = vm.shortened(plan, options)
         given_up += shortened
     here = Here(out, plan.cluster, *(("vm", vm.kernel.release) if vm else ()))
     request = prepare(
         plan,
-        name=values["title"] or "",
-        extra=extra_of(values),
+        name=options.title or "",
+        extra=cluster_options.extra(options.keep),
         other_kernel=vm is not None,
         notes=given_up,
         here=here,
     )
     for line in (*request.manifest.notes, *words(request.manifest.planned)):
         _log.info("planned: %s", line)
-    for line in _preview(request):
+    for line in preview(request):
         click.echo(line, err=True)
     if dry_run:
-        _show(request, as_json)
+        show(request, as_json)
         return 0
     for line in given_up:
         click.echo(line, err=True)
-    if values["plan"]:
-        _expect(request)
+    if options.plan:
+        expect(request)
     for warning in (
         *request.warnings,
         *(
@@ -305,122 +330,3 @@ def _report(path: Path, status: int, as_json: bool) -> int:
             err=True,
         )
     return 1 if failed else status
-
-
-def _forecast(request: Any) -> tuple[list[tuple[Any, int]], float]:
-    """All samples, each (cell, block), and the seconds that they take."""
-    from cnibench.planning.forecast import whole
-    from cnibench.planning.plan import passes
-
-    manifest = request.manifest
-    samples = passes(manifest.cells, manifest.blocks)
-    cluster = request.cluster(request.options)
-    return samples, whole(
-        samples, request.workloads, manifest.duration, manifest.warmup, cluster, request.profiles
-    )
-
-
-def _about(request: Any, seconds: float) -> str:
-    """The time that a plan takes, in words."""
-    rest = (
-        "and that to install and attest the profiles"
-        if request.cluster.simultaneous
-        else "with that to install and attest the profiles"
-    )
-    return f"about {duration(seconds)}, {rest}"
-
-
-def _expect(request: Any) -> None:
-    """The time that a plan takes, before it starts."""
-    samples, seconds = _forecast(request)
-    click.echo(f"{len(samples)} samples, {_about(request, seconds)}", err=True)
-
-
-def _preview(request: Any) -> list[str]:
-    """What the cluster says of what is about to be done, and what making and removing the profiles
-    costs. Raises UsageError.
-    """
-    from cnibench.planning.plan import expected_bytes, expected_seconds, passes
-
-    manifest = request.manifest
-    measured = [cell for cell, _ in passes(manifest.cells, manifest.blocks)]
-    cluster = request.cluster(request.options)
-    windows = expected_seconds(
-        measured, request.workloads, manifest.duration, manifest.warmup, cluster.pod_seconds
-    )
-    told = list(
-        cluster.preview(
-            request.profiles,
-            windows,
-            expected_bytes(measured, request.workloads, manifest.duration),
-        )
-    )
-    making = sum(cluster.seconds(profile) for profile in request.profiles.values())
-    if making:
-        times = (
-            f"{len(request.profiles)} x {manifest.blocks} times"
-            if manifest.blocks > 1
-            else f"{len(request.profiles)} times"
-        )
-        told.append(
-            f"installing, attesting and removing, {times}: about"
-            f" {duration(making * manifest.blocks)}"
-        )
-    return told
-
-
-def _blocks(manifest: Any) -> str:
-    """How many blocks: ``7``, or ``2 to 7`` where cells have numbers of their own."""
-    numbers = {min(cell.blocks or manifest.blocks, manifest.blocks) for cell in manifest.cells}
-    return f"{min(numbers)} to {max(numbers)}" if len(numbers) > 1 else str(manifest.blocks)
-
-
-def _show(request: Any, as_json: bool) -> None:
-    """What --dry-run prints; ``request`` is a _request.Request."""
-    from cnibench.planning.plan import expected_bytes
-    from cnibench.run.progress import words
-
-    manifest = request.manifest
-    samples, seconds = _forecast(request)
-    volume = expected_bytes((cell for cell, _ in samples), request.workloads, manifest.duration)
-    if as_json:
-        print_json(
-            {
-                "schema": 1,
-                "cells": [{"id": cell.id, **_fields(cell)} for cell in manifest.cells],
-                "blocks": manifest.blocks,
-                "samples": len(samples),
-                "seconds": seconds,
-                "bytes": volume,
-                "planned": manifest.planned,
-                "seed": manifest.seed,
-                "unsupported": manifest.unsupported,
-                "notes": manifest.notes,
-            }
-        )
-        return
-    print_table(
-        ("cell", "CPUs", "MTU"),
-        [(words(cell), cell.cpus, str(cell.mtu)) for cell in manifest.cells],
-    )
-    most = (
-        f" (up to {manifest.max_blocks} blocks, until ±{manifest.target_ci:.1%})"
-        if manifest.target_ci
-        else ""
-    )
-    click.echo(
-        f"{len(manifest.cells)} cells x {_blocks(manifest)} blocks{most} = {len(samples)} samples,"
-        f" seed {manifest.seed}"
-    )
-    click.echo(f"time: {_about(request, seconds)}")
-    click.echo(f"traffic: at most about {human(volume, 'B')}" if volume else "traffic: little")
-    for one in manifest.unsupported:
-        click.echo(f"not measured: {one.label}: {one.lacks}; {one.remedy}")
-    for note in manifest.notes:
-        click.echo(f"note: {note}")
-
-
-def _fields(cell: Any) -> dict[str, Any]:
-    import msgspec
-
-    return msgspec.structs.asdict(cell)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cnibench.cli._integrity import check, first_lines, later, warn
+from cnibench.cli._options import pooling_options
 from cnibench.cli._output import json_option, print_json
 
 
@@ -25,26 +26,9 @@ from cnibench.cli._output import json_option, print_json
     help="Publish raw data and real names; by default names and addresses are pseudonyms.",
 )
 @click.option(
-    "--baseline",
-    metavar="LABEL",
-    default="",
-    help="Profile that ratios refer to.  [default: a baseline profile, else the first]",
-)
-@click.option(
-    "--allow-different",
-    is_flag=True,
-    help="Show runs that are not comparable side by side, without pooling them.",
-)
-@click.option(
     "--force", is_flag=True, help="Also replace edited pages and conflicting files of others."
 )
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Directory that contains the run directories.",
-)
+@pooling_options
 @json_option
 def command(
     runs: tuple[str, ...],

@@ -6,18 +6,13 @@ from pathlib import Path
 
 import click
 
+from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json
 
 
 @click.command("verify", epilog=("\b\nExamples:\n  cnibench verify last\n"))
 @click.argument("run")
-@click.option(
-    "--folder",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Directory that contains the run directories.",
-)
+@folder_option
 @json_option
 def command(run: str, folder: Path, as_json: bool) -> int:
     """Verify that a run directory is complete and unchanged.

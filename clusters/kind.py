@@ -32,7 +32,11 @@ from cnibench.model.profile import Profile
 from cnibench.model.units import seconds
 from cnibench.offload.nic import Nic
 from cnibench.system import process as programs
-from cnibench.testbed.cluster import Cluster, Leftover, Options, Outage, Problem, Wire
+from cnibench.testbed.capabilities.cell_limits import CellLimits
+from cnibench.testbed.capabilities.nics import Nics
+from cnibench.testbed.capabilities.outages import Outage, Outages
+from cnibench.testbed.capabilities.ownership import Leftover, Ownership
+from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
 
 POD_SUBNETS = {4: "10.244.0.0/16", 6: "fd00:10:244::/56"}
 SERVICE_SUBNETS = {4: "10.96.0.0/16", 6: "fd00:10:96::/112"}
@@ -207,13 +211,15 @@ class OneCluster:
         )
 
 
-class KindCluster(Cluster):
+class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
     """Real CNIs between two containers of this machine: the datapath is real, the wire is a veth
     pair and a bridge.
     """
 
     kind: ClassVar[str] = "kind"
-    simultaneous: ClassVar[bool] = False
+    deploys: ClassVar[type] = KindDeployment
+    testbed: str = "kind"
+    wire: Wire = "veth"
     most_pairs: ClassVar[int] = 50
     paths: ClassVar[tuple[str, ...]] = paths.ALL
     pod_seconds: ClassVar[float] = pods.EACH
@@ -225,14 +231,6 @@ class KindCluster(Cluster):
         self.patience = seconds(str(options.extra.get("patience") or PATIENCE))
         self._deployment: list[KindDeployment] = []
         self._facts: dict[str, Any] = {}
-
-    @property
-    def testbed(self) -> str:
-        return "kind"
-
-    @property
-    def wire(self) -> Wire:
-        return "veth"
 
     def missing(self) -> list[Problem]:
         problems = tools.problems("kind", "kubectl")
@@ -250,13 +248,14 @@ class KindCluster(Cluster):
             )
         return problems
 
-    def check(self, profile: Profile) -> list[Problem]:
-        found = suitability.problems(profile, self.options) + suitability.on_this_kernel(profile)
-        if self.options.mtu not in self.mtus:
+    def check(self, profile: Profile, options: Options | None = None) -> list[Problem]:
+        options = options or self.options
+        found = suitability.problems(profile, options) + suitability.on_this_kernel(profile)
+        if options.mtu not in self.mtus:
             found.append(
                 Problem(
                     profile.name,
-                    f"a wire with an MTU of {self.options.mtu}",
+                    f"a wire with an MTU of {options.mtu}",
                     "leave --mtu out: kind's network has 1500",
                 )
             )

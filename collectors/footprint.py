@@ -20,6 +20,8 @@ from cnibench.collectors import _counters
 from cnibench.errors import CnibenchError, MeasureError
 from cnibench.run.collector import Collector
 from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.testbed.capabilities.cni_processes import CniProcesses
+from cnibench.testbed.capabilities.extra_pods import ExtraPods
 from cnibench.testbed.deployment import Deployment
 from cnibench.testbed.place import Node
 
@@ -111,6 +113,7 @@ class _Place:
 
 class Footprint(Collector):
     name = "footprint"
+    needs = (CniProcesses,)
     title = "memory and CPU of the CNI's own processes"
     windows = ("speed",)
     of_pair = False
@@ -124,7 +127,7 @@ class Footprint(Collector):
         A process that ends is told in its record and has no figures, and its node has no total
         then. Raises ClusterError.
         """
-        found = s.deployment.processes()
+        found = CniProcesses.of(s.deployment).processes()
         if found is None:
             yield
             return
@@ -257,11 +260,10 @@ def _pods(deployment: Deployment) -> dict[str, int] | None:
     """Node to how many Pods with a network of their own stand there; None where the Pods cannot be
     told.
     """
-    pods = deployment.pods()
-    if pods is None:
+    if not isinstance(deployment, ExtraPods):
         return None
     count = {node.name: 0 for node in deployment.nodes()}
-    for pod in pods:
+    for pod in deployment.pods():
         if pod.interface:
             count[pod.node.name] = count.get(pod.node.name, 0) + 1
     return count

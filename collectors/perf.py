@@ -29,6 +29,7 @@ from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.system import process as programs
 from cnibench.system.guest import inside, patience
 from cnibench.system.process import Process
+from cnibench.testbed.capabilities.node_inspection import NodeInspection
 from cnibench.testbed.cluster import Cluster
 from cnibench.testbed.place import Node
 
@@ -85,7 +86,7 @@ class Perf(Collector):
     def missing(self, cluster: Cluster) -> str:
         """perf is not there, or the kernel does not let us sample it."""
         if cluster.testbed not in ("lab", "vm", "kind"):
-            return cluster.why_kernel_hidden()
+            return cluster.kernel_access_denied() if isinstance(cluster, NodeInspection) else ""
         if shutil.which("perf") is None:
             return (
                 "perf is not installed (Debian: apt-get install linux-perf; Ubuntu:"

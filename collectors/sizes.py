@@ -11,11 +11,13 @@ from typing import Any
 from cnibench.collectors import _counters
 from cnibench.run.collector import Collector
 from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.testbed.capabilities.node_devices import NodeDevices
 from cnibench.testbed.place import Place
 
 
 class Sizes(Collector):
     name = "sizes"
+    needs = (NodeDevices,)
     title = (
         "mean size of the packets that each device of the path carries (super-packets count as one)"
     )
@@ -73,10 +75,10 @@ def path(s: SampleContext) -> list[tuple[str, Place, str]]:
         found.append(("pod", s.client, s.client.interface))
     if s.cell.placement == "inter":
         node = s.client.node
-        if tunnel := s.deployment.tunnel_on(node, s.cell.ip):
+        devices = NodeDevices.of(s.deployment)
+        if tunnel := devices.tunnel_on(node, s.cell.ip):
             found.append(("tunnel", node, tunnel))
-        wire = s.deployment.underlay().get(node.name)
-        if wire:
+        if wire := devices.underlay().get(node.name):
             found.append(("wire", node, wire))
     return found
 

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 from cnibench.errors import LimitError, MeasureError
 from cnibench.run.sample_context import SampleContext
 from cnibench.system.process import Process
+from cnibench.testbed.capabilities.extra_pods import ExtraPods
 from cnibench.testbed.deployment import Deployment
 from cnibench.testbed.place import Node, Pod
 from cnibench.workloads import _common
@@ -91,7 +92,9 @@ def groups(deployment: Deployment, wanted: Sequence[Node], count: int) -> list[l
         if (more := needed[name] - len(pool.get(name, ()))) > 0
     ]
     if missing:
-        for (node, _), made in zip(missing, deployment.add_pods_on(missing), strict=True):
+        for (node, _), made in zip(
+            missing, ExtraPods.of(deployment).add_pods_on(missing), strict=True
+        ):
             pool.setdefault(node.name, []).extend(made)
     taken = dict.fromkeys(nodes, 0)
     found = []
@@ -193,7 +196,7 @@ class Running:
         counted).
         """
         ip = self._s.cell.ip
-        tables = self._s.deployment.read_texts(self.servers, _common.sockets_file(ip))
+        tables = ExtraPods.of(self._s.deployment).read_texts(self.servers, _common.sockets_file(ip))
         return sum(
             max(0, _common.established(table, self._port(number)) - 1)
             for number, table in enumerate(tables)
@@ -222,7 +225,7 @@ class Running:
         """
         if self._shared:
             return None
-        tables = self._s.deployment.read_texts(self.clients, "/proc/net/dev")
+        tables = ExtraPods.of(self._s.deployment).read_texts(self.clients, "/proc/net/dev")
         return [sent(table, pod.interface) for table, pod in zip(tables, self.clients, strict=True)]
 
 

@@ -8,6 +8,7 @@ does not: its send() returns a short count then, which it takes for the end of t
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from typing import Any
 
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.counters import Connections, Counter
@@ -15,12 +16,15 @@ from cnibench.run.slices.load import Load
 from cnibench.system.process import Process
 from cnibench.workloads import _common, _iperf3, _netperf
 
+_LARGEST = 1 << 20  # bytes: iperf3's MAX_BLOCKSIZE
+
 
 class Transactions(Load):
     """A netperf test whose client receives each response on one connection."""
 
     metric = "transaction_rate"
     per = "cpu_per_transaction"
+    ports = _netperf.Netperf.ports
 
     def __init__(self, workload: _netperf.Netperf) -> None:
         self._workload = workload
@@ -46,9 +50,11 @@ class Stream(Load):
 
     metric = "throughput"
     per = "cpu_per_byte"
+    ports = _iperf3.Iperf3.ports
 
     def __init__(self, workload: _iperf3.Iperf3, message: int, streams: int = 1) -> None:
-        self._workload, self._message, self._streams = workload, message, streams
+        self._workload, self._streams = workload, streams
+        self._asked, self._message = message, min(message, _LARGEST)
 
     def serve(self, s: SampleContext) -> AbstractContextManager[None]:
         return self._workload.serve(s)
@@ -66,8 +72,7 @@ class Stream(Load):
             str(_common.whole_seconds(s.duration)),
             "-i",
             "0",
-            "-C",
-            "cubic",
+            *(["-C", s.ask_for] if s.ask_for else []),
             "-P",
             str(self._streams),
             "-l",
@@ -81,3 +86,6 @@ class Stream(Load):
 
     def units(self, count: float, s: SampleContext) -> float:
         return count
+
+    def params(self) -> dict[str, Any]:
+        return {} if self._message == self._asked else {"message": self._message}

@@ -14,6 +14,7 @@ from cnibench.model.cell import Cell
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.workload import Workload
 from cnibench.system.process import Process
+from cnibench.testbed.capabilities.extra_pods import ExtraPods
 from cnibench.workloads import _load, _netperf, tcp_rr, tcp_stream
 from cnibench.workloads._common import Rate
 
@@ -47,6 +48,7 @@ class UnderLoad(Workload):
     tools = {**_netperf.Netperf.tools, "iperf3": "iperf3"}
     ports = (*_netperf.Netperf.ports, _load.PORT, _load.SHARED_PORT)
     several = False
+    needs = (ExtraPods,)
 
     def __init__(self) -> None:
         self._background: _load.Running | None = None

@@ -7,10 +7,12 @@ from typing import Any
 
 from pydantic import Field
 
-from cnibench.errors import MeasureError
+from cnibench.errors import MeasureError, UnsupportedError
+from cnibench.model.cell import Cell
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements
-from cnibench.workloads import _iperf3
+from cnibench.run.slices.load import Load
+from cnibench.workloads import _iperf3, _slices
 from cnibench.workloads._common import Size
 
 _FASTEST = 12.5e9  # bytes/s of a 100 Gbit/s link: a bound for --dry-run
@@ -48,6 +50,15 @@ class Iperf3Tcp(_iperf3.Iperf3):
             *(["-w", str(params["window"])] if params["window"] else []),
             *(["--bidir"] if params["bidirectional"] else []),
         ]
+
+    def load(self, cell: Cell) -> Load:
+        params = cell.params
+        if params["bidirectional"] or params["window"]:
+            raise UnsupportedError(
+                "the acknowledged bytes of one direction, with buffers that the kernel tunes, are"
+                " what slices count"
+            )
+        return _slices.Stream(self, params["message"], params["streams"])
 
     def interpret(self, report: _iperf3.Report, params: Mapping[str, Any]) -> Measurements:
         """``throughput`` of all streams and both directions; of each direction, too, when there are

@@ -22,7 +22,7 @@ from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.task import Task
 from cnibench.run.workload import Workload
 from cnibench.system.process import Process
-from cnibench.testbed.deployment import Started
+from cnibench.testbed.capabilities.pod_lifecycle import PodLifecycle, Started
 
 
 class Params(Strict):
@@ -36,6 +36,7 @@ class Pods(Workload):
     name = "pods"
     title = "Pod creation"
     tools = {}
+    needs = (PodLifecycle,)
     Params = Params
     primary = "pod_network"
     cpp = False
@@ -59,18 +60,17 @@ class Pods(Workload):
         try:
             yield
         finally:
-            s.deployment.remove_pods([one.pod for one in self._made])
+            PodLifecycle.of(s.deployment).remove_pods([one.pod for one in self._made])
 
     def warm_up(self, s: SampleContext) -> None:
         """One Pod, so that what is done for the first one alone (an import, a module) is not
         measured.
         """
-        s.deployment.remove_pods(
-            [one.pod for one in s.deployment.start_pods(s.server.node, 1, False)]
-        )
+        deployment = PodLifecycle.of(s.deployment)
+        deployment.remove_pods([one.pod for one in deployment.start_pods(s.server.node, 1, False)])
 
     def start(self, s: SampleContext) -> Process:
-        self._made = s.deployment.start_pods(
+        self._made = PodLifecycle.of(s.deployment).start_pods(
             s.server.node, s.cell.params["count"], s.cell.params["at_once"]
         )
         return Task("start-pods")

@@ -27,6 +27,7 @@ from cnibench.run.task import Task
 from cnibench.run.workload import Workload
 from cnibench.system.guest import patience
 from cnibench.system.process import Process
+from cnibench.testbed.capabilities.policies import Policies
 from cnibench.testbed.place import Pod
 from cnibench.workloads import _common
 
@@ -98,6 +99,7 @@ class PolicyEffect(Workload):
     name = "policy-effect"
     title = "time until a policy takes effect"
     tools = {}
+    needs = (Policies,)
     Params = Params
     primary = "policy_effect"
     cpp = False
@@ -118,7 +120,7 @@ class PolicyEffect(Workload):
             try:
                 yield
             finally:
-                s.deployment.deny(None)
+                Policies.of(s.deployment).end_denial()
 
     def warm_up(self, s: SampleContext) -> None:
         """Nothing becomes warm: each sample is one event."""
@@ -128,7 +130,7 @@ class PolicyEffect(Workload):
         one of them is waited for.
         """
         port = PORT + s.cell.pair
-        deny = s.deployment.denial(port)
+        deny = Policies.of(s.deployment).denial(port)
         argv = [
             s.client.python,
             "-I",

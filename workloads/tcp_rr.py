@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cnibench.model.cell import Cell
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements
-from cnibench.workloads import _netperf
+from cnibench.run.slices.load import Load
+from cnibench.workloads import _netperf, _slices
 from cnibench.workloads._common import Size
 
 
@@ -28,6 +30,9 @@ class TcpRr(_netperf.Netperf):
 
     def arguments(self, params: Mapping[str, Any]) -> list[str]:
         return ["-r", f"{params['request']},{params['response']}"]
+
+    def load(self, cell: Cell) -> Load:
+        return _slices.Transactions(self)
 
     def interpret(self, values: Mapping[str, float | str]) -> Measurements:
         return _netperf.transactions(values)

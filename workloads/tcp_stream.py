@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cnibench.model.cell import Cell
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements
-from cnibench.workloads import _netperf
+from cnibench.run.slices.load import Load
+from cnibench.workloads import _iperf3, _netperf, _slices
 from cnibench.workloads._common import Size
 
 _FASTEST = 12.5e9  # bytes/s of a 100 Gbit/s link: a bound for --dry-run
@@ -37,6 +39,10 @@ class TcpStream(_netperf.Netperf):
 
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:
         return _FASTEST * duration
+
+    def load(self, cell: Cell) -> Load:
+        """iperf3's: netperf takes the short send() after a stop for the end of its test."""
+        return _slices.Stream(_iperf3.Iperf3(), int(cell.params["message"]))
 
     def interpret(self, values: Mapping[str, float | str]) -> Measurements:
         """Throughput is what the server received, as netperf's own figure is."""

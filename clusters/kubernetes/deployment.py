@@ -25,14 +25,30 @@ from cnibench.errors import ClusterError, CnibenchError, Interrupted, Unsupporte
 from cnibench.model.cell import Attestation, Cell, Placement
 from cnibench.model.conditions import Conditions
 from cnibench.model.profile import Profile
+from cnibench.testbed.capabilities.cell_conditions import CellConditions
+from cnibench.testbed.capabilities.cni_processes import CniProcesses
+from cnibench.testbed.capabilities.extra_pods import ExtraPods
+from cnibench.testbed.capabilities.node_devices import NodeDevices
+from cnibench.testbed.capabilities.pod_lifecycle import PodLifecycle, Started
+from cnibench.testbed.capabilities.policies import Policies
+from cnibench.testbed.capabilities.service_paths import ServicePaths
 from cnibench.testbed.cluster import Options
-from cnibench.testbed.deployment import Deployment, Fidelity, Started
+from cnibench.testbed.deployment import Deployment, Fidelity
 from cnibench.testbed.place import Node, Pod
 
 _TUNNELS = ("vxlan", "geneve", "ipip", "wireguard", "gre", "tun", "ip6tnl", "sit")
 
 
-class KubernetesDeployment(Deployment):
+class KubernetesDeployment(
+    Deployment,
+    CellConditions,
+    ExtraPods,
+    CniProcesses,
+    NodeDevices,
+    PodLifecycle,
+    Policies,
+    ServicePaths,
+):
     """``chosen`` are the measured nodes, the client's first, ``variables`` what the installation
     was given.
     """
@@ -165,12 +181,12 @@ class KubernetesDeployment(Deployment):
             (f"{second}{2 * number + index}", other, server, "server"),
         ]
 
-    def pairs_for(self, cells: Sequence[Cell]) -> list[tuple[Pod, Pod]]:
+    def pairs_for(self, cells: Sequence[Cell]) -> list[tuple[KubernetesPod, KubernetesPod]]:
         """Those that are missing are made together."""
         self._bench(
             [pod for cell in cells for pod in self._pair(cell.path, cell.placement, cell.pair)]
         )
-        return super().pairs_for(cells)
+        return [self.pair_for(cell) for cell in cells]
 
     def between(self, placement: Placement, number: int) -> tuple[KubernetesNode, KubernetesNode]:
         """The nodes of pair ``number``'s client and server: (a, b), then (c, a) where there are
@@ -254,9 +270,6 @@ class KubernetesDeployment(Deployment):
             else number
         )
 
-    def add_pods(self, node: Node, count: int) -> list[Pod]:
-        return self.add_pods_on([(node, count)])[0]
-
     def add_pods_on(self, wanted: Sequence[tuple[Node, int]]) -> list[list[Pod]]:
         """All in one request."""
         groups: list[list[tuple[str, int, bool, Role]]] = []
@@ -284,9 +297,6 @@ class KubernetesDeployment(Deployment):
 
     def underlay(self) -> dict[str, str]:
         return {node.name: node.device for node in self._nodes if node.device}
-
-    def tunnel(self) -> str:
-        return self.tunnel_on(self._nodes[0], self.families[0])
 
     def tunnel_on(self, node: Node, family: int) -> str:
         """The profile's; else the device of a tunnel's kind that the node routes Pods through, or
@@ -406,27 +416,24 @@ class KubernetesDeployment(Deployment):
             return error.message
         return ""
 
-    def under(
+    def apply_conditions(
         self, asked: Conditions, client: Pod, server: Pod, cell: Cell | None = None
     ) -> AbstractContextManager[list[dict[str, Any]]]:
-        from cnibench.clusters.kubernetes.pods.conditions import under
+        from cnibench.clusters.kubernetes.pods.conditions import apply_conditions
 
         assert isinstance(client, KubernetesPod)
         assert isinstance(server, KubernetesPod)
-        return under(self, asked, client, server, cell)
-
-    def deny(self, port: int | None) -> None:
-        from cnibench.clusters.kubernetes.pods import denial
-
-        if port is None:
-            denial.end(self)
-        else:
-            denial.prepare(self, port)()
+        return apply_conditions(self, asked, client, server, cell)
 
     def denial(self, port: int) -> Callable[[], None]:
         from cnibench.clusters.kubernetes.pods import denial
 
         return denial.prepare(self, port)
+
+    def end_denial(self) -> None:
+        from cnibench.clusters.kubernetes.pods import denial
+
+        denial.end(self)
 
     def start_pods(self, node: Node, count: int, at_once: bool) -> list[Started]:
         from cnibench.clusters.kubernetes.pods.startup import start

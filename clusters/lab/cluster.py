@@ -19,6 +19,7 @@ from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.profile import Datapath, Profile
 from cnibench.offload import reading
 from cnibench.offload.nic import Nic
+from cnibench.testbed.capabilities.nics import Nics
 from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
 
 _TOOLS = {
@@ -32,17 +33,22 @@ _TOOLS = {
 _SMALLEST = {4: 576, 6: 1280}  # bytes: RFC 791, RFC 8200
 
 
-class LabCluster(Cluster):
+class LabCluster(Cluster, Nics):
     """Profiles as models of the CNIs' datapaths, on this kernel, with real traffic. Works within
     ``carry``.
     """
 
     kind: ClassVar[str] = "lab"
+    deploys: ClassVar[type] = LabDeployment
     simultaneous: ClassVar[bool] = True
+    slices: ClassVar[bool] = True
+    wire: Wire = "veth"
     most_pairs: ClassVar[int] = MOST_PODS // 2 - 1  # both Pods on one node, and room for a stranger
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
+        self.testbed = str(options.extra.get("testbed", "lab"))
+        self.congestion_control = options.congestion_control or congestion.DEFAULT
         self.model = wire.model(options)
         self._stands: list[LabDeployment] = []
         self._made = 0
@@ -50,18 +56,6 @@ class LabCluster(Cluster):
     @classmethod
     def carry(cls, main: Callable[[], int]) -> int:
         return tree.carry(main)
-
-    @property
-    def testbed(self) -> str:
-        return str(self.options.extra.get("testbed", "lab"))
-
-    @property
-    def wire(self) -> Wire:
-        return "veth"
-
-    @property
-    def congestion_control(self) -> str:
-        return self.options.congestion_control or congestion.DEFAULT
 
     def nics(self, every: bool = False) -> tuple[list[Nic], list[int]]:
         """Those of this machine: the lab's own are models."""
@@ -89,8 +83,9 @@ class LabCluster(Cluster):
             problems.append(Problem("", f"the program {tools}", f"sudo apt-get install {package}"))
         return problems
 
-    def check(self, profile: Profile) -> list[Problem]:
+    def check(self, profile: Profile, options: Options | None = None) -> list[Problem]:
         """Raises InputError when its datapath's options are wrong."""
+        options = options or self.options
         if profile.datapath is None:
             remedy = (
                 "use --cluster kind or --cluster existing for it"
@@ -98,7 +93,7 @@ class LabCluster(Cluster):
                 else "choose another profile"
             )
             return [Problem(profile.name, profile.reason or "a datapath model for the lab", remedy)]
-        settings = self.options.settings
+        settings = options.settings
         builder, _ = builder_of(profile, {**settings.get("", {}), **settings.get(profile.name, {})})
         problems = []
         needs = dict.fromkeys((*builder.needs, *profile.datapath.needs))
@@ -119,7 +114,7 @@ class LabCluster(Cluster):
                         f"sudo apt-get install {package}",
                     )
                 )
-        for family in self.options.ip:
+        for family in options.ip:
             if family not in profile.features.ip:
                 problems.append(
                     Problem(
@@ -128,7 +123,7 @@ class LabCluster(Cluster):
                         f"leave it out, or --ip {profile.features.ip[0]}",
                     )
                 )
-            elif self.options.mtu < (
+            elif options.mtu < (
                 smallest := _SMALLEST[family] + _overhead(profile.datapath, family)
             ):
                 problems.append(

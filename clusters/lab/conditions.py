@@ -13,16 +13,17 @@ from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.errors import ClusterError, UnsupportedError
 from cnibench.model.conditions import TSO, Conditions, Offload, Policies
+from cnibench.testbed.deployment import undone
 
 if TYPE_CHECKING:
     from cnibench.clusters.lab.deployment import LabDeployment
 
 
 @contextlib.contextmanager
-def under(
+def apply_conditions(
     deployment: LabDeployment, asked: Conditions, client: LabPod, server: LabPod
 ) -> Iterator[list[dict[str, Any]]]:
-    """As Deployment.under."""
+    """As CellConditions.apply_conditions."""
     records: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
         if asked.policy is not None:
@@ -45,7 +46,7 @@ def _policies(deployment: LabDeployment, asked: Policies) -> Iterator[list[dict[
             f"{deployment.label}: the lab has rules and map entries, no objects of an API",
             "leave policy.api and policy.objects out, or use a cluster",
         )
-    with deployment.undone("policies", lambda: _set(deployment, None)):
+    with undone(deployment, "policies", lambda: _set(deployment, None)):
         seconds = _set(deployment, asked)
         found = deployment.datapath.policies_found()
         yield [
@@ -106,7 +107,7 @@ def _offload(
         for ns, device, old in reversed(before):
             features.write(ns, device, old)
 
-    with deployment.undone("features", restore):
+    with undone(deployment, "features", restore):
         records = []
         for ns, device, on in wanted:
             now = features.read(ns, device)

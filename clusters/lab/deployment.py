@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any
@@ -20,15 +20,31 @@ from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
 from cnibench.model.cell import Attestation, Cell, Placement
 from cnibench.model.conditions import Conditions
 from cnibench.model.profile import Profile
+from cnibench.testbed.capabilities.cell_conditions import CellConditions
+from cnibench.testbed.capabilities.cni_processes import CniProcesses
+from cnibench.testbed.capabilities.extra_pods import ExtraPods
+from cnibench.testbed.capabilities.node_devices import NodeDevices
+from cnibench.testbed.capabilities.pod_lifecycle import PodLifecycle, Started
+from cnibench.testbed.capabilities.policies import Policies
+from cnibench.testbed.capabilities.quick_attestation import QuickAttestation
 from cnibench.testbed.cluster import Options
-from cnibench.testbed.deployment import Deployment, Fidelity, Started
+from cnibench.testbed.deployment import Deployment, Fidelity
 from cnibench.testbed.place import Node, Pod
 
 _REFERENCES = 1_000_000  # the first number of a reference
 MOST_PODS = 250  # of one node: its subnet is a /24
 
 
-class LabDeployment(Deployment):
+class LabDeployment(
+    Deployment,
+    CellConditions,
+    CniProcesses,
+    ExtraPods,
+    NodeDevices,
+    PodLifecycle,
+    Policies,
+    QuickAttestation,
+):
     """One profile, standing. ``a`` and ``b`` are the nodes, ``mtu`` is the Pods' MTU, ``settings``
     the sysctls that hold, per namespace.
     """
@@ -157,6 +173,9 @@ class LabDeployment(Deployment):
         near, far = self._ensure(self.a, 2 * number + 2), self._ensure(self.b, number + 1)
         return near[2 * number], near[2 * number + 1] if placement == "intra" else far[number]
 
+    def pairs_for(self, cells: Sequence[Cell]) -> list[tuple[LabPod, LabPod]]:
+        return [self.pair(cell.placement, cell.pair) for cell in cells]
+
     def pods(self) -> Iterator[LabPod]:
         """All Pods, node a's first."""
         yield from self._pods[0]
@@ -194,15 +213,18 @@ class LabDeployment(Deployment):
         congestion.use(pod.ns, self._congestion_control, local=not pod.interface)
         return pod
 
+    def add_pods_on(self, wanted: Sequence[tuple[Node, int]]) -> list[list[Pod]]:
+        return [self.add_pods(node, count) for node, count in wanted]
+
+    def read_texts(self, pods: Sequence[Pod], path: str) -> list[str]:
+        return [pod.read_text(path) for pod in pods]
+
     def underlay(self) -> dict[str, str]:
         return {node.name: node.wire for node in self.nodes()}
 
     def unheld(self) -> list[str]:
         """Settings that do not hold in one of its namespaces, in words."""
         return sorted({said for ns in self._namespaces for said in ns.unheld.values()})
-
-    def tunnel(self) -> str:
-        return self.datapath.tunnel
 
     def alive(self) -> str:
         return self.broken or self.datapath.alive()
@@ -224,17 +246,20 @@ class LabDeployment(Deployment):
                 congestion.use(node.ns, self._congestion_control, local=True)
         self.datapath.reset_state()
 
-    def under(
+    def apply_conditions(
         self, asked: Conditions, client: Pod, server: Pod, cell: Cell | None = None
     ) -> AbstractContextManager[list[dict[str, Any]]]:
-        from cnibench.clusters.lab.conditions import under
+        from cnibench.clusters.lab.conditions import apply_conditions
 
         assert isinstance(client, LabPod)
         assert isinstance(server, LabPod)
-        return under(self, asked, client, server)
+        return apply_conditions(self, asked, client, server)
 
-    def deny(self, port: int | None) -> None:
-        self.datapath.deny(port)
+    def denial(self, port: int) -> Callable[[], None]:
+        return lambda: self.datapath.deny(port)
+
+    def end_denial(self) -> None:
+        self.datapath.deny(None)
 
     def start_pods(self, node: Node, count: int, at_once: bool) -> list[Started]:
         """Pods through the same steps as all; ``first-packet`` is a TCP connection from the node's

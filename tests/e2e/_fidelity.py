@@ -22,6 +22,7 @@ from cnibench.registry import provider
 from cnibench.run.cpus import choose_cpus, cores
 from cnibench.run.sample import measure
 from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.testbed.capabilities.node_devices import NodeDevices
 from cnibench.testbed.cluster import Options
 from cnibench.testbed.deployment import Deployment
 from cnibench.testbed.place import Node, Place
@@ -109,7 +110,7 @@ class Seen:
             raw = self._raw / f"{self._number}"
             raw.mkdir(parents=True)
             self.deployment.reset_state()
-            client, server = self.deployment.pair_for(cell)
+            client, server = self.deployment.pairs_for([cell])[0]
             cpus = choose_cpus("shared", sorted(os.sched_getaffinity(0)), cores())
             context = SampleContext(cell, 0, self.deployment, client, server, 1.0, 0.0, raw, *cpus)
             try:
@@ -127,12 +128,12 @@ def layout(deployment: Deployment) -> dict[str, Any]:
     and numbers that differ anywhere.
     """
     client, server = deployment.pair("inter")
-    node = client.node
+    devices, node = NodeDevices.of(deployment), client.node
     links = _json(node, "ip", "-j", "-d", "link", "show")
     by_index = {link["ifindex"]: link for link in links}
     (own,) = _json(client, "ip", "-j", "-d", "link", "show", client.interface)
     end = by_index[own["link_index"]]
-    wire = next(link for link in links if link["ifname"] == deployment.underlay()[node.name])
+    wire = next(link for link in links if link["ifname"] == devices.underlay()[node.name])
     found: dict[str, Any] = {
         "Pod's device": _device(client, own, wire["mtu"]),
         "node's end of it": _device(node, end, wire["mtu"]),
@@ -148,7 +149,7 @@ def layout(deployment: Deployment) -> dict[str, Any]:
             **_device(node, bridge, wire["mtu"]),
             **_chosen(bridge, "forward_delay", "stp_state", "vlan_filtering", "mcast_snooping"),
         }
-    if tunnel := deployment.tunnel_on(node, 4):
+    if tunnel := devices.tunnel_on(node, 4):
         device = next(link for link in links if link["ifname"] == tunnel)
         wanted = (
             "id",

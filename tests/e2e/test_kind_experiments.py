@@ -301,7 +301,7 @@ def test_a_background_pod_that_dies_marks_the_cell(
 
 def under(deployment: KubernetesDeployment, **asked: Any) -> Any:
     client, server = deployment.pair("inter")
-    return deployment.under(Conditions(policy=Policies(**asked)), client, server)
+    return deployment.apply_conditions(Conditions(policy=Policies(**asked)), client, server)
 
 
 def objects(deployment: KubernetesDeployment) -> list[str]:

@@ -23,10 +23,11 @@ from cnibench.errors import CnibenchError, InputError, MeasureError, MissingErro
 from cnibench.importers import writer
 from cnibench.importers.batch import Given
 from cnibench.model.profile import builtin, read_profile
-from cnibench.offload import reading, stack
+from cnibench.offload import stack
 from cnibench.planning.plan import cells, read_plan
 from cnibench.registry import provider, providers
 from cnibench.rulepath import legacy, trace, walk
+from cnibench.system import ethtool_output
 from cnibench.workloads import _common, _load, _netperf, http, tcp_crr
 from tests.fuzz import mutate
 
@@ -351,10 +352,14 @@ TARGETS: dict[str, Target] = {
         lambda: [_SOCKSTAT], _either(mutate.of_text, 3), lambda parts: tcp_crr.parse_ports(*parts)
     ),
     "cpuinfo": Target(lambda: [_CPUINFO], mutate.of_text, perf.hertz),
-    "ethtool-features": Target(_texts("ethtool/*.k.txt"), mutate.of_text, reading.parse_features),
-    "ethtool-driver": Target(_texts("ethtool/*.i.txt"), mutate.of_text, reading.parse_driver),
-    "ethtool-tunnels": Target(lambda: [_TUNNELS], mutate.of_text, reading.parse_ports),
-    "ethtool-hash": Target(lambda: [_HASH], mutate.of_text, reading.parse_hash),
+    "ethtool-features": Target(
+        _texts("ethtool/*.k.txt"), mutate.of_text, ethtool_output.parse_features
+    ),
+    "ethtool-driver": Target(
+        _texts("ethtool/*.i.txt"), mutate.of_text, ethtool_output.parse_driver
+    ),
+    "ethtool-tunnels": Target(lambda: [_TUNNELS], mutate.of_text, ethtool_output.parse_ports),
+    "ethtool-hash": Target(lambda: [_HASH], mutate.of_text, ethtool_output.parse_hash),
     "device-stack": Target(
         lambda: [_STACK], mutate.of_text, lambda text: stack.parse(text.split()).below("br0")
     ),

@@ -33,7 +33,7 @@ def under(
     deployment: LabDeployment, asked: Conditions, placement: Literal["intra", "inter"] = "inter"
 ) -> Any:
     client, server = deployment.pair(placement)
-    return deployment.under(asked, client, server)
+    return deployment.apply_conditions(asked, client, server)
 
 
 def context(

@@ -119,3 +119,16 @@ def test_clean_deployments_raise_no_false_alarm(make_stand: Make) -> None:
             wrong += [f"{name}, {number}: {item}" for item in found if not item.passed]
             deployment.remove()
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    "profile", ["flannel", "calico-wp-xsub", "kube-router", "cilium", "calico-ebpf", "swarm-vxlan"]
+)
+def test_more_pods_and_pods_that_went_are_no_change(make_stand: Make, profile: str) -> None:
+    deployment = make_stand(profile)
+    deployment.pair("inter", 1)
+    deployment.add_pods(deployment.b, 2)
+    assert not failed(deployment.verify())
+    started = deployment.start_pods(deployment.a, 2, at_once=True)
+    deployment.remove_pods([one.pod for one in started])
+    assert not [item for item in deployment.verify() if not item.passed]

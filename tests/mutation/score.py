@@ -80,9 +80,11 @@ def measure(group: Group, until: float = math.inf) -> list[Score]:
     """
     folder = _WORK / group.name
     modules = stage(folder, group.modules, group.tests)
+    alive: set[str] = set()
     for path in (folder / "mutants").rglob("*.meta"):
         meta = json.loads(path.read_text(encoding="utf-8"))
         codes = meta["exit_code_by_key"]
+        alive |= {name for name, code in codes.items() if code in (_SURVIVED, *_UNCOVERED)}
         meta["exit_code_by_key"] = {
             name: code if code is not None and code > 0 and code not in _UNCOVERED else None
             for name, code in codes.items()
@@ -108,19 +110,20 @@ def measure(group: Group, until: float = math.inf) -> list[Score]:
             status = 0
     if status:
         raise RuntimeError(f"mutmut ended with {status}: see {log.name}")
-    return [_count(folder, module, group) for module in modules]
+    return [_count(folder, module, group, alive) for module in modules]
 
 
-def _count(folder: Path, module: str, group: Group) -> Score:
+def _count(folder: Path, module: str, group: Group, alive: set[str]) -> Score:
+    """``alive`` survived an earlier run: they count as survivors until they are tried again."""
     path = folder / "mutants" / "src" / "cnibench" / module
     found = Score(module)
     codes = json.loads(Path(f"{path}.meta").read_text(encoding="utf-8"))["exit_code_by_key"]
     spans = json.loads(Path(f"{path}.spans").read_text(encoding="utf-8"))["spans"]
     lines = path.read_text(encoding="utf-8").splitlines()
     for name, code in codes.items():
-        if code is None:
+        if code is None and name not in alive:
             found.missing += 1
-        elif code != _SURVIVED and code not in _UNCOVERED:
+        elif code not in (None, _SURVIVED, *_UNCOVERED):
             found.killed += 1
         else:
             function, change = _change(lines, spans, name.rpartition(".")[2])

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from cnibench import registry
 from cnibench.cli import _packages
 from cnibench.cli._errors import guarded
 from cnibench.cli._execute import comparisons
-from cnibench.cli._request import plan_of
+from cnibench.cli._plan import plan_of
+from cnibench.cli._plan_options import PlanOptions
 from cnibench.cli.main import _HERE, Commands, first_line, group
 from cnibench.model.cell import Cell, Sample
 from cnibench.registry import providers
@@ -27,7 +29,7 @@ from cnibench.run.progress import Lines, Terminal, words
 from cnibench.run.provenance import Provenance, failure
 from cnibench.rundir.schema import now
 from cnibench.system.environment import cpu_model, disturbances, machine, memory, steal
-from cnibench.testbed.cluster import Leftover
+from cnibench.testbed.capabilities.ownership import Leftover, Ownership
 
 ENTRY = "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"
 
@@ -143,14 +145,14 @@ def test_options_override_the_keys_of_a_plan_file(tmp_path: Path) -> None:
         "cni: [flannel]\nduration: 3s\nplacement: intra\nsettings: {'': {mtu: '1400'}}\n"
     )
     plan = plan_of(
-        {
-            "plan": str(file),
-            "duration": "4s",
-            "blocks": "7",
-            "ip": "both",
-            "no_perf": True,
-            "settings": ["a:b:c=d=e", "x=1"],
-        }
+        PlanOptions(
+            plan=str(file),
+            duration="4s",
+            blocks="7",
+            ip="both",
+            no_perf=True,
+            settings=["a:b:c=d=e", "x=1"],
+        )
     )
     assert (plan.cni, plan.duration, plan.placement, plan.blocks, plan.ip, plan.windows) == (
         ("flannel",),
@@ -162,7 +164,7 @@ def test_options_override_the_keys_of_a_plan_file(tmp_path: Path) -> None:
     )
     assert plan.settings == {"": {"mtu": "1400", "x": "1"}, "a:b": {"c": "d=e"}}
     work = plan_of(
-        {"cni": ["a"], "workload": ["tcp-rr:request=64:response=1k,tcp-stream"]}
+        PlanOptions(cni=["a"], workload=["tcp-rr:request=64:response=1k,tcp-stream"])
     ).workload
     assert [(one.name, one.params) for one in work] == [
         ("tcp-rr", {"request": 64, "response": "1k"}),
@@ -337,7 +339,7 @@ def test_clean_says_in_json_what_goes_with_what(
     """As it says in words: the objects of a CNI."""
     left = Leftover("the profile flannel", lambda: None, about="deleted: DaemonSet a/b")
 
-    class Existing:
+    class Existing(Ownership):
         def __init__(self, options: object) -> None: ...
 
         def __enter__(self) -> Existing:
@@ -345,7 +347,9 @@ def test_clean_says_in_json_what_goes_with_what(
 
         def __exit__(self, *error: object) -> None: ...
 
-        def leftovers(self, owners: object, tell: object) -> list[Leftover]:
+        def leftovers(
+            self, owners: Sequence[str] = (), tell: Callable[[str], None] = print
+        ) -> list[Leftover]:
             return [left]
 
     monkeypatch.setattr(registry, "provider", lambda *_: Existing)

@@ -25,6 +25,8 @@ from cnibench.collectors.footprint import Look, look
 from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
 from cnibench.run.sample_context import Measurements
+from cnibench.testbed.capabilities.cni_processes import CniProcesses
+from cnibench.testbed.capabilities.extra_pods import ExtraPods
 
 LIMIT = 20.0  # s
 IDLE = "import time; time.sleep(60)"
@@ -80,14 +82,29 @@ def pod(node: str, interface: str = "eth0") -> Any:
 def under(processes: Any) -> Any:
     nodes = (SimpleNamespace(name="a"), SimpleNamespace(name="b"))
     pods = [pod("a"), pod("a"), pod("a", ""), pod("b")]
-    return SimpleNamespace(
-        deployment=SimpleNamespace(
-            processes=lambda: processes,
-            fidelity="datapath-model",
-            nodes=lambda: nodes,
-            pods=lambda: pods,
-        )
-    )
+    deployment = _Deployment()
+    deployment.found, deployment.made = processes, pods
+    deployment.nodes = lambda: nodes
+    return SimpleNamespace(deployment=deployment)
+
+
+class _Deployment(CniProcesses, ExtraPods):
+    fidelity = "datapath-model"
+    found: Any
+    made: Any
+    nodes: Any
+
+    def processes(self) -> Any:
+        return self.found
+
+    def pods(self) -> Any:
+        return self.made
+
+    def add_pods_on(self, wanted: Any) -> Any:
+        raise NotImplementedError
+
+    def read_texts(self, pods: Any, path: str) -> Any:
+        raise NotImplementedError
 
 
 def figures(found: Measurements) -> dict[tuple[str, str, str], float]:

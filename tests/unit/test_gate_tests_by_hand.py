@@ -53,6 +53,10 @@ def test_paired_failures_are_a_sign_test(ours: set[int], theirs: set[int]) -> No
     assert found.test == failure_rates.MCNEMAR
 
 
+def test_counts_beyond_the_range_of_floats_are_exact() -> None:
+    assert failure_rates._sign(1200, 1100) == pytest.approx(stats.binom.sf(1199, 2300, 0.5))
+
+
 def test_failures_that_decide_nothing_are_not_tested() -> None:
     fine, none = _tally(range(8), set()), _tally(range(0), set())
     for paired in (True, False):
@@ -131,9 +135,50 @@ def test_tallies_of_runs_are_put_together() -> None:
     both = one | other
     assert (len(both.tried), len(both.failed), both.reason) == (8, 3, "first")
     assert (Tally() | other).reason == "second"
+    lost = _disturbed(4, {0}) | _disturbed(4, {3})
+    assert lost.disturbed == {(0, 0), (0, 3)}
     moved = Tally(one.tried, one.failed, "first", frozenset({(0, 9)})).of_run(3)
     assert moved.tried == {(3, block) for block in range(4)}
     assert (moved.failed, moved.disturbed, moved.reason) == ({(3, 1)}, {(3, 9)}, "first")
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_paired_blocks_are_the_signed_rank_test(better: str) -> None:
+    rng = np.random.default_rng(8)
+    base = {(0, block): float(value) for block, value in enumerate(rng.lognormal(2, 0.02, 9))}
+    candidate = {key: value * rng.lognormal(-0.02, 0.02) for key, value in base.items()}
+    candidate[0, 99] = base[0, 98] = 1e9  # in one of them only
+    found = noninferiority.paired(base, candidate, better, 0.05)
+    assert found is not None
+    both = sorted(base.keys() & candidate.keys())
+    logs = np.array([math.log(candidate[key] / base[key]) for key in both])
+    edge = math.log(0.95) if better == "higher" else math.log(1.05)
+    above, below = (
+        stats.wilcoxon(logs - edge, alternative=side, method="exact").pvalue
+        for side in ("greater", "less")
+    )
+    within, worse = (above, below) if better == "higher" else (below, above)
+    assert (found.p_within, found.p_worse) == pytest.approx((within, worse))
+    walsh = np.sort([(a + b) / 2 for i, a in enumerate(logs) for b in logs[i:]])
+    # 9 blocks: 2 * P(W <= 5) = 0.0391, so that the interval begins at the sixth average.
+    assert (found.ratio, found.low, found.high) == pytest.approx(
+        tuple(np.exp([np.median(walsh), walsh[5], walsh[-6]]))
+    )
+    assert (found.n, found.short) == (9, "")
+
+
+def test_few_pairs_say_so_and_none_are_no_test() -> None:
+    five = {(0, block): 2.0 + block for block in range(5)}
+    found = noninferiority.paired(five, five, "higher", 0.05)
+    assert found is not None
+    assert "5 paired blocks" in found.short
+    assert (found.n, found.ratio) == (5, 1.0)
+    six = {(0, block): 2.0 + block for block in range(6)}
+    assert noninferiority.paired(six, six, "higher", 0.05).short == ""  # type: ignore[union-attr]
+    assert noninferiority.paired(five, {(1, 0): 1.0}, "higher", 0.05) is None
+    for value in (0.0, -1.0):
+        assert noninferiority.paired(five, five | {(0, 2): value}, "higher", 0.05) is None
+        assert noninferiority.paired(five | {(0, 2): value}, five, "higher", 0.05) is None
 
 
 @pytest.mark.parametrize("better", ["higher", "lower"])

@@ -263,6 +263,21 @@ def test_an_event_names_no_file_that_is_not_of_a_run(
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
+@pytest.mark.parametrize("sizes", [{"notes.txt": 2}, {"cpp.jsonl": "2"}, {"cpp.jsonl": -1}])
+def test_an_old_event_names_no_file_that_is_not_of_a_run(
+    tmp_path: Path, sizes: dict[str, object]
+) -> None:
+    """Version 1 said in its events how long each file was."""
+    run = synthetic(tmp_path, {"a": 1.0}, blocks=1, finished=False).path
+    (run / "notes.txt").write_text("of somebody else")
+    events = (run / "events.jsonl").read_bytes().splitlines()
+    event = json.loads(events[-1]) | {"sizes": sizes}
+    (run / "events.jsonl").write_bytes(b"\n".join([*events[:-1], json.dumps(event).encode(), b""]))
+    with pytest.raises(InputError, match="not of a run"):
+        RunWriter.resume(run)
+    assert (run / "notes.txt").read_text() == "of somebody else"
+
+
 def test_a_hard_linked_copy_is_not_resumed(run: Path, tmp_path: Path) -> None:
     """Its lines would go into the run that it was copied from, too."""
     with (run / "samples.jsonl").open("ab") as file:

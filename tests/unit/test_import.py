@@ -25,7 +25,7 @@ from tests.unit._imports import CSV, DOCUMENT, GOLDEN, figures, read
 @pytest.fixture(autouse=True)
 def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hundreds of small runs: whether they reach the disk is not what is tested here."""
-    monkeypatch.setattr("cnibench.rundir.writer.os.fsync", lambda _: None)
+    monkeypatch.setattr("cnibench.rundir.files.os.fsync", lambda _: None)
 
 
 def all_results(change: Callable[[dict[str, str]], None] = lambda values: None) -> str:

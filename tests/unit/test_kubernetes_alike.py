@@ -13,9 +13,12 @@ from cnibench.clusters.kubernetes.nodes import agents, similarity
 from cnibench.clusters.kubernetes.nodes.nodes import Wanted, choose, facts, more, toleration
 from cnibench.clusters.kubernetes.ownership import safety
 from cnibench.model.cell import Cell
-from cnibench.offload import reading, tunnel_support
-from cnibench.offload.nic import Feature, Nic
-from cnibench.testbed.cluster import Options, Remark
+from cnibench.offload import tunnel_support
+from cnibench.offload.nic import Nic
+from cnibench.system import ethtool_output
+from cnibench.system.ethtool import Feature
+from cnibench.testbed.capabilities.node_inspection import Remark
+from cnibench.testbed.cluster import Options
 from tests.unit.test_kubernetes_nodes import CONTROL, node
 
 QUIET: dict[str, Any] = {
@@ -120,9 +123,9 @@ def test_nics_that_are_unlike() -> None:
     ]
     assert tunnel_support.unlike([nic("a", True)]) == []
     table = "UDP over IPV4 flows use these fields for computing Hash flow key:\nIP SA\nIP DA\n"
-    assert reading.parse_hash(table) == "sd"
+    assert ethtool_output.parse_hash(table) == "sd"
     assert (
-        reading.parse_hash(
+        ethtool_output.parse_hash(
             table + "L4 bytes 0 & 1 [TCP/UDP src port]\nL4 bytes 2 & 3 [TCP/UDP dst port]\n"
         )
         == "sdfn"

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cnibench.clusters.kubernetes.nodes.report import _device
 
 from cnibench.clusters.kind import configuration
 from cnibench.clusters.kubernetes.api import objects
@@ -19,6 +18,7 @@ from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.api.tools import version
 from cnibench.clusters.kubernetes.cni import subnets
 from cnibench.clusters.kubernetes.nodes import pids_limit
+from cnibench.clusters.kubernetes.nodes.environment import _device
 from cnibench.clusters.kubernetes.nodes.nodes import (
     Facts,
     Taint,

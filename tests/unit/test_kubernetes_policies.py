@@ -4,8 +4,6 @@ without a cluster.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -121,10 +119,6 @@ class _Standing:
     def nodes(self) -> tuple[()]:
         return ()
 
-    @contextlib.contextmanager
-    def undone(self, what: str, undo: Any) -> Iterator[None]:
-        yield
-
 
 @pytest.mark.parametrize(
     ("asked", "first", "port"),
@@ -145,6 +139,7 @@ def test_the_http_rule_of_a_cell(
         ("_state", policies._UNDER),
         ("_count", 1),
         ("_entries", {}),
+        ("_take_back", None),
         ("_need_proxy", None),
     ):
         monkeypatch.setattr(policies, name, lambda *given, answer=answer: answer)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cnibench.errors import MeasureError
+from cnibench.testbed.capabilities.extra_pods import ExtraPods
 from cnibench.workloads import _load
 
 PODS = [SimpleNamespace(name="ax0"), SimpleNamespace(name="ax1")]
@@ -87,13 +88,19 @@ def test_an_unlimited_load_sends_all_the_time() -> None:
     assert _load.Load(connections=3, pairs=2, rate=50e6).sends(1.0) == [100.0, 50.0]
 
 
-class Cluster:
-    """Stands in for a Standing: Pods are names."""
+class Cluster(ExtraPods):
+    """In place of a deployment: Pods are names."""
+
+    def pods(self) -> Any:
+        raise NotImplementedError
+
+    def read_texts(self, pods: Any, path: str) -> Any:
+        raise NotImplementedError
 
     def __init__(self) -> None:
         self.requests: list[list[tuple[str, int]]] = []
 
-    def add_pods_on(self, wanted: list[tuple[Any, int]]) -> list[list[str]]:
+    def add_pods_on(self, wanted: Any) -> Any:
         first = {
             node.name: sum(
                 count for request in self.requests for name, count in request if name == node.name

@@ -14,10 +14,10 @@ import yaml
 
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.errors import InputError
+from cnibench.rundir.files import open_log
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import LOG
 from cnibench.rundir.verification import verify
-from cnibench.rundir.writer import open_log
 from cnibench.system import log
 from cnibench.system import process as programs
 from tests.unit._runs import synthetic

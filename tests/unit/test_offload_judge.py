@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnibench.model.profile import builtin
-from cnibench.offload import rank, reading
-from cnibench.offload.nic import Feature, Nic
+from cnibench.offload import rank
+from cnibench.offload.nic import Nic
 from cnibench.offload.tunnel_support import (
     ORDER,
     TUNNELS,
@@ -22,6 +22,8 @@ from cnibench.offload.tunnel_support import (
     tunnel,
 )
 from cnibench.offload.verify import Stream, summary
+from cnibench.system import ethtool_output
+from cnibench.system.ethtool import Feature
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "ethtool"
 BASE = {
@@ -39,13 +41,13 @@ ON, OFF, FIXED = Feature(True), Feature(False), Feature(False, fixed=True)
 def real(name: str, *, hardware: bool) -> Nic:
     """A device as ethtool described it on a real machine."""
     about = GOLDEN / f"{name}.i.txt"
-    driver = reading.parse_driver(about.read_text())["driver"] if about.exists() else ""
+    driver = ethtool_output.parse_driver(about.read_text())["driver"] if about.exists() else ""
     return Nic(
         "a",
         name,
         driver=driver,
         hardware=hardware,
-        features=reading.parse_features((GOLDEN / f"{name}.k.txt").read_text()),
+        features=ethtool_output.parse_features((GOLDEN / f"{name}.k.txt").read_text()),
     )
 
 
@@ -230,7 +232,7 @@ def test_places_are_in_order(outcomes: list[str]) -> None:
 
 
 def test_what_ethtool_prints_is_read() -> None:
-    features = reading.parse_features(
+    features = ethtool_output.parse_features(
         (GOLDEN / "virtio_net.k.txt").read_text() + "tx-x: off [requested on]\n"
     )
     assert features["tx-tcp-segmentation"] == Feature(True, False, True)
@@ -241,14 +243,14 @@ def test_what_ethtool_prints_is_read() -> None:
         "Tunnel information for eth0:\n  UDP port table 0:\n    Size: 4\n    Types: vxlan\n   "
         " Entries (1):\n        port 8472, vxlan\n"
     )
-    assert reading.parse_ports(table) == (("vxlan", 8472),)
+    assert ethtool_output.parse_ports(table) == (("vxlan", 8472),)
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_read(text: str) -> None:
-    reading.parse_features(text)
-    reading.parse_driver(text)
-    reading.parse_ports(text)
+    ethtool_output.parse_features(text)
+    ethtool_output.parse_driver(text)
+    ethtool_output.parse_ports(text)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from cnibench.model.profile import CURRENT, builtin
 from cnibench.offload import facts, reading, stack, tunnel_support
-from cnibench.offload.nic import Feature, Nic
+from cnibench.offload.nic import Nic
+from cnibench.system.ethtool import Feature
 from tests.unit.test_offload_judge import BASE, FIXED, GOLDEN, ON, UDP, UDP_CSUM
 from tests.unit.test_runner import HereNode
 

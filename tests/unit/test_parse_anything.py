@@ -16,8 +16,8 @@ import pytest
 from cnibench.collectors import _counters, footprint, lengths, perf
 from cnibench.cpp import stacks, symbols
 from cnibench.errors import InputError, MeasureError
-from cnibench.offload import reading
 from cnibench.rulepath import legacy, trace
+from cnibench.system import ethtool_output
 from cnibench.workloads import _common, _iperf3, policy_effect
 
 KALLSYMS = b"ffffffff8201e8b0 t tcp_data_queue\nffffffff8201f740 T tcp_rbtree_insert\n"
@@ -111,7 +111,7 @@ def test_a_counter_of_datagrams_that_is_cut_off(ip: int, text: str) -> None:
 
 
 def test_a_port_that_is_none_is_passed_over() -> None:
-    assert reading.parse_ports(f"  port {'1' * 5000}, vxlan\n  port 4789, vxlan\n") == (
+    assert ethtool_output.parse_ports(f"  port {'1' * 5000}, vxlan\n  port 4789, vxlan\n") == (
         ("vxlan", 4789),
     )
 

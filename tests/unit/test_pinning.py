@@ -70,7 +70,7 @@ def test_a_run_on_other_machines_asks_them_when_a_profile_stands(tmp_path: Path)
             return (machine(tmp_path, [only]),)
 
     class Remote(Local):
-        ours = False
+        manages_nodes = False
 
         def install(self, label: str, profile: Profile) -> Deployment:
             return Deployment(self, label, profile)

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from cnibench.cli._request import plan_of, suited
-from cnibench.clusters.existing import ExistingCluster, wire_mtu
+from cnibench.cli._plan import plan_of, suited
+from cnibench.cli._plan_options import PlanOptions
+from cnibench.clusters.existing import ExistingCluster
+from cnibench.clusters.existing.deployment import wire_mtu
 from cnibench.clusters.kind import KindCluster
 from cnibench.model.cell import Cell
 from cnibench.model.profile import choose
@@ -23,7 +25,8 @@ CLUSTERS = {"kind": KindCluster, "existing": ExistingCluster}
 
 
 def asked(**values: Any) -> tuple[Plan, list[str]]:
-    return suited(plan_of(values), values)
+    options = PlanOptions(**values)
+    return suited(plan_of(options), options)
 
 
 def measured(plan: Plan, cluster: type[Cluster]) -> tuple[list[Cell], list[str]]:

@@ -26,11 +26,14 @@ from cnibench.run.progress import Silent
 from cnibench.run.runner import Runner
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.workload import Workload
+from cnibench.rundir.files import FullError
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest, now
-from cnibench.rundir.writer import FullError, RunWriter
+from cnibench.rundir.writer import RunWriter
 from cnibench.system.process import Done, Process, run, spawn
-from cnibench.testbed.cluster import Cluster, Options, Outage
+from cnibench.testbed.capabilities.outages import Outage, Outages
+from cnibench.testbed.capabilities.quick_attestation import QuickAttestation
+from cnibench.testbed.cluster import Cluster, Options
 from cnibench.testbed.deployment import Deployment
 from cnibench.testbed.place import Node, Pod
 
@@ -87,7 +90,7 @@ class HereNode(Here, Node):
     pass
 
 
-class LocalStanding(Deployment):
+class LocalStanding(Deployment, QuickAttestation):
     fidelity = "baseline"
 
     def __init__(self, cluster: Local, label: str, profile: Profile) -> None:
@@ -99,11 +102,14 @@ class LocalStanding(Deployment):
         node = HereNode()
         return HerePod(node), HerePod(node)
 
+    def pairs_for(self, cells: Sequence[Cell]) -> list[tuple[Pod, Pod]]:
+        return [self.pair(cell.placement, cell.pair) for cell in cells]
+
     def nodes(self) -> tuple[Node, ...]:
         return (HereNode(),)
 
-    def add_pods(self, node: Node, count: int) -> list[Pod]:
-        return [HerePod(node) for _ in range(count)]
+    def reset_state(self) -> None:
+        """Nothing carries over."""
 
     def attest(self) -> list[Attestation]:
         passed = self.label not in self.cluster.lying
@@ -160,7 +166,7 @@ class Local(Cluster):
     def missing(self) -> list[Any]:
         return []
 
-    def check(self, profile: Profile) -> list[Any]:
+    def check(self, profile: Profile, options: Options | None = None) -> list[Any]:
         return []
 
     def install(self, label: str, profile: Profile) -> Deployment:
@@ -528,7 +534,7 @@ def test_why_a_profile_was_not_installed_is_told_with_the_remedy(folder: Path) -
 
 
 def test_what_was_measured_during_an_outage_is_measured_again(folder: Path) -> None:
-    class Unsteady(Local):
+    class Unsteady(Local, Outages):
         asked = 0
 
         def outages(self, suspect: bool = False) -> list[Outage]:
@@ -551,7 +557,7 @@ def test_what_was_measured_during_an_outage_is_measured_again(folder: Path) -> N
 
 
 def test_a_cluster_that_is_lost_ends_the_run_which_can_be_resumed(folder: Path) -> None:
-    class Lost(Local):
+    class Lost(Local, Outages):
         asked = 0
 
         def outages(self, suspect: bool = False) -> list[Outage]:
@@ -648,7 +654,7 @@ def test_cpus_are_chosen_from_the_high_end_and_on_two_cores(
 class OtherMachines(Local):
     """Its nodes are none of ours, and tell their kernel themselves."""
 
-    ours = False
+    manages_nodes = False
 
     def environment(self) -> dict[str, Any]:
         return {

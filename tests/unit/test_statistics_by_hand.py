@@ -115,6 +115,11 @@ def test_the_order_of_the_interval_is_that_of_all_signs(n: int, alpha: float) ->
         assert inference.walsh_p(n, count) == pytest.approx(min(1.0, 2 * chance))
 
 
+def test_a_level_that_is_met_exactly_is_met() -> None:
+    assert inference._order(5, 0.0625) == (1, 0.9375)
+    assert inference._order(5, 0.0624) == (0, 0.0)
+
+
 def test_of_nothing_there_is_no_interval_and_no_test() -> None:
     assert inference._order(0, 0.05) == (0, 0.0)
     nothing = inference.signed_rank(np.empty((2, 0)))
@@ -140,6 +145,7 @@ def test_beyond_200_blocks_the_normal_distribution_is_close_to_the_exact_one() -
             assert inference.walsh_p(n, count) == pytest.approx(
                 min(1.0, 2 * exact[count]), abs=8e-4
             )
+        assert inference.walsh_p(n, mean + 1) == 1.0
         for count in (mean - 2500, mean - 1600):  # where verdicts are made
             assert inference.walsh_p(n, count) == pytest.approx(2 * exact[count], abs=2e-4)
     # At 200 the exact distribution is used.

@@ -372,7 +372,7 @@ import resource, signal, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from test_store import *
-from cnibench.rundir.writer import FullError
+from cnibench.rundir.files import FullError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 one = cell()
 with RunWriter.create(Path({str(folder)!r}), manifest(one, blocks=1000)) as writer:

@@ -19,10 +19,11 @@ import pytest
 from cnibench.errors import InputError
 from cnibench.model.cell import Attestation, Cell
 from cnibench.run.provenance import Provenance, failure
+from cnibench.rundir.files import FullError
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest
 from cnibench.rundir.verification import verify
-from cnibench.rundir.writer import FullError, RunWriter
+from cnibench.rundir.writer import RunWriter
 
 CALLS = ("open", "write", "fsync", "rename", "ftruncate", "mkdir", "statvfs", "scandir")
 CELLS = [

@@ -93,7 +93,7 @@ def test_what_needs_a_vm_runs_nowhere_where_none_can_be_had(
 ) -> None:
     lacks = Problem("", "VM: the program qemu-system-x86_64", "apt-get install qemu-system-x86")
     kernel = Problem("ila", "CONFIG_IPV6_ILA", "use --kernel vm", kind="kernel")
-    monkeypatch.setattr(LabCluster, "check", lambda self, profile: [kernel])
+    monkeypatch.setattr(LabCluster, "check", lambda self, profile, options: [kernel])
     ila = builtin()["ila"]
     monkeypatch.setattr(vm, "problems", lambda: [])
     assert runs_here([ila])["ila"] == {

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cnibench.cli import _kernel
+from cnibench.cli._plan_options import PlanOptions
 from cnibench.errors import InputError, MissingError, UsageError
 from cnibench.model.profile import builtin
 from cnibench.planning.plan import Plan, cells
@@ -81,7 +82,7 @@ def test_the_users_word_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_emulation_shortens_what_nobody_asked_for() -> None:
     vm = _kernel.Machine(KERNEL, Accelerator("tcg", "why"), "")
     plan = Plan(cni=("flannel",), duration=7.0)
-    short, (told,) = vm.shortened(plan, {})
+    short, (told,) = vm.shortened(plan, PlanOptions())
     assert (short.duration, short.warmup) == (1, 0)
     assert "cycles in the first block only" in told
     assert {(work.windows, work.blocks) for work in short.workload} == {
@@ -93,19 +94,22 @@ def test_emulation_shortens_what_nobody_asked_for() -> None:
     assert {cell.id for cell in cells(short, providers("workloads"), known)[0]} == {
         cell.id for cell in cells(plan, providers("workloads"), known)[0]
     }
-    asked, _ = vm.shortened(plan, {"duration": "7s"})
+    asked, _ = vm.shortened(plan, PlanOptions(duration="7s"))
     assert (asked.duration, asked.warmup, {work.duration for work in asked.workload}) == (
         7,
         0,
         {None},
     )
-    assert vm.shortened(plan, {"blocks": "4"})[0].workload == plan.workload
+    assert vm.shortened(plan, PlanOptions(blocks="4"))[0].workload == plan.workload
     assert (
-        vm.shortened(plan.model_copy(update={"windows": ("speed",)}), {})[0].workload
+        vm.shortened(plan.model_copy(update={"windows": ("speed",)}), PlanOptions())[0].workload
         == plan.workload
     )
-    assert vm.shortened(plan, {"plan": "qi2021"}) == (plan, [])
-    assert _kernel.Machine(KERNEL, Accelerator("kvm"), "").shortened(plan, {}) == (plan, [])
+    assert vm.shortened(plan, PlanOptions(plan="qi2021")) == (plan, [])
+    assert _kernel.Machine(KERNEL, Accelerator("kvm"), "").shortened(plan, PlanOptions()) == (
+        plan,
+        [],
+    )
 
 
 def test_a_run_goes_on_with_the_kernel_that_it_was_begun_with(tmp_path: Path) -> None:

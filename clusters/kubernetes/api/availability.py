@@ -13,7 +13,7 @@ from dataclasses import replace
 from cnibench.errors import EndedError
 from cnibench.model.units import duration
 from cnibench.rundir.schema import now
-from cnibench.testbed.cluster import Outage
+from cnibench.testbed.capabilities.outages import Outage
 
 _log = logging.getLogger(__name__)
 _FIRST, _MOST = 0.5, 5.0  # s between two questions

@@ -10,7 +10,7 @@ from typing import Any
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
 from cnibench.errors import CnibenchError
-from cnibench.offload.reading import parse_driver
+from cnibench.system.ethtool_output import parse_driver, states
 
 # What changes a datapath's cost, where the node has it.
 _SYSCTLS = (
@@ -84,10 +84,7 @@ def _device(node: KubernetesNode) -> dict[str, Any]:
     try:
         features = node.run(["ethtool", "-k", node.device], timeout=20).stdout
         found["features"] = {
-            name: value.strip()
-            for line in features.splitlines()
-            for name, _, value in [line.strip().partition(":")]
-            if name in _FEATURES
+            name: state for name, state in states(features).items() if name in _FEATURES
         }
         about = parse_driver(node.run(["ethtool", "-i", node.device], timeout=20).stdout)
         found["driver"] = about.get("driver", "")

@@ -17,8 +17,9 @@ from cnibench.clusters.lab.namespaces import wire
 from cnibench.errors import ClusterError, UnsupportedError
 from cnibench.model.conditions import TSO, Offload
 from cnibench.offload.change import leased
-from cnibench.offload.nic import Feature
-from cnibench.offload.reading import parse_features
+from cnibench.system.ethtool import Feature
+from cnibench.system.ethtool_output import parse_features
+from cnibench.testbed.deployment import undone
 from cnibench.testbed.place import Place
 
 if TYPE_CHECKING:
@@ -81,8 +82,10 @@ def _on_veth(
     """Of an end of our Pod's own veth, which goes with the Pod whatever becomes of us."""
     now = _read(place, device)
     changed = _changes(f"{place.name}: {device}", now, wanted)
-    with deployment.undone(
-        "features", lambda: _write(place, device, {name: now[name].on for name in changed})
+    with undone(
+        deployment,
+        "features",
+        lambda: _write(place, device, {name: now[name].on for name in changed}),
     ):
         _write(place, device, changed)
         yield [_record(place, device, now, wanted)]

@@ -12,7 +12,7 @@ from cnibench.clusters.kubernetes.nodes import agents, probe, similarity
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
 from cnibench.errors import CnibenchError
 from cnibench.offload import tunnel_support
-from cnibench.testbed.cluster import Nodes, Remark
+from cnibench.testbed.capabilities.node_inspection import Nodes, Remark
 
 _SMALL = 100  # bytes of a packet that passes anywhere
 _LIMIT = 30.0  # s

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cnibench.testbed.cluster import Remark
+from cnibench.testbed.capabilities.node_inspection import Remark
 
 # s that clocks may be apart: one-way figures of a data centre are some tens of microseconds, logs
 # need milliseconds

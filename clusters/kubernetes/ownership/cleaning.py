@@ -17,7 +17,7 @@ from cnibench.clusters.kubernetes.ownership import discovery, lease, namespace, 
 from cnibench.clusters.kubernetes.ownership.discovery import Space
 from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
 from cnibench.errors import ClusterError
-from cnibench.testbed.cluster import Leftover
+from cnibench.testbed.capabilities.ownership import Leftover
 
 UNKNOWN = "unknown"  # the owner of what an older cnibench left
 _RECORD = f"/api/v1/namespaces/kube-system/configmaps/{install.RECORD}"

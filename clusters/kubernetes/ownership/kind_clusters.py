@@ -20,7 +20,7 @@ from cnibench.clusters.kubernetes.ownership import discovery, state
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.system import process as programs
 from cnibench.system import scratch
-from cnibench.testbed.cluster import Leftover
+from cnibench.testbed.capabilities.ownership import Leftover
 
 _DELETE = 120.0  # s
 _ASK = 60.0  # s

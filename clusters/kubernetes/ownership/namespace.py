@@ -15,7 +15,7 @@ from cnibench.clusters.kubernetes.ownership import lease, state
 from cnibench.clusters.kubernetes.ownership.lease import Lease
 from cnibench.errors import ClusterError, EndedError, UsageError
 from cnibench.rundir.schema import now
-from cnibench.testbed.cluster import Outage
+from cnibench.testbed.capabilities.outages import Outage
 
 PATIENCE = "2m"  # how long a run waits for an API server that does not answer
 GONE = 120.0  # s: a namespace with all that is in it

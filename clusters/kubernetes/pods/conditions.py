@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def under(
+def apply_conditions(
     deployment: KubernetesDeployment,
     asked: Conditions,
     client: KubernetesPod,
     server: KubernetesPod,
     cell: Cell | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
-    """As Deployment.under."""
+    """As CellConditions.apply_conditions."""
     records: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
         if asked.policy is not None:

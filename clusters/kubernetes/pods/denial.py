@@ -80,7 +80,7 @@ class Denying:
 
 
 def prepare(deployment: KubernetesDeployment, port: int) -> Callable[[], None]:
-    """As Deployment.denial. Raises UnsupportedError where nothing would come of it."""
+    """As Policies.denial. Raises UnsupportedError where nothing would come of it."""
     if reason := unsupported.enforcing(deployment.profile):
         raise UnsupportedError(f"{deployment.label}: {reason}")
     own: set[Kind] = {kind for kind, _ in deployment.restrict.values() if kind != "kubernetes"}

@@ -24,6 +24,7 @@ from cnibench.model.cell import Cell
 from cnibench.model.conditions import Policies
 from cnibench.system import scratch
 from cnibench.system.guest import patience
+from cnibench.testbed.deployment import undone
 
 if TYPE_CHECKING:
     from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
@@ -108,8 +109,8 @@ def applied(
         yield [{**record, "found": {"objects": 0}, "seconds": 0.0}]
         return
     base = _state(deployment, server, (_OPEN, _CLOSED), _NOTICE)
-    with deployment.undone(
-        "policies", lambda: _take_back(deployment, kind, server, len(objects), base)
+    with undone(
+        deployment, "policies", lambda: _take_back(deployment, kind, server, len(objects), base)
     ):
         began = time.monotonic()
         _create(deployment, objects)

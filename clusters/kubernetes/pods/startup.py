@@ -31,7 +31,7 @@ from cnibench.clusters.kubernetes.pods import pods
 from cnibench.errors import ClusterError, CnibenchError, LimitError, UnsupportedError
 from cnibench.system import process as programs
 from cnibench.system.guest import patience
-from cnibench.testbed.deployment import Started
+from cnibench.testbed.capabilities.pod_lifecycle import Started
 
 if TYPE_CHECKING:
     from cnibench.clusters.kubernetes.deployment import KubernetesDeployment

@@ -157,6 +157,9 @@ class Programs(Filtered):
 
     def disconnect(self, pod: LabPod) -> None:
         self.maps[pod.node.name].forget_endpoint(pod.number + 1, pod.addresses)
+        for maps in self.maps.values():
+            for family, address in pod.addresses.items():
+                maps.forget_identity(f"{address}/{HOST_BITS[family]}")
 
     def reset_state(self) -> None:
         for maps in self.maps.values():

@@ -136,6 +136,8 @@ class NodeMaps:
         for address in addresses.values():
             self._maps["cilium_lxc"].delete(self._endpoint_key(address))
         self._maps["cilium_calls"].delete(struct.pack("=I", number))
+        own = self._maps["cilium_self"]
+        own.update(struct.pack("=I", number), bytes(own.definition.value_size))  # of an array
 
     def policy(self, number: int, rules: Iterable[Rule]) -> None:
         """The whole policy ``number``, in place of what it was; the first packet after it meets the
@@ -165,18 +167,12 @@ class NodeMaps:
         """Who has the addresses of ``prefix``, and over which ``node`` (an IPv4 address, '': no
         tunnel leads there).
         """
-        network = ipaddress.ip_network(prefix)
-        key = struct.pack(
-            "=IHBB16s",
-            32 + network.prefixlen,
-            0,
-            0,
-            _FAMILY[network.version],
-            network.network_address.packed,
-        )
-        self._maps["cilium_ipcache"].update(
-            key, struct.pack("=II", identity, int(ipaddress.IPv4Address(node)) if node else 0)
-        )
+        value = struct.pack("=II", identity, int(ipaddress.IPv4Address(node)) if node else 0)
+        self._maps["cilium_ipcache"].update(self._prefix_key(prefix), value)
+
+    def forget_identity(self, prefix: str) -> None:
+        """Undoes ``identity``."""
+        self._maps["cilium_ipcache"].delete(self._prefix_key(prefix))
 
     def counted(self, reason: int, direction: Literal["ingress", "egress"]) -> int:
         """Packets (a super-packet is one) with that outcome on this node so far, over all CPUs."""
@@ -251,6 +247,12 @@ class NodeMaps:
             item.close()
         self._policies.clear()
         self._loaded.close()
+
+    @staticmethod
+    def _prefix_key(prefix: str) -> bytes:
+        network = ipaddress.ip_network(prefix)
+        family, address = _FAMILY[network.version], network.network_address.packed
+        return struct.pack("=IHBB16s", 32 + network.prefixlen, 0, 0, family, address)
 
     @staticmethod
     def _endpoint_key(address: str) -> bytes:

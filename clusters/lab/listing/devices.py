@@ -19,7 +19,7 @@ from cnibench.clusters.lab.listing.dumps import (
     number,
     word,
 )
-from cnibench.clusters.lab.namespaces import features
+from cnibench.system import ethtool
 
 _GETLINK, _GETADDR, _GETQDISC, _GETNEIGHTBL = 18, 22, 38, 66
 _EXT_MASK, _SKIP_STATS, _BRIDGE_VLANS = 29, 8, 2
@@ -288,8 +288,16 @@ def neighbour_settings(names: Mapping[int, str]) -> list[str]:
 
 def feature_lines(device: str) -> Iterator[str]:
     """The active offload features and the numbers of channels of a device of this namespace."""
-    active = features.active(device)
+    active = {name: feature.on for name, feature in ethtool.features(device).items()}
     yield f"{device} features {' '.join(sorted(name for name, on in active.items() if on))}"
-    channels = features.channels(device)
+    channels = _channels(device)
     if channels:
         yield f"{device} channels {channels}"
+
+
+def _channels(device: str) -> str:
+    """The numbers of channels (receive, send, other, combined); '' where it has none to choose."""
+    try:
+        return " ".join(map(str, ethtool.channels(device)))
+    except OSError:
+        return ""

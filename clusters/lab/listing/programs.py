@@ -8,6 +8,7 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from cnibench.clusters.lab.ebpf.syscall import call
 from cnibench.clusters.lab.listing.devices import Device
@@ -22,7 +23,7 @@ _ARRAYS = (_ARRAY, _PROG_ARRAY, _ARRAY_OF_MAPS)
 _PER_CPU, _LRU = (5, 6, 10), (9,)
 _INFO_SIZE = 232
 _MOST = 4096  # entries of one map
-_MOST_INDEXES = 512  # of an array: its indexes are the numbers of Pods
+_MOST_INDEXES = 256  # of an array: its indexes are the numbers of Pods
 # Maps that change with every packet, and how much of an entry's value is not a counter.
 _TABLES = ("cilium_ct4_glob", "cilium_ct6_glob", "cilium_metrics")
 _KEPT = {"cilium_policy": 8, "policy": 8}
@@ -119,9 +120,12 @@ def _map_lines(number_: int, devices: Mapping[int, str], above: str = "") -> Ite
         if name in _TABLES or kind in _PER_CPU or kind in _LRU:
             return
         found: list[str] = []
-        for count, key in enumerate(_keys(fd, key_size)):
-            if count == (_MOST_INDEXES if kind in _ARRAYS else _MOST):
-                break
+        keys = (
+            (struct.pack("=I", index) for index in range(min(most, _MOST_INDEXES)))
+            if kind in _ARRAYS
+            else islice(_keys(fd, key_size), _MOST)
+        )
+        for key in keys:
             value = _lookup(fd, key, value_size)
             if value is None:
                 continue

@@ -11,6 +11,7 @@ import msgspec
 
 Placement = Literal["intra", "inter"]
 Window = Literal["speed", "cpp"]
+Method = Literal["windows", "slices"]
 Status = Literal["ok", "failed", "timeout", "unsupported"]
 
 SCHEMA = 2
@@ -21,7 +22,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     ``speed`` (no perf) or ``cpp`` (with perf).
 
     ``duration`` (s) and ``blocks`` are this cell's own where its plan gives it others than the
-    run's; they are no part of its identity.
+    run's; they are no part of its identity, and neither is the ``method``.
     """
 
     label: str
@@ -37,6 +38,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     pair: int = 0
     duration: float | None = None
     blocks: int | None = None
+    method: Method = "windows"
 
     @property
     def id(self) -> str:

@@ -162,7 +162,7 @@ PLACE = (
     Coordinate(
         "warmup_time", "must agree", "warm-up", "DOUBLE", "s", options=("warmup",), usual=(0,)
     ),
-    Coordinate("method", "must agree", "method", usual=("windows",)),
+    Coordinate("method", "must agree", "method", options=("method",), usual=("windows",)),
     Coordinate(
         "congestion_control", "must agree", "congestion control", options=("congestion_control",)
     ),

@@ -39,6 +39,8 @@ METRICS: dict[str, Metric] = {
         Metric("cpu_user", "1", "lower", "CPU user, s per s"),
         Metric("cpu_system", "1", "lower", "CPU system, s per s"),
         Metric("cpu_softirq", "1", "lower", "CPU softirq, s per s"),
+        Metric("cpu_per_transaction", "s", "lower", "CPU time per transaction"),
+        Metric("cpu_per_byte", "s", "lower", "CPU time per byte"),
         Metric("cycles_per_packet", "1", "lower", "cycles per packet"),
         Metric("cycles_per_byte", "1", "lower", "cycles per byte"),
         Metric("packets", "1", "higher", "packets"),

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from cnibench.errors import ClusterError, UsageError
-from cnibench.offload.reading import parse_features
+from cnibench.system.ethtool_output import parse_features
 from cnibench.system.process import Process
 from cnibench.testbed.place import Node
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from cnibench.system.ethtool import Feature
+
 Source = Literal["netlink", "ioctl", "ethtool", "none"]
 
 # Drivers of devices that no hardware stands behind directly: what they promise, another layer of
@@ -38,17 +40,6 @@ VIRTUAL_DRIVERS = frozenset(
     }
 )
 _HYPERVISED = frozenset({"virtio_net", "vmxnet3", "hv_netvsc", "xen_netfront", "vif"})
-
-
-@dataclass(frozen=True)
-class Feature:
-    """One bit of netdev_features_t: ``on`` now; ``fixed``: nobody can change it; ``wanted``: it was
-    asked for.
-    """
-
-    on: bool
-    fixed: bool = False
-    wanted: bool = False
 
 
 @dataclass(frozen=True)

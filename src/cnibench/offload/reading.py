@@ -1,10 +1,7 @@
-"""Reads NICs: of this machine from the kernel (netlink, then ioctl), of other nodes by the program
-ethtool there.
-"""
+"""Reads NICs: of this machine from the kernel, of other nodes by the program ethtool there."""
 
 from __future__ import annotations
 
-import re
 import socket
 import struct
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -13,34 +10,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cnibench.errors import CnibenchError
-from cnibench.offload import ioctl, netlink, stack
-from cnibench.offload.nic import Feature, Nic
+from cnibench.offload import stack
+from cnibench.offload.nic import Nic
+from cnibench.system import ethtool
+from cnibench.system.ethtool_output import parse_driver, parse_features, parse_hash, parse_ports
 from cnibench.testbed.place import Place
 
 T = TypeVar("T")
 _LIMIT = 30.0  # s
-# What ethtool(8) calls some bits, and the kernel's own names.
-_ALIASES = {
-    "generic-segmentation-offload": "tx-generic-segmentation",
-    "generic-receive-offload": "rx-gro",
-    "large-receive-offload": "rx-lro",
-    "receive-hashing": "rx-hashing",
-    "rx-checksumming": "rx-checksum",
-    "ntuple-filters": "rx-ntuple-filter",
-    "rx-vlan-offload": "rx-vlan-hw-parse",
-    "tx-vlan-offload": "tx-vlan-hw-insert",
-}
-_HASHED = (
-    ("IP SA", "s"),
-    ("IP DA", "d"),
-    ("L4 bytes 0 & 1", "f"),
-    ("L4 bytes 2 & 3", "n"),
-)  # dump_rxfhash of ethtool's rxclass.c
-_SUMMARIES = (
-    "tx-checksumming",
-    "scatter-gather",
-    "tcp-segmentation-offload",
-)  # of several bits, which follow
 
 
 def here(node: str = "this machine") -> list[Nic]:
@@ -61,24 +38,20 @@ def here(node: str = "this machine") -> list[Nic]:
 def one(name: str, node: str = "this machine") -> Nic:
     """One device. What it does not answer is empty, and ``problem`` says so."""
     nic = Nic(node, name, hardware=Path(f"/sys/class/net/{name}/device").exists())
-    driver, refused = _try(lambda: ioctl.driver(name))
+    driver, refused = _try(lambda: ethtool.driver(name))
     if driver is not None:
         nic = replace(nic, driver=driver[0], version=driver[1], firmware=driver[2], bus=driver[3])
     else:
         nic = replace(nic, problem=f"{name} reports no driver: {refused}")
-    features, refused = _try(lambda: netlink.features(name))
-    if features:
-        nic = replace(nic, features=features, source="netlink")
-    else:
-        features, older = _try(lambda: ioctl.features(name))
-        nic = (
-            replace(nic, features=features, source="ioctl")
-            if features
-            else replace(nic, problem=f"{name}: {refused}; {older}")
-        )
-    ports, _ = _try(lambda: netlink.tunnel_ports(name))
-    queues, _ = _try(lambda: ioctl.queues(name))
-    hashed, _ = _try(lambda: ioctl.udp_hash(name))
+    features, refused = _try(lambda: ethtool.features(name))
+    nic = (
+        replace(nic, features=features, source="ioctl")
+        if features
+        else replace(nic, problem=f"{name}: {refused}")
+    )
+    ports, _ = _try(lambda: ethtool.tunnel_ports(name))
+    queues, _ = _try(lambda: ethtool.queues(name))
+    hashed, _ = _try(lambda: ethtool.udp_hash(name))
     return replace(nic, ports=ports, queues=queues or 0, udp_hash=hashed or "")
 
 
@@ -126,46 +99,6 @@ def _there(place: Place, device: str, node: str, hardware: bool) -> Nic:
         queues=len(queues.split()),
         udp_hash=parse_hash(hashed),
     )
-
-
-def parse_features(text: str) -> dict[str, Feature]:
-    """``ethtool -k``: name to state, by the kernel's names."""
-    found = {}
-    for name, state, note in re.findall(
-        r"^\s*([a-z0-9_-]+): (on|off)(?: \[(.*)\])?$", text, re.MULTILINE
-    ):
-        if name not in _SUMMARIES:
-            fixed, asked = "fixed" in note, re.search(r"requested (on|off)", note)
-            found[_ALIASES.get(name, name)] = Feature(
-                state == "on", fixed, asked[1] == "on" if asked else state == "on" and not fixed
-            )
-    return found
-
-
-def parse_driver(text: str) -> dict[str, str]:
-    """``ethtool -i``: key to value."""
-    return {
-        key: value.strip()
-        for key, colon, value in (line.partition(":") for line in text.splitlines())
-        if colon
-    }
-
-
-def parse_ports(text: str) -> tuple[tuple[str, int], ...]:
-    """``ethtool --show-tunnels``: (tunnel type, UDP port) pairs."""
-    return tuple(
-        sorted(
-            (kind, int(port))
-            for port, kind in re.findall(r"^\s*port ([0-9]{1,5}), ([a-z-]+)", text, re.MULTILINE)
-        )
-    )
-
-
-def parse_hash(text: str) -> str:
-    """``ethtool -n DEVICE rx-flow-hash udp4``: what chooses a packet's queue, as the letters that
-    ``ethtool -N`` takes.
-    """
-    return "".join(letter for word, letter in _HASHED if re.search(rf"^{word}", text, re.MULTILINE))
 
 
 def vxlan_ports() -> list[int]:

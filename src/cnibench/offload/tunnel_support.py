@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cnibench.offload.nic import Feature, Nic
+from cnibench.offload.nic import Nic
+from cnibench.system.ethtool import Feature
 
 Outcome = Literal["offloaded", "partial", "available-off", "fixed-off", "software-only", "unknown"]
 ORDER: tuple[Outcome, ...] = (

@@ -13,6 +13,7 @@ from typing import Literal
 
 from cnibench.errors import ClusterError, UsageError
 from cnibench.offload.change import leased
+from cnibench.testbed.capabilities.node_devices import NodeDevices
 from cnibench.testbed.deployment import Deployment
 
 _BOTH = (True, False)
@@ -53,7 +54,7 @@ def verify(
     """``stream`` measures one TCP stream between nodes, named by its argument. The feature is
     changed on the devices of both nodes and restored at the end. Raises ClusterError, MeasureError.
     """
-    devices = dict(deployment.underlay())
+    devices = dict(NodeDevices.of(deployment).underlay())
     if not devices:
         raise ClusterError(
             "the devices between the nodes are not known here",

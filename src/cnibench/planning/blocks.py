@@ -94,6 +94,8 @@ def noise_of(plan: Plan, here: Here | None) -> Ask:
     if isinstance(plan.noise, float):
         given = Noise(plan.noise, "given")
         return lambda workload, placement, duration: given
+    if plan.method == "slices" and plan.noise == "auto":  # calibrations are made of windows
+        return lambda workload, placement, duration: Noise(workload.noise, "assumed", True)
     known = _calibrations(plan.noise, here)
 
     def ask(workload: Workload, placement: str, duration: float) -> Noise:

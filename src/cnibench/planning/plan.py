@@ -22,6 +22,7 @@ from cnibench.model.cell import Cell, Placement, Window
 from cnibench.model.profile import Profile, Strict, explain, read_yaml
 from cnibench.model.units import bits_per_second, fraction, seconds
 from cnibench.planning import schedule
+from cnibench.planning.method import with_method
 from cnibench.stats.power import MOST_BLOCKS
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 LONGEST = 24 * 3600.0  # s: one window of a day is a slip of the pen
 _SLOWEST = 1e6  # bit/s
 _CONNTRACK = "policy.conntrack"  # the condition, see conditions.py
+_SLICED = 1.4  # times its slices that a cell takes in a block, with lead-ins and its start
 MOST = 1_000_000  # cells of a run; a sweep that explodes is refused, not expanded
 
 
@@ -129,6 +131,9 @@ class Plan(Strict):
     )
     workload: tuple[Work, ...] = Field(
         default=(Work(name="tcp-stream"), Work(name="tcp-rr")), min_length=1
+    )
+    method: Literal["windows", "slices"] = Field(
+        default="windows", description="slices: cells alternate every few milliseconds (lab only)"
     )
     duration: Seconds = Field(
         default=10.0, ge=0.2, le=LONGEST, description="of the measured window"
@@ -267,7 +272,7 @@ def read_plan(path: Path) -> Plan:
 
 def build_plan(options: Mapping[str, Any], base: Plan | None = None) -> Plan:
     """A plan of options, over those of ``base``. Raises UsageError."""
-    data = {**(base.model_dump(by_alias=True) if base else {}), **options}
+    data = {**(base.model_dump(by_alias=True, exclude_unset=True) if base else {}), **options}
     try:
         return Plan.model_validate(data)
     except ValidationError as error:
@@ -328,23 +333,25 @@ def cells(
             ):
                 if window == "cpp" and not workloads[work.name].cpp:
                     continue
-                found.append(
-                    Cell(
-                        label=label,
-                        profile=profile.name,
-                        placement=placement,
-                        workload=work.name,
-                        params=params,
-                        window=window,
-                        path=path,
-                        ip=ip,
-                        mtu=plan.mtu,
-                        cpus=plan.cpus,
-                        pair=pair,
-                        duration=work.duration,
-                        blocks=blocks,
-                    )
+                cell = Cell(
+                    label=label,
+                    profile=profile.name,
+                    placement=placement,
+                    workload=work.name,
+                    params=params,
+                    window=window,
+                    path=path,
+                    ip=ip,
+                    mtu=plan.mtu,
+                    cpus=plan.cpus,
+                    pair=pair,
+                    duration=work.duration,
+                    blocks=blocks,
                 )
+                if plan.method == "slices":
+                    cell, note = with_method(cell, plan, workloads[work.name])
+                    notes += [note] if note and note not in notes else []
+                found.append(cell)
     unique: dict[str, Cell] = {}
     for cell in found:
         first = unique.setdefault(cell.id, cell)
@@ -413,7 +420,9 @@ def expected_seconds(
     """
     known = ((cell, workloads[cell.workload]) for cell in plan_cells)
     return sum(
-        work.seconds(cell.params, cell.duration or duration, warmup) + pod * work.pods(cell)
+        _SLICED * (cell.duration or duration)
+        if cell.method == "slices"
+        else work.seconds(cell.params, cell.duration or duration, warmup) + pod * work.pods(cell)
         for cell, work in known
         if not work.runs_concurrently(cell)
     )

@@ -63,7 +63,31 @@ class Blocks:
 
     def run(self) -> int:
         """Measures all that is missing; returns the number of samples that failed."""
-        return self._together() if self.session.cluster.simultaneous else self._one_by_one()
+        if not self.session.cluster.simultaneous:
+            return self._one_by_one()
+        sliced = any(cell.method == "slices" for cell in self.session.writer.manifest.cells)
+        return self._anew() if sliced else self._together()
+
+    def _anew(self) -> int:
+        """Each block deploys all its profiles anew: the spread between deployments is then in the
+        spread between blocks.
+        """
+        session = self.session
+        self._announce()
+
+        def measure(block: int, cells: list[Cell]) -> int:
+            states: dict[str, ProfileState] = {}
+            try:
+                for label in dict.fromkeys(cell.label for cell in cells):
+                    states[label] = self.profiles.install(label, block)
+                session.describe()  # again: what was installed is known now
+                return self.method.measure(states, cells, block, self.most)
+            finally:
+                with session.stop.held():
+                    for state in states.values():
+                        self.profiles.remove(state)
+
+        return self._each(measure)
 
     def _together(self) -> int:
         """Every profile is installed during all blocks, so that each block interleaves them."""

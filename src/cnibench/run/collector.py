@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from cnibench.model.cell import Window
 from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.testbed.capability import Capability
 from cnibench.testbed.cluster import Cluster
 
 
@@ -25,6 +26,7 @@ class Collector(abc.ABC):
     tools: ClassVar[
         Mapping[str, str]
     ] = {}  # programs that it needs, and the Debian package that has each
+    needs: ClassVar[tuple[type[Capability], ...]] = ()  # that deployments must have for it
     windows: ClassVar[tuple[Window, ...]] = ("speed", "cpp")
     of_pair: ClassVar[bool] = (
         # False: of whole machines, read once where several pairs are measured at the same time

@@ -58,7 +58,7 @@ class Profiles:
             installed = time.monotonic()
             _log.info("attesting %s, because it was installed", label)
             attestations = deployment.attest()
-            if not session.cluster.ours:  # the CPUs of other machines are known from now on
+            if not session.cluster.manages_nodes:  # now their CPUs are known
                 session.cpus = pins(
                     session.writer.manifest.cells[0].cpus,
                     session.cluster.options.pairs,
@@ -73,15 +73,7 @@ class Profiles:
             )
             session.tell(f"{label} is not measured, {step}: {_with_remedy(error)}")
             return ProfileState(label, deployment, f"{step} the profile failed: {error.message}")
-        for one in attestations:
-            _log.log(
-                logging.DEBUG if one.passed else logging.WARNING,
-                "%s: %s: expected %s, observed %s",
-                label,
-                one.check,
-                one.expected,
-                one.observed,
-            )
+        log_checks(attestations)
         session.writer.attestations(attestations)
         seconds = {
             "install": round(installed - began, 3),
@@ -118,6 +110,20 @@ class Profiles:
             )
             self.session.tell(f"{state.label}: {_with_remedy(error)}")
             self.session.not_removed[state.label] = error
+
+
+def log_checks(attestations: Sequence[Attestation]) -> None:
+    """Each check as one record, failed ones as warnings."""
+    for one in attestations:
+        level = logging.DEBUG if one.passed else logging.WARNING
+        _log.log(
+            level,
+            "%s: %s: expected %s, observed %s",
+            one.label,
+            one.check,
+            one.expected,
+            one.observed,
+        )
 
 
 def refuted(attestations: Sequence[Attestation]) -> str:

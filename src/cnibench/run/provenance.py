@@ -33,6 +33,9 @@ class Provenance:
         told = {one.name: getattr(self, one.name) for one in fields(self)}
         told["wire_offload"] = context.wire_offload(cell.params, self.wire_offload)
         told["duration"] = cell.duration or self.duration
+        told["method"] = cell.method
+        if cell.method == "slices":
+            told["warmup_time"] = 0.0  # each slice has a lead-in instead
         return told
 
 

@@ -16,6 +16,7 @@ from cnibench.run.blocks import Blocks
 from cnibench.run.collector import Collector
 from cnibench.run.progress import Progress, Silent
 from cnibench.run.session import Session
+from cnibench.run.slices.method import Slices
 from cnibench.run.windows import Windows
 from cnibench.run.workload import Workload
 from cnibench.rundir.writer import RunWriter
@@ -65,7 +66,8 @@ class Runner:
             self.recorded,
             stop,
         )
-        blocks = Blocks(session, Windows(session, self.collectors), self.done, self.enough)
+        method = Slices(session, Windows(session, self.collectors))
+        blocks = Blocks(session, method, self.done, self.enough)
         self.cluster.tell = session.tell
         with stop:
             try:

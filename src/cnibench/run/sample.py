@@ -27,6 +27,7 @@ from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import now
 from cnibench.system.guest import inside
 from cnibench.system.process import Process
+from cnibench.testbed.capabilities.cell_conditions import CellConditions
 
 _MARGIN = 0.5  # s: what the window leaves out at each end, where client and server start and stop
 _LEAST = 0.2  # of a window that must be left once all pairs' clients have started
@@ -71,7 +72,9 @@ def measure_pairs(
             with _named(s, all_of_them):
                 if asked := conditions.of(s.cell.params):
                     made = served.enter_context(
-                        s.deployment.under(asked, s.client, s.server, s.cell)
+                        CellConditions.of(s.deployment).apply_conditions(
+                            asked, s.client, s.server, s.cell
+                        )
                     )
                     into.records += [("conditions", record) for record in made]
                 served.enter_context(workload.serve(s))

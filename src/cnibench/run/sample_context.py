@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cnibench.model.cell import Cell, Reading
+from cnibench.testbed.capabilities.service_paths import ServicePaths
 from cnibench.testbed.deployment import Deployment
 from cnibench.testbed.place import Pod
 
@@ -43,7 +44,7 @@ class SampleContext:
         return (
             self.listen
             if self.cell.path == "pod"
-            else self.deployment.address(self.cell, self.server)
+            else ServicePaths.of(self.deployment).address(self.cell, self.server)
         )
 
     @property
@@ -53,7 +54,9 @@ class SampleContext:
 
     def port(self, number: int) -> int:
         """The port that both use on this cell's path, instead of ``number``."""
-        return number if self.cell.path == "pod" else self.deployment.port(self.cell, number)
+        if self.cell.path == "pod":
+            return number
+        return ServicePaths.of(self.deployment).port(self.cell, number)
 
     def on_client(self, argv: Sequence[str]) -> list[str]:
         """``argv`` pinned as this cell says."""

@@ -14,8 +14,10 @@ from cnibench.model.units import duration
 from cnibench.run.progress import Progress
 from cnibench.run.provenance import Provenance
 from cnibench.run.workload import Workload
-from cnibench.rundir.writer import FullError, RunWriter
+from cnibench.rundir.files import FullError
+from cnibench.rundir.writer import RunWriter
 from cnibench.system.interrupt import Stop
+from cnibench.testbed.capabilities.outages import Outages
 from cnibench.testbed.cluster import Cluster
 
 _log = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ class Session:
             "wire": self.cluster.wire,
             "wire_offload": offload,
         }
-        known = all_facts if self.cluster.ours else facts
+        known = all_facts if self.cluster.manages_nodes else facts
         if differences := disagreements(self.recorded, known):
             raise UsageError(
                 f"this run was measured on other nodes: {'; '.join(map(str, differences))}",
@@ -82,6 +84,8 @@ class Session:
 
         ``suspect``: something has just failed that an outage would explain. Raises EndedError.
         """
+        if not isinstance(self.cluster, Outages):
+            return False
         outages = self.cluster.outages(suspect)
         for one in outages:
             self.writer.event("outage", start=one.start, seconds=one.seconds, reason=one.reason)

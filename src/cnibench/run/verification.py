@@ -4,17 +4,21 @@ samples of a deployment that changed meanwhile.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from cnibench.errors import CnibenchError, EndedError, Interrupted
 from cnibench.model.cell import Attestation, Cell
-from cnibench.run.profiles import ProfileState, refuted
+from cnibench.run.profiles import ProfileState, log_checks, refuted
 from cnibench.run.provenance import failure
 from cnibench.run.session import Session
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import now
+from cnibench.testbed.capabilities.quick_attestation import QuickAttestation
 from cnibench.testbed.deployment import Deployment
+
+_log = logging.getLogger(__name__)
 
 
 class Verification:
@@ -37,7 +41,8 @@ class Verification:
         revoked = 0
         for label in dict.fromkeys(cell.label for cell in cells):
             measured = self._unverified.pop(label, [])
-            revoked += self._checked(states[label], lambda it: it.verify(), measured, False)
+            _log.info("comparing %s with its declaration, because block %d ended", label, block + 1)
+            revoked += self._checked(states[label], _quickly, measured, False)
         return revoked
 
     def after_run(self, states: Mapping[str, ProfileState]) -> int:
@@ -66,7 +71,10 @@ class Verification:
         if state.deployment is None or state.reason or state.deployment.broken:
             return 0
         try:
+            if store:
+                _log.info("attesting %s again, because its measurement ended", state.label)
             found = check(state.deployment)
+            log_checks(found)
             reason = refuted(found)
         except (Interrupted, EndedError):
             raise
@@ -96,5 +104,11 @@ class Verification:
                 with session.stop.held():
                     lines = failure(cell, block, provenance, "failed", state.reason, now())
                     session.writer.finish(cell, block, lines)
+                _log.warning("%s, block %d: revoked", cell.id, block + 1)
                 revoked += 1
         return revoked
+
+
+def _quickly(deployment: Deployment) -> list[Attestation]:
+    """Nothing where a deployment can only be attested in full."""
+    return deployment.verify() if isinstance(deployment, QuickAttestation) else []

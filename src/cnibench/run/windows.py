@@ -29,8 +29,9 @@ from cnibench.run.provenance import failure, lines
 from cnibench.run.sample import measure_pairs
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.session import Session
+from cnibench.rundir.files import FullError
 from cnibench.rundir.schema import now
-from cnibench.rundir.writer import FullError, RunWriter
+from cnibench.rundir.writer import RunWriter
 from cnibench.system.files import make_private
 from cnibench.testbed.deployment import Deployment
 

@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
+from cnibench.errors import UnsupportedError
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.slices.load import Load
 from cnibench.system.process import Process
+from cnibench.testbed.capability import Capability
 
 
 class Workload(abc.ABC):
@@ -33,6 +36,7 @@ class Workload(abc.ABC):
         str
     ]  # the metric that decides: planning, stopping, ranking, gate and reports take this one
     cpp: ClassVar[bool] = True  # does cycles per packet make sense for it?
+    needs: ClassVar[tuple[type[Capability], ...]] = ()  # that deployments must have for it
     transport: ClassVar[str] = "tcp"  # what the packets collector counts: tcp or udp
     looks: ClassVar[bool] = False  # does it run programs on the nodes that look into their kernels?
     collected: ClassVar[bool] = (
@@ -96,6 +100,12 @@ class Workload(abc.ABC):
     def data_port(self, s: SampleContext) -> int:
         """The port of the measured TCP connections at one of their ends; 0: there are none."""
         return 0
+
+    def load(self, cell: Cell) -> Load:
+        """How it is driven in slices. Raises UnsupportedError with the reason why it is not: then
+        it is measured in windows.
+        """
+        raise UnsupportedError("it has no load that goes on unharmed after it was stopped")
 
     @abc.abstractmethod
     def serve(self, s: SampleContext) -> AbstractContextManager[None]:

@@ -186,10 +186,10 @@ def _tied_tails(row: Array, ranks: Array) -> tuple[float, float]:
     doubled = np.rint(2 * ranks[row != 0]).astype(np.int64)
     if not len(doubled):
         return 1.0, 1.0
-    cdf = np.concatenate(([0.0], _cdf_of_ranks(doubled)))
+    cdf = _cdf_of_ranks(doubled)
     plus = int(np.rint(2 * ranks[row > 0].sum()))
     minus = int(np.rint(2 * ranks[row < 0].sum()))
-    return float(cdf[plus + 1]), float(cdf[minus + 1])
+    return float(cdf[plus]), float(cdf[minus])
 
 
 def _invert(rows: Array, k: int) -> tuple[Array, Array, Array]:

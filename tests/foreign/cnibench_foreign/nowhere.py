@@ -6,25 +6,20 @@ from typing import Any
 
 from cnibench.errors import ClusterError
 from cnibench.model.profile import Profile
-from cnibench.testbed.cluster import Cluster, Problem, Wire
+from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
 from cnibench.testbed.deployment import Deployment
 
 
 class Nowhere(Cluster):
     kind = "nowhere"
 
-    @property
-    def testbed(self) -> str:
-        return "nowhere"
-
-    @property
-    def wire(self) -> Wire:
-        return "none"
+    testbed = "nowhere"
+    wire: Wire = "none"
 
     def missing(self) -> list[Problem]:
         return [Problem("", "a machine", "there is none")]
 
-    def check(self, profile: Profile) -> list[Problem]:
+    def check(self, profile: Profile, options: Options | None = None) -> list[Problem]:
         return []
 
     def install(self, label: str, profile: Profile) -> Deployment:

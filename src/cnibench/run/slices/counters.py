@@ -19,12 +19,14 @@ from cnibench.errors import MeasureError, UnsupportedError
 
 _SOCK_DIAG, _BY_FAMILY, _ERROR, _DONE = 4, 20, 2, 3
 _REQUEST, _DUMP = 0x1, 0x300
-_INFO = 2  # INET_DIAG_INFO
+_INFO, _CONGESTION = 2, 4  # INET_DIAG_INFO, INET_DIAG_CONG
 _ESTABLISHED = 1 << 1
 # Offsets in struct tcp_info.
 _UNACKED, _BYTES_ACKED, _BYTES_RECEIVED, _NOTSENT = 24, 120, 128, 144
 _LEAST_INFO = 148  # bytes: a kernel that lacks the last of them is older than 4.6
 _LARGEST = 1 << 20
+
+_WANTED = 1 << (_INFO - 1) | 1 << (_CONGESTION - 1)
 
 Direction = Literal["acked", "received"]
 
@@ -39,6 +41,10 @@ class Counter(abc.ABC):
     @abc.abstractmethod
     def read(self) -> int:
         """The count now. Raises MeasureError when it cannot be read any more."""
+
+    def congestion_control(self) -> str:
+        """Of its connections, as the kernel has it; '' where there is none."""
+        return ""
 
     def in_flight(self) -> int:
         """Bytes or segments that were sent and are not delivered yet; 0 where nobody knows."""
@@ -56,6 +62,7 @@ class _Seen:
     acked: int
     received: int
     pending: int
+    congestion_control: str
 
 
 class Connections(Counter):
@@ -80,7 +87,7 @@ class Connections(Counter):
         family = socket.AF_INET6 if ip == 6 else socket.AF_INET
         try:
             self._family = family
-            self._head = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 1 << (_INFO - 1), 0, 0)
+            self._head = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, _WANTED, 0, 0)
             self._others = set(self._dump())
             self._which: tuple[bytes, ...] = ()
         except BaseException:
@@ -99,6 +106,9 @@ class Connections(Counter):
         return sum(
             one.acked if self._direction == "acked" else one.received for one in self._each()
         )
+
+    def congestion_control(self) -> str:
+        return ",".join(sorted({one.congestion_control for one in self._each()}))
 
     def in_flight(self) -> int:
         return sum(one.pending for one in self._each())
@@ -152,17 +162,20 @@ class Connections(Counter):
 
 def _info(message: bytes) -> _Seen:
     """Out of struct inet_diag_msg and its attributes. Raises UnsupportedError."""
-    at = 72
+    at, algorithm, info = 72, "", b""
     while at + 4 <= len(message):
         length, kind = struct.unpack_from("=HH", message, at)
         if kind == _INFO and length - 4 >= _LEAST_INFO:
             info = message[at + 4 : at + length]
-            (acked,) = struct.unpack_from("=Q", info, _BYTES_ACKED)
-            (received,) = struct.unpack_from("=Q", info, _BYTES_RECEIVED)
-            (unacked,) = struct.unpack_from("=I", info, _UNACKED)
-            (unsent,) = struct.unpack_from("=I", info, _NOTSENT)
-            return _Seen(acked, received, unacked + unsent)
+        elif kind == _CONGESTION:
+            algorithm = message[at + 4 : at + length].rstrip(b"\0").decode(errors="replace")
         at += max(4, (length + 3) & ~3)
+    if info:
+        (acked,) = struct.unpack_from("=Q", info, _BYTES_ACKED)
+        (received,) = struct.unpack_from("=Q", info, _BYTES_RECEIVED)
+        (unacked,) = struct.unpack_from("=I", info, _UNACKED)
+        (unsent,) = struct.unpack_from("=I", info, _NOTSENT)
+        return _Seen(acked, received, unacked + unsent, algorithm)
     raise UnsupportedError(
         "this kernel's tcp_info does not have bytes_acked and notsent_bytes",
         "use --method windows, or Linux 4.6 or newer",

@@ -105,6 +105,11 @@ class Generator:
         self.pause()
         self.priority = raised(servers, SERVER) or raised(clients, CLIENT)
 
+    @property
+    def congestion_control(self) -> str:
+        """Of its connections. Raises MeasureError when they are gone."""
+        return self._counter.congestion_control() if self._counter is not None else ""
+
     def resume(self) -> None:
         """Raises MeasureError when the client is gone."""
         self._signal(signal.SIGCONT)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import abc
 from contextlib import AbstractContextManager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.counters import Counter
@@ -20,6 +20,7 @@ class Load(abc.ABC):
     """A load that goes on by itself until it is paused."""
 
     metric: ClassVar[str]  # what its rate is: transaction_rate, throughput
+    ports: ClassVar[tuple[int, ...]]  # that its server listens on, for the first pair
     per: ClassVar[str]  # the metric of its CPU time: cpu_per_transaction, cpu_per_byte
 
     @abc.abstractmethod
@@ -43,6 +44,10 @@ class Load(abc.ABC):
     @abc.abstractmethod
     def units(self, count: float, s: SampleContext) -> float:
         """Transactions or bytes that a count stands for."""
+
+    def params(self) -> dict[str, Any]:
+        """Parameters of the cell that are other than asked for while it is driven in slices."""
+        return {}
 
     def rate(self, units: float) -> float:
         """``units`` in a second as ``metric`` has it."""

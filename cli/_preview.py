@@ -1,0 +1,127 @@
+"""What a run is about to do, before it does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from cnibench.cli._output import print_json, print_table
+from cnibench.cli._request import Request
+from cnibench.model.cell import Cell
+from cnibench.model.units import duration, human
+from cnibench.planning.forecast import whole
+from cnibench.planning.plan import expected_bytes, expected_seconds, passes
+from cnibench.run.progress import words
+from cnibench.rundir.schema import Manifest
+from cnibench.testbed.capabilities.consent import Consent
+
+
+def _forecast(request: Request) -> tuple[list[tuple[Cell, int]], float]:
+    """All samples, each (cell, block), and the seconds that they take."""
+
+    manifest = request.manifest
+    samples = passes(manifest.cells, manifest.blocks)
+    cluster = request.cluster
+    return samples, whole(
+        samples, request.workloads, manifest.duration, manifest.warmup, cluster, request.profiles
+    )
+
+
+def _about(request: Request, seconds: float) -> str:
+    """The time that a plan takes, in words."""
+    rest = (
+        "and that to install and attest the profiles"
+        if request.cluster.simultaneous
+        else "with that to install and attest the profiles"
+    )
+    return f"about {duration(seconds)}, {rest}"
+
+
+def expect(request: Request) -> None:
+    """The time that a plan takes, before it starts."""
+    samples, seconds = _forecast(request)
+    click.echo(f"{len(samples)} samples, {_about(request, seconds)}", err=True)
+
+
+def preview(request: Request) -> list[str]:
+    """What the cluster says of what is about to be done, and what making and removing the profiles
+    costs. Raises UsageError.
+    """
+
+    manifest = request.manifest
+    measured = [cell for cell, _ in passes(manifest.cells, manifest.blocks)]
+    cluster = request.cluster
+    windows = expected_seconds(
+        measured, request.workloads, manifest.duration, manifest.warmup, cluster.pod_seconds
+    )
+    lines = list[str]()
+    if isinstance(cluster, Consent):
+        volume = expected_bytes(measured, request.workloads, manifest.duration)
+        lines += cluster.preview(request.profiles, windows, volume)
+    making = sum(cluster.seconds(profile) for profile in request.profiles.values())
+    if making:
+        times = (
+            f"{len(request.profiles)} x {manifest.blocks} times"
+            if manifest.blocks > 1
+            else f"{len(request.profiles)} times"
+        )
+        lines.append(
+            f"installing, attesting and removing, {times}: about"
+            f" {duration(making * manifest.blocks)}"
+        )
+    return lines
+
+
+def _blocks(manifest: Manifest) -> str:
+    """How many blocks: ``7``, or ``2 to 7`` where cells have numbers of their own."""
+    numbers = {min(cell.blocks or manifest.blocks, manifest.blocks) for cell in manifest.cells}
+    return f"{min(numbers)} to {max(numbers)}" if len(numbers) > 1 else str(manifest.blocks)
+
+
+def show(request: Request, as_json: bool) -> None:
+    """What --dry-run prints."""
+
+    manifest = request.manifest
+    samples, seconds = _forecast(request)
+    volume = expected_bytes((cell for cell, _ in samples), request.workloads, manifest.duration)
+    if as_json:
+        print_json(
+            {
+                "schema": 1,
+                "cells": [{"id": cell.id, **_fields(cell)} for cell in manifest.cells],
+                "blocks": manifest.blocks,
+                "samples": len(samples),
+                "seconds": seconds,
+                "bytes": volume,
+                "planned": manifest.planned,
+                "seed": manifest.seed,
+                "unsupported": manifest.unsupported,
+                "notes": manifest.notes,
+            }
+        )
+        return
+    print_table(
+        ("cell", "CPUs", "MTU"),
+        [(words(cell), cell.cpus, str(cell.mtu)) for cell in manifest.cells],
+    )
+    most = (
+        f" (up to {manifest.max_blocks} blocks, until ±{manifest.target_ci:.1%})"
+        if manifest.target_ci
+        else ""
+    )
+    click.echo(
+        f"{len(manifest.cells)} cells x {_blocks(manifest)} blocks{most} = {len(samples)} samples,"
+        f" seed {manifest.seed}"
+    )
+    click.echo(f"time: {_about(request, seconds)}")
+    click.echo(f"traffic: at most about {human(volume, 'B')}" if volume else "traffic: little")
+    for one in manifest.unsupported:
+        click.echo(f"not measured: {one.label}: {one.lacks}; {one.remedy}")
+    for note in manifest.notes:
+        click.echo(f"note: {note}")
+
+
+def _fields(cell: Cell) -> dict[str, Any]:
+    return msgspec.structs.asdict(cell)

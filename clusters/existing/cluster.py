@@ -1,0 +1,268 @@
+"""Installs, measures on and cleans a cluster that somebody else made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cnibench.clusters.existing.deployment import ExistingDeployment
+from cnibench.clusters.existing.present import NO_CNI
+from cnibench.clusters.existing.safeguards import GuardedCluster, saved_manifests
+from cnibench.clusters.kubernetes.cni import install, recognise, subnets, wait
+from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
+from cnibench.clusters.kubernetes.nodes import agents, inspection
+from cnibench.clusters.kubernetes.nodes.environment import describe
+from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
+from cnibench.clusters.kubernetes.ownership import cleaning, safety, state
+from cnibench.clusters.kubernetes.ownership.cleaning import Survey
+from cnibench.clusters.kubernetes.ownership.namespace import Claim
+from cnibench.clusters.kubernetes.pods import rate_limit
+from cnibench.clusters.kubernetes.removal.selection import BlockedError
+from cnibench.errors import ClusterError, CnibenchError
+from cnibench.model.profile import Profile, builtin
+from cnibench.offload.nic import Nic
+from cnibench.testbed.capabilities.nics import Nics
+from cnibench.testbed.capabilities.node_inspection import NodeInspection, Nodes
+from cnibench.testbed.capabilities.outages import Outage, Outages
+from cnibench.testbed.capabilities.ownership import Leftover, Ownership
+
+_READY = 300.0  # s: of a CNI; images may have to be fetched
+_GIVEN = (
+    "pod_cidr",
+    "pod_cidr_ipv6",
+    "service_cidr",
+    "api_host",
+    "api_port",
+)  # settings that are about the cluster, not the CNI
+
+
+class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
+    """Any cluster that a kubeconfig leads to."""
+
+    def kernel_access_denied(self) -> str:
+        """Asked of the namespace ``default``: what Pod Security's labels say there does not count,
+        for ours has its own.
+        """
+        try:
+            said = agents.refused(
+                self.access, agents.plan("none", {}, namespace="default"), self.chosen[0].name
+            )
+        except CnibenchError:
+            return ""
+        return (
+            f"privileged Pods are refused here ({said.splitlines()[-1][:200]})"
+            if said and "violates PodSecurity" not in said
+            else ""
+        )
+
+    def _start_agents(self, everywhere: bool, cleaning: bool = False) -> list[KubernetesNode]:
+        """Our namespace and the agents: on the chosen nodes, or on all of them when a CNI is
+        installed; the chosen ones first.
+        """
+        if self._making is None:
+            tolerations = ({"operator": "Exists"},) if everywhere else self.wanted.tolerations
+            making = agents.plan(
+                state.new_name(),
+                self.options.extra,
+                str(self.options.extra.get("namespace") or ""),
+                tolerations,
+            )
+            self._claim = Claim(self.access, making)
+            self._making = making
+            self.access.availability.patience = self.patience
+            self.access.availability.tell = self.tell
+            wanted = list(self.nodes) if cleaning else list(self.chosen)
+            wanted += [node for node in self.nodes if everywhere and node not in wanted]
+            self._making, self._agents = agents.start(self.access, making, wanted)
+            self.wire = agents.wire(self._agents[0])
+        return self._agents
+
+    def nics(self, every: bool = False) -> tuple[list[Nic], list[int]]:
+        return agents.nics(self._start_agents(everywhere=False), every)
+
+    def compare_nodes(self) -> Nodes:
+        return inspection.compared(self._start_agents(everywhere=False)[:2])
+
+    def install(self, label: str, profile: Profile) -> ExistingDeployment:
+        current = self._is_current(profile)
+        if current and (
+            deployment := next((one for one in self._deployments if one.label == label), None)
+        ):
+            if not deployment.alive():
+                return deployment
+            self._deployments.remove(deployment)
+            KubernetesDeployment.remove(deployment)  # its Pods are dead, and their names are wanted
+        if current:
+            self._check_ready()
+        nodes = self._start_agents(everywhere=not current)
+        assert self._making is not None
+        assert self._claim is not None
+        settings = {**self.options.settings.get("", {}), **self.options.settings.get(label, {})}
+        known = {
+            **subnets.variables(self.access, self.nodes, self.options.extra),
+            **{key: settings[key] for key in _GIVEN if key in settings},
+            "run": self._making.run,
+            "owner": state.owner(),
+        }
+        given = {key: value for key, value in settings.items() if key not in _GIVEN}
+
+        def uninstall() -> None:
+            self._check_alone(profile.name)
+            install.uninstall(self.access, profile, known, nodes, saved=self._saved())
+            self._bare = True
+
+        if not current:
+            subnets.need(known)
+            self._make_room(nodes, known)
+            install.install(self.access, profile, given, known, nodes)
+        try:
+            if not current:
+                wait.ready(self.access, profile, _READY)
+                install.policies(self.access, profile, self._making.namespace)
+            deployment = ExistingDeployment(
+                label,
+                profile,
+                self.options,
+                self.access,
+                self._making,
+                nodes[: len(self.chosen)],
+                known,
+            )
+            deployment.claim = self._claim
+            deployment.said = "" if profile.kubernetes else self.present[1]
+            deployment.uninstall = None if current else uninstall
+            if self.allowed.max_rate:
+                deployment.each_pod = lambda pod: rate_limit.cap(pod, self.allowed.max_rate)
+                for pod in deployment.pods():
+                    deployment.each_pod(pod)
+            self._facts = (
+                describe(self.access, deployment.nodes())
+                | deployment.told()
+                | agents.offload(deployment.nodes())
+            )
+        except BaseException:
+            try:
+                if not current and not self._claim.lease.check():
+                    uninstall()
+            except CnibenchError as error:
+                self.tell(f"{label} is not removed: {error.message}")
+            raise
+        self._deployments.append(deployment)
+        return deployment
+
+    def _make_room(self, nodes: Sequence[KubernetesNode], known: Mapping[str, str]) -> None:
+        """Removes what an earlier run installed, and the cluster's own CNI (saved first) when that
+        was allowed.
+
+        Raises RefusedError, ClusterError.
+        """
+        if left := cleaning.record(self.access):
+            assert self._making is not None
+            if left.run == self._making.run:  # an uninstallation that failed, tried once more
+                self._check_alone(left.profile)
+            else:
+                self._left_cni(take=self._making.run)
+            install.uninstall(self.access, None, known, nodes, saved=self._saved(), say=_say)
+            self._bare = True
+        if self._bare:
+            return
+        name, said = recognise.current(self.access)
+        if said == NO_CNI:
+            return
+        strangers = safety.foreign(self.access.get("pods", "-A")["items"])
+        safety.check_change(
+            self.allowed, name or said, self.access.context, len(self.nodes), strangers
+        )
+        if not name:
+            raise ClusterError(
+                f"{said}: nobody here knows how to remove it",
+                "remove it as it was installed, then --allow-install",
+            )
+        assert self._making is not None
+        self._check_unused(self._making.run)
+        # Anew: somebody may have changed it since ``preview`` showed it, perhaps hours ago.
+        settings = self.options.settings.get("", {})
+        plan = install.planned(self.access, builtin()[name], settings, known)
+        install.uninstall(self.access, None, known, nodes, plan=plan, saved=self._saved(), say=_say)
+        self._bare = True
+
+    def environment(self) -> dict[str, Any]:
+        facts = {"wire_offload": "as the nodes' devices have it", **self._facts}
+        return facts | ({"max_rate": self.allowed.max_rate} if self.allowed.max_rate else {})
+
+    def leftovers(
+        self, owners: Sequence[str] = (), tell: Callable[[str], None] = print
+    ) -> list[Leftover]:
+        found = Survey(self.access, self.allowed, owners, tell)
+
+        def remove() -> None:
+            """The agents that do it are ours, in a namespace of this command's own."""
+            nodes = self._start_agents(everywhere=True, cleaning=True)
+            try:
+                assert self._making is not None
+                found.take_record(self._making.run)
+                known = {"run": self._making.run}
+                install.uninstall(self.access, None, known, nodes, saved=self._saved(), say=_say)
+            finally:
+                self.__exit__(*sys.exc_info())
+
+        cni = found.cni(len(self.nodes), remove)
+        return [*([self._shown(cni)] if cni else []), *found.namespaces()]
+
+    def _shown(self, cni: Leftover) -> Leftover:
+        """With the objects that would be deleted, or kept because of objects of others that would
+        go with them.
+        """
+        plan = None if cni.kept else install.planned(self.access)
+        if plan is None:
+            return cni
+        try:
+            objects = install.preview(self.access, plan)
+        except BlockedError as error:
+            return replace(cni, kept=error.message, remedy=error.remedy, refused=True)
+        deleted = (
+            f"deleted, after its manifests are saved below {saved_manifests()}:"
+            f" {', '.join(objects) or 'no object'}"
+        )
+        return replace(cni, about=f"{cni.about}; {deleted}")
+
+    def outages(self, suspect: bool = False) -> list[Outage]:
+        return self._claim.outages(suspect, self._dead) if self._claim else []
+
+    def _dead(self) -> str:
+        return next((died for one in self._deployments if (died := one.alive())), "")
+
+    def __exit__(self, *error: object) -> None:
+        """Everything of ours, in any case; the first failure is told when nothing worse has
+        happened.
+        """
+        failures: list[CnibenchError] = []
+        for deployment in self._deployments if not self.options.keep else ():
+            try:
+                deployment.remove()
+            except CnibenchError as failure:
+                failures.append(failure)
+        for deployment in self._deployments:
+            deployment.disconnect()
+        for node in self._agents:
+            node.gateway.close()
+        self._deployments.clear()
+        claim, self._claim, self._making, self._agents = self._claim, None, None, []
+        if claim is not None:
+            try:
+                if self.options.keep:
+                    claim.lease.release()
+                else:
+                    claim.remove()
+            except CnibenchError as failure:
+                failures.append(failure)
+        self.access.availability.patience = 0.0
+        self.access.close()
+        if failures and error and error[0] is None:
+            raise failures[0]
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr)

@@ -1,0 +1,153 @@
+"""What is on the cluster already, and which profiles it can have: nothing is changed here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cnibench.clusters.existing.deployment import ExistingDeployment
+from cnibench.clusters.kubernetes.api import tools
+from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api.objects import Making
+from cnibench.clusters.kubernetes.cni import recognise, suitability, unsupported
+from cnibench.clusters.kubernetes.nodes.nodes import Facts, Wanted, choose, facts, more, toleration
+from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
+from cnibench.clusters.kubernetes.ownership import cleaning, safety
+from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
+from cnibench.clusters.kubernetes.pods import paths, pods
+from cnibench.errors import ClusterError, CnibenchError, InputError, UsageError
+from cnibench.model.cell import Cell
+from cnibench.model.profile import CURRENT, Profile, builtin
+from cnibench.model.units import seconds
+from cnibench.testbed.capabilities.cell_limits import CellLimits
+from cnibench.testbed.capabilities.recognition import Recognition
+from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
+
+_SECONDS = 60.0  # s that installing, attesting and removing one takes, for plans
+_SECONDS_CURRENT = 15.0  # s: agents and Pods only
+NO_CNI = "no CNI"
+
+
+class PresentCluster(Cluster, CellLimits, Recognition):
+    """The cluster that a kubeconfig leads to, as it is."""
+
+    kind: ClassVar[str] = "existing"
+    deploys: ClassVar[type] = ExistingDeployment
+    manages_nodes: ClassVar[bool] = False
+    testbed: str = "cluster"
+    most_pairs: ClassVar[int] = 50
+    paths: ClassVar[tuple[str, ...]] = paths.ALL
+    pod_seconds: ClassVar[float] = pods.EACH
+    conntrack_bypass: ClassVar[bool] = False
+
+    def __init__(self, options: Options) -> None:
+        """Raises UsageError for wrong options; the cluster is not talked to yet."""
+        super().__init__(options)
+        extra = options.extra
+        self.allowed = safety.Allowed.of(extra)
+        self.patience = seconds(str(extra.get("patience") or PATIENCE))
+        self.wanted = Wanted(
+            client=str(extra.get("client_node") or ""),
+            server=str(extra.get("server_node") or ""),
+            client_selector=str(extra.get("client_selector") or ""),
+            server_selector=str(extra.get("server_selector") or ""),
+            tolerations=tuple(toleration(item) for item in extra.get("toleration", ())),
+        )
+        self._claim: Claim | None = None
+        self._making: Making | None = None
+        self._agents: list[KubernetesNode] = []
+        self._deployments: list[ExistingDeployment] = []
+        self._facts: dict[str, Any] = {}
+        self.wire: Wire = "nic"
+        # we have removed what was there; the nodes' kubelets say so only some seconds later
+        self._bare = False
+
+    @cached_property
+    def access(self) -> Access:
+        """Raises InputError, UsageError."""
+        given = self.options.extra.get("kubeconfig")
+        return Access(
+            Path(str(given)) if given else None, str(self.options.extra.get("context") or "")
+        )
+
+    @cached_property
+    def nodes(self) -> list[Facts]:
+        """All nodes. Raises UnreachableError, DeniedError."""
+        return [facts(item) for item in self.access.get("nodes")["items"]]
+
+    @cached_property
+    def chosen(self) -> list[Facts]:
+        """The client's node, the server's, those of further pairs."""
+        return more(
+            self.nodes,
+            choose(self.nodes, self.wanted, self.options.ip),
+            self.wanted,
+            self.options.ip,
+            self.options.pairs,
+        )
+
+    @cached_property
+    def present(self) -> tuple[str, str]:
+        """(the profile that runs there or '', in words)."""
+        return recognise.current(self.access)
+
+    @cached_property
+    def _left(self) -> cleaning.Record | None:
+        """What an earlier run had left on the cluster when this one began."""
+        return cleaning.record(self.access)
+
+    def missing(self) -> list[Problem]:
+        problems = tools.problems("kubectl")
+        if problems:
+            return problems
+        try:
+            self.access.kubectl("get", "--raw", "/version", timeout=15)
+        except (InputError, UsageError):  # nothing is missing: what was given is wrong
+            raise
+        except CnibenchError as error:
+            problems.append(
+                Problem(
+                    "", error.message, error.remedy or "name another with --kubeconfig or --context"
+                )
+            )
+        return problems
+
+    def check(self, profile: Profile, options: Options | None = None) -> list[Problem]:
+        if profile.cni == CURRENT.cni:
+            return []
+        return suitability.problems(profile, options or self.options)
+
+    def refuses(self, profile: Profile, cell: Cell) -> str:
+        return unsupported.refusal(profile, cell)
+
+    def seconds(self, profile: Profile) -> float:
+        return _SECONDS_CURRENT if self._is_current(profile) else _SECONDS
+
+    def resolve(self, profiles: Mapping[str, Profile]) -> Mapping[str, Profile]:
+        """``current`` becomes the profile that is recognised. Raises ClusterError where there is no
+        CNI at all.
+        """
+        if all(profile.name != CURRENT.name for profile in profiles.values()):
+            return profiles
+        name, said = self.present
+        if not name and said == NO_CNI:
+            raise ClusterError(
+                "no CNI runs on this cluster",
+                "install one first, or name a profile and --allow-install",
+            )
+        found = (
+            builtin()[name]
+            if name
+            else CURRENT.model_copy(update={"title": f"not recognised: {said}"})
+        )
+        return {
+            label: found if profile.name == CURRENT.name else profile
+            for label, profile in profiles.items()
+        }
+
+    def _is_current(self, profile: Profile) -> bool:
+        """Is it measured as it stands there? Every profile that is not to be installed is."""
+        anew = self.allowed.replace or (self.allowed.install and self._left is not None)
+        return profile.cni == CURRENT.cni or (profile.name == self.present[0] and not anew)

@@ -1,0 +1,162 @@
+"""What a run may do to a cluster that somebody else made: asked before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from cnibench.clusters.existing.present import NO_CNI, PresentCluster
+from cnibench.clusters.kubernetes.cni import install, subnets
+from cnibench.clusters.kubernetes.nodes import agents
+from cnibench.clusters.kubernetes.nodes.nodes import facts
+from cnibench.clusters.kubernetes.ownership import cleaning, discovery, namespace, safety, state
+from cnibench.clusters.kubernetes.ownership.cleaning import Survey
+from cnibench.clusters.kubernetes.removal.selection import BlockedError
+from cnibench.errors import ClusterError
+from cnibench.model import conditions
+from cnibench.model.cell import Cell
+from cnibench.model.profile import Profile, builtin
+from cnibench.testbed.capabilities.consent import Consent
+from cnibench.testbed.capabilities.ownership import Leftover
+
+
+class GuardedCluster(PresentCluster, Consent):
+    """Refuses what was not allowed, and what would harm others."""
+
+    def permit(self, cells: Sequence[Cell]) -> None:
+        asked = [conditions.of(cell.params) for cell in cells]
+        if not self.allowed.node_changes and any(
+            one and one.offload and one.offload.wire != "default" for one in asked
+        ):
+            raise safety.RefusedError(
+                "the condition offload.wire would change the NICs of nodes of the context"
+                f" '{self.access.context}'",
+                "--allow-node-changes allows it: the old values are on the node's disk first, and"
+                " are restored whatever happens to us",
+            )
+
+    def preview(
+        self, profiles: Mapping[str, Profile], seconds: float, volume: float
+    ) -> Sequence[str]:
+        """Raises RefusedError for what was not allowed, UsageError when there are no two nodes."""
+        chosen = self.chosen
+        names = [node.name for node in chosen]
+        safety.check_load(self.allowed, self._strangers, names)
+        installed = [label for label, profile in profiles.items() if not self._is_current(profile)]
+        changes, removed = "nothing outside our own namespace is changed", list[str]()
+        if installed:
+            present = "" if self.present[1] == NO_CNI else self.present[0] or self.present[1]
+            if left := self._left_cni():
+                present = left.what
+            else:
+                safety.check_change(
+                    self.allowed, present, self.access.context, len(self.nodes), self._strangers
+                )
+                self._check_unused()
+            changes = (
+                f"{', '.join(installed)} installed on all {len(self.nodes)} nodes, one after the"
+                " other"
+                + (
+                    f"; {present} is removed first" + ("" if left else ", its manifests are saved")
+                    if present
+                    else ""
+                )
+            )
+            removed = self._preview_removal()
+        if given := str(self.options.extra.get("namespace") or ""):
+            namespace.check_free(self.access, given)
+        return [
+            *safety.lines(
+                self.access.context, names, self._strangers, self.allowed, seconds, volume, changes
+            ),
+            *removed,
+        ]
+
+    def _preview_removal(self) -> list[str]:
+        """What would be deleted before anything is installed: what an earlier run left, or the
+        cluster's own CNI.
+
+        Raises RefusedError when objects of others would go with it.
+        """
+        name = self.present[0]
+        variables = subnets.variables(self.access, self.nodes, self.options.extra)
+        plan = install.planned(
+            self.access,
+            builtin()[name] if name else None,
+            self.options.settings.get("", {}),
+            variables,
+        )
+        if plan is None:
+            return []
+        try:
+            found = install.preview(self.access, plan)
+        except BlockedError as error:
+            raise safety.RefusedError(error.message, error.remedy) from None
+        return [
+            f"deleted of {plan.name}, after its manifests are saved below {saved_manifests()}:"
+            f" {', '.join(found) or 'no object'}"
+        ]
+
+    @cached_property
+    def _strangers(self) -> list[tuple[str, str]]:
+        return safety.foreign(self.access.get("pods", "-A")["items"])
+
+    def _check_ready(self) -> None:
+        """Raises ClusterError when a chosen node has gone meanwhile: its Pods would be waited for
+        in vain.
+        """
+        for index, known in enumerate(self.chosen):
+            now = facts(self.access.get("node", known.name))
+            if not now.ready:
+                raise ClusterError(
+                    f"node {agents.letter(index)} is not Ready: {now.reason}",
+                    "kubectl describe node says more",
+                )
+
+    def _check_alone(self, profile: str) -> None:
+        """Raises RefusedError when Pods of others have come since this run installed its CNI: they
+        would be evicted, and without a network then.
+        """
+        if strangers := safety.foreign(self.access.get("pods", "-A")["items"]):
+            raise safety.RefusedError(
+                f"{safety.some([name for _, name in strangers])} came to the cluster of the context"
+                f" '{self.access.context}' meanwhile: {profile} is not removed under them",
+                "take them elsewhere, then: cnibench clean --cluster existing --allow-install",
+            )
+
+    def _check_unused(self, run: str = "") -> None:
+        """Raises RefusedError when a run uses the cluster, other than ``run``."""
+        if users := discovery.users(self.access, self.tell, run):
+            raise safety.RefusedError(
+                f"the run {users[0].run} of {users[0].owner} uses the cluster of the context"
+                f" '{self.access.context}': no CNI is changed under it",
+                "wait for its end",
+            )
+
+    def _left_cni(self, take: str = "") -> Leftover | None:
+        """The CNI that an earlier run left, which may be removed; None when there is none.
+        ``take``: it is that run's from now on.
+
+        Raises RefusedError when it may not be removed, ClusterError.
+        """
+        if cleaning.record(self.access) is None:
+            return None
+        found = Survey(self.access, self.allowed, (), self.tell, run=take)
+        left = found.cni(len(self.nodes), lambda: None)
+        if left and left.kept:
+            raise safety.RefusedError(
+                f"{left.what} is left of a run of {left.owner}, and stays: {left.kept}", left.remedy
+            )
+        if left and take:
+            found.take_record(take)
+        return left
+
+    def _saved(self) -> Path:
+        """Where manifests of what we remove are kept: one folder for each run."""
+        assert self._making is not None
+        return saved_manifests() / self._making.run
+
+
+def saved_manifests() -> Path:
+    return state.folder() / "saved"

@@ -1,0 +1,1 @@
+"""One capability of a cluster or a deployment in each file."""

@@ -1,0 +1,49 @@
+"""Nodes that are other machines, and may refuse to be inspected."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cnibench.testbed.capability import Capability
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One thing about the nodes, with its remedy; ``kind``: they differ, it disturbs measuring, or
+    it could not be read.
+    """
+
+    kind: Literal["differs", "disturbs", "unseen"]
+    what: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """What nodes report: name to facts, by their names in what is published (a, b, ...), and what
+    follows from that.
+    """
+
+    facts: Mapping[str, Mapping[str, Any]]
+    remarks: Sequence[Remark]
+
+
+class NodeInspection(Capability):
+    """Inspects the nodes from within, through an agent."""
+
+    title = "inspecting the nodes"
+
+    @abc.abstractmethod
+    def compare_nodes(self) -> Nodes:
+        """What of the measured nodes disturbs measuring or differs between them. Within the
+        cluster's ``with``. Raises ClusterError, UsageError.
+        """
+
+    @abc.abstractmethod
+    def kernel_access_denied(self) -> str:
+        """Why programs may not read the nodes' kernels, as far as that is known beforehand; '' when
+        they may.
+        """

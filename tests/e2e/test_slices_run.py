@@ -1,0 +1,140 @@
+"""``cnibench run --method slices`` in the lab, from the command line to the report."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cnibench.run.slices.rounds import trimmed
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the lab's real-time priority needs root")
+LIMIT = 300.0
+MARK = "CNIBENCH_SLICES_TEST"
+COMMAND = [sys.executable, "-c", "from cnibench.cli.main import main; main()"]
+
+
+def command(out: Path, *more: str) -> list[str]:
+    plain = ["--method", "slices", "--no-perf", "--placement", "inter", "--out", str(out)]
+    return [*COMMAND, "run", "--cni", "a=veth-baseline", "--cni", "b=veth-baseline", *plain, *more]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def marked(mark: str) -> list[int]:
+    """Processes that were started by a command with that mark in its environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}".encode() in (path / "environ").read_bytes().split(b"\0"):
+                found.append(int(path.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_one_profile_under_two_labels(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command(tmp_path, "--workload", "tcp-rr,tcp-stream", "--blocks", "3", "--duration", "1s"),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == 0, done.stderr
+    (run,) = tmp_path.iterdir()
+    samples = lines(run / "samples.jsonl")
+    assert {one["method"] for one in samples} == {"slices"}
+    assert {one["duration"] for one in samples} == {1.0}
+    assert {one["warmup_time"] for one in samples} == {0.0}
+    assert {one["congestion_control"] for one in samples} == {"cubic"}
+    assert {one["metric"] for one in samples if one["workload"] == "tcp-rr"} == {
+        "transaction_rate",
+        "latency_mean",
+        "cpu_per_transaction",
+    }
+    stream = [one for one in samples if one["workload"] == "tcp-stream"]
+    assert {one["metric"] for one in stream} == {"throughput", "cpu_per_byte"}
+    assert {one["params"]["message"] for one in stream} == {1 << 20}  # what iperf3 really writes
+    events = lines(run / "events.jsonl")
+    installed = [
+        (one["label"], one["block"]) for one in events if one["event"] == "profile-installed"
+    ]
+    assert sorted(installed) == [(label, block) for label in "ab" for block in range(3)]
+    (raw,) = (run / "raw").glob("a.inter.tcp-rr.*")
+    for block in range(3):
+        slices = lines(raw / str(block) / "slices.jsonl")
+        assert len({one["round"] for one in slices}) == len(slices) == 50
+    rates = {
+        (one["label"], one["block"]): math.log(one["value"])
+        for one in samples
+        if one["metric"] == "transaction_rate"
+    }
+    ratio, _ = trimmed([rates["a", block] - rates["b", block] for block in range(3)])
+    assert abs(ratio) < 0.1
+    assert "method slices" in (run / "report.md").read_text()
+
+
+def test_what_cannot_be_paused_is_said_before_the_run(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command(tmp_path, "--workload", "tcp-rr,http", "--dry-run"),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "note: http is measured in windows, not in slices: it has no load" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_cluster_without_slices_refuses_them(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command(tmp_path, "--cluster", "kind"), capture_output=True, text=True, timeout=LIMIT
+    )
+    assert done.returncode == 2
+    assert "cannot measure in slices" in done.stderr
+
+
+def test_nothing_is_left_after_kill_9(tmp_path: Path) -> None:
+    mark = uuid.uuid4().hex
+    running = subprocess.Popen(
+        command(tmp_path, "--workload", "tcp-rr", "--blocks", "2", "--duration", "60s"),
+        env={**os.environ, MARK: mark},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def stopped() -> bool:
+        """Is a load generator stopped, so that the rounds have begun?"""
+        for pid in marked(mark):
+            try:
+                text = Path(f"/proc/{pid}/stat").read_text()
+            except OSError:
+                continue
+            if "(netperf) T" in text:
+                return True
+        return False
+
+    try:
+        end = time.monotonic() + 60
+        while not stopped() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert stopped() or marked(mark)
+        time.sleep(1.0)
+    finally:
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+    end = time.monotonic() + 10
+    while marked(mark) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert marked(mark) == []

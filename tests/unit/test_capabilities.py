@@ -1,0 +1,95 @@
+"""Cells and collectors that need a capability which a kind of cluster does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cnibench.cli import _checks, _request
+from cnibench.cli._checks import possible_cells, working_collectors
+from cnibench.clusters.kind import KindCluster
+from cnibench.clusters.lab.cluster import LabCluster
+from cnibench.errors import UnsupportedError, UsageError
+from cnibench.model.cell import Cell
+from cnibench.model.profile import builtin
+from cnibench.planning.plan import build_plan
+from cnibench.registry import providers
+from cnibench.testbed.capabilities.policies import Policies
+from cnibench.testbed.cluster import Cluster, Options
+from cnibench.testbed.deployment import Deployment
+from tests.unit.test_runner import Local, LocalStanding
+
+
+def cell(workload: str, **more: Any) -> Cell:
+    return Cell(label="flannel", profile="flannel", placement="inter", workload=workload, **more)
+
+
+@pytest.mark.parametrize(
+    ("planned", "lacks"),
+    [
+        (cell("pods"), "timing the start of Pods"),
+        (cell("policy-effect"), "network policies"),
+        (cell("tcp-rr-under-load"), "background Pods"),
+        (cell("tcp-rr", params={"policy.entries": 10}), "conditions"),
+        (cell("tcp-rr", path="clusterip"), "paths other than Pod to Pod"),
+    ],
+    ids=lambda one: one.id if isinstance(one, Cell) else "",
+)
+def test_a_cell_that_needs_what_is_missing_is_refused_by_name(planned: Cell, lacks: str) -> None:
+    workloads, profiles = providers("workloads"), builtin()
+    used = {planned.workload: workloads[planned.workload]}
+    possible, refused = possible_cells(
+        Local(Options()),
+        [planned, cell("tcp-rr")],
+        profiles,
+        used | {"tcp-rr": workloads["tcp-rr"]},
+    )
+    assert [one.id for one in possible] == [cell("tcp-rr").id]
+    assert len(refused) == 1
+    assert f"--cluster local does not support {lacks}" in refused[0]
+    if planned.path == "pod":
+        assert possible_cells(LabCluster(Options()), [planned], profiles, used) == ([planned], [])
+    else:
+        assert lacks in possible_cells(LabCluster(Options()), [planned], profiles, used)[1][0]
+    for need in _checks.needs(planned, workloads[planned.workload]):
+        assert issubclass(KindCluster.deploys, need)
+
+
+def test_nothing_is_started_when_every_cell_needs_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Unstarted(Local):
+        def install(self, label: str, profile: Any) -> Deployment:
+            raise AssertionError("nothing may be installed")
+
+    monkeypatch.setattr(_request, "provider", lambda package, name: Unstarted)
+    with pytest.raises(UsageError, match="nothing is left to measure") as error:
+        _request.prepare(build_plan({"cni": ["flannel"], "workload": [{"name": "pods"}]}, None))
+    assert "--cluster local does not support timing the start of Pods" in error.value.remedy
+
+
+def test_a_run_goes_on_without_a_collector_that_needs_what_is_missing() -> None:
+    plan = build_plan({"cni": ["flannel"], "windows": ["speed"]}, None)
+    every = list(providers("collectors").values())
+    working, _, notes = working_collectors(Local(Options()), every, plan)
+    assert {"footprint", "sizes"}.isdisjoint(one.name for one in working)
+    assert any("finding the CNI's own processes" in note for note in notes)
+    assert any("naming the nodes' network devices" in note for note in notes)
+
+
+def test_a_missing_capability_is_an_error_that_names_it() -> None:
+    deployment = LocalStanding(Local(Options()), "candidate", builtin()["flannel"])
+    with pytest.raises(UnsupportedError, match="candidate does not support network policies"):
+        Policies.of(deployment)
+
+
+@pytest.mark.parametrize("interface", [Cluster, Deployment])
+def test_the_required_interfaces_are_small(interface: type) -> None:
+    methods = [
+        name
+        for name, value in vars(interface).items()
+        if callable(value) or isinstance(value, classmethod | property)
+        if not name.startswith("_")
+    ]
+    assert len(methods) <= 8
