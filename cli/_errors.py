@@ -82,9 +82,7 @@ def _told(error: BaseException) -> int:
                 "there is not enough memory for this", "free some, or take fewer runs at once", 3
             )
         case RecursionError():
-            return _say(
-                "something in the input is nested too deeply", "--debug shows where it was read", 2
-            )
+            return _say("something in the input is nested too deeply", "--debug shows where", 2)
         case OSError() if not error.filename and not _folder_is_there():
             return _say("the working directory is gone", "change into a folder that exists", 2)
         case OSError() if error.errno in _LACKS | _WRONG:

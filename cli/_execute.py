@@ -129,8 +129,8 @@ def same_machine(
     if found := disagreements(recorded, facts, machine=manages_nodes):
         raise UsageError(
             f"{reader.path.name} was measured on something else: {'; '.join(map(str, found))}",
-            "go on with it where it was begun, or start a new run; one run is never measured on two"
-            " machines",
+            "resume it on the machine where it was started, or start a new run; a run is never"
+            " measured on two machines",
         )
 
 

@@ -112,7 +112,7 @@ def settings_of(given: Sequence[str], base: Plan | None = None) -> dict[str, dic
 
 
 def at_scale(plan: Plan, factor: float) -> tuple[Plan, list[str]]:
-    """``--scale``: the shorter plan, and in words what it gave up. Raises UsageError."""
+    """``--scale``: the shorter plan, and in words what changed. Raises UsageError."""
     asked = profile.choose(["*" if item == "all" else item for item in plan.cni])
     return scaled(plan, factor, len(asked), providers("workloads"))
 
@@ -129,14 +129,16 @@ def suited(plan: Plan, options: PlanOptions) -> tuple[Plan, list[str]]:
     kind: type[Cluster] = provider("clusters", plan.cluster)
     told = []
     if kind.mtus and plan.mtu not in kind.mtus and options.mtu is None:
-        told.append(f"an MTU of {kind.mtus[0]} instead of {plan.mtu}: its wire has no other")
+        told.append(
+            f"an MTU of {kind.mtus[0]} instead of {plan.mtu}, the only one that its wire supports"
+        )
         plan = plan.model_copy(update={"mtu": kind.mtus[0]})
     if not kind.conntrack_bypass and not options.workload:
         plan, names = plan.with_conntrack()
         if names:
             told.append(
-                f"policy.conntrack: used instead of bypassed, for {', '.join(names)}: packets of"
-                " established connections meet the policies only where the CNI itself has them"
-                " do so"
+                f"policy.conntrack: used instead of bypassed, for {', '.join(names)}: whether"
+                " packets of established connections are checked against the policies depends on"
+                " the CNI"
             )
-    return plan, [f"--cluster {plan.cluster} gave up: {'; '.join(told)}"] if told else []
+    return plan, [f"--cluster {plan.cluster} changes the plan: {'; '.join(told)}"] if told else []

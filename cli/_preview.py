@@ -32,9 +32,9 @@ def _forecast(request: Request) -> tuple[list[tuple[Cell, int]], float]:
 def _about(request: Request, seconds: float) -> str:
     """The time that a plan takes, in words."""
     rest = (
-        "and that to install and attest the profiles"
+        "plus the installation and attestation of the profiles"
         if request.cluster.simultaneous
-        else "with that to install and attest the profiles"
+        else "including the installation and attestation of the profiles"
     )
     return f"about {duration(seconds)}, {rest}"
 

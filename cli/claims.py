@@ -104,7 +104,7 @@ def _show(study: str, found: list[Judgement], everything: bool) -> None:
         click.echo(title)
     if len(shown) < len(found):
         click.echo(
-            f"{len(found) - len(shown)} more that this run has no figure for: --all shows them\n"
+            f"{len(found) - len(shown)} more claims have no figure in this run: --all shows them\n"
         )
 
 

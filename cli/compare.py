@@ -211,7 +211,8 @@ def _comparable(
             raise UsageError(
                 f"{one.reader.id} ({one.label}) is not comparable with {first.reader.id}"
                 f" ({first.label}): {'; '.join(differs)}",
-                "measure both alike, best in one run; --allow-different compares them all the same",
+                "measure both in the same way, preferably in one run; --allow-different compares"
+                " them nevertheless",
             )
 
 

@@ -41,7 +41,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
         "kubernetes",
     )
     print_table(heads, [_row(item, here[item.name]) for item in known.values()])
-    click.echo("\nThe systems of the studies, and where the lab has them here")
+    click.echo("\nSystems of the studies, and whether the lab on this machine can run them")
     rows = [
         [item["study"], item["system"], item["profile"], item["lab"]]
         for item in systems(known.values(), here)
@@ -133,11 +133,9 @@ def _kubernetes(item: Profile) -> list[tuple[str, str]]:
     about = item.kubernetes
     rows = [("on Kubernetes", "; ".join(about.means()))]
     if about.kernel:
-        rows.append(("kernel needs there", ", ".join(about.kernel)))
+        rows.append(("kernel modules on Kubernetes", ", ".join(about.kernel)))
     if about.steps:
-        rows.append(
-            ("kube-proxy there", "yes" if about.kube_proxy else "no, the CNI takes its place")
-        )
+        rows.append(("kube-proxy", "yes" if about.kube_proxy else "no, the CNI replaces it"))
     return rows + [("note", words) for words in about.notes]
 
 

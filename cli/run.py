@@ -162,7 +162,7 @@ _log = logging.getLogger(__name__)
     "--scale",
     type=float,
     metavar="S",
-    help="Scale windows, blocks and request counts by S, as far as verdicts allow.",
+    help="Scale windows, blocks and request counts by S (0 to 1), as far as verdicts allow.",
 )
 @click.option(
     "--out",

@@ -56,18 +56,18 @@ def command(run: str, folder: Path, as_json: bool) -> int:
     state = (
         f"finished {printable(reader.finished)}"
         if reader.finished
-        else "not finished: an interrupted run, or one that lost its end"
+        else "not finished: interrupted, or its end is missing"
     )
     click.echo(f"{name}: {samples} samples, {chain.count} events, {state}")
     if problems:
         click.echo(f"{name}: {len(problems)} problem{'s' * (len(problems) != 1)}")
     elif chain.chained:
         click.echo(
-            f"{name}: nothing is lost, changed or doubled; the last event is"
+            f"{name}: nothing is missing, changed or duplicated; the last event is"
             f" {printable(chain.last)}"
         )
     else:
         click.echo(
-            f"{name}: not chained: an older version wrote it, so that a change cannot be noticed"
+            f"{name}: written by an older version without hash chain: changes cannot be detected"
         )
     return 1 if problems else 0

@@ -27,11 +27,11 @@ from cnibench.testbed.place import Node
 
 NONE = "no process of the CNI runs in the lab's model"
 NO_AGENT = "the CNI has no process that stays: its plugins run while a Pod is made, and not longer"
-BEFORE = "it had ended before the window began"
+BEFORE = "it ended before the window"
 WITHIN = "it ended within the window: its figures are left out"
 CHILD = (
-    "a process that it had started ended within the window and took its time from before the window"
-    " along: no CPU time"
+    "a child process ended within the window, which adds its CPU time from before the window: no"
+    " CPU time"
 )
 ALL = "all"  # the process of a node's total
 _EVERY = 1.0  # s between two readings

@@ -260,7 +260,7 @@ def _cycles_of(rows: Sequence[Cpp]) -> Section:
         f", path {first.path}" if first.path != "pod" else ""
     )
     lines = [
-        f"cycles: {sources}; idle is apart; components, unclassified and others add up to the total"
+        f"cycles: {sources}, without idle; components, unclassified and others add up to the total"
     ]
     if small:
         lines.append(f"others: {', '.join(small)}")
@@ -268,10 +268,7 @@ def _cycles_of(rows: Sequence[Cpp]) -> Section:
         told = ", ".join(
             f"{row.label} {row.counted} (±{100 / row.counted**0.5:.0f} %)" for row in few
         )
-        lines.append(
-            "few samples, so that a share is known no better than this, in percent of the total:"
-            f" {told}"
-        )
+        lines.append(f"few samples (uncertainty of a share, in percent of the total): {told}")
     return Section(f"cycles per packet by component: {where}", [Table(heads, table)], lines)
 
 

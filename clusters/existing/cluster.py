@@ -177,8 +177,8 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         )
         if not name:
             raise ClusterError(
-                f"{said}: nobody here knows how to remove it",
-                "remove it as it was installed, then --allow-install",
+                f"{said}: cnibench does not know how to remove it",
+                "remove it with the tool that installed it, then use --allow-install",
             )
         assert self._making is not None
         self._check_unused(self._making.run)

@@ -32,8 +32,8 @@ class GuardedCluster(PresentCluster, Consent):
             raise safety.RefusedError(
                 "the condition offload.wire would change the NICs of nodes of the context"
                 f" '{self.access.context}'",
-                "--allow-node-changes allows it: the old values are on the node's disk first, and"
-                " are restored whatever happens to us",
+                "--allow-node-changes allows it: the old values are saved on the node's disk first"
+                " and restored afterwards, even if cnibench is killed",
             )
 
     def preview(
@@ -120,9 +120,10 @@ class GuardedCluster(PresentCluster, Consent):
         """
         if strangers := safety.foreign(self.access.get("pods", "-A")["items"]):
             raise safety.RefusedError(
-                f"{safety.some([name for _, name in strangers])} came to the cluster of the context"
-                f" '{self.access.context}' meanwhile: {profile} is not removed under them",
-                "take them elsewhere, then: cnibench clean --cluster existing --allow-install",
+                f"{safety.some([name for _, name in strangers])} started on the cluster of the"
+                f" context '{self.access.context}' during the run: {profile} is not removed,"
+                " because they would lose their network",
+                "delete these Pods, then: cnibench clean --cluster existing --allow-install",
             )
 
     def _check_unused(self, run: str = "") -> None:

@@ -367,5 +367,5 @@ class LabDeployment(
         if errors:
             raise ClusterError(
                 f"{self.label}: not all of it could be removed: " + "; ".join(errors),
-                "it goes when this program ends",
+                "it is removed when this program ends",
             )

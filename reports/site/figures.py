@@ -107,7 +107,7 @@ def cycles(material: Material, place: Place) -> Chart | None:
         f" {found[0].label} with {found[0].total:.0f}."
     )
     notes = [
-        "shorter is cheaper; components and what is unclassified add up to the total, idle is apart"
+        "shorter is cheaper; components and unclassified cycles add up to the total, without idle"
     ]
     if estimated:
         notes.append("cycles: estimated from the CPU clock, this machine gives no cycle counter")

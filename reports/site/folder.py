@@ -191,9 +191,9 @@ def _refuse_foreign(out: Path, names: Sequence[str]) -> None:
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         raise UsageError(
-            f"{out}: the site needs {', '.join(names[:_NAMED])}{more}, where a file stands that"
-            " cnibench did not write",
-            "move it away, give --out another folder, or replace it with --force",
+            f"{out}: {', '.join(names[:_NAMED])}{more} already exists, and cnibench did not write"
+            " it",
+            "move it away, choose another folder with --out, or overwrite it with --force",
         )
 
 

@@ -109,7 +109,7 @@ def test_a_plan_says_how_long_it_takes_and_what_scale_gave_up() -> None:
     assert len(shown["cells"]) == len(whole["cells"])
     assert shown["seconds"] < whole["seconds"] / 10
     assert any(
-        "gave up" in note and "windows of 3.0 s instead of 1 min 00 s" in note
+        "changes the plan" in note and "windows of 3.0 s instead of 1 min 00 s" in note
         for note in shown["notes"]
     )
     text = run("run", "--plan", "quick", "--kernel", "host", "--dry-run").stdout

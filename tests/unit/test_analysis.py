@@ -205,7 +205,7 @@ def test_readings_with_their_own_parameters_stay_apart(tmp_path: Path) -> None:
     assert [
         r.reading for r in analysis.results if r.metric == "cpu_softirq" and r.label == "a"
     ] == [{"node": "a"}, {"node": "b"}]
-    assert len([line for line in analysis.summary if line.startswith("Tcp-rr")]) == 1
+    assert len([line for line in analysis.summary if line.startswith("tcp-rr")]) == 1
     assert "node=a" in TEXT.render(analysis, 200)
 
 
@@ -290,7 +290,7 @@ def test_clock_jumps_outliers_and_unfinished_runs_are_told(tmp_path: Path) -> No
         tmp_path / "back",
         lambda line, n: {**line, "start": "2020-01-01T00:00:00Z"} if n > 30 else line,
     )
-    assert any("clock went back" in note for note in back.notes)
+    assert any("clock was set back" in note for note in back.notes)
     out = _bent(
         tmp_path / "out", lambda line, n: {**line, "value": line["value"] * 50} if n == 0 else line
     )
@@ -471,7 +471,7 @@ def test_places_with_the_same_outcome_share_a_sentence(tmp_path: Path) -> None:
         sum("inconclusive; 3 blocks are too few to compare 3 profiles" in line for line in few) == 1
     )
     assert few[0].startswith(
-        "Tcp-rr on one node, tcp-rr between nodes, tcp-stream on one node, tcp-stream between"
+        "tcp-rr on one node, tcp-rr between nodes, tcp-stream on one node, tcp-stream between"
         " nodes: inconclusive"
     )
     same = analyse([synthetic(tmp_path, {"a": 1.0, "b": 1.0}, blocks=12, name="same")]).summary

@@ -87,7 +87,9 @@ def test_a_candidate_that_is_disturbed_more_often_than_chance_explains_is_undeci
 ) -> None:
     """It hung in half of its blocks and ended with 0 each time; the other half is no sample."""
     half = _one_cell("cand", blocks=BLOCKS // 2)
-    words = "the candidate was disturbed more often than the base (exact McNemar test, p="
+    words = (
+        "the candidate was disturbed significantly more often than the base (exact McNemar test, p="
+    )
     status, said = _compare(tmp_path / "text", half)
     assert status == 5, said
     assert words in said.splitlines()[0]
@@ -107,7 +109,7 @@ def test_a_candidate_that_is_disturbed_more_often_than_chance_explains_is_undeci
 def test_a_base_that_is_disturbed_more_often_is_undecided_as_well(tmp_path: Path) -> None:
     status, said = _compare(tmp_path, _one_cell("base", blocks=BLOCKS // 2))
     assert status == 5, said
-    assert "the base was disturbed more often than the candidate" in said
+    assert "the base was disturbed significantly more often than the candidate" in said
 
 
 @pytest.mark.parametrize(("blocks", "status"), [(BLOCKS // 2, 0), (BLOCKS // 2 + 1, 5)])

@@ -177,8 +177,8 @@ def cell(workload: str = "tcp-rr", path: str = "pod", **params: Any) -> Cell:
 @pytest.mark.parametrize(
     ("profile", "asked", "reason"),
     [
-        ("flannel", cell(**{"policy.entries": 1}), "enforces no NetworkPolicy"),
-        ("flannel", cell("policy-effect"), "enforces no NetworkPolicy"),
+        ("flannel", cell(**{"policy.entries": 1}), "does not enforce NetworkPolicy"),
+        ("flannel", cell("policy-effect"), "does not enforce NetworkPolicy"),
         ("cilium", cell(**{"policy.entries": 1}), ""),
         (
             "cilium",

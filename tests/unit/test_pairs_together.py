@@ -130,7 +130,7 @@ def test_pairs_follow_each_other_in_every_order_and_count_once() -> None:
     ("pairs", "late", "said"),
     [
         (2, 0.2, "took most of their window"),
-        (1, 1.1, "its time was over before the collectors had begun"),
+        (1, 1.1, "the workload ended before the collectors started"),
     ],
     ids=["many pairs", "after its client"],
 )

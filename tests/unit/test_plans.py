@@ -137,7 +137,7 @@ def test_scale_shrinks_and_says_what_it_gave_up() -> None:
     assert len(http.sweep["concurrency"]) == 20
     assert "windows of 3.0 s instead of 30 s" in told[0]
     assert "50000 requests instead of 500000" in told[0]
-    assert f"{small.blocks} repeats instead of 50" in told[0]
+    assert f"{small.blocks} blocks instead of 50" in told[0]
     tiny, _ = plans.scaled(plan, 1e-9, 8, workloads)
     assert tiny.duration == plans.SHORTEST
     assert next(work for work in tiny.workload if work.name == "http").params["requests"] == 500, (

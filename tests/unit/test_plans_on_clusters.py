@@ -51,13 +51,13 @@ def test_bruijn2017_is_carried_out_with_the_conntrack_that_clusters_have(kind: s
     assert sum(cell.label == "cilium-native" for cell in found) == len(every) > 50, (
         "all of its cells"
     )
-    assert all("enforces no NetworkPolicy" in reason for reason in refused), (
+    assert all("does not enforce NetworkPolicy" in reason for reason in refused), (
         "Docker's own rules are none of Kubernetes"
     )
     assert len(told) == 1
     assert told[0].startswith(
-        f"--cluster {kind} gave up: policy.conntrack: used instead of bypassed, for iperf3-tcp,"
-        " tcp-rr"
+        f"--cluster {kind} changes the plan: policy.conntrack: used instead of bypassed, for"
+        " iperf3-tcp, tcp-rr"
     )
 
 
@@ -73,7 +73,10 @@ def test_makowski2018_needs_no_conntrack_of_its_own_and_kind_has_one_mtu() -> No
     plan, told = asked(plan="makowski2018", cluster="kind")
     assert (plan.mtu, told) == (
         1500,
-        ["--cluster kind gave up: an MTU of 1500 instead of 9000: its wire has no other"],
+        [
+            "--cluster kind changes the plan: an MTU of 1500 instead of 9000, the only one that its"
+            " wire supports"
+        ],
     )
     found, _ = measured(plan, KindCluster)
     assert {cell.params.get("policy.entries") for cell in found if cell.label == "cilium"} == {

@@ -222,7 +222,7 @@ def test_an_older_run_says_once_that_it_is_not_chained(tmp_path: Path) -> None:
     reader = synthetic(tmp_path, {"a": 1.0, "b": 0.9}, blocks=2)
     told = call(["verify", str(reader.path)])
     assert told.exit_code == 0
-    assert "not chained" in told.stdout
+    assert "without hash chain" in told.stdout
     report = call(["report", str(reader.path)])
     assert report.exit_code == 0
     assert " ".join(report.stdout.split()).count("before cnibench chained its files") == 1
@@ -254,7 +254,7 @@ def test_a_broken_line_of_an_older_run_is_named(
 
 
 def test_a_reader_beside_a_live_writer_sees_no_damage(tmp_path: Path) -> None:
-    """What is measured while somebody reads is not lost: it is told that the run goes on."""
+    """What is measured during the reading is not lost: a warning says that the run continues."""
     from cnibench.rundir.writer import RunWriter
     from tests.unit.test_store_faults import MANIFEST, measure
 
@@ -271,7 +271,7 @@ def test_a_reader_beside_a_live_writer_sees_no_damage(tmp_path: Path) -> None:
             measure(writer, block)
         assert verify(readers[0], raw=True) == []
         assert len(list(readers[1].samples())) == 2
-        assert any("the run goes on" in text for text in readers[0].warnings)
+        assert any("the run is still in progress" in text for text in readers[0].warnings)
         writer.event("run-finished")
     assert verify(readers[2], raw=True) == []
     fresh = RunReader(path)

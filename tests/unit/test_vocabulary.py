@@ -20,8 +20,6 @@ BANNED = re.compile(
     r"|(?:is|are) not whole|tells (?:no|nothing|nobody|its)|take over the results)\b",
     re.IGNORECASE,
 )
-# A value in env.json, not a message: other runs have stored it.
-ALLOWED = {("src/cnibench/system/environment.py", "not told")}
 
 
 def texts() -> Iterator[tuple[str, int, str]]:
@@ -59,7 +57,6 @@ def test_no_text_for_users_has_an_idiom_of_our_own() -> None:
         f"{name}:{line}: {match[0]}"
         for name, line, text in texts()
         for match in BANNED.finditer(" ".join(text.split()))
-        if (name, match[0]) not in ALLOWED
     ]
     assert found == []
 

@@ -141,7 +141,8 @@ def _apply(inventory: Inventory, note: Record, objects: Sequence[Object]) -> Non
             other = thing(kind, there["metadata"])
             if not selection.is_own(note.about.managers, other):
                 raise ClusterError(
-                    f"{note.profile} would overwrite what others made meanwhile: {other}",
+                    f"{note.profile} would overwrite objects that others created in the meantime:"
+                    f" {other}",
                     "another installation of it? measure what is there: --cni current",
                 )
         made = inventory.rest.apply(path, item)

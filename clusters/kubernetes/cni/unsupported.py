@@ -45,7 +45,7 @@ def enforcing(profile: Profile) -> str:
     """Why policies mean nothing here, '' when they do or it is not known."""
     if profile.name == CURRENT.name or profile.features.policy.kubernetes:
         return ""
-    return f"{profile.title} enforces no NetworkPolicy: objects would be made that nobody reads"
+    return f"{profile.title} does not enforce NetworkPolicy objects"
 
 
 def policy(profile: Profile, asked: Policies) -> str:

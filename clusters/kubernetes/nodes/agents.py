@@ -83,7 +83,7 @@ def make(access: Access, making: Making, nodes: Sequence[Facts]) -> Making:
             break
     else:
         raise DeniedError(
-            f"no Pod of ours may run on this cluster: {refusal}",
+            f"this cluster does not admit cnibench's Pods: {refusal}",
             "have its policies let in the namespace, or name one: -n NAME",
         )
     access.apply(objects.agent(making, [node.name for node in nodes]))

@@ -111,8 +111,8 @@ def _way(nodes: Sequence[KubernetesNode], facts: dict[str, dict[str, Any]]) -> I
     if not families or not all(facts[node.name]["mtu"] for node in nodes):
         yield Remark(
             "unseen",
-            f"the way between {first.name} and {second.name}: they have no address in common that"
-            " we see",
+            f"the path between {first.name} and {second.name}: the nodes report no address family"
+            " that both have, or no MTU",
         )
         return
     size = max(int(facts[node.name]["mtu"]) for node in nodes)
@@ -128,7 +128,7 @@ def _way(nodes: Sequence[KubernetesNode], facts: dict[str, dict[str, Any]]) -> I
                 )
             offset = probe.clock(first, second.addresses[families[0]])
     except CnibenchError as error:
-        yield Remark("unseen", f"the way between {first.name} and {second.name}: {error.message}")
+        yield Remark("unseen", f"the path between {first.name} and {second.name}: {error.message}")
         return
     if not isinstance(offset, str):
         facts[second.name]["clock_ahead"], facts[second.name]["clock_doubt"] = offset
@@ -142,4 +142,4 @@ def _refused(nodes: Sequence[KubernetesNode]) -> Iterator[Remark]:
             "privileged Pods are refused: cycles per packet, rules, programs and other devices of"
             " the nodes cannot be seen"
         )
-        yield Remark("unseen", words, "allow privileged Pods in our namespace")
+        yield Remark("unseen", words, "allow privileged Pods in cnibench's namespace")

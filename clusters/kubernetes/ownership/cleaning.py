@@ -95,7 +95,8 @@ class Survey:
             return
         if not lease.take(self.access, space.lease, self._holder):
             raise ClusterError(
-                f"the Lease of the namespace {space.name} was renewed meanwhile: it stays",
+                f"the Lease of the namespace {space.name} was renewed in the meantime: the"
+                " namespace is not removed",
                 "a run uses it; wait for its end",
             )
         self._held.add(space.name)

@@ -149,5 +149,5 @@ def remove(access: Access, name: str, uid: str, limit: float = GONE) -> None:
 def _not_free(name: str) -> UsageError:
     return UsageError(
         f"the namespace '{name}' exists already",
-        "name one that does not, or leave -n out; 'cnibench clean' removes ours",
+        "name one that does not, or omit -n; 'cnibench clean' removes those of cnibench",
     )

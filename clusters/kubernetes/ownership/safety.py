@@ -151,7 +151,7 @@ def lines(
     load = (
         f"at most {human(allowed.max_rate, 'bit/s')} a Pod"
         if allowed.max_rate
-        else "as fast as the network goes (--max-rate caps it)"
+        else "as fast as the network allows (--max-rate limits it)"
     )
     return [
         f"context {context}: clients on node {chosen[0]}, servers on node {chosen[1]}"

@@ -23,7 +23,7 @@ _HOPELESS = (
     "CreateContainerError",
     "CrashLoopBackOff",
 )
-# the scheduler's word for a node that has as many as its kubelet takes (110 unless told otherwise)
+# the scheduler's word for a node that has as many as its kubelet takes (110 by default)
 _FULL = "Too many pods"
 _PULL = ("ErrImagePull", "ImagePullBackOff")
 _PULL_TRIES = 20.0  # s: a registry may be slow to answer once, not for ever
@@ -115,8 +115,8 @@ def _never(
     remedy = f"kubectl get events -n {namespace} says more"
     if _FULL in said:
         remedy = (
-            "its kubelet takes 110 Pods unless told otherwise (maxPods): ask for fewer, or give it"
-            " more room"
+            "a kubelet runs at most 110 Pods by default (maxPods): ask for fewer Pods, or raise the"
+            " limit"
         )
     if "Image" in reason or reason in _PULL:
         remedy = (

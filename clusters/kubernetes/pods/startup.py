@@ -123,7 +123,7 @@ class _Watch:
         with contextlib.suppress(queue.Empty):
             if news := self._news.get(timeout=_WATCHING * patience()):
                 return self._take(*news)
-        raise ClusterError("the API server reports nothing about our Pods")
+        raise ClusterError("the API server reports nothing about cnibench's Pods")
 
     def until_ready(self, names: Sequence[str], limit: float) -> None:
         """Raises LimitError, ClusterError with the reason why a Pod does not come."""
@@ -146,7 +146,7 @@ class _Watch:
                 ) from None
             if news is None:
                 raise ClusterError(
-                    "the API server ended the watch of our Pods",
+                    "the API server closed the watch on cnibench's Pods",
                     "is it still there? kubectl get pods",
                 )
             self._take(*news)
@@ -230,7 +230,7 @@ def _watching(deployment: KubernetesDeployment) -> Iterator[_Watch]:
             except ClusterError as error:
                 told = deployment.access.hidden(said.text()[-300:])
                 raise ClusterError(
-                    f"our Pods cannot be watched: {told or error.message}",
+                    f"cnibench's Pods cannot be watched: {told or error.message}",
                     "may we watch Pods there?",
                 ) from None
             yield watch

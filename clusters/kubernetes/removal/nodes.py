@@ -110,8 +110,8 @@ def before(node: KubernetesNode) -> tuple[Items, Mapping[str, str]]:
         return {kind: frozenset(items) for kind, items in found["items"].items()}, found["sysctls"]
     except (TypeError, ValueError, KeyError):
         raise ClusterError(
-            f"node {node.facts.name}: what it had before the CNI came is not known any more"
-            f" ({_BEFORE}): nothing is removed by name alone",
+            f"node {node.facts.name}: its state before the CNI was installed is no longer known"
+            f" ({_BEFORE}): nothing is removed by its name alone",
             "reboot the node, and remove the CNI's files from it",
         ) from None
 

@@ -66,7 +66,7 @@ def _pointer(data: ctypes.Array[ctypes.c_char]) -> int:
 def _refused(what: str, error: OSError) -> MissingError | ClusterError:
     if error.errno in (errno.EPERM, errno.EACCES):
         return MissingError(
-            f"{what}: the kernel does not let us ({error.strerror})",
+            f"{what}: the kernel does not permit it ({error.strerror})",
             "run as root, outside of a user namespace",
         )
     if error.errno == errno.ENOSYS:

@@ -232,7 +232,7 @@ def _no_namespaces(number: int, user: bool) -> MissingError:
     why = errno.errorcode.get(number, str(number))
     if not user:
         return MissingError(
-            f"no namespaces of our own can be made here ({why})",
+            f"new namespaces cannot be created here ({why})",
             "run on the machine itself, or in a privileged container",
         )
     switches = {
@@ -258,7 +258,7 @@ def _mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") 
     ):
         number = ctypes.get_errno()
         raise MissingError(
-            f"{target} cannot be mounted in a namespace of our own"
+            f"{target} cannot be mounted in a new namespace"
             f" ({errno.errorcode.get(number, number)})",
             "run on the machine itself: some containers forbid it",
         )

@@ -168,8 +168,8 @@ def environments(
                 if not allow:
                     raise UsageError(
                         f"{reader.id} is not comparable with {readers[0].id}: {said}",
-                        "report them one by one, or give --allow-different to show each with"
-                        " results of its own, never in one figure",
+                        "report them one by one, or use --allow-different to show the results of"
+                        " each separately",
                     )
                 apart.append(
                     f"environment {len(distinct) + 1} ({reader.id}) differs from environment 1"

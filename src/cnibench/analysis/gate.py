@@ -350,8 +350,8 @@ class _Cell:
             if not self.disturbed.more:
                 more, less = less, more
             return (
-                f"the {more} was disturbed more often than the {less} ({self.disturbed.test},"
-                f" p={self.disturbed.p:.2g})"
+                f"the {more} was disturbed significantly more often than the {less}"
+                f" ({self.disturbed.test}, p={self.disturbed.p:.2g})"
             )
         return few_left(base, candidate, paired=self.paired)
 
@@ -406,7 +406,7 @@ class _Cell:
             return "worse", f"{change}, worse than the threshold of {limit}"
         if test.p_within <= LEVEL:
             return "within", f"{change}, within the threshold of {limit}"
-        return "undecided", f"{change}, neither within {limit} nor beyond it for sure"
+        return "undecided", f"{change}, neither within {limit} nor proven beyond it"
 
 
 def _told(place: Place | None) -> Failures:

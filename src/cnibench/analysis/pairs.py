@@ -176,7 +176,7 @@ def _known(context: Context, test: _Test) -> Pair | None:
         blocks_needed=1,
         detectable=0.0,
         exact=True,
-        reason="counted, and alike in every block",
+        reason="counted, and identical in every block",
     )
 
 

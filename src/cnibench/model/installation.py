@@ -259,7 +259,7 @@ class Fact(Part):
     object: str = Field(description="KIND/NAMESPACE/NAME, or KIND/NAME")
     at: tuple[str | int, ...] = Field(
         default=(),
-        description="the way to the value; JSON in a string is gone into, * is any item of a list",
+        description="path to the value; JSON in a string is parsed, * matches any item of a list",
     )
     argument: str = Field(
         default="", description="an option of the containers' command lines instead"

@@ -106,12 +106,12 @@ def _notes(nics: Sequence[Nic], shown: Sequence[Nic]) -> list[str]:
         notes.append("there is no NIC here; --all shows the software devices")
     if any(nic.virtual for nic in shown if nic.hardware or nic.underlay):
         notes.append(
-            "this is no bare metal: what holds for these devices says nothing about the NICs of"
+            "these are devices of a virtual machine: the results say nothing about the NICs of"
             " other nodes"
         )
     if len({nic.node for nic in nics}) < 2:
         notes.append(
-            "one node was asked; both ends of a tunnel matter: run it on the others too and compare"
+            "only one node was examined; both ends of a tunnel matter: examine the others, too"
         )
     return notes
 

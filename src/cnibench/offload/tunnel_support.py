@@ -220,9 +220,9 @@ def spread(nic: Nic) -> Spread:
 def _checksum(nic: Nic) -> str:
     if not nic.features:
         return "unknown: " + (nic.problem or "the driver answers no ethtool")
-    hardware = "" if not nic.virtual else ", by no hardware"
+    hardware = "" if not nic.virtual else ", not in hardware"
     if nic.on("tx-checksum-ip-generic"):
-        return f"at any offset, inner headers too{hardware}"
+        return f"at any offset, including inner headers{hardware}"
     if nic.on("tx-checksum-ipv4") or nic.on("tx-checksum-ipv6"):
         return (
             "of plain TCP and UDP; of inner headers only where the driver says so per"

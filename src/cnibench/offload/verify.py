@@ -32,7 +32,7 @@ class Stream:
 @dataclass(frozen=True)
 class Verified:
     """``on`` and ``off``: throughput in bit/s of each block, ``size_on`` and ``size_off`` the
-    median sizes, None where they are not told.
+    median sizes, None where they are unknown.
     ``ratio`` is the median of on / off with its interval, None where too few blocks give none.
     ``verdict``: ``faster`` or ``slower`` with the feature when the interval excludes 1."""
 

@@ -154,7 +154,7 @@ class Plan(Strict):
         pattern=r"^[a-z0-9_-]{0,15}$",
         description="of TCP; empty: cubic in the lab, elsewhere the Pods' own default",
     )
-    wire_rate: Rate = Field(default=0.0, ge=0.0, description="0: as fast as it goes")
+    wire_rate: Rate = Field(default=0.0, ge=0.0, description="0: unlimited")
     pairs: int = Field(default=1, ge=1, le=1000)
     resolution: Fraction = Field(
         default=0.05, gt=0.0, lt=1.0, description="the difference that blocks: auto plans to find"

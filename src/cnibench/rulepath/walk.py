@@ -143,7 +143,7 @@ class _Walk:
                 )
         if self._next != len(self._events):
             raise Changed(
-                f"after {' '.join(chain)} the trace goes on with {self._events[self._next]}",
+                f"after {' '.join(chain)} the trace continues with {self._events[self._next]}",
                 "measure again",
             )
 

@@ -103,7 +103,7 @@ def measure_pairs(
                 timed = workload.collected and not workload.counts  # what is counted may end sooner
                 if timed and late > max(_SHORTEST, all_of_them[0].duration):
                     raise MeasureError(
-                        f"its time was over before the collectors had begun ({late:.1f} s)",
+                        f"the workload ended before the collectors started ({late:.1f} s)",
                         "use a longer --duration",
                     )
                 clients[0][1].watch(min(left, window - 2 * margin))

@@ -63,7 +63,7 @@ class Session:
         if differences := disagreements(self.recorded, known):
             raise UsageError(
                 f"this run was measured on other nodes: {'; '.join(map(str, differences))}",
-                "resume it where it was begun, or start a new run",
+                "resume it on the machine where it was started, or start a new run",
             )
         self.provenance = Provenance(
             self.cluster.testbed,
@@ -90,8 +90,8 @@ class Session:
         for one in outages:
             self.writer.event("outage", start=one.start, seconds=one.seconds, reason=one.reason)
             self.tell(
-                f"the cluster did not answer for {duration(one.seconds)} ({one.reason}); what was"
-                " under way is done again"
+                f"the cluster did not answer for {duration(one.seconds)} ({one.reason}); the"
+                " samples of that time are repeated"
             )
         return bool(outages)
 

@@ -263,7 +263,7 @@ class RunReader:
         if size <= self._events_read:
             return False
         self.findings.warn(
-            f"{self.path}: the run goes on; this is what it had measured when it was read"
+            f"{self.path}: the run is still in progress; later samples are not included"
         )
         return True
 

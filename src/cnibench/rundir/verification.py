@@ -48,7 +48,7 @@ def verify(reader: RunReader, *, raw: bool = False) -> list[Problem]:
         and os.path.lexists(reader.path / ENVIRONMENT)
     ):
         reader.findings.tell(
-            Problem(kind="lost", file=EVENTS, detail="it has no line, and the run had begun")
+            Problem(kind="lost", file=EVENTS, detail="it is empty, but the run had started")
         )
     _seal(reader)
     for name in reader.files():
@@ -103,7 +103,7 @@ def _seal(reader: RunReader) -> None:
         reader.findings.tell(Problem(kind="changed", file=SEAL, detail="it cannot be read"))
         return
     if reader.chain.hashes.get(seal.lines) != seal.sha256 and not reader.grows():
-        words = f"the run had finished with line {seal.lines}, which is not there as it was"
+        words = f"the run had finished with line {seal.lines}, which is missing or was changed"
         kind: Kind = "lost" if reader.chain.count < seal.lines else "changed"
         reader.findings.tell(Problem(kind=kind, file=EVENTS, line=seal.lines, detail=words))
 

@@ -56,7 +56,7 @@ def machine(tools: Iterable[str] = ()) -> dict[str, Any]:
         "clocksource": (
             _read("/sys/devices/system/clocksource/clocksource0/current_clocksource").strip()
         ),
-        "tsc_hz": tsc_hz() or "not told",
+        "tsc_hz": tsc_hz() or "unknown",
         "load": list(os.getloadavg()),
         "steal": steal(_read("/proc/stat")),
         "privileged": os.geteuid() == 0 and _all_users(),
@@ -116,7 +116,7 @@ def disturbances(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def this_cpu() -> str:
-    """The model of this machine's CPU, the architecture where it is not told."""
+    """The model of this machine's CPU, the architecture where it is unknown."""
     return cpu_model(_read("/proc/cpuinfo")) or platform.machine()
 
 

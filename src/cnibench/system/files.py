@@ -195,6 +195,6 @@ def _inside(folder: Path, name: str | Path) -> tuple[str, ...]:
     if not parts or Path(name).is_absolute() or ".." in parts or "\0" in str(name):
         raise InputError(
             f"{folder}: '{name}' is not a path inside this folder",
-            "take the folder from where it was written",
+            "copy the folder again from where it was written",
         )
     return parts

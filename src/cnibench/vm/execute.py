@@ -241,7 +241,7 @@ class _Waiter:
         elif self._out_of_memory():
             _write(
                 sys.stderr.fileno(),
-                f"warning: the VM ran out of memory meanwhile and ended a program; {MORE_MEMORY}\n".encode(),  # noqa: E501
+                f"warning: the VM ran out of memory and its kernel killed a program; {MORE_MEMORY}\n".encode(),  # noqa: E501
             )
         return status
 

@@ -152,7 +152,7 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
     found.series += series.values()
     if backwards:
         found.notes.append(
-            f"{reader.id}: the clock went back at {backwards} samples (set by hand, or by NTP);"
+            f"{reader.id}: the clock was set back at {backwards} samples (set by hand, or by NTP);"
             " figures and the order of blocks do not depend on it, the times shown do"
         )
 

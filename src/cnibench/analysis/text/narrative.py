@@ -99,7 +99,7 @@ def _sure(analysis: Analysis, shown: Sequence[Group]) -> str:
         if not pair.reading and (place_of(pair), pair.metric) in keys
     ]
     if not pairs:
-        return "Certainty: a single profile has no verdicts; its intervals are those of the median."
+        return "Certainty: a single profile has no verdicts; the intervals are those of its median."
     count = {
         verdict: sum(pair.verdict == verdict for pair in pairs)
         for verdict in ("no-difference-found", "inconclusive")

@@ -113,7 +113,7 @@ def _outcome(one: _Place) -> Hashable:
 
 def _sentences_of(lot: Sequence[_Place]) -> list[str]:
     kind, one = str(_outcome(lot[0])[0]), lot[0]  # type: ignore[index]
-    where = _capital(names(_together(lot)))
+    where = names(_together(lot))
     if kind == "inconclusive":
         needed = max(pair.blocks_needed for pair in one.pairs)
         return [
@@ -144,7 +144,7 @@ def _together(lot: Sequence[_Place]) -> list[str]:
 
 def _alone(one: _Place) -> str:
     said = (
-        f"{_capital(one.name)}: {one.results[0].label} reached {_figure(one.results[0])}; there was"
+        f"{one.name}: {one.results[0].label} reached {_figure(one.results[0])}; there was"
         " no other profile to compare it with"
     )
     return f"{said}{_failed([one])}."
@@ -159,16 +159,13 @@ def _decided(one: _Place) -> str:
         else ", significantly different from all others"
     )
     last = f"worst {worst.label} ({_figure(worst)}){_against(pair, worst.label)}"
-    return (
-        f"{_capital(one.name)}: best {best.label} ({_figure(best)}){together};"
-        f" {last}{_failed([one])}."
-    )
+    return f"{one.name}: best {best.label} ({_figure(best)}){together}; {last}{_failed([one])}."
 
 
 def _swept(lot: Sequence[_Place], kind: str) -> str:
     """A sweep in one sentence: who leads how often."""
     first = lot[0]
-    where = _capital(_with(first.plain, f"{len(lot)} settings"))
+    where = _with(first.plain, f"{len(lot)} settings")
     figures = [place.results[0].median for place in lot]
     span = f"{human(min(figures), first.group.unit)} to {human(max(figures), first.group.unit)}"
     if kind == "alone":
@@ -224,10 +221,6 @@ def _against(pair: Pair, label: str) -> str:
 
 def _figure(result: Result) -> str:
     return f"{human(result.median, result.unit)}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def names(labels: Sequence[str]) -> str:

@@ -45,8 +45,8 @@ def named(name: str) -> Plan:
 def scaled(
     plan: Plan, factor: float, profiles: int, workloads: Mapping[str, Workload]
 ) -> tuple[Plan, list[str]]:
-    """The plan with durations, repeats and request counts times ``factor`` (0 < factor <= 1), and
-    in words what that gave up.
+    """The plan with durations, blocks and request counts times ``factor`` (0 < factor <= 1), and
+    in words what that changed.
 
     No window becomes shorter than 1 s, no number of blocks smaller than what ``profiles`` of them
     need to show a difference, no request count smaller than 100 or than what it has to be at least
@@ -67,12 +67,12 @@ def scaled(
             told[f"{what} of {duration(fresh)} instead of {duration(seconds)}"] = None
         return fresh
 
-    def repeats(blocks: Any) -> Any:
+    def number_of_blocks(blocks: Any) -> Any:
         if not isinstance(blocks, int):
             return blocks
         fresh = max(math.ceil(blocks * factor), min(blocks, enough))
         if fresh != blocks:
-            told[f"{fresh} repeats instead of {blocks}"] = None
+            told[f"{fresh} blocks instead of {blocks}"] = None
         return fresh
 
     def count(name: str, value: Any, least: int) -> Any:
@@ -98,18 +98,18 @@ def scaled(
         if work.duration is not None:
             changes["duration"] = window(work.duration, "windows")
         if work.blocks is not None:
-            changes["blocks"] = repeats(work.blocks)
+            changes["blocks"] = number_of_blocks(work.blocks)
         return work.model_copy(update=changes)
 
     made = plan.model_copy(
         update={
             "duration": window(plan.duration, "windows"),
             "warmup": window(plan.warmup, "warm-ups"),
-            "blocks": repeats(plan.blocks),
+            "blocks": number_of_blocks(plan.blocks),
             "workload": tuple(shorter(work) for work in plan.workload),
         }
     )
-    return made, [f"--scale {factor:g} gave up: {'; '.join(told)}"] if told else []
+    return made, [f"--scale {factor:g} changes the plan: {'; '.join(told)}"] if told else []
 
 
 def _least(work: Work, workload: Workload) -> dict[str, int]:

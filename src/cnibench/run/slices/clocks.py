@@ -31,7 +31,7 @@ class Clocks:
             if Path("/proc/thread-self/schedstat").exists():
                 return  # it has just ended: its generator says so
             raise UnsupportedError(
-                f"{error.filename}: this kernel does not tell the CPU time of threads",
+                f"{error.filename}: this kernel does not report the CPU time of threads",
                 "use --method windows, or a kernel with CONFIG_SCHED_INFO",
             ) from None
 

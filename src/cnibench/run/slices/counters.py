@@ -80,7 +80,7 @@ class Connections(Counter):
             self._sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG)
         except OSError as error:
             raise UnsupportedError(
-                f"this kernel does not tell a connection's counters ({error.strerror})",
+                f"this kernel does not report a connection's counters ({error.strerror})",
                 "use --method windows, or a kernel with CONFIG_INET_DIAG",
             ) from None
         self._sock.settimeout(2.0)
