@@ -98,6 +98,7 @@ def without_netperf() -> list[str]:
         "ipset",
         "ip",
         "perf",
+        "ss",
     ):
         found = shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
         if found:
