@@ -302,7 +302,7 @@ def test_a_taxonomy_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
             taxonomy.load(path)
 
     one = "version: 1\ncomponents:\n  a: {title: a, functions: [f]}\n"
-    refused(one + "  b: {title: b, functions: [f]}\n", "'f' stands in a and in b")
+    refused(one + "  b: {title: b, functions: [f]}\n", "'f' occurs in a and in b")
     refused(one + "  b: {title: b, functions: ['*f']}\n", "expected a name")
     refused(one + "  b: {title: b}\n", "functions")
     refused("version: 1\n", "components")

@@ -45,9 +45,7 @@ def test_a_report_by_time() -> None:
     with pytest.raises(MeasureError, match="ended early: 7377 of 10000000 requests"):
         http._complete(report, 10_000_000, 5, 20_000)
     full = dataclasses.replace(report, complete=http._most(5))
-    with pytest.raises(
-        MeasureError, match="2000000 requests, the most that it has room for in 5 s"
-    ):
+    with pytest.raises(MeasureError, match="2000000 requests, the most that fit in 5 s"):
         http._complete(full, 0, 5, 20_000)
 
 

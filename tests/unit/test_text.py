@@ -279,8 +279,8 @@ def test_a_full_standard_output_is_told(arguments: list[str]) -> None:
     assert found.returncode == 2
     assert (
         found.stderr
-        == "error: standard output: No space left on device\n  remedy: write to a place that has"
-        " room and can be written\n"
+        == "error: standard output: No space left on device\n  remedy: write to a writable"
+        " file on a disk with free space\n"
     )
 
 
