@@ -33,6 +33,7 @@ from cnibench.testbed.place import Node, Pod
 
 _REFERENCES = 1_000_000  # the first number of a reference
 MOST_PODS = 250  # of one node: its subnet is a /24
+_SETTLES = 3.0  # s after the start of a deployment until its addresses no longer change routes
 
 
 class LabDeployment(
@@ -75,6 +76,7 @@ class LabDeployment(
         )
         self.wire_mtu = options.mtu
         self._congestion_control = options.congestion_control or congestion.DEFAULT
+        self._settled = time.monotonic() + _SETTLES
         self.mtu = (
             options.mtu
             - self.claim.overhead
@@ -243,6 +245,7 @@ class LabDeployment(
         for node in (self.a, self.b):
             if any(not pod.interface for pod in self._monitored[node.number]):
                 # the kernel makes local IPv6 routes anew some time after a device came up
+                time.sleep(max(0.0, self._settled - time.monotonic()))
                 congestion.use(node.ns, self._congestion_control, local=True)
         self.datapath.reset_state()
 

@@ -2,8 +2,9 @@
 error, and in time.
 
 All of them share CNIBENCH_FUZZ_SECONDS (default 10); with CNIBENCH_FUZZ_INPUTS each gets so many
-inputs instead. CNIBENCH_FUZZ_SEED (default 1) chooses the mutations: input number n of a parser is
-the same in every run with that seed.
+inputs instead; with both, so many or what its share of the time allows. No input may take more than
+5 s of CPU time or 2 GiB of memory. CNIBENCH_FUZZ_SEED (default 1) chooses the mutations: input
+number n of a parser is the same in every run with that seed.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import math
 import os
 import random
+import resource
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -25,9 +28,11 @@ import pytest
 from tests.fuzz.targets import TARGETS, Target
 
 SECONDS = float(os.environ.get("CNIBENCH_FUZZ_SECONDS", "10"))
+TIMED = "CNIBENCH_FUZZ_SECONDS" in os.environ
 INPUTS = int(os.environ.get("CNIBENCH_FUZZ_INPUTS", "0"))
 SEED = os.environ.get("CNIBENCH_FUZZ_SEED", "1")
 _LONGEST = 5.0  # s of CPU time for one input: none of them has more than some hundred kB
+_ROOM = 2 << 30  # bytes that a parser may take beside what the process has
 _LEAST = 30  # inputs, however little time there is
 
 
@@ -37,16 +42,21 @@ class TooLong(BaseException):
 
 @contextmanager
 def limited() -> Iterator[None]:
-    """Raises TooLong after so much CPU time of this process."""
+    """Raises TooLong after so much CPU time of this process, and MemoryError beyond ``_ROOM``."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise TooLong
 
     before = signal.signal(signal.SIGPROF, stop)
+    most = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    room = pages * resource.getpagesize() + _ROOM
+    resource.setrlimit(resource.RLIMIT_AS, (room, most[1]))
     signal.setitimer(signal.ITIMER_PROF, _LONGEST)
     try:
         yield
     finally:
+        resource.setrlimit(resource.RLIMIT_AS, most)
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
 
@@ -94,6 +104,14 @@ def attempt(name: str, target: Target, number: int, seeds: list[Any]) -> None:
     )
 
 
+def more(number: int, seconds: float) -> bool:
+    """Is there to be another input after so many in so many seconds?"""
+    in_time = seconds < SECONDS / len(TARGETS)
+    if INPUTS:
+        return number < INPUTS and (in_time or not TIMED)
+    return number < _LEAST or in_time
+
+
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_result_or_a_typed_error(name: str, record_property: Any) -> None:
@@ -105,9 +123,7 @@ def test_a_result_or_a_typed_error(name: str, record_property: Any) -> None:
         except target.allowed:
             continue
     began, number = time.monotonic(), 0
-    while number < INPUTS or (
-        not INPUTS and (number < _LEAST or time.monotonic() - began < SECONDS / len(TARGETS))
-    ):
+    while more(number, time.monotonic() - began):
         attempt(name, target, number, seeds)
         number += 1
     record_property("inputs", number)
@@ -116,12 +132,15 @@ def test_a_result_or_a_typed_error(name: str, record_property: Any) -> None:
 
 
 def test_the_oracle_sees_what_it_is_for() -> None:
-    """A parser that raises something else, gives NaN or hangs is found."""
+    """A parser that raises something else, gives NaN, hangs or takes all memory is found."""
 
     def hang(_: Any) -> None:
         while True:
             pass
 
-    for parse in (lambda _: 1 / 0, lambda _: {"a": [float("nan")]}, hang):
+    def grow(_: Any) -> int:
+        return len(bytes(3 << 30))
+
+    for parse in (lambda _: 1 / 0, lambda _: {"a": [float("nan")]}, hang, grow):
         with pytest.raises(AssertionError):
             attempt("x", Target(lambda: ["a"], lambda text, at: text, parse), 0, ["a"])
