@@ -283,12 +283,16 @@ def test_the_report_says_what_was_planned_and_when_the_noise_was_another(tmp_pat
     quiet = synthetic(tmp_path, {"a": 1.0, "b": 1.1}, noise=0.005, name="quiet", planned=found)
     loud = synthetic(tmp_path, {"a": 1.0, "b": 1.1}, noise=0.05, name="loud", planned=found)
     told = [
-        next(line for line in analyse([one]).summary if line.startswith("The number of blocks was"))
+        next(
+            line
+            for line in analyse([one]).summary
+            if line.startswith("The number of blocks was planned")
+        )
         for one in (quiet, loud)
     ]
-    assert all("tcp-rr for 2 % at a noise of 0.5 % (given), it was " in line for line in told)
-    assert "blocks" not in told[0].partition("it was")[2]
-    assert "takes about" in told[1]
+    assert all("tcp-rr for 2 % at a noise of 0.5 % (given), measured: " in line for line in told)
+    assert "blocks" not in told[0].partition("measured")[2]
+    assert "requires about" in told[1]
     assert analyse([quiet]).runs[0].planned == found
     assert not any(
         "planned" in line

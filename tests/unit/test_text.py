@@ -75,7 +75,7 @@ def test_progress_is_clean_too(capsys: pytest.CaptureFixture[str]) -> None:
     for progress in (Lines(), Terminal(colour=False)):
         progress.begin(2, 1.0)
         progress.stage(ESCAPES)
-        progress.notify(f"[bold]{ESCAPES}")
+        progress.tell(f"[bold]{ESCAPES}")
         progress.end()
     said = capsys.readouterr()
     assert "[bold]\\u001b" in said.err
@@ -279,8 +279,8 @@ def test_a_full_standard_output_is_told(arguments: list[str]) -> None:
     assert found.returncode == 2
     assert (
         found.stderr
-        == "error: standard output: No space left on device\n  remedy: write to a writable file"
-        " on a disk with free space\n"
+        == "error: standard output: No space left on device\n  remedy: write to a writable"
+        " file on a disk with free space\n"
     )
 
 
