@@ -75,7 +75,7 @@ def test_progress_is_clean_too(capsys: pytest.CaptureFixture[str]) -> None:
     for progress in (Lines(), Terminal(colour=False)):
         progress.begin(2, 1.0)
         progress.stage(ESCAPES)
-        progress.tell(f"[bold]{ESCAPES}")
+        progress.notify(f"[bold]{ESCAPES}")
         progress.end()
     said = capsys.readouterr()
     assert "[bold]\\u001b" in said.err
