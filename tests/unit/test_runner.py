@@ -626,7 +626,7 @@ def test_nothing_to_write_on_ends_the_run(folder: Path) -> None:
     with RunWriter.create(folder, manifest([cell("a")], 1)) as writer:
         cluster = Local(Options())
         full = os.open("/dev/full", os.O_WRONLY)
-        writer._open["samples.jsonl"] = full
+        writer.files._open["samples.jsonl"] = full
         with pytest.raises(FullError, match="disk is full"):
             runner(writer, cluster).run()
     assert cluster.log[-1] == "left"

@@ -112,7 +112,7 @@ def test_what_needs_a_vm_runs_nowhere_where_none_can_be_had(
 def test_it_is_printed_and_given_as_json() -> None:
     printed = call(["profiles"])
     assert printed.exit_code == 0
-    assert "systems of the studies" in printed.stdout
+    assert "Systems of the studies" in printed.stdout
     told = json.loads(call(["profiles", "--json"]).stdout)
     assert {(item["study"], item["system"]) for item in told["systems"]} == {
         (s, n) for s, names in SYSTEMS.items() for n in names
