@@ -67,7 +67,6 @@ class Swarm(Datapath):
     def __init__(self, deployment: LabDeployment, options: Any) -> None:
         super().__init__(deployment, options)
         self.networks: dict[str, Namespace] = {}  # by the node's name
-        self._peers: list[LabPod] = []
 
     def namespaces(self) -> Mapping[str, Namespace]:
         return {f"network of {name}": ns for name, ns in self.networks.items()}
@@ -124,7 +123,6 @@ class Swarm(Datapath):
         yield "address"
         there = next(node for node in self.deployment.nodes() if node is not pod.node)
         self._peer(there, pod)
-        self._peers.append(pod)
         yield "routes"
 
     def _peer(self, node: LabNode, pod: LabPod) -> None:
@@ -139,6 +137,8 @@ class Swarm(Datapath):
         device = links.index(network, _VXLAN)
         network.ipr.neigh("del", ifindex=device, dst=pod.addresses[4])
         network.ipr.fdb("del", ifindex=device, lladdr=mac, dst=pod.node.addresses[4])
+        # at once: what goes with a namespace goes some time later
+        links.delete(self.networks[pod.node.name], f"veth{pod.number}")
 
     def remove(self) -> None:
         while self.networks:

@@ -16,7 +16,7 @@ _PERMANENT, _NOARP = 0x80, 0x40
 _PROXY, _LEARNED = 0x08, 0x10
 _TYPES = {1: "unicast", 2: "local", 3: "broadcast", 6: "blackhole", 7: "unreachable"}
 _NAMES = {6: "metric", 15: "table", 20: "pref", 21: "encap-type", 30: "nexthop", 16: "mark"}
-_LOCAL = 2
+_LOCAL, _KERNEL = 2, 2
 _METRICS = {
     2: "mtu",
     3: "window",
@@ -32,7 +32,7 @@ _METRICS = {
 
 
 def routes(names: Mapping[int, str]) -> list[str]:
-    """All routes of IPv4, IPv6 and MPLS; none that the kernel only remembers."""
+    """Routes of IPv4, IPv6 and MPLS; none that the kernel only remembers or made of an address."""
     found = []
     for family in (socket.AF_INET, socket.AF_INET6, _MPLS):
         for _, body in dump(ROUTE, _GETROUTE, struct.pack("=B11x", family)):
@@ -41,14 +41,14 @@ def routes(names: Mapping[int, str]) -> list[str]:
             )
             if kind != family or flags & _CLONED or type_ == _MULTICAST:
                 continue
+            if type_ == _LOCAL and proto == _KERNEL:
+                continue  # of an address, which is listed; IPv6 adds and renews it some time later
             given = attributes(body[12:])
             target = dict(given).get(1)
             words = [f"{address(target)}/{length}" if target else "default"]
             words += [f"type {_TYPES.get(type_, type_)}", f"proto {proto}", f"scope {scope}"]
             words += [f"from /{source}"] * bool(source) + [f"tos {tos}"] * bool(tos)
             words += [f"flags {flags & ~0x10:#x}"] * bool(flags & ~0x10)
-            if type_ == _LOCAL:  # the kernel makes them anew at times, without what they were given
-                given = [item for item in given if item[0] not in (6, 8)]
             words += _route_words(given, names)
             if f"dev {_GONE}" not in words:
                 found.append(" ".join(words))
