@@ -22,7 +22,7 @@ from _kind_runs import CNIBENCH, lines, output, run_of, until
 if TYPE_CHECKING:
     from _kind_cluster import Kept
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 LIMIT = 200.0
 CELL = (
     "--placement",
