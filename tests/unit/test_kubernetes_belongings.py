@@ -33,6 +33,7 @@ KINDS = {
         ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", False),
         ("cilium.io/v2", "CiliumNode", "ciliumnodes", False),
         ("cilium.io/v1alpha1", "TracingPolicy", "tracingpolicies", False),
+        ("apps/v1", "ControllerRevision", "controllerrevisions", True),
         ("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", False),
     )
 }
@@ -345,6 +346,9 @@ def test_a_release_with_objects_of_other_charts_is_not_removed(
         return replace(one(kind, f"kube-system/{name}", "helm"), release="kube-system/platform")
 
     things = [of_release("DaemonSet", "cilium"), of_release("ConfigMap", "hubble")]
+    # made by a controller, with the annotations of what it is for
+    revision = of_release("ControllerRevision", "cilium-6f97")
+    things.append(replace(revision, owners=frozenset({things[0].uid})))
     things += [of_release("ConfigMap", "store")] if blocked else []
     rendered = {
         "apiVersion": "apps/v1",

@@ -74,7 +74,10 @@ def planned(
     releases = {one.release for one in found if one.release and one.kind.kind == "DaemonSet"}
     charts = {step.chart.name for step in about.steps if step.chart}
     for name in sorted(releases):
-        others = [one for one in things if one.release == name and one.identity not in wanted]
+        own = [one for one in things if one.release == name]
+        uids = {one.uid for one in own}
+        # A ControllerRevision has the annotations of its DaemonSet, which helm did write.
+        others = [one for one in own if one.identity not in wanted and not one.owners & uids]
         if others:
             helm.check(access, name, charts, others)
     found += [
