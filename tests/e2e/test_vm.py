@@ -92,7 +92,7 @@ def test_ipip_is_attested_and_measured_on_the_stock_kernel(
     known = (FOLDER / "flannel.yaml").read_text()
     lacking = tmp_path / "on-netkit.yaml"  # a device kind that is newer than Debian 12's kernel
     lacking.write_text(known.replace("needs: [vxlan]", "needs: [vxlan, netkit]"))
-    process = begin("--duration", "1s", "--blocks", "1", "--cni", str(lacking))
+    process = begin("--duration", "5s", "--blocks", "1", "--cni", str(lacking))
     status = process.wait(LONG)
     said = (tmp_path / "stderr").read_text()
     assert status == 0, said
@@ -128,7 +128,7 @@ def test_ipip_is_attested_and_measured_on_the_stock_kernel(
 def test_ctrl_c_goes_in_and_the_run_can_be_resumed(
     tmp_path: Path, begin: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    process = begin("--duration", "1s", "--blocks", "4")
+    process = begin("--duration", "5s", "--blocks", "4")
     wait_for(
         lambda: process.poll() is not None or "[1/4]" in (tmp_path / "stderr").read_text(),
         "the guest never measured",
