@@ -7,6 +7,7 @@ machine. Each point is printed (``pytest -s``).
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Iterator
@@ -126,14 +127,16 @@ def half_a_run(machine: Machine, folder: Path) -> Path:
     """A run whose second cell's event did not reach the disk."""
     assert carry_out(machine, *SHORTEST, tracer=traced(LOG)).status == 0
     calls = Calls(folder / "calls")
-    events = [
+    writes = [
         line
         for line in (folder / "calls").read_text(errors="replace").splitlines()
         if " write(" in line and "/events.jsonl>" in line
     ]
-    finished = [n for n, line in enumerate(events, start=1)][
-        -3
-    ]  # the last three: of the second cell, of the block, of the run
+    whole = the_run(folder)
+    assert whole is not None
+    events = [json.loads(line)["event"] for line in (whole / "events.jsonl").open()]
+    assert len(writes) == len(events)
+    finished = max(n for n, event in enumerate(events, start=1) if event == "cell-finished")
     shutil.rmtree(folder / "runs")
     outcome = carry_out(
         machine, *SHORTEST, tracer=failing(LOG, "write", finished, "EIO", {"events.jsonl"})
