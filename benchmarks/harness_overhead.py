@@ -34,10 +34,10 @@ from cnibench.clusters.lab.namespaces import tree
 from cnibench.model.cell import Cell
 from cnibench.model.profile import builtin
 from cnibench.registry import provider, providers
+from cnibench.run.checks.cpus import choose_cpus, cores
 from cnibench.run.collector import Collector
-from cnibench.run.cpus import choose_cpus, cores
-from cnibench.run.sample import measure
 from cnibench.run.sample_context import SampleContext
+from cnibench.run.windows.sample import measure
 from cnibench.testbed.cluster import Options
 from cnibench.workloads import _netperf
 

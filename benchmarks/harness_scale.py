@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cnibench.clusters.kind import KindCluster
+from cnibench.clusters.kind.cluster import KindCluster
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import tree
@@ -35,8 +35,8 @@ from cnibench.planning.schedule import order
 from cnibench.registry import provider, providers
 from cnibench.run.collector import Collector
 from cnibench.run.provenance import Measured, Provenance, lines
-from cnibench.run.sample import measure
 from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.windows.sample import measure
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest, now
 from cnibench.rundir.writer import RunWriter

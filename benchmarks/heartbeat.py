@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from cnibench.run import stall_monitor
+from cnibench.run.checks import stall_monitor
 
 
 def share(programs: int, seconds: float) -> float:

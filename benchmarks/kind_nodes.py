@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from cnibench.clusters import kind
+from cnibench.clusters.kind.containers import OneCluster
 from cnibench.clusters.kubernetes import images
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import Making
@@ -45,7 +45,7 @@ def median(figures: list[float]) -> str:
     )
 
 
-def reach(cluster: kind.OneCluster, making: Making, rounds: int) -> None:
+def reach(cluster: OneCluster, making: Making, rounds: int) -> None:
     """(a)"""
     node, *_ = agents.connect(cluster.access, making, cluster.facts)
     first = taking(lambda: node.run(["true"], timeout=30))
@@ -97,7 +97,7 @@ def read(access: Access, rounds: int) -> None:
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     print(f"load {os.getloadavg()[0]:.1f}")
-    cluster = kind.OneCluster(Options(), kube_proxy=True)
+    cluster = OneCluster(Options(), kube_proxy=True)
     try:
         making = Making(
             cluster.name,

@@ -23,7 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from cnibench.collectors.perf import FREQUENCY, LEAN
+from cnibench.collectors._recording import FREQUENCY, LEAN
 
 OURS = """
 import sys

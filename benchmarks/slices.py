@@ -32,10 +32,10 @@ from cnibench.model.profile import builtin
 from cnibench.registry import provider
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.clocks import descendants
-from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
+from cnibench.run.slices.engine import LEAD_IN, LENGTH, drive
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.priority import CLIENT, SERVER, ahead, raised
-from cnibench.run.slices.rounds import trimmed
+from cnibench.run.slices.rounds import log_ratio
 from cnibench.testbed.cluster import Options
 
 LABELS = {"a": "veth-baseline", "b": "veth-baseline", "flannel": "flannel"}
@@ -67,16 +67,6 @@ def window(s: SampleContext) -> float:
         client.wait(20.0)
         found = workload.findings(s)
     return next(one.value for one in found.readings if one.metric == workload.primary)
-
-
-def ratio(driven: Driven, one: str, other: str) -> tuple[float, float]:
-    rates: dict[int, dict[str, float]] = {}
-    for piece in driven.slices:
-        if piece.units > 0:
-            rates.setdefault(piece.round, {})[piece.cell] = piece.rate
-    return trimmed(
-        [math.log(r[one] / r[other]) for r in rates.values() if {one, other} <= r.keys()]
-    )
 
 
 def paired(pairs: list[tuple[float, float]]) -> tuple[float, float]:
@@ -124,8 +114,8 @@ def main() -> int:
                 s = context(label, deployment, asked.workload, raw / f"{label}-{number}")
                 seen[label].append(window(replace(s, duration=1.0)))
         windows = time.monotonic() - began
-    fine, narrow = ratio(driven, "flannel", "a")
-    same, _ = ratio(driven, "b", "a")
+    fine, narrow = log_ratio(driven.slices, "flannel", "a")
+    same, _ = log_ratio(driven.slices, "b", "a")
     coarse, wide = paired(list(zip(seen["flannel"], seen["a"], strict=True)))
     print(f"slices:  {math.exp(fine):.4f} ± {narrow:.2%} in {driven.wall:.1f} s")
     print(f"windows: {math.exp(coarse):.4f} ± {wide:.2%} in {windows:.1f} s")

@@ -118,10 +118,10 @@ def runnable_profiles(
             for one in problems
         ]
     if not found.runnable:
-        told = "; ".join(f"{one.label}: {one.lacks}" for one in found.unsupported)
+        reasons = "; ".join(f"{one.label}: {one.lacks}" for one in found.unsupported)
         remedies = dict.fromkeys(one.remedy for one in found.unsupported)
         raise MissingError(
-            f"this machine cannot run {'it' if len(asked) == 1 else 'any of them'}: {told}",
+            f"this machine cannot run {'it' if len(asked) == 1 else 'any of them'}: {reasons}",
             "; ".join(remedies),
         )
     return found

@@ -3,45 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import click
 
 from cnibench.cli._options import gathered
+from cnibench.testbed.cluster_options import ClusterOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class ClusterOptions:
-    """As typed; the kind of cluster checks them."""
-
-    kubeconfig: str | None = None
-    context: str | None = None
-    namespace: str | None = None
-    client_node: str | None = None
-    server_node: str | None = None
-    client_selector: str | None = None
-    server_selector: str | None = None
-    toleration: tuple[str, ...] = ()
-    max_rate: str | None = None
-    allow_load: bool = False
-    allow_install: bool = False
-    allow_replace: str | None = None
-    allow_node_changes: bool = False
-    patience: str | None = None
-    registry: str | None = None
-    pull_secret: str | None = None
-    node_image: str | None = None
-    kind_nodes: int | None = None
-    image_archive: tuple[str, ...] = ()
-
-    def extra(self, keep: bool = False) -> dict[str, Any]:
-        """Those that were given, as Options.extra has them."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        given = {name: value for name, value in values.items() if value not in (None, (), False)}
-        return given | ({"keep": True} if keep else {})
 
 
 def cluster_options(command: F) -> F:

@@ -13,7 +13,9 @@ from typing import Any
 
 import click
 
+from cnibench.cli._memory import is_lack_of_memory
 from cnibench.errors import CnibenchError, OutputError
+from cnibench.system.files import working_directory_is_gone
 from cnibench.system.text import ReaderGoneError, Screen
 
 # What a machine lacks, and what is wrong with a path, by the numbers of open(2) and write(2).
@@ -42,7 +44,7 @@ def guarded(work: Callable[[], Any]) -> int:
                     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if isinstance(error, SystemExit):
                 raise
-            return _told(error)
+            return _report(error)
 
 
 @contextlib.contextmanager
@@ -56,7 +58,7 @@ def _screens() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
-def _told(error: BaseException) -> int:
+def _report(error: BaseException) -> int:
     """Says what happened; the exit status for it."""
     match error:
         case CnibenchError():
@@ -77,13 +79,13 @@ def _told(error: BaseException) -> int:
             return _say("interrupted", "", 130)
         case ReaderGoneError():
             return 0
-        case MemoryError():
+        case _ if is_lack_of_memory(error):
             return _say(
                 "there is not enough memory for this", "free some, or take fewer runs at once", 3
             )
         case RecursionError():
             return _say("something in the input is nested too deeply", "--debug shows where", 2)
-        case OSError() if not error.filename and not _folder_is_there():
+        case OSError() if not error.filename and working_directory_is_gone():
             return _say("the working directory is gone", "change into a folder that exists", 2)
         case OSError() if error.errno in _LACKS | _WRONG:
             where = (
@@ -96,14 +98,6 @@ def _told(error: BaseException) -> int:
         case _:
             words = f"a defect of cnibench: {type(error).__name__}: {error}"
             return _say(words, "report it with what --debug shows", 1)
-
-
-def _folder_is_there() -> bool:
-    try:
-        os.getcwd()
-    except OSError:
-        return False
-    return True
 
 
 def _say(message: str, remedy: str, status: int) -> int:

@@ -9,6 +9,7 @@ from itertools import chain, combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import msgspec
 
 from cnibench.cli._errors import guarded
@@ -18,7 +19,7 @@ from cnibench.errors import Interrupted, MeasureError, UsageError
 from cnibench.model import context
 from cnibench.model.cell import Sample
 from cnibench.model.context import disagreements
-from cnibench.run.cpus import pins
+from cnibench.run.checks.cpus import pins
 from cnibench.run.progress import Lines, Progress, Terminal
 from cnibench.run.runner import Runner
 from cnibench.run.workload import Workload
@@ -29,6 +30,7 @@ from cnibench.system import log
 from cnibench.system.environment import machine
 from cnibench.system.guest import inside
 from cnibench.system.process import ahead
+from cnibench.system.usage import look, wait_until_quiet
 from cnibench.testbed.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -38,11 +40,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def carry_out(request: Request, path: Path, *, resume: bool, retry_failed: bool = False) -> int:
-    """Measures; the exit status. Errors of the inner process are told by it. Raises MeasureError
+def carry_out(
+    request: Request,
+    path: Path,
+    *,
+    resume: bool,
+    retry_failed: bool = False,
+    wait_quiet: float = 0.0,
+) -> int:
+    """Measures; the exit status. The inner process reports its own errors. Raises MeasureError
     when that was killed.
     """
-    nics = offloads(request.cluster)  # here: inside, this machine's NICs are not seen
+    # here: inside, this machine's NICs and its other programs are not seen
+    nics = {**offloads(request.cluster), **others(request.cluster.manages_nodes, wait_quiet)}
     status = request.cluster.carry(
         lambda: guarded(lambda: _measure(request, path, resume, nics, retry_failed))
     )
@@ -53,6 +63,33 @@ def carry_out(request: Request, path: Path, *, resume: bool, retry_failed: bool 
             f"go on with: cnibench run --resume {path}",
         )
     return status
+
+
+def others(manages_nodes: bool, wait_quiet: float) -> dict[str, Any]:
+    """How many CPUs other programs use, for env.json. Warns if that disturbs the measurement, and
+    waits up to ``wait_quiet`` s for it to end. Empty if the nodes are other machines; raises
+    UsageError if it should wait for those.
+    """
+    if not manages_nodes and wait_quiet:
+        raise UsageError(
+            "--wait-quiet waits for this machine, and the nodes are other machines", "leave it out"
+        )
+    if inside() or not manages_nodes:
+        return {}
+    found = (
+        wait_until_quiet(wait_quiet, lambda said: click.echo(said, err=True))
+        if wait_quiet
+        else look()
+    )
+    facts: dict[str, Any] = {"busy": round(found.cpus, 2)}
+    if found.disturbs:
+        advice = "" if wait_quiet else "; stop them, or wait with --wait-quiet 5m"
+        click.echo(f"warning: the machine is busy: {found}{advice}", err=True)
+    if found.disturbs and wait_quiet:
+        facts["unheld"] = [
+            f"--wait-quiet: after {wait_quiet:g} s other programs still used {found.cpus:.1f} CPUs"
+        ]
+    return facts
 
 
 def offloads(cluster: Cluster) -> dict[str, Any]:
@@ -88,6 +125,7 @@ def _measure(
         )
         recorded = (
             {name: value for name, value in RunReader(path).environment.items() if name != "schema"}
+            | ({"installed": installed} if (installed := RunReader(path).installed) else {})
             if resume
             else {}
         )

@@ -61,7 +61,7 @@ def first_lines(problems: Sequence[str], *, err: bool = False) -> int:
 
 def lines(problems: Sequence[str]) -> list[str]:
     """The first problems, each as a line, and how many more there are."""
-    told = [f"problem: {problem}" for problem in problems[:_SHOWN]]
+    shown = [f"problem: {problem}" for problem in problems[:_SHOWN]]
     if len(problems) > _SHOWN:
-        told.append(f"problem: and {len(problems) - _SHOWN} more: 'cnibench verify RUN' names all")
-    return told
+        shown.append(f"problem: and {len(problems) - _SHOWN} more: 'cnibench verify RUN' names all")
+    return shown

@@ -30,15 +30,23 @@ def gathered(kind: type, parameter: str) -> Callable[[F], F]:
     return decorate
 
 
-def folder_option(command: F) -> F:
-    """--folder, of commands that read run directories."""
+def runs_option(name: str, help: str) -> Callable[[F], F]:
+    """An option that names the directory of run directories."""
     return click.option(
-        "--folder",
-        type=click.Path(path_type=Path),
-        default=Path("runs"),
-        show_default=True,
-        help="Directory that contains the run directories.",
-    )(command)
+        name, type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help=help
+    )
+
+
+# Options that several commands have.
+folder_option = runs_option("--folder", "Directory that contains the run directories.")
+out_option = runs_option("--out", "Directory for run directories.")
+file_option = click.option(
+    "--out", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
+)
+kind_option = click.option("--cluster", metavar="KIND", help="Where the Pods run.  [default: lab]")
+seed_option = click.option(
+    "--seed", type=int, metavar="N", help="Random seed for the order of the cells."
+)
 
 
 def pooling_options(command: F) -> F:

@@ -13,6 +13,7 @@ from cnibench.model import profile
 from cnibench.planning.plan import Plan, build_plan
 from cnibench.planning.plans import named, scaled
 from cnibench.registry import provider, providers
+from cnibench.system.guest import inside
 from cnibench.testbed.cluster import Cluster
 
 _SINGLE = (
@@ -61,6 +62,21 @@ def plan_of(given: PlanOptions) -> Plan:
     if plan.method == "slices" and "warmup" not in plan.model_fields_set:
         plan = build_plan({"warmup": _SLICES_WARMUP}, plan)
     return plan
+
+
+def with_usual_method(plan: Plan, options: PlanOptions) -> Plan:
+    """Slices, where the cluster can pause its load generators and neither an option nor a plan file
+    decides. Several pairs at the same time, a plan made shorter, and what runs in a VM are measured
+    in windows.
+    """
+    kind: type[Cluster] = provider("clusters", plan.cluster)
+    decided = options.method or options.plan or options.scale is not None
+    if decided or plan.pairs > 1 or inside() or not kind.slices:
+        return plan
+    update: dict[str, Any] = {"method": "slices"}
+    if options.warmup is None:
+        update["warmup"] = _SLICES_WARMUP
+    return plan.model_copy(update=update)
 
 
 def _list(given: Sequence[str] | None) -> list[str]:
@@ -127,18 +143,20 @@ def suited(plan: Plan, options: PlanOptions) -> tuple[Plan, list[str]]:
     if not options.plan:
         return plan, []
     kind: type[Cluster] = provider("clusters", plan.cluster)
-    told = []
+    changes = []
     if kind.mtus and plan.mtu not in kind.mtus and options.mtu is None:
-        told.append(
+        changes.append(
             f"an MTU of {kind.mtus[0]} instead of {plan.mtu}, the only one that its wire supports"
         )
         plan = plan.model_copy(update={"mtu": kind.mtus[0]})
     if not kind.conntrack_bypass and not options.workload:
         plan, names = plan.with_conntrack()
         if names:
-            told.append(
+            changes.append(
                 f"policy.conntrack: used instead of bypassed, for {', '.join(names)}: whether"
                 " packets of established connections are checked against the policies depends on"
                 " the CNI"
             )
-    return plan, [f"--cluster {plan.cluster} changes the plan: {'; '.join(told)}"] if told else []
+    return plan, [
+        f"--cluster {plan.cluster} changes the plan: {'; '.join(changes)}"
+    ] if changes else []

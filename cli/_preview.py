@@ -11,8 +11,7 @@ from cnibench.cli._output import print_json, print_table
 from cnibench.cli._request import Request
 from cnibench.model.cell import Cell
 from cnibench.model.units import duration, human
-from cnibench.planning.forecast import whole
-from cnibench.planning.plan import expected_bytes, expected_seconds, passes
+from cnibench.planning.forecast import expected_bytes, expected_seconds, passes, whole
 from cnibench.run.progress import words
 from cnibench.rundir.schema import Manifest
 from cnibench.testbed.capabilities.consent import Consent

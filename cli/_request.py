@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from msgspec.structs import replace as replace_fields
 
@@ -23,7 +22,9 @@ from cnibench.model.cell import Cell
 from cnibench.model.profile import Profile
 from cnibench.planning import schedule
 from cnibench.planning.blocks import Here, noise_of, with_blocks, words
-from cnibench.planning.plan import Plan, cells
+from cnibench.planning.cells import cells
+from cnibench.planning.method import with_fewer_cycles
+from cnibench.planning.plan import Plan
 from cnibench.registry import provider, providers
 from cnibench.run.collector import Collector
 from cnibench.run.workload import Workload
@@ -32,6 +33,7 @@ from cnibench.system.guest import inside
 from cnibench.testbed.capabilities.consent import Consent
 from cnibench.testbed.capabilities.recognition import Recognition
 from cnibench.testbed.cluster import Cluster, Options, Problem
+from cnibench.testbed.cluster_options import ClusterOptions, stored
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ def prepare(
     plan: Plan,
     *,
     name: str = "",
-    extra: Mapping[str, Any] | None = None,
+    cluster_options: ClusterOptions | None = None,
+    keep: bool = False,
     other_kernel: bool = False,
     notes: Sequence[str] = (),
     here: Here | None = None,
@@ -94,22 +97,11 @@ def prepare(
             f" {plan.pairs}",
             "ask for fewer",
         )
-    options = Options(
-        mtu=plan.mtu,
-        wire_offload=plan.wire_offload,
-        wire_rate=plan.wire_rate,
-        congestion_control=plan.congestion_control,
-        ip=plan.ip,
-        pairs=plan.pairs,
-        settings=plan.settings,
-        keep=bool((extra or {}).get("keep")),
-        extra=dict(extra or {}),
-    )
-    cluster = kind(options)
+    cluster = kind(_options(plan, keep=keep, cluster=cluster_options or ClusterOptions()))
     workloads: dict[str, Workload] = providers("workloads")
     cells(
         plan, workloads, asked
-    )  # wrong names and parameters are told before anything that this machine lacks
+    )  # wrong names and parameters are reported before anything that this machine lacks
     used = {work.name: workloads[work.name] for work in plan.workload}
     check_machine(cluster, [tool for workload in used.values() for tool in workload.tools])
     if isinstance(cluster, Recognition):
@@ -120,6 +112,7 @@ def prepare(
     )
     whole, blocks = with_blocks(plan, list(found.runnable), used, noise_of(plan, here))
     planned, left_out = cells(whole, workloads, found.runnable)
+    planned = with_fewer_cycles(planned, plan)
     if isinstance(cluster, Consent):
         cluster.permit(planned)
     planned, refused = possible_cells(cluster, planned, found.runnable, used)
@@ -160,9 +153,9 @@ def _request(
     if (
         measured
         and not plan.target_ci
-        and (told := schedule.warning(min(usual, default=blocks), len(found.runnable)))
+        and (warning := schedule.warning(min(usual, default=blocks), len(found.runnable)))
     ):
-        warnings.append(told)
+        warnings.append(warning)
     title = name or plan.title
     manifest = Manifest(
         id=new_id(title),
@@ -186,9 +179,24 @@ def _request(
         target_ci=plan.target_ci,
         max_blocks=plan.max_blocks,
         plan=plan.model_dump(mode="json", by_alias=True),
-        extra=dict(cluster.options.extra),
+        extra=cluster.options.cluster.given() | ({"keep": True} if cluster.options.keep else {}),
     )
     return Request(manifest, found.runnable, workloads, collectors, cluster, warnings)
+
+
+def _options(plan: Plan, *, keep: bool, cluster: ClusterOptions, in_vm: bool = False) -> Options:
+    return Options(
+        mtu=plan.mtu,
+        wire_offload=plan.wire_offload,
+        wire_rate=plan.wire_rate,
+        congestion_control=plan.congestion_control,
+        ip=plan.ip,
+        pairs=plan.pairs,
+        settings=plan.settings,
+        keep=keep,
+        cluster=cluster,
+        in_vm=in_vm,
+    )
 
 
 def again(manifest: Manifest) -> Request:
@@ -200,16 +208,11 @@ def again(manifest: Manifest) -> Request:
     plan = Plan.model_validate(manifest.plan)
     profiles = {label: Profile.model_validate(item) for label, item in manifest.profiles.items()}
     kind: type[Cluster] = provider("clusters", plan.cluster)
-    options = Options(
-        mtu=plan.mtu,
-        wire_offload=plan.wire_offload,
-        wire_rate=plan.wire_rate,
-        congestion_control=plan.congestion_control,
-        ip=plan.ip,
-        pairs=plan.pairs,
-        settings=plan.settings,
+    options = _options(
+        plan,
         keep=bool(manifest.extra.get("keep")),
-        extra=manifest.extra | ({"testbed": "vm"} if inside() else {}),
+        cluster=stored({key: item for key, item in manifest.extra.items() if key != "keep"}),
+        in_vm=bool(inside()),
     )
     cluster = kind(options)
     try:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnibench.cli._cluster_options import ClusterOptions, cluster_options
+from cnibench.cli._cluster_options import cluster_options
+from cnibench.cli._options import kind_option, out_option, seed_option
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import CnibenchError, UsageError
 from cnibench.system import log
+from cnibench.testbed.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from cnibench.analysis.calibration import Calibration, Floor
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="A/A comparisons of 6 blocks each, a place.",
 )
-@click.option("--cluster", metavar="KIND", help="Where the Pods run.  [default: lab]")
+@kind_option
 @click.option(
     "--workload",
     multiple=True,
@@ -65,14 +67,8 @@ if TYPE_CHECKING:
     metavar="PERCENT",
     help="Smallest relevant difference.",
 )
-@click.option("--seed", type=int, metavar="N", help="Random seed for the order of the cells.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Directory for run directories.",
-)
+@seed_option
+@out_option
 @cluster_options
 @json_option
 def command(
@@ -130,7 +126,7 @@ def command(
             no_perf=True,
         )
         request = prepare(
-            plan_of(asked), name=f"calibrate-{mode}-{window}", extra=cluster_options.extra()
+            plan_of(asked), name=f"calibrate-{mode}-{window}", cluster_options=cluster_options
         )
         path = (out / request.manifest.id).absolute()
         ended = carry_out(request, path, resume=False)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnibench.cli._cluster_options import ClusterOptions, cluster_options
+from cnibench.cli._cluster_options import cluster_options
 from cnibench.cli._output import json_option, print_json
+from cnibench.testbed.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from cnibench.testbed.capabilities.ownership import Leftover
@@ -49,7 +50,7 @@ def command(
     from cnibench.testbed.cluster import Options
 
     kind: type[Cluster] = provider("clusters", name)
-    with kind(Options(extra=cluster_options.extra())) as cluster:
+    with kind(Options(cluster=cluster_options)) as cluster:
         found = (
             cluster.leftovers(owners, lambda text: click.echo(text, err=True))
             if isinstance(cluster, Ownership)

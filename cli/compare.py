@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from cnibench.cli._integrity import check, first_lines, later, lines, warn
-from cnibench.cli._options import folder_option
+from cnibench.cli._options import file_option, folder_option
 from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cnibench.analysis.gate import Verdict
     from cnibench.analysis.samples.series import Gathered
+    from cnibench.analysis.verdict import Verdict
     from cnibench.rundir.reader import RunReader
 
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     type=click.Choice(["fail", "pass"]),
     default="fail",
     show_default=True,
-    help="Exit status when undecided: fail 5, pass 0.",
+    help="Exit status when only differences of values are undecided: fail 5, pass 0.",
 )
 @click.option(
     "--format",
@@ -59,9 +59,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Output format.",
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
-)
+@file_option
 @click.option(
     "--allow-different",
     is_flag=True,
@@ -89,33 +87,38 @@ def command(
     Each side is RUN:PROFILE, or RUN if the run has only one profile. Two profiles of one run
     (RUN:base RUN:candidate) are compared within blocks, which is the most sensitive test. To
     compare across runs, give at least 3 base runs, separated by commas: the variation between
-    runs is then the noise.
+    runs is then the noise. Two folders that contain a run of the same id, such as a run and a
+    copy of it, are refused.
 
     Failed samples count: a candidate that fails more often than its base is worse if an exact
     test proves it, and undecided otherwise. Disturbed samples are excluded. A cell in which one
     side was disturbed significantly more often than the other is undecided.
 
     Exit status: 0 proven not worse than the threshold, 4 worse, 5 undecided or a cell is
-    missing, 2 the two sides are not comparable.
+    missing, 2 the two sides are not comparable. --inconclusive pass turns 5 into 0 only where both
+    sides have values and nothing but their difference is undecided. A cell that is missing, in
+    which the candidate fails more often, or that is undecided because of disturbed samples stays 5.
     """
     from cnibench.analysis.build import contexts_of, main_of
     from cnibench.analysis.gate import judge, side
     from cnibench.analysis.samples.series import gather
     from cnibench.model.units import fraction
+    from cnibench.rundir.index import each_once
 
     sides = _sides(base, folder), _sides(candidate, folder)
     ours, theirs = sides
-    pairwise = len(ours) == len(theirs) == 1 and ours[0].reader.id == theirs[0].reader.id
+    pairwise = len(ours) == len(theirs) == 1 and (
+        ours[0].reader.path.resolve() == theirs[0].reader.path.resolve()
+    )
     if pairwise and ours[0].label == theirs[0].label:
         raise UsageError(
             f"base and candidate are both {ours[0].label} of one run",
             "name two profiles: RUN:base RUN:candidate",
         )
-    ids = [one.reader.id for one in (*ours, *theirs)]
-    if not pairwise and len(set(ids)) < len(ids):
-        raise UsageError(
-            "a run occurs twice in the list of runs",
-            "name each run once; within one run: RUN:base RUN:candidate",
+    if not pairwise:
+        each_once(
+            [one.reader for one in (*ours, *theirs)],
+            "name each run once; within one run: RUN:base RUN:candidate, with the same RUN",
         )
     readers = {one.reader.id: one.reader for one in (*ours, *theirs)}
     problems = check(list(readers.values()))
@@ -146,7 +149,8 @@ def command(
         main=main_of([item.reader for item in ours]),
     )
     warn([one.reader for one in (*ours, *theirs)])
-    status = 0 if verdict.exit_code == 5 and inconclusive == "pass" else verdict.exit_code
+    passed = inconclusive == "pass" and verdict.only_values_undecided
+    status = 0 if passed else verdict.exit_code
     status = status or (1 if problems else 0)
     if as_json:
         _print_json(verdict, status, problems)

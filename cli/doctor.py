@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnibench.cli._cluster_options import ClusterOptions, cluster_options
+from cnibench.cli._cluster_options import cluster_options
 from cnibench.cli._output import json_option, print_json, print_table
+from cnibench.testbed.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
     from cnibench.testbed.cluster import Cluster
@@ -46,7 +47,7 @@ def command(
     Exit status: 0 nothing is missing, 3 something is missing that the cluster, the workloads or a
     profile given with --cni require.
     """
-    found = examine(kinds or ("lab",), cni, cluster_options.extra())
+    found = examine(kinds or ("lab",), cni, cluster_options)
     if as_json:
         print_json(found)
     else:
@@ -55,7 +56,7 @@ def command(
 
 
 def examine(
-    kinds: tuple[str, ...], cni: tuple[str, ...], extra: Mapping[str, Any] | None = None
+    kinds: tuple[str, ...], cni: tuple[str, ...], options: ClusterOptions | None = None
 ) -> dict[str, Any]:
     """{schema, environment, missing[{for, lacks, remedy}], optional[...], profiles[{profile, lab,
     ...}], vm{possible, summary}, disturbances[{what, remedy}], nodes{cluster: {facts{node: {...}},
@@ -82,7 +83,7 @@ def examine(
     vm: list[Problem] = vm_problems() if "lab" in kinds else []
     for name in kinds:
         kind: type[Cluster] = provider("clusters", name)
-        cluster = kind(Options(extra=extra or {}))
+        cluster = kind(Options(cluster=options or ClusterOptions()))
         absent_here = [
             {"for": name, "lacks": one.lacks, "remedy": one.remedy} for one in cluster.missing()
         ]
@@ -98,13 +99,13 @@ def examine(
                 if all(one.kind == "kernel" for one in problems)
                 else "no"
             )
-            told = {
+            fields = {
                 "lacks": "; ".join(one.lacks for one in problems),
                 "remedy": "; ".join(dict.fromkeys(one.remedy for one in problems)),
             }
-            profiles.append({"cluster": name, "profile": label, "runs": where, **told})
+            profiles.append({"cluster": name, "profile": label, "runs": where, **fields})
             if problems and named and (vm or where != "vm"):
-                missing.append({"for": f"{label} on {name}", **told})
+                missing.append({"for": f"{label} on {name}", **fields})
         optional += [
             {"for": part.title, "lacks": reason, "remedy": ""}
             for part in collectors
@@ -217,9 +218,9 @@ def _compared(kind: str, nodes: Mapping[str, Any]) -> None:
     from cnibench.reports._escape import plain
 
     facts = nodes["facts"]
-    names = list(dict.fromkeys(name for told in facts.values() for name in told))
+    names = list(dict.fromkeys(name for node in facts.values() for name in node))
     rows = [
-        (name, *(plain(str(told.get(name, ""))) or "not reported" for told in facts.values()))
+        (name, *(plain(str(node.get(name, ""))) or "not reported" for node in facts.values()))
         for name in names
     ]
     print_table((f"nodes of {kind}", *facts), rows)

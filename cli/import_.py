@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from cnibench.cli._options import runs_option
 from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
@@ -18,13 +19,7 @@ from cnibench.errors import UsageError
 )
 @click.argument("form", metavar="FORMAT")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Where the run directory is made.",
-)
+@runs_option("--out", "Where the run directory is made.")
 @click.option("--name", default="", metavar="LABEL", help="Name to include in the run's ID.")
 @click.option(
     "--label",

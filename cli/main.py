@@ -125,11 +125,13 @@ def group() -> None:
 def main() -> None:
     """The entry point: exit codes and messages as INTERFACE gives them."""
     _open_streams()
+    from cnibench.cli import _memory
     from cnibench.cli._errors import guarded
 
-    # numpy's BLAS ends the process where it cannot start a thread for each CPU; nothing here is
-    # large enough for them
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # numpy's BLAS ends the process where it cannot start a thread for each CPU, or waits for ever;
+    # nothing here is large enough for them
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    _memory.install()
     arguments = sys.argv[1:]
     if "--debug" in arguments:
         arguments.remove("--debug")

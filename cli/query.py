@@ -15,6 +15,7 @@ from cnibench.errors import InputError, UsageError
 from cnibench.model import context
 from cnibench.model.cell import Sample
 from cnibench.system import scratch
+from cnibench.system.files import check_relative
 from cnibench.system.text import printable
 
 if TYPE_CHECKING:
@@ -37,14 +38,23 @@ def command(sql: str, runs: tuple[str, ...], folder: Path, as_json: bool) -> int
     """Query the samples of runs with SQL.
 
     SQL is a DuckDB statement over the table 'samples', which has the fields of samples.jsonl and
-    the column 'run'. Without RUN, the table contains all runs.
+    the column 'run'. Without RUN, the table contains all runs. A run and a copy of it are refused:
+    its samples would be counted twice.
     """
-    from cnibench.rundir.index import find
+    from cnibench.rundir.index import each_once, find
     from cnibench.rundir.index import runs as all_runs
     from cnibench.rundir.reader import RunReader
 
     unreadable: list[str] = []
     readers = [RunReader(find(name, folder)) for name in runs] or all_runs(folder, unreadable)
+    if runs:
+        each_once(readers, "name each run once: its samples would be counted twice")
+    else:
+        each_once(
+            readers,
+            f"move one of them out of {folder}, or name the runs: cnibench query SQL RUN...",
+            words=f"{folder} contains one run twice",
+        )
     problems = [printable(message) for message in unreadable] + check(readers)
     first_lines(problems, err=True)
     if not readers:
@@ -84,6 +94,7 @@ def ask(sql: str, readers: Sequence[RunReader]) -> tuple[list[str], list[tuple[A
     """
     import duckdb
 
+    check_relative(Path())  # DuckDB looks where it is
     columns = ", ".join(f"'{name}': '{kind}'" for name, kind in _COLUMNS.items())
     with duckdb.connect(config={"threads": "2"}) as database:
         _load(database, columns, readers)
@@ -93,6 +104,8 @@ def ask(sql: str, readers: Sequence[RunReader]) -> tuple[list[str], list[tuple[A
             answer = database.execute(sql)
             heads = [column[0] for column in answer.description or ()]
             return heads, answer.fetchall()
+        except duckdb.OutOfMemoryException:
+            raise  # the statement is not what is wrong
         except duckdb.Error as error:
             raise UsageError(
                 f"DuckDB: {str(error).strip().splitlines()[0]}",

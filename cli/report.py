@@ -7,16 +7,18 @@ from pathlib import Path
 
 import click
 
-from cnibench.cli._options import pooling_options
+from cnibench.cli._options import file_option, pooling_options
 from cnibench.cli._output import json_option
 from cnibench.errors import InputError, UsageError
+from cnibench.system.files import check_relative
 
 _FORMATS = (
-    "text, md, json, csv, parquet, openmetrics, benchstat, or one that another installed package"
-    " offers"
+    "text, brief, md, json, csv, parquet, openmetrics, benchstat, or one that another installed"
+    " package offers"
 )
 _WITH_PROBLEMS = (
     "text",
+    "brief",
     "md",
     "json",
 )  # the others have no place for what is wrong with a run: it goes to stderr
@@ -39,8 +41,11 @@ _WITH_PROBLEMS = (
     show_default=True,
     help=f"What to write: {_FORMATS}.",
 )
+@file_option
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
+    "--full",
+    is_flag=True,
+    help="With --format text: every attestation and every fact of the environment, too.",
 )
 @pooling_options
 @json_option
@@ -48,6 +53,7 @@ def command(
     runs: tuple[str, ...],
     form: str,
     out: Path | None,
+    full: bool,
     baseline: str,
     allow_different: bool,
     folder: Path,
@@ -66,14 +72,17 @@ def command(
     from cnibench.rundir.reader import RunReader
     from cnibench.system.text import printable
 
+    chosen = "json" if as_json else form
+    if full and chosen != "text":
+        raise UsageError(f"--full does not apply to {chosen}", "leave out --full, or use text")
     readers = [RunReader(find(name, folder)) for name in runs]
     analysis = analyse(readers, allow_different=allow_different, baseline=baseline)
-    chosen = "json" if as_json else form
     if chosen not in _WITH_PROBLEMS:
         for line in problems(analysis):
             click.echo(printable(line), err=True)
     status = 1 if analysis.problems else 0
-    rendered = provider("reports", chosen).render(analysis)
+    report = provider("reports", chosen)
+    rendered = report.render(analysis, full=True) if full else report.render(analysis)
     if out is None:
         if isinstance(rendered, bytes):
             if sys.stdout.isatty():
@@ -91,6 +100,7 @@ def command(
 
 def write(path: Path, content: str | bytes) -> None:
     """A file of text or bytes. Raises InputError when it cannot be written."""
+    check_relative(path)
     try:
         path.write_bytes(
             content if isinstance(content, bytes) else content.encode("utf-8", "replace")

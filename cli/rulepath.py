@@ -91,8 +91,8 @@ def command(run: str, folder: Path, chains: bool, as_json: bool) -> int:
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
     from cnibench.reports._escape import plain
 
-    told = one["published"] if one["ip"] == 4 else {}
-    figures = [f"{told[name]:g}" if name in told else "" for name in ("hooks", "rules")]
+    published = one["published"] if one["ip"] == 4 else {}
+    figures = [f"{published[name]:g}" if name in published else "" for name in ("hooks", "rules")]
     return (
         plain(one["label"]),
         one["placement"],

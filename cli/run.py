@@ -8,13 +8,15 @@ from pathlib import Path
 
 import click
 
-from cnibench.cli._cluster_options import ClusterOptions, cluster_options
-from cnibench.cli._options import gathered
+from cnibench.cli._cluster_options import cluster_options
+from cnibench.cli._options import gathered, kind_option, out_option, seed_option
 from cnibench.cli._output import json_option
 from cnibench.cli._plan_options import PlanOptions
 from cnibench.errors import UsageError
+from cnibench.model.units import seconds
 from cnibench.system import log
 from cnibench.system.guest import inside
+from cnibench.testbed.cluster_options import ClusterOptions
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +37,7 @@ _log = logging.getLogger(__name__)
     metavar="NAME",
     help=("Profile to measure: a name, shell pattern, file, LABEL=NAME or 'all'. Repeatable."),
 )
-@click.option("--cluster", metavar="KIND", help="Where the Pods run.  [default: lab]")
+@kind_option
 @click.option(
     "--placement",
     multiple=True,
@@ -62,7 +64,7 @@ _log = logging.getLogger(__name__)
     type=click.Choice(["slices", "windows"]),
     help=(
         "slices: all cells alternate every 20 ms (lab only); windows: one after the other. "
-        " [default: windows]"
+        " [default: slices in the lab, else windows]"
     ),
 )
 @click.option(
@@ -152,7 +154,7 @@ _log = logging.getLogger(__name__)
     metavar="[LABEL:]KEY=VALUE",
     help="Set a value of a profile. Repeatable.",
 )
-@click.option("--seed", type=int, metavar="N", help="Random seed for the order of the cells.")
+@seed_option
 @click.option(
     "--plan",
     metavar="FILE|STUDY",
@@ -164,13 +166,7 @@ _log = logging.getLogger(__name__)
     metavar="S",
     help="Scale windows, blocks and request counts by S (0 to 1), as far as verdicts allow.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Directory for run directories.",
-)
+@out_option
 @click.option("--name", "title", metavar="LABEL", help="Name of this run.")
 @click.option("--keep", is_flag=True, help="Do not remove what was installed (clusters only).")
 @click.option(
@@ -184,6 +180,11 @@ _log = logging.getLogger(__name__)
     is_flag=True,
     help="With --resume: repeat failed samples; the last attempt counts.",
 )
+@click.option(
+    "--wait-quiet",
+    metavar="TIME",
+    help="Wait at most so long until other programs leave the CPUs idle.",
+)
 @cluster_options
 @json_option
 @gathered(PlanOptions, "options")
@@ -194,6 +195,7 @@ def command(
     resume: str | None,
     retry_failed: bool,
     dry_run: bool,
+    wait_quiet: str | None,
     as_json: bool,
 ) -> int:
     """Measure CNI profiles and compare them.
@@ -202,6 +204,7 @@ def command(
     report is printed at the end.
     """
     log.keep()
+    limit = seconds(wait_quiet) if wait_quiet else 0.0
     if resume:
         values = {**asdict(options), **asdict(cluster_options)}
         given = [key for key, value in values.items() if value not in (None, (), False)]
@@ -211,7 +214,7 @@ def command(
                 f" --{(given or ['dry-run'])[0].replace('_', '-')} cannot change it",
                 "leave it out",
             )
-        return _resume(resume, out, as_json, retry_failed)
+        return _resume(resume, out, as_json, retry_failed, limit)
     if retry_failed:
         raise UsageError(
             "--retry-failed is for a run that is there", "cnibench run --resume RUN --retry-failed"
@@ -221,7 +224,7 @@ def command(
             "no profile was named", "name one with --cni NAME; 'cnibench profiles' lists them"
         )
     from cnibench.cli import _kernel
-    from cnibench.cli._plan import at_scale, plan_of, suited
+    from cnibench.cli._plan import at_scale, plan_of, suited, with_usual_method
     from cnibench.cli._preview import expect, preview, show
     from cnibench.cli._request import prepare, profile_problems
     from cnibench.planning.blocks import Here, words
@@ -239,11 +242,14 @@ def command(
     if vm is not None:
         plan, shortened = vm.shortened(plan, options)
         given_up += shortened
+    else:
+        plan = with_usual_method(plan, options)
     here = Here(out, plan.cluster, *(("vm", vm.kernel.release) if vm else ()))
     request = prepare(
         plan,
         name=options.title or "",
-        extra=cluster_options.extra(options.keep),
+        cluster_options=cluster_options,
+        keep=options.keep,
         other_kernel=vm is not None,
         notes=given_up,
         here=here,
@@ -267,23 +273,24 @@ def command(
         ),
     ):
         click.echo(f"warning: {warning}", err=True)
-    from cnibench.cli._execute import carry_out, tools_of
+    from cnibench.cli._execute import carry_out, others, tools_of
 
     path = (out / request.manifest.id).absolute()
-    status = (
-        carry_out(request, path, resume=False)
-        if vm is None
-        else _kernel.start(vm, request.manifest, path, tools_of(request))
-    )
+    if vm is None:
+        status = carry_out(request, path, resume=False, wait_quiet=limit)
+    else:
+        others(True, limit)  # here: in the VM no other programs are seen
+        status = _kernel.start(vm, request.manifest, path, tools_of(request))
     return _report(path, status, as_json)
 
 
-def _resume(name: str, out: Path, as_json: bool, retry_failed: bool) -> int:
+def _resume(name: str, out: Path, as_json: bool, retry_failed: bool, wait_quiet: float) -> int:
     from cnibench.cli import _kernel
-    from cnibench.cli._execute import carry_out
+    from cnibench.cli._execute import carry_out, others
     from cnibench.cli._request import again
     from cnibench.rundir.index import find
     from cnibench.rundir.reader import RunReader
+    from cnibench.rundir.writer import RunWriter
 
     path = find(name, out).absolute()
     reader = RunReader(path)
@@ -294,13 +301,17 @@ def _resume(name: str, out: Path, as_json: bool, retry_failed: bool) -> int:
             "nothing is missing: this run is complete" + ", no sample failed" * retry_failed,
             err=True,
         )
+        if reader.unsealed:
+            with RunWriter.resume(path):
+                pass  # that writes the seal
         return _report(path, 0, as_json)
     if vm := _kernel.again(path):
+        others(True, wait_quiet)  # here: in the VM no other programs are seen
         return _report(path, _kernel.carry(vm, path, retry_failed=retry_failed), as_json)
     request = again(reader.plan)
     for warning in request.warnings:
         click.echo(f"warning: {warning}", err=True)
-    status = carry_out(request, path, resume=True, retry_failed=retry_failed)
+    status = carry_out(request, path, resume=True, retry_failed=retry_failed, wait_quiet=wait_quiet)
     return (
         status if inside() else _report(path, status, as_json)
     )  # out of the VM, the report is the host's work

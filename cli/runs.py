@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnibench.cli._integrity import check, first_lines, later, warn
+from cnibench.cli._options import runs_option
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.system.text import printable
 
 if TYPE_CHECKING:
     from cnibench.rundir.reader import RunReader
 
-_out = click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Directory that contains the run directories.",
-)
+_out = runs_option("--out", "Directory that contains the run directories.")
 
 
 @click.group("runs", invoke_without_command=True)
@@ -80,11 +75,11 @@ def show(run: str, out: Path, as_json: bool) -> int:
             "run-failed",
             "stopped",
         ):
-            told = (
+            line = (
                 f"{event['time']} {event['event']} {event.get('label', '')}"
                 f" {event.get('reason', '')}"
             )
-            click.echo(printable(told.rstrip()))
+            click.echo(printable(line.rstrip()))
     return status
 
 

@@ -63,11 +63,11 @@ def look(stat: str, status: str) -> Look | None:
     sizes = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     if "RssAnon" not in sizes:
         return None
-    told = [sizes.get(name, "").split()[:1] for name in ("RssAnon", "RssShmem")]
-    if len(fields) < 20 or not all(told):
+    sizes_kb = [sizes.get(name, "").split()[:1] for name in ("RssAnon", "RssShmem")]
+    if len(fields) < 20 or not all(sizes_kb):
         raise MeasureError("/proc/PID/stat or status lacks a field", "report the files' text")
     memory = (
-        sum(_counters.count(word, "/proc/PID/status") for (word,) in told) << 10
+        sum(_counters.count(word, "/proc/PID/status") for (word,) in sizes_kb) << 10
     )  # the kernel's kB are KiB
     parent, user, system, of_children, system_of_children, began = (
         _counters.count(fields[at], "/proc/PID/stat") for at in (1, 11, 12, 13, 14, 19)
@@ -124,7 +124,7 @@ class Footprint(Collector):
         (``process``) and for all of a node together (``process=all``, ``node``), and the same over
         time as records; CPU time there is in s since the window began.
 
-        A process that ends is told in its record and has no figures, and its node has no total
+        A process that ends is named in its record and has no figures, and its node has no total
         then. Raises ClusterError.
         """
         found = CniProcesses.of(s.deployment).processes()
@@ -146,7 +146,7 @@ class Footprint(Collector):
                     for place in places:
                         place.look()
                 except CnibenchError:
-                    return  # told at the window's end
+                    return  # reported at the window's end
 
         for place in places:
             place.look()
@@ -177,33 +177,33 @@ def _tell(place: _Place, pods: Mapping[str, int] | None, into: Measurements) -> 
                 )
             )
             continue
-        told: dict[str, Any] = {"process": process.name, **where}
+        fields: dict[str, Any] = {"process": process.name, **where}
         cpu = process.pid not in bereft
         _add(
             into,
             place.times,
             [process.looks],
-            told if cpu else {**told, "said": CHILD},
+            fields if cpu else {**fields, "said": CHILD},
             cpu,
             process=process.name,
         )
     for node in dict.fromkeys(process.node for process in place.processes if process.node):
         there = [process for process in place.processes if process.node == node]
-        told = {
+        fields = {
             "process": ALL,
             **_where(node, pods),
             "processes": [process.name for process in there],
         }
         if gone := [process.name for process in there if process.gone]:
             into.records.append(
-                ("footprint", {**told, "said": f"no total: {', '.join(gone)} ended"})
+                ("footprint", {**fields, "said": f"no total: {', '.join(gone)} ended"})
             )
         else:
             _add(
                 into,
                 place.times,
                 [process.looks for process in there],
-                told,
+                fields,
                 True,
                 process=ALL,
                 node=node,
@@ -214,7 +214,7 @@ def _add(
     into: Measurements,
     clock: Sequence[int],
     looks: Sequence[Sequence[Look]],
-    told: Mapping[str, Any],
+    fields: Mapping[str, Any],
     cpu: bool,
     **params: str,
 ) -> None:
@@ -223,7 +223,7 @@ def _add(
     memory = [sum(each.memory for each in at_once) for at_once in zip(*looks, strict=True)]
     into.add("memory", max(memory), **params)
     record = {
-        **told,
+        **fields,
         "unit": "B",
         "times": [(at - clock[0]) / 1e9 for at in clock],
         "values": memory,
@@ -258,7 +258,7 @@ def _places(found: Mapping[str, int | tuple[Node, int]], nodes: Sequence[str]) -
 
 def _pods(deployment: Deployment) -> dict[str, int] | None:
     """Node to how many Pods with a network of their own stand there; None where the Pods cannot be
-    told.
+    reported.
     """
     if not isinstance(deployment, ExtraPods):
         return None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from cnibench.analysis.gate import Failures, Judged, Verdict
-from cnibench.reports._document import Table
+from cnibench.analysis.verdict import Failures, Judged, Verdict
 from cnibench.reports._escape import markdown, plain
+from cnibench.reports.document.parts import Table
 
 _WORDS = {0: "within the threshold", 4: "worse", 5: "undecided"}
 
@@ -98,7 +98,7 @@ def _any(one: Judged) -> bool:
 
 def junit(verdict: Verdict, problems: Sequence[str] = (), *, inconclusive: str = "fail") -> str:
     """JUnit XML: a cell is a test case, ``worse`` a failure; what could not be decided is an error,
-    or skipped when that passes.
+    or skipped if it is only a difference of values and that passes.
 
     Each of the ``problems`` of the run directories is an error of a test case of its own, which
     comes first. The output of a case (system-out) says what failed or was disturbed on either side.
@@ -119,7 +119,7 @@ def junit(verdict: Verdict, problems: Sequence[str] = (), *, inconclusive: str =
             _output(case, one)
             continue
         kind, count = ("failure", "failures") if one.outcome == "worse" else ("error", "errors")
-        if one.outcome != "worse" and inconclusive == "pass":
+        if one.values_undecided and inconclusive == "pass":
             kind, count = "skipped", "skipped"
         counts[count] += 1
         ElementTree.SubElement(case, kind, message=plain(one.reason, 2000))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cnibench.analysis.model import Analysis
-from cnibench.reports._document import Table, document
 from cnibench.reports._escape import markdown
+from cnibench.reports.document.build import document
+from cnibench.reports.document.parts import Table
 
 
 class MarkdownReport:

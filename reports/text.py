@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 
 from cnibench.analysis.model import Analysis
-from cnibench.reports._document import Section, Table, document
 from cnibench.reports._escape import plain
+from cnibench.reports.document.build import document
+from cnibench.reports.document.parts import Section, Table
 
 _WIDTH = 100
 _HEAD = 22  # a heading up to so long stays in one line
@@ -22,9 +23,10 @@ class TextReport:
     name = "text"
     suffix = ".txt"
 
-    def render(self, analysis: Analysis, width: int | None = None) -> str:
+    def render(self, analysis: Analysis, width: int | None = None, *, full: bool = False) -> str:
         """The report in lines of at most ``width`` characters where its names allow it; None: as
-        wide as the terminal, else 100.
+        wide as the terminal, else 100. ``full``: with every attestation and every fact of the
+        environment, as in report.md.
         """
         from rich.console import Console
 
@@ -43,7 +45,7 @@ class TextReport:
             emoji=False,
             force_terminal=False,
         )
-        whole = document(analysis, whole=False)
+        whole = document(analysis, whole=full)
         console.print(plain(whole.title))
         for line in whole.conditions:
             console.print(plain(line))

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cnibench.run.sample_context import Measurements
+
 LATENCIES = {"latency_mean", "latency_p50", "latency_p90", "latency_p99"}
 METRICS_OF: Mapping[str, set[str]] = {
     "tcp-stream": {"throughput"},
@@ -24,3 +26,8 @@ SMALL: Mapping[str, dict[str, Any]] = {
     "iperf3-udp": {"rate": "2M"},
     "tcp-stream-series": {"interval": 0.2},
 }
+
+
+def values(found: Measurements) -> dict[str, float]:
+    """Metric to value, of the figures that have no parameters of their own."""
+    return {reading.metric: reading.value for reading in found.readings if not reading.params}

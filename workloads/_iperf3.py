@@ -43,6 +43,21 @@ class Report:
     rates: tuple[float, ...]
 
 
+def client(s: SampleContext, duration: float, to: int) -> list[str]:
+    """The beginning of a client's command line: for so many seconds to the server on that port."""
+    return [
+        "iperf3",
+        f"-{s.cell.ip}",
+        "-J",
+        "-c",
+        s.target,
+        "-p",
+        str(to),
+        "-t",
+        str(_common.whole_seconds(duration)),
+    ]
+
+
 def parse(text: str, errors: str = "") -> Report:
     """The report in iperf3's JSON. Raises MeasureError with iperf3's own reason, or saying what is
     missing.
@@ -149,15 +164,7 @@ class Iperf3(Workload):
     def command(self, s: SampleContext, duration: float, to: int) -> list[str]:
         """The client's command line for so many seconds to the server on that port."""
         return [
-            "iperf3",
-            f"-{s.cell.ip}",
-            "-J",
-            "-c",
-            s.target,
-            "-p",
-            str(to),
-            "-t",
-            str(_common.whole_seconds(duration)),
+            *client(s, duration, to),
             "-i",
             self.intervals(s.cell.params),
             *(["-C", s.ask_for] if s.ask_for and self.data_port(s) else []),

@@ -4,7 +4,7 @@ the monitored pair.
 N client Pods on the client's node talk to N server Pods (on the same node for intra, on the other
 for inter); more connections than pairs of Pods are parallel streams. A stand's background Pods stay
 until it is removed and serve all of its cells, as clients or as servers: a kubelet takes 110 Pods
-unless told otherwise, so a node has no more of them than its largest cell needs.
+unless configured otherwise, so a node has no more of them than its largest cell needs.
 """
 
 from __future__ import annotations
@@ -274,12 +274,12 @@ def achieved(s: SampleContext, background: Running) -> float | None:
         background.clients, grown, background.load.sends(window), strict=True
     ):
         if more < background.load.block() and sends >= _FEWEST:
-            told = (
+            details = (
                 f"{pod.name} sent {more} bytes in {window:.1f} s, and was to send"
                 f" {background.load.block()} {sends:.0f} times"
             )
             raise MeasureError(
-                f"the background load stalled: {told}",
+                f"the background load stalled: {details}",
                 "ask for fewer connections, or for a lower rate of each",
             )
     return float(sum(grown) * 8 / window)

@@ -136,16 +136,7 @@ class Netperf(Workload):
         port = control_port(s)
         keys = ",".join((*_ALWAYS, *self.selectors))
         return [
-            "netperf",
-            f"-{s.cell.ip}",
-            "-H",
-            s.target,
-            "-p",
-            str(port),
-            "-t",
-            self.test,
-            "-l",
-            str(_common.whole_seconds(duration)),
+            *client(s, self.test, _common.whole_seconds(duration)),
             *(["-j"] if LATENCIES[0] in self.selectors else []),
             "--",
             "-P",
@@ -162,6 +153,22 @@ class Netperf(Workload):
         found = self.interpret(values)
         found.records.append(("tools", {"tool": "netperf", "test": self.test, "values": values}))
         return found
+
+
+def client(s: SampleContext, test: str, length: int) -> list[str]:
+    """The beginning of a client's command line: ``length`` in s, below 0: in transactions."""
+    return [
+        "netperf",
+        f"-{s.cell.ip}",
+        "-H",
+        s.target,
+        "-p",
+        str(control_port(s)),
+        "-t",
+        test,
+        "-l",
+        str(length),
+    ]
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""The loads of rounds of slices: netperf's request/response tests, and iperf3 for streams.
+"""The loads of rounds of slices: netperf's request/response tests and UDP stream, iperf3 for TCP
+streams, and ab.
 
-netperf TCP_RR and iperf3 go on unharmed after they were stopped and continued. netperf TCP_STREAM
-does not: its send() returns a short count then, which it takes for the end of the test
-(docs/adr/0009-slices.md).
+These go on unharmed after they were stopped and continued. netperf TCP_STREAM does not: its send()
+returns a short count then, which it takes for the end of the test (docs/adr/0009-slices.md).
 """
 
 from __future__ import annotations
@@ -11,19 +11,16 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from cnibench.run.sample_context import SampleContext
-from cnibench.run.slices.counters import Connections, Counter
+from cnibench.run.slices.counters import Connections, Counter, Namespace, Opened
 from cnibench.run.slices.load import Load
 from cnibench.system.process import Process
+from cnibench.testbed.place import Pod
 from cnibench.workloads import _common, _iperf3, _netperf
 
 _LARGEST = 1 << 20  # bytes: iperf3's MAX_BLOCKSIZE
 
 
-class Transactions(Load):
-    """A netperf test whose client receives each response on one connection."""
-
-    metric = "transaction_rate"
-    per = "cpu_per_transaction"
+class _OfNetperf(Load):
     ports = _netperf.Netperf.ports
 
     def __init__(self, workload: _netperf.Netperf) -> None:
@@ -35,11 +32,44 @@ class Transactions(Load):
     def start(self, s: SampleContext) -> Process:
         return self._workload.start(s)
 
+
+class Transactions(_OfNetperf):
+    """A netperf test whose client receives each response on one connection."""
+
+    metric = "transaction_rate"
+    per = "cpu_per_transaction"
+
     def counter(self, s: SampleContext) -> Counter:
         return Connections(_netperf.control_port(s) + 1, s.cell.ip, "received", 1)
 
     def units(self, count: float, s: SampleContext) -> float:
         return count / int(s.cell.params["response"])
+
+
+class NewConnections(Transactions):
+    """A netperf test that makes a connection for each transaction."""
+
+    def counter(self, s: SampleContext) -> Counter:
+        return Opened(_netperf.control_port(s) + 1, s.cell.ip)
+
+    def units(self, count: float, s: SampleContext) -> float:
+        return count
+
+
+class Datagrams(_OfNetperf):
+    """A netperf test that sends datagrams; those that the server's program has received count."""
+
+    metric = "throughput"
+    per = "cpu_per_byte"
+
+    def counted(self, s: SampleContext) -> Pod:
+        return s.server
+
+    def counter(self, s: SampleContext) -> Counter:
+        return Namespace("Udp", "InDatagrams", s.cell.ip)
+
+    def units(self, count: float, s: SampleContext) -> float:
+        return count * int(s.cell.params["message"])
 
 
 class Stream(Load):
@@ -61,15 +91,7 @@ class Stream(Load):
 
     def start(self, s: SampleContext) -> Process:
         argv = [
-            "iperf3",
-            f"-{s.cell.ip}",
-            "-J",
-            "-c",
-            s.target,
-            "-p",
-            str(_iperf3.port(s)),
-            "-t",
-            str(_common.whole_seconds(s.duration)),
+            *_iperf3.client(s, s.duration, _iperf3.port(s)),
             "-i",
             "0",
             *(["-C", s.ask_for] if s.ask_for else []),

@@ -13,33 +13,28 @@ too, and ``failed`` of the record ``cdf`` says how many. qi2021 gives HTTP throu
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from pydantic import Field, model_validator
 
-from cnibench.errors import ClusterError, MeasureError
+from cnibench.errors import ClusterError, MeasureError, UnsupportedError
+from cnibench.model.cell import Cell
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.slices.counters import Counter, Opened
+from cnibench.run.slices.load import Load
 from cnibench.run.workload import Workload
 from cnibench.system.process import Process
 from cnibench.testbed.place import Place
-from cnibench.workloads import _common
+from cnibench.workloads import _ab, _common
 from cnibench.workloads._common import Size
 
 PORT = 8080
-# Requests that a run by time may make. ab, which has one thread, makes fewer a second than that; it
-# keeps 40 bytes for each (struct data of
-# support/ab.c), which take memory only once they are used, but are refused when they are more than
-# the machine has.
-_FASTEST, _LEAST, _MOST = 100_000, 2_000_000, 100_000_000
 _RATE = 10e9  # bit/s: what a plan's time for a fixed number of requests is reckoned with
 _SLOWEST = 1e9  # bit/s: with less, ab is ended
+_SLICED = 64 << 10  # bytes: in a slice, many requests of this size are made
 
 _CONF = """\
 daemon off;
@@ -102,150 +97,6 @@ class Params(Strict):
         return self
 
 
-@dataclass(frozen=True)
-class Report:
-    """ab's report. ``seconds`` of the whole test; ``rate`` of all requests in 1/s, those that
-    failed as well; ``latencies`` in s at 0, 1, ... 100 % of them, ``mean`` in s; ``document``: the
-    bytes that ab took for a whole response, those of its first one.
-
-    ``connect``, ``receive``, ``length`` and ``exceptions`` are ab's reasons of failure. Its "Failed
-    requests" is their sum, in which one request may be several times: a connection that is reset
-    within a response is in ``receive`` and in ``length``, and its event may be in
-    ``exceptions`` (read_connection, close_connection and test of support/ab.c, httpd 2.4).
-    """
-
-    complete: int
-    connect: int
-    receive: int
-    length: int
-    exceptions: int
-    not_ok: int
-    document: float
-    seconds: float
-    rate: float
-    mean: float
-    latencies: tuple[float, ...]
-
-    @property
-    def failed(self) -> int:
-        """Requests among ``complete`` that were not answered with the whole document, each once.
-
-        Each of them is in ``length``, whatever cut it, an answer with an error (``not_ok``) too;
-        where no response ever came or the first one was an error, lengths are compared with that
-        and the other counts tell. ``connect`` and ``exceptions`` by themselves complete no request:
-        ab connects anew. What is cut off in the moment in which ab ends may be counted beyond
-        ``complete``.
-        """
-        return min(self.complete, max(self.length, self.receive, self.not_ok))
-
-    @property
-    def whole(self) -> int:
-        """Requests that were answered with the whole document."""
-        return self.complete - self.failed
-
-    @property
-    def whole_rate(self) -> float:
-        """``whole`` per second: ab's rate has more digits than its time."""
-        return self.rate * self.whole / self.complete if self.complete else 0.0
-
-
-def parse(text: str, errors: str = "") -> Report:
-    """Out of ab's report followed by its percentiles (``-e``). Raises MeasureError with ab's own
-    reason when it ended early.
-    """
-    if "Complete requests:" not in text:
-        raise _ended_early(text, errors)
-    complete = int(_field(text, r"Complete requests:"))
-    connect, receive, length, exceptions = _reasons(text)
-    return Report(
-        complete=complete,
-        connect=connect,
-        receive=receive,
-        length=length,
-        exceptions=exceptions,
-        not_ok=int(_field(text, r"Non-2xx responses:", "0")),
-        document=_field(text, r"Document Length:"),
-        seconds=_field(text, r"Time taken for tests:"),
-        rate=_field(text, r"Requests per second:"),
-        mean=_field(text, r"Time per request:") * 1e-3,
-        latencies=_percentiles(text, complete),
-    )
-
-
-def _ended_early(text: str, errors: str) -> MeasureError:
-    """How far ab came, and why it ended: apr_err() of support/ab.c says both, the first only when
-    it is not 0.
-    """
-    total = re.search(r"Total of ([0-9]{1,15}) requests completed", text)
-    expired = "timeout specified has expired" in errors + text
-    far = (
-        f" after {total[1]} requests"
-        if total
-        else " before the first request was complete"
-        if expired
-        else ""
-    )
-    why = "timed out, nothing arrived any more: " if expired else ""
-    said = _common.tail(errors) or _common.tail(text) or "no output"
-    return MeasureError(
-        f"ab ended early{far}: {why}{said}",
-        (
-            "the parameter timeout of http is how long it waits while nothing arrives"
-            if expired
-            else ""
-        ),
-    )
-
-
-def _reasons(text: str) -> tuple[int, int, int, int]:
-    """Connect, Receive, Length, Exceptions, which ab writes when there are any."""
-    if _field(text, r"Failed requests:") == 0:
-        return 0, 0, 0, 0
-    match = re.search(
-        r"^\s+\(Connect: (\d{1,15}), Receive: (\d{1,15}), Length: (\d{1,15}), Exceptions:"
-        r" (\d{1,15})\)",
-        text,
-        re.M | re.A,
-    )
-    if match is None:
-        raise MeasureError("ab's report does not say why requests failed")
-    return int(match[1]), int(match[2]), int(match[3]), int(match[4])
-
-
-def _field(text: str, title: str, default: str | None = None) -> float:
-    match = re.search(rf"^{title}\s+(\S+)", text, re.MULTILINE)
-    if match is None and default is None:
-        raise MeasureError(f"ab's report has no '{title}'")
-    return _common.figure(match[1] if match else default, f"ab's {title}")
-
-
-def _percentiles(text: str, complete: int) -> tuple[float, ...]:
-    """ab takes the request number 0.5 + complete x share, which for few requests is beyond its last
-    one: that is the last one then.
-    """
-    _, head, table = text.partition("Percentage served,Time in ms\n")
-    if not head:
-        return ()
-    try:
-        rows = [row for row in csv.reader(io.StringIO(table)) if row]
-    except csv.Error as error:
-        raise MeasureError(f"ab's percentiles cannot be read: {error}") from None
-    if (
-        any(len(row) != 2 for row in rows)
-        or [row[0] for row in rows] != [str(share) for share in range(len(rows))]
-        or len(rows) > 101
-    ):
-        raise MeasureError("ab's percentiles are not those of 0, 1, ... 100 %")
-    values = [_common.figure(row[1], "a percentile of ab") * 1e-3 for row in rows]
-    values = [
-        values[-1] if int(0.5 + complete * share / 100) >= complete else value
-        for share, value in enumerate(values)
-    ]
-    if values != sorted(values):
-        raise MeasureError("ab's percentiles do not rise")
-    return tuple(values)
-
-
 class Http(Workload):
     name = "http"
     title = "HTTP (nginx, ab)"
@@ -270,6 +121,19 @@ class Http(Workload):
 
     def data_port(self, s: SampleContext) -> int:
         return port(s)
+
+    def load(self, cell: Cell) -> Load:
+        if cell.params["requests"]:
+            raise UnsupportedError(
+                "a fixed number of requests is one load from its start to its end"
+            )
+        if cell.params["keepalive"]:
+            raise UnsupportedError("slices count the connections, and one has many requests")
+        if cell.params["payload"] > _SLICED:
+            raise UnsupportedError(
+                f"a slice has too few requests of more than {_SLICED >> 10} KiB to be counted"
+            )
+        return Requests(self)
 
     @contextmanager
     def serve(self, s: SampleContext) -> Iterator[None]:
@@ -296,29 +160,14 @@ class Http(Workload):
     def command(self, s: SampleContext, duration: float, requests: int) -> list[str]:
         """ab for a fixed number of requests, or for so many seconds when that is 0."""
         params, seconds = s.cell.params, _common.whole_seconds(duration)
-        amount = (
-            ["-n", str(requests)] if requests else ["-t", str(seconds), "-n", str(_most(seconds))]
-        )
-        return [
-            "sh",
-            "-c",
-            _AB.format(target=_host(s, s.target)),
-            "sh",
-            "ab",
-            "-q",
-            "-r",
-            "-s",
-            str(params["timeout"]),
-            *amount,
-            "-c",
-            str(params["concurrency"]),
-            *(["-k"] if params["keepalive"] else []),
-        ]
+        by_time = [] if requests else ["-t", str(seconds)]
+        ab = _ab.command(params, requests or _ab.most(seconds), *by_time)
+        return ["sh", "-c", _AB.format(target=_host(s, s.target)), "sh", *ab]
 
     def findings(self, s: SampleContext) -> Measurements:
         params = s.cell.params
-        report = parse(*_common.outputs(s))
-        _complete(report, params["requests"], _common.whole_seconds(s.duration), params["payload"])
+        report = _ab.parse(*_common.outputs(s))
+        _ab.check(report, params["requests"], _common.whole_seconds(s.duration), params["payload"])
         found = Measurements()
         found.add("request_rate", report.whole_rate)
         found.add("throughput", report.whole_rate * params["payload"] * 8)
@@ -349,9 +198,29 @@ class Http(Workload):
         return found
 
 
-def _most(seconds: int) -> int:
-    """Requests for which ab has room in a run of so many seconds; when they are made it ends."""
-    return min(_MOST, max(_LEAST, _FASTEST * seconds))
+class Requests(Load):
+    """ab with a connection for each request; the connections count."""
+
+    metric = "request_rate"
+    per = "cpu_per_transaction"
+    ports = Http.ports
+
+    def __init__(self, workload: Http) -> None:
+        self._workload = workload
+
+    def serve(self, s: SampleContext) -> AbstractContextManager[None]:
+        return self._workload.serve(s)
+
+    def start(self, s: SampleContext) -> Process:
+        return _common.start(
+            s, [*_ab.command(s.cell.params, _ab.LEAST), f"http://{_host(s, s.target)}/payload"]
+        )
+
+    def counter(self, s: SampleContext) -> Counter:
+        return Opened(port(s), s.cell.ip)
+
+    def units(self, count: float, s: SampleContext) -> float:
+        return count
 
 
 def _taking(params: Mapping[str, Any], rate: float) -> float:
@@ -359,32 +228,6 @@ def _taking(params: Mapping[str, Any], rate: float) -> float:
     time.
     """
     return float(params["requests"] * (params["payload"] * 8 / rate + 1e-3))
-
-
-def _complete(report: Report, requests: int, seconds: int, payload: int) -> None:
-    """Raises MeasureError when ab did less than it was asked for, or when most of its requests
-    failed.
-    """
-    if 2 * report.failed >= report.complete:
-        raise MeasureError(
-            f"of {report.complete} requests {report.failed} failed; ab counted Connect"
-            f" {report.connect}, Receive {report.receive}, Length {report.length}, Exceptions"
-            f" {report.exceptions}, Non-2xx {report.not_ok}"
-        )
-    if report.document != payload:  # then its count of wrong lengths means nothing
-        raise MeasureError(
-            f"ab's first response had {report.document:.0f} bytes, the file has {payload}"
-        )
-    if requests and report.complete < requests:
-        raise MeasureError(f"ab ended early: {report.complete} of {requests} requests")
-    if not requests and report.seconds < 0.9 * seconds:
-        full = f", the most that fit in {seconds} s" if report.complete >= _most(seconds) else ""
-        raise MeasureError(
-            f"ab ended early: after {report.seconds:.2f} s of {seconds} s and {report.complete}"
-            f" requests{full}"
-        )
-    if len(report.latencies) != 101:
-        raise MeasureError(f"ab gave {len(report.latencies)} percentiles, expected 101")
 
 
 def port(s: SampleContext) -> int:

@@ -142,17 +142,17 @@ class PolicyEffect(Workload):
         began = time.monotonic()
         try:
             with _common.start(s, argv) as sender:
-                told = _observe(s, port, deny, sender)
+                effect = _observe(s, port, deny, sender)
         finally:
             self._first = (self._first + most(time.monotonic() - began)) % len(_SOURCES)
-        (s.raw / "effect.json").write_text(json.dumps(told) + "\n", encoding="utf-8")
+        (s.raw / "effect.json").write_text(json.dumps(effect) + "\n", encoding="utf-8")
         return Task("policy-effect")
 
     def findings(self, s: SampleContext) -> Measurements:
-        told = json.loads((s.raw / "effect.json").read_text(encoding="utf-8"))
+        effect = json.loads((s.raw / "effect.json").read_text(encoding="utf-8"))
         found = Measurements()
-        found.add("policy_effect", told["effect"])
-        found.records.append(("policy_effect", told))
+        found.add("policy_effect", effect["effect"])
+        found.records.append(("policy_effect", effect))
         return found
 
 

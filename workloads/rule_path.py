@@ -142,16 +142,7 @@ def _try_out(s: SampleContext) -> None:
 def _client(s: SampleContext, length: int) -> list[str]:
     port = _netperf.control_port(s)
     return [
-        "netperf",
-        f"-{s.cell.ip}",
-        "-H",
-        s.target,
-        "-p",
-        str(port),
-        "-t",
-        "UDP_RR",
-        "-l",
-        f"-{len(_PACKETS)}",
+        *_netperf.client(s, "UDP_RR", -len(_PACKETS)),
         "--",
         "-P",
         f"0,{port + 1}",
@@ -244,7 +235,7 @@ def _mark(s: SampleContext, node: Node, word: str, monitor: Process | None = Non
 
 
 def reported(text: str, name: str) -> bool:
-    """Has the monitor told of that chain, in a whole line?"""
+    """Has the monitor reported that chain, in a complete line?"""
     return any(
         line.endswith("\n") and f"{' '.join(_PROBE)} {name} " in line
         for line in text.splitlines(keepends=True)

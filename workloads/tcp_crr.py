@@ -20,10 +20,12 @@ from typing import Any
 from pydantic import Field
 
 from cnibench.errors import MeasureError
+from cnibench.model.cell import Cell
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.slices.load import Load
 from cnibench.testbed.place import Pod
-from cnibench.workloads import _common, _netperf
+from cnibench.workloads import _common, _netperf, _slices
 from cnibench.workloads._common import Size
 
 DRAIN_LIMIT = 65.0  # s: TCP_TIMEWAIT_LEN and a margin
@@ -89,6 +91,9 @@ class TcpCrr(_netperf.Netperf):
 
     def arguments(self, params: Mapping[str, Any]) -> list[str]:
         return ["-r", f"{params['request']},{params['response']}"]
+
+    def load(self, cell: Cell) -> Load:
+        return _slices.NewConnections(self)
 
     def interpret(self, values: Mapping[str, float | str]) -> Measurements:
         return _netperf.transactions(values)

@@ -10,9 +10,11 @@ from typing import Any
 from pydantic import Field
 
 from cnibench.errors import MeasureError
+from cnibench.model.cell import Cell
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements
-from cnibench.workloads import _netperf
+from cnibench.run.slices.load import Load
+from cnibench.workloads import _netperf, _slices
 from cnibench.workloads._common import Size
 
 _FASTEST = 12.5e9  # bytes/s of a 100 Gbit/s link: a bound for --dry-run
@@ -53,6 +55,9 @@ class UdpStream(_netperf.Netperf):
 
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:
         return _FASTEST * duration
+
+    def load(self, cell: Cell) -> Load:
+        return _slices.Datagrams(self)
 
     def interpret(self, values: Mapping[str, float | str]) -> Measurements:
         """``loss`` is the share of the sent datagrams that the server never received: nothing

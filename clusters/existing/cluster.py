@@ -10,15 +10,18 @@ from typing import Any
 from cnibench.clusters.existing.deployment import ExistingDeployment
 from cnibench.clusters.existing.present import NO_CNI
 from cnibench.clusters.existing.safeguards import GuardedCluster, saved_manifests
-from cnibench.clusters.kubernetes.cni import install, recognise, subnets, wait
+from cnibench.clusters.kubernetes import install
+from cnibench.clusters.kubernetes.cni import recognise, subnets, wait
+from cnibench.clusters.kubernetes.cni.image_digests import image_digests
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 from cnibench.clusters.kubernetes.nodes import agents, inspection
 from cnibench.clusters.kubernetes.nodes.environment import describe
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
-from cnibench.clusters.kubernetes.ownership import cleaning, safety, state
-from cnibench.clusters.kubernetes.ownership.cleaning import Survey
+from cnibench.clusters.kubernetes.ownership import safety, state
 from cnibench.clusters.kubernetes.ownership.namespace import Claim
 from cnibench.clusters.kubernetes.pods import rate_limit
+from cnibench.clusters.kubernetes.removal import cleaning
+from cnibench.clusters.kubernetes.removal.cleaning import Survey
 from cnibench.clusters.kubernetes.removal.selection import BlockedError
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.profile import Profile, builtin
@@ -27,6 +30,7 @@ from cnibench.testbed.capabilities.nics import Nics
 from cnibench.testbed.capabilities.node_inspection import NodeInspection, Nodes
 from cnibench.testbed.capabilities.outages import Outage, Outages
 from cnibench.testbed.capabilities.ownership import Leftover, Ownership
+from cnibench.testbed.cluster_options import ClusterOptions
 
 _READY = 300.0  # s: of a CNI; images may have to be fetched
 _GIVEN = (
@@ -46,9 +50,8 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         for ours has its own.
         """
         try:
-            said = agents.refused(
-                self.access, agents.plan("none", {}, namespace="default"), self.chosen[0].name
-            )
+            making = agents.plan("none", ClusterOptions(), namespace="default")
+            said = agents.refused(self.access, making, self.chosen[0].name)
         except CnibenchError:
             return ""
         return (
@@ -65,8 +68,8 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
             tolerations = ({"operator": "Exists"},) if everywhere else self.wanted.tolerations
             making = agents.plan(
                 state.new_name(),
-                self.options.extra,
-                str(self.options.extra.get("namespace") or ""),
+                self.options.cluster,
+                self.options.cluster.namespace or "",
                 tolerations,
             )
             self._claim = Claim(self.access, making)
@@ -101,7 +104,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         assert self._claim is not None
         settings = {**self.options.settings.get("", {}), **self.options.settings.get(label, {})}
         known = {
-            **subnets.variables(self.access, self.nodes, self.options.extra),
+            **subnets.variables(self.access, self.nodes, self.options.cluster),
             **{key: settings[key] for key in _GIVEN if key in settings},
             "run": self._making.run,
             "owner": state.owner(),
@@ -113,10 +116,11 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
             install.uninstall(self.access, profile, known, nodes, saved=self._saved())
             self._bare = True
 
+        sources: dict[str, str] = {}
         if not current:
             subnets.need(known)
             self._make_room(nodes, known)
-            install.install(self.access, profile, given, known, nodes)
+            sources = install.install(self.access, profile, given, known, nodes)
         try:
             if not current:
                 wait.ready(self.access, profile, _READY)
@@ -142,6 +146,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
                 | deployment.pair_facts()
                 | agents.offload(deployment.nodes())
             )
+            self._installed[label] = sources | image_digests(self.access, profile)
         except BaseException:
             try:
                 if not current and not self._claim.lease.check():
@@ -190,6 +195,8 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
 
     def environment(self) -> dict[str, Any]:
         facts = {"wire_offload": "as the nodes' devices have it", **self._facts}
+        if self._installed:
+            facts["installed"] = dict(self._installed)
         return facts | ({"max_rate": self.allowed.max_rate} if self.allowed.max_rate else {})
 
     def leftovers(
@@ -235,7 +242,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         return next((died for one in self._deployments if (died := one.alive())), "")
 
     def __exit__(self, *error: object) -> None:
-        """Everything of ours, in any case; the first failure is told when nothing worse has
+        """Everything of ours, in any case; the first failure is reported when nothing worse has
         happened.
         """
         failures: list[CnibenchError] = []

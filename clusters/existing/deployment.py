@@ -24,8 +24,8 @@ class ExistingDeployment(KubernetesDeployment):
         """The nodes' MTU first: it is whose cluster it is who has set it, and samples would claim
         another.
         """
-        told = wire_mtu(self.options.mtu, {node.name: _mtu(node) for node in self.nodes()})
-        wire = [self.attestation("wire-mtu", *told)] if told else []
+        mtu = wire_mtu(self.options.mtu, {node.name: _mtu(node) for node in self.nodes()})
+        wire = [self.attestation("wire-mtu", *mtu)] if mtu else []
         if not all(one.passed for one in wire):
             return wire
         if self.profile.kubernetes is None:

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from cnibench.clusters.existing.deployment import ExistingDeployment
-from cnibench.clusters.kubernetes.api import tools
+from cnibench.clusters.kubernetes.api import pods, tools
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import Making
-from cnibench.clusters.kubernetes.cni import recognise, suitability, unsupported
+from cnibench.clusters.kubernetes.cni import recognise, suitability
 from cnibench.clusters.kubernetes.nodes.nodes import Facts, Wanted, choose, facts, more, toleration
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
-from cnibench.clusters.kubernetes.ownership import cleaning, safety
+from cnibench.clusters.kubernetes.ownership import safety
 from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
-from cnibench.clusters.kubernetes.pods import paths, pods
+from cnibench.clusters.kubernetes.pods import paths, unsupported
+from cnibench.clusters.kubernetes.removal import cleaning
 from cnibench.errors import ClusterError, CnibenchError, InputError, UsageError
 from cnibench.model.cell import Cell
 from cnibench.model.profile import CURRENT, Profile, builtin
@@ -45,21 +46,22 @@ class PresentCluster(Cluster, CellLimits, Recognition):
     def __init__(self, options: Options) -> None:
         """Raises UsageError for wrong options; the cluster is not talked to yet."""
         super().__init__(options)
-        extra = options.extra
-        self.allowed = safety.Allowed.of(extra)
-        self.patience = seconds(str(extra.get("patience") or PATIENCE))
+        given = options.cluster
+        self.allowed = safety.Allowed.of(given)
+        self.patience = seconds(given.patience or PATIENCE)
         self.wanted = Wanted(
-            client=str(extra.get("client_node") or ""),
-            server=str(extra.get("server_node") or ""),
-            client_selector=str(extra.get("client_selector") or ""),
-            server_selector=str(extra.get("server_selector") or ""),
-            tolerations=tuple(toleration(item) for item in extra.get("toleration", ())),
+            client=given.client_node or "",
+            server=given.server_node or "",
+            client_selector=given.client_selector or "",
+            server_selector=given.server_selector or "",
+            tolerations=tuple(toleration(item) for item in given.toleration),
         )
         self._claim: Claim | None = None
         self._making: Making | None = None
         self._agents: list[KubernetesNode] = []
         self._deployments: list[ExistingDeployment] = []
         self._facts: dict[str, Any] = {}
+        self._installed: dict[str, dict[str, str]] = {}  # by label: what it is, by SHA-256
         self.wire: Wire = "nic"
         # we have removed what was there; the nodes' kubelets say so only some seconds later
         self._bare = False
@@ -67,10 +69,8 @@ class PresentCluster(Cluster, CellLimits, Recognition):
     @cached_property
     def access(self) -> Access:
         """Raises InputError, UsageError."""
-        given = self.options.extra.get("kubeconfig")
-        return Access(
-            Path(str(given)) if given else None, str(self.options.extra.get("context") or "")
-        )
+        given = self.options.cluster
+        return Access(Path(given.kubeconfig) if given.kubeconfig else None, given.context or "")
 
     @cached_property
     def nodes(self) -> list[Facts]:

@@ -7,11 +7,13 @@ from functools import cached_property
 from pathlib import Path
 
 from cnibench.clusters.existing.present import NO_CNI, PresentCluster
-from cnibench.clusters.kubernetes.cni import install, subnets
+from cnibench.clusters.kubernetes import install
+from cnibench.clusters.kubernetes.cni import subnets
 from cnibench.clusters.kubernetes.nodes import agents
 from cnibench.clusters.kubernetes.nodes.nodes import facts
-from cnibench.clusters.kubernetes.ownership import cleaning, discovery, namespace, safety, state
-from cnibench.clusters.kubernetes.ownership.cleaning import Survey
+from cnibench.clusters.kubernetes.ownership import discovery, namespace, safety, state
+from cnibench.clusters.kubernetes.removal import cleaning
+from cnibench.clusters.kubernetes.removal.cleaning import Survey
 from cnibench.clusters.kubernetes.removal.selection import BlockedError
 from cnibench.errors import ClusterError
 from cnibench.model import conditions
@@ -64,7 +66,7 @@ class GuardedCluster(PresentCluster, Consent):
                 )
             )
             removed = self._preview_removal()
-        if given := str(self.options.extra.get("namespace") or ""):
+        if given := self.options.cluster.namespace:
             namespace.check_free(self.access, given)
         return [
             *safety.lines(
@@ -80,7 +82,7 @@ class GuardedCluster(PresentCluster, Consent):
         Raises RefusedError when objects of others would go with it.
         """
         name = self.present[0]
-        variables = subnets.variables(self.access, self.nodes, self.options.extra)
+        variables = subnets.variables(self.access, self.nodes, self.options.cluster)
         plan = install.planned(
             self.access,
             builtin()[name] if name else None,

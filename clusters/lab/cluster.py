@@ -20,7 +20,7 @@ from cnibench.model.profile import Datapath, Profile
 from cnibench.offload import reading
 from cnibench.offload.nic import Nic
 from cnibench.testbed.capabilities.nics import Nics
-from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
+from cnibench.testbed.cluster import Cluster, Options, Problem, Wire, lacking_family
 
 _TOOLS = {
     "nsenter": "util-linux",
@@ -47,7 +47,7 @@ class LabCluster(Cluster, Nics):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self.testbed = str(options.extra.get("testbed", "lab"))
+        self.testbed = "vm" if options.in_vm else "lab"
         self.congestion_control = options.congestion_control or congestion.DEFAULT
         self.model = wire.model(options)
         self._stands: list[LabDeployment] = []
@@ -116,13 +116,7 @@ class LabCluster(Cluster, Nics):
                 )
         for family in options.ip:
             if family not in profile.features.ip:
-                problems.append(
-                    Problem(
-                        profile.name,
-                        f"IPv{family} in this mode",
-                        f"leave it out, or --ip {profile.features.ip[0]}",
-                    )
-                )
+                problems.append(lacking_family(profile, family))
             elif options.mtu < (
                 smallest := _SMALLEST[family] + _overhead(profile.datapath, family)
             ):

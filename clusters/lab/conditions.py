@@ -87,10 +87,8 @@ def _offload(
         tso = dict.fromkeys(TSO, asked.pods == "tso-on")
         for pod in (client, server):
             wanted.append((pod.ns, pod.interface, tso))
-            with contextlib.suppress(
-                ClusterError
-            ):  # not every datapath has a device on the node for each Pod
-                links.index(pod.node.ns, pod.host_end)
+            # not every datapath has a device on the node for each Pod
+            if links.exists(pod.node.ns, pod.host_end):
                 wanted.append((pod.node.ns, pod.host_end, tso))
     if asked.wire != "default":
         wanted += [
@@ -113,14 +111,14 @@ def _offload(
             now = features.read(ns, device)
             before.append((ns, device, {name: now[name] for name in on if name in now}))
             features.write(ns, device, on)  # reads back, too
-            told = {name: now.get(name, False) for name in on}
+            earlier = {name: now.get(name, False) for name in on}
             records.append(
                 {
                     "condition": "offload",
                     "place": ns.name.partition("-")[2],
                     "device": device,
                     "now": on,
-                    "before": told,
+                    "before": earlier,
                 }
             )
         yield records

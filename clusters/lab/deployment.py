@@ -4,7 +4,6 @@ side by side.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -16,7 +15,7 @@ from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.clusters.lab.namespaces import congestion, features, leftovers, links, sysctls, wire
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod, Role
-from cnibench.errors import ClusterError, CnibenchError, UnsupportedError
+from cnibench.errors import ClusterError, CnibenchError, UnsupportedError, cleaning_up
 from cnibench.model.cell import Attestation, Cell, Placement
 from cnibench.model.conditions import Conditions
 from cnibench.model.profile import Profile
@@ -103,8 +102,8 @@ class LabDeployment(
                     if changed := self.datapath.underlay_features(node):
                         features.write(node.ns, node.wire, changed)
                 self._populate(like)
-        except BaseException:
-            with contextlib.suppress(CnibenchError):
+        except BaseException as error:
+            with cleaning_up(error):
                 self.remove()
             raise
 
@@ -280,8 +279,8 @@ class LabDeployment(
                 if at_once
                 else [self._start_one(node) for _ in range(count)]
             )
-        except BaseException:
-            with contextlib.suppress(CnibenchError):
+        except BaseException as error:
+            with cleaning_up(error):
                 self.remove_pods([pod for pod in self._pods[node.number] if pod not in before])
             raise
 

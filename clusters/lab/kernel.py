@@ -81,6 +81,11 @@ FEATURES: Mapping[str, Feature] = {
     ),
     "iptables": Feature("CONFIG_IP_NF_IPTABLES or CONFIG_NFT_COMPAT", "iptables", "ip_tables"),
     "ip6tables": Feature("CONFIG_IP6_NF_IPTABLES or CONFIG_NFT_COMPAT", "ip6tables", "ip6_tables"),
+    "iptables-ipsec": Feature(
+        "CONFIG_NETFILTER_XT_MATCH_ESP and CONFIG_NETFILTER_XT_MATCH_POLICY",
+        "iptables' matches for IPsec",
+        "xt_esp",
+    ),
     "ipset": Feature("CONFIG_IP_SET", "IP sets", "ip_set"),
     "nftables": Feature("CONFIG_NF_TABLES", "nftables", "nf_tables"),
     "tbf": Feature("CONFIG_NET_SCH_TBF", "the token bucket queueing discipline", "sch_tbf"),
@@ -91,11 +96,17 @@ FEATURES: Mapping[str, Feature] = {
     ),
 }
 _LIMIT = 10.0  # s: for a program that tries one
+_OPEN_VSWITCH = "openvswitch"
 _GENERIC = {"openvswitch": "ovs_datapath", "ila": "ila"}  # found by their generic netlink families
 _COMMANDS = {
     "iptables": (
         ["iptables-restore", "--test"],
         "*filter\n:INPUT ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\nCOMMIT\n",
+    ),
+    "iptables-ipsec": (
+        ["iptables-restore", "--test"],
+        "*filter\n:INPUT ACCEPT\n-A INPUT -p esp -m esp --espspi 1 -m policy --dir in --pol none\n"
+        "COMMIT\n",
     ),
     "ip6tables": (["ip6tables-restore", "--test"], "*filter\n:INPUT ACCEPT\nCOMMIT\n"),
     "ipset": (["ipset", "create", "probe", "hash:ip"], None),
@@ -135,10 +146,14 @@ def found(needs: Iterable[str] = ()) -> Mapping[str, bool]:
     process. Empty when no namespace can be made.
 
     Under emulation only ``needs`` where some are given: what it takes to try one, a module or a
-    program, are tenths of a second there.
+    program, are tenths of a second there. Where some are given, Open vSwitch is tried only if it is
+    among them: with its module, Linux 6.1 tracks connections in every network namespace.
     """
-    wanted = set(needs) & FEATURES.keys() if inside() == "tcg" else set()
-    missing = (wanted or FEATURES.keys()) - _asked
+    given = set(needs) & FEATURES.keys()
+    wanted = given if inside() == "tcg" and given else FEATURES.keys() - {_OPEN_VSWITCH}
+    if not given or _OPEN_VSWITCH in given:
+        wanted = wanted | {_OPEN_VSWITCH}
+    missing = wanted - _asked
     if missing:
         _asked.update(missing)
         _found.update(_in_scratch(missing))
@@ -146,7 +161,7 @@ def found(needs: Iterable[str] = ()) -> Mapping[str, bool]:
 
 
 def tried() -> Mapping[str, bool]:
-    """What ``found`` has told so far."""
+    """What ``found`` has reported so far."""
     return _found
 
 

@@ -8,22 +8,30 @@ import os
 import shutil
 import stat
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cnibench.errors import InputError
 from cnibench.model.cell import SCHEMA
 from cnibench.registry import provider
-from cnibench.reports.site import flames, folder, offload
-from cnibench.reports.site.charts import Gallery, library, picture
 from cnibench.reports.site.dataset import Material, material
-from cnibench.reports.site.pages import Pages, pages
-from cnibench.reports.site.profile_page import FEATURES, features
-from cnibench.reports.site.verdicts import verdicts
-from cnibench.reports.site.views import Link
+from cnibench.reports.site.figures import flames
+from cnibench.reports.site.figures.charts import Gallery, library, picture
+from cnibench.reports.site.pages import offload
+from cnibench.reports.site.pages.overview import Pages, pages
+from cnibench.reports.site.pages.profile_page import FEATURES, features
+from cnibench.reports.site.pages.verdicts import verdicts
+from cnibench.reports.site.pages.views import Link
+from cnibench.reports.site.publication import folder
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import LOG
 from cnibench.system import scratch
+from cnibench.system.files import check_relative
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from jinja2.runtime import Context
 
 _HERE = Path(__file__).parent / "templates"
 _ASSETS = ("site.css", "site.js")
@@ -45,6 +53,7 @@ def build(
     replaces edited and foreign files, too. Returns {schema, out, pages, charts, flames, kept,
     removed, bytes}. Raises UsageError, InputError.
     """
+    check_relative(out)
     folder.check(out)
     found = material(readers, raw=raw, allow_different=allow_different, baseline=baseline)
     try:
@@ -58,8 +67,8 @@ def build(
             f"{error.filename or out}: {error.strerror}",
             "set --out to a writable directory on a disk with free space",
         ) from None
-    told = {"kept": placed.kept, "removed": placed.removed, "bytes": placed.bytes}
-    return {"schema": SCHEMA, "out": str(out), **written, **told}
+    changes = {"kept": placed.kept, "removed": placed.removed, "bytes": placed.bytes}
+    return {"schema": SCHEMA, "out": str(out), **written, **changes}
 
 
 def _write(found: Material, out: Path) -> dict[str, Any]:
@@ -116,21 +125,24 @@ def _pictures(gallery: Gallery, out: Path) -> None:
         (out / chart.bitmap).write_bytes(bitmap)
 
 
-def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Path) -> list[str]:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+@cache
+def _templates() -> Environment:
+    """Compiled once for all sites of a process: what depends on a site comes with its context."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
     from markupsafe import Markup
 
-    def visible(value: Any) -> Any:
+    @pass_context
+    def visible(context: Context, value: Any) -> Any:
         """The last gate before a page: whatever a template prints is text without control
         characters.
         """
         return (
-            shown.material.names.text(value)
+            context["material"].names.text(value)
             if isinstance(value, str) and not isinstance(value, Markup)
             else value
         )
 
-    jinja = Environment(
+    return Environment(
         loader=FileSystemLoader(_HERE),
         autoescape=True,
         undefined=StrictUndefined,
@@ -138,6 +150,9 @@ def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Pa
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Path) -> list[str]:
     claims = verdicts(shown.material)
     nav = [
         Link("index.html", "Overview"),
@@ -161,7 +176,7 @@ def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Pa
     written = []
 
     def page(file: str, template: str, **more: Any) -> None:
-        text = jinja.get_template(template).render(**common, here=file, **more)
+        text = _templates().get_template(template).render(**common, here=file, **more)
         (out / file).write_text(text, encoding="utf-8", errors="replace")
         written.append(file)
 

@@ -15,8 +15,8 @@ from cnibench.analysis.comparability import environments
 from cnibench.analysis.model import Analysis, Where
 from cnibench.analysis.samples.series import gather
 from cnibench.model import context
-from cnibench.reports.site.pseudonyms import Pseudonyms
-from cnibench.reports.site.validation import fits
+from cnibench.reports.site.publication.pseudonyms import Pseudonyms
+from cnibench.reports.site.publication.validation import fits
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Record
 

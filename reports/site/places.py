@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from cnibench.analysis.model import Analysis, Cpp, Group, Pair, Result
 from cnibench.analysis.text.narrative import percent, place_of
-from cnibench.analysis.text.places import describe
+from cnibench.analysis.text.places import cycles_of, describe
 from cnibench.analysis.text.summary import failures
-from cnibench.model.context import OF_RECORD, fact
+from cnibench.model.context import fact
 from cnibench.model.metrics import METRICS
 from cnibench.model.units import human
-from cnibench.reports._document import Section
 from cnibench.reports._numbers import Scale
+from cnibench.reports.document.parts import Section
 
 _FINE = 0.1  # a difference below this does not make one choose
 _BULK = 64 * 1024  # bytes: a response from this size on is as much throughput as latency
@@ -41,7 +41,7 @@ class Answer:
     """What a place says to somebody who has to choose.
 
     ``kind`` is decided, tie, open (no difference found, but a large one could be there),
-    inconclusive (too few blocks), none (no recommendation; ``labels`` is empty when none was told
+    inconclusive (too few blocks), none (no recommendation; ``labels`` is empty when none was given
     apart either) or alone.
     """
 
@@ -86,7 +86,7 @@ def place(analysis: Analysis, group: Group, section: Section, baselines: frozens
         for p in analysis.pairs
         if p.metric == group.metric and not p.reading and place_of(p) == key
     ]
-    cycles = [row for row in analysis.cpp if _same(row, group)]
+    cycles = cycles_of(analysis, group)
     cost = {
         row.label: (
             human(row.total, "1") + (" (estimated)" if row.cycles_source == "estimated" else "")
@@ -130,7 +130,7 @@ def badges(analysis: Analysis, group: Group, results: Sequence[Result]) -> list[
         )
         for kind in sorted(kinds)
     ]
-    if any(row.cycles_source == "estimated" for row in analysis.cpp if _same(row, group)):
+    if any(row.cycles_source == "estimated" for row in cycles_of(analysis, group)):
         found.append("cycles estimated")
     if emulated(analysis):
         found.append("CPU emulated: absolute figures mean nothing")
@@ -143,11 +143,6 @@ def emulated(analysis: Analysis) -> bool:
         str(fact(environment, "accelerator") or "") == "tcg"
         for environment in analysis.environments
     )
-
-
-def _same(row: Cpp, group: Group) -> bool:
-    """Does that row of cycles stand in the group's place? Its ``params`` are the cell's own."""
-    return all(getattr(row, name) == getattr(group, name) for name in (*OF_RECORD, "environment"))
 
 
 def _row(

@@ -6,6 +6,9 @@ not a CnibenchError is a defect.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class CnibenchError(Exception):
     """Base of all errors that a user may see. ``remedy`` says what to do about it."""
@@ -16,6 +19,21 @@ class CnibenchError(Exception):
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+
+
+@contextmanager
+def cleaning_up(after: BaseException) -> Iterator[None]:
+    """Removes what a failure leaves; the caller raises ``after`` again. What cannot be removed is
+    added to its message, and does not replace it.
+    """
+    try:
+        yield
+    except CnibenchError as error:
+        if isinstance(after, CnibenchError):
+            after.message += f"; then: {error.message}"
+            after.remedy = after.remedy or error.remedy
+        else:
+            after.add_note(error.message)
 
 
 class UsageError(CnibenchError):

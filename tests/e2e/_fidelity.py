@@ -19,9 +19,9 @@ from cnibench.errors import LimitError, MeasureError
 from cnibench.model.cell import Cell, Placement
 from cnibench.model.profile import builtin
 from cnibench.registry import provider
-from cnibench.run.cpus import choose_cpus, cores
-from cnibench.run.sample import measure
+from cnibench.run.checks.cpus import choose_cpus, cores
 from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.windows.sample import measure
 from cnibench.testbed.capabilities.node_devices import NodeDevices
 from cnibench.testbed.cluster import Options
 from cnibench.testbed.deployment import Deployment
@@ -29,14 +29,24 @@ from cnibench.testbed.place import Node, Place
 
 PLACEMENTS: tuple[Placement, ...] = ("intra", "inter")
 PACKETS = ("first", "established")
+# The components that the profiles' datapaths are made of. The others do the same in each: TCP,
+# sockets, scheduling, whose cycles the machine's load decides.
+DATAPATH = {"bridge", "netfilter", "conntrack", "fib", "ip-forward", "vxlan", "ebpf"}
+WIRE = {"intra": set[str](), "inter": {"bridge"}}  # kind's nodes are joined by a bridge
+_ETHERNET = 14  # bytes of a frame's header
 _LIMIT = 20.0  # s: of a command that only looks
 _TRIES = 3
 _PROGRAM = re.compile(r"\bcil_[a-z_]+")
 _SETTINGS = (
     "net/ipv4/ip_forward",
     "net/bridge/bridge-nf-call-iptables",
+    "net/netfilter/nf_conntrack_acct",
+    "net/netfilter/nf_conntrack_checksum",
     "net/netfilter/nf_conntrack_tcp_be_liberal",
+    "net/netfilter/nf_conntrack_tcp_loose",
+    "net/netfilter/nf_conntrack_timestamp",
 )
+_FRAMES = 2000  # of a stream, on one device
 
 
 class Seen:
@@ -46,7 +56,7 @@ class Seen:
         self.deployment = deployment
         self.found: dict[str, Any] = {
             "rate": {},
-            "cpp": {},
+            "datapath": {},
             "samples": {},
             "path": {},
             "layout": {},
@@ -59,7 +69,7 @@ class Seen:
         for.
 
         ``samples`` are those that perf took of each component, and of all together; ``rate`` in
-        1/s, ``cpp`` in cycles per packet.
+        1/s, ``datapath`` in cycles per packet of the components that set the profiles apart.
         """
         for placement in PLACEMENTS:
             for workload in ("tcp-rr", *(["tcp-stream"] if stream else [])):
@@ -78,7 +88,13 @@ class Seen:
                         if reading.metric == "transaction_rate"
                     )
                     self.found["rate"].setdefault(placement, []).append(rate)
-                    self.found["cpp"].setdefault(placement, []).append(record["total"])
+                    self.found["datapath"].setdefault(placement, []).append(
+                        sum(
+                            cycles
+                            for component, cycles in record["components"].items()
+                            if component in DATAPATH - WIRE[placement]
+                        )
+                    )
 
     def trace(self) -> None:
         """The rules that packets traverse, and what stands on the client's node and in its Pod."""
@@ -90,6 +106,38 @@ class Seen:
                     node["path"] for node in record["nodes"]
                 ]
         self.found["layout"] = layout(self.deployment)
+        self.found["layout"]["longest frames"] = self._longest()
+
+    def _longest(self) -> dict[str, str]:
+        """Of a stream between nodes: what leaves the client's Pod, and what leaves its node; bytes,
+        or that they are longer than the device's MTU.
+        """
+        client, _ = self.deployment.pair("inter")
+        node = client.node
+        (own,) = _json(client, "ip", "-j", "link", "show", client.interface)
+        links = _json(node, "ip", "-j", "link", "show")
+        wire = NodeDevices.of(self.deployment).underlay()[node.name]
+        places = {
+            "from the Pod": next(link for link in links if link["ifindex"] == own["link_index"]),
+            "on the wire": next(link for link in links if link["ifname"] == wire),
+        }
+        found = {}
+        for words, link in places.items():
+            heard = self._raw / f"frames-{link['ifname']}"
+            self._raw.mkdir(parents=True, exist_ok=True)
+            watch = ["-Z", "root", "-leni", link["ifname"], "-s", "96", "-c", f"{_FRAMES}", "ip"]
+            with node.spawn(["tcpdump", *watch], stdout=heard) as process:
+                for _ in range(_TRIES):  # tcpdump may start late on a busy machine
+                    self._sample("inter", "tcp-stream", {}, "speed")
+                    if process.poll() is not None:
+                        break
+                else:
+                    process.interrupt()
+                    process.wait(_LIMIT)
+            longest = max(map(int, re.findall(r"length (\d+): ", heard.read_text())))
+            within = longest <= link["mtu"] + _ETHERNET
+            found[words] = f"{longest} B" if within else "super-packets"
+        return found
 
     def _sample(
         self, placement: Placement, workload: str, params: Mapping[str, Any], window: Any

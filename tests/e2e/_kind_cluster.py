@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from _kind_runs import BASE, until
 from kind.parts import Parts
 
-from cnibench.clusters import kind as kind_cluster
-from cnibench.clusters.kubernetes import images
+from cnibench.clusters.kind import containers
+from cnibench.clusters.kubernetes import images, install
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import Making
-from cnibench.clusters.kubernetes.cni import install, wait
+from cnibench.clusters.kubernetes.cni import wait
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 from cnibench.clusters.kubernetes.nodes import agents
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
@@ -32,7 +32,7 @@ READY = 240.0  # s
 class Kept:
     """A cluster without a CNI, with our agents on its nodes, and what those had then."""
 
-    cluster: kind_cluster.OneCluster
+    cluster: containers.OneCluster
     access: Access
     making: Making
     nodes: list[KubernetesNode]
@@ -102,7 +102,7 @@ def kept(parts: Parts) -> Iterator[Kept]:
     for name in images.KINDS:
         if not engine.has(images.name(name)):
             engine.build(name, base=BASE)
-    cluster = kind_cluster.OneCluster(OPTIONS, kube_proxy=True)
+    cluster = containers.OneCluster(OPTIONS, kube_proxy=True)
     try:
         making = Making(
             cluster.name,

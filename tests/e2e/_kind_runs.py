@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 CNIBENCH = str(Path(sys.executable).with_name("cnibench"))
 LIMIT = 600.0
 BASE = "localhost/cnibench-e2e/base:bookworm"
+ONE_CELL = ("--placement", "inter", "--workload", "tcp-rr", "--no-perf")
 # Windows of a second can be over before perf has begun on a machine that does more than this.
 SHORT = ("--duration", "3s", "--warmup", "0s", "--blocks", "1")
 
@@ -43,6 +45,18 @@ def output(*argv: str | Path, given: str = "") -> str:
     return done.stdout
 
 
+def engine(*argv: str | Path) -> str:
+    """What podman or kind says. Podman fails at the moment at which a container of another suite
+    loses its network namespace or its processes are being moved: it is asked again.
+    """
+    for _ in range(4):
+        try:
+            return output(*argv)
+        except AssertionError:
+            time.sleep(2)
+    return output(*argv)
+
+
 def until(what: Callable[[], Any], limit: float = 120.0) -> Any:
     end = time.monotonic() + limit
     while not (found := what()):
@@ -69,4 +83,31 @@ def lines(folder: Path, name: str) -> list[dict[str, Any]]:
 
 
 def clusters() -> set[str]:
-    return set(output("kind", "get", "clusters").split())
+    return set(engine("kind", "get", "clusters").split())
+
+
+def kubectl(kept: Mapping[str, Any], *words: str, given: str = "") -> str:
+    """On the cluster that a run with --keep left."""
+    return output("kubectl", "--kubeconfig", kept["kubeconfig"], *words, given=given)
+
+
+def run_shop(kubeconfig: str, image: str) -> None:
+    """Starts a Pod of somebody else's, and waits for it."""
+    kubectl = ("kubectl", "--kubeconfig", kubeconfig)
+    local = ("--image", image, "--image-pull-policy", "IfNotPresent")
+    output(*kubectl, "run", "shop", *local, "--command", "--", "sleep", "1000")
+    until(lambda: "Running" in output(*kubectl, "get", "pod", "shop"))
+
+
+def kept_cluster(said: str) -> tuple[str, str]:
+    """Kubeconfig and name of the cluster that ``cnibench run --keep`` left, from what it said."""
+    match = re.search(r"kept: KUBECONFIG=(\S+)", said)
+    assert match, said
+    return match[1], Path(match[1]).parent.name
+
+
+def namespaces_of_runs(kept: Mapping[str, Any]) -> set[str]:
+    """Of runs that have the kept cluster as an existing one."""
+    label = "app.kubernetes.io/managed-by=cnibench"
+    names = kubectl(kept, "get", "ns", "-l", label, "-o", "name").split()
+    return {name.removeprefix("namespace/") for name in names}

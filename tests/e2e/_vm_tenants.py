@@ -9,6 +9,7 @@ Prints what it found as one line of JSON.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.deployment import LabDeployment
@@ -20,9 +21,19 @@ from cnibench.model.profile import builtin
 from cnibench.testbed.cluster import Options
 
 
+def _processes() -> int:
+    """How many processes and threads the guest has started so far."""
+    lines = dict(line.split(" ", 1) for line in Path("/proc/stat").read_text().splitlines())
+    return int(lines["processes"])
+
+
 def _main() -> int:
     deployment = LabDeployment("ila", builtin()["ila"], Options(ip=(6,)), 1)
     client, server = deployment.pair("inter")
+    deployment.verify()  # makes the reference
+    before = _processes()
+    deployment.verify()
+    processes = _processes() - before
     second = LabPod("second", Namespace("second"), deployment.b, server.number, "bench", (6,))
     try:
         list(deployment.datapath.connect(second))
@@ -39,6 +50,7 @@ def _main() -> int:
     missed = sorted({item.check for item in deployment.attest() if not item.passed})
     deployment.remove()
     said = {
+        "processes": processes,
         "address": server.addresses[6],
         "refused": refused,
         "remedy": remedy,

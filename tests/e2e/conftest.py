@@ -15,23 +15,27 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # the package `kind` beside this file
 
-from kind import parts, reroot
+from kind import limits, parts, reroot
 from kind.command import Failed
 from kind.parts import Parts
 
 if TYPE_CHECKING:
     from _kind_cluster import Kept
 
+    from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
+
 SUITES = {
     "test_kind_nodes": "kubernetes-runs",
-    "test_kind_ownership": "kubernetes-runs",
     "test_kind_run": "kubernetes-runs",
+    "test_kind_profiles": "kubernetes-profiles",
+    "test_kind_removal": "kubernetes-profiles",
     "test_kind_": "kubernetes",
+    "test_vm_models": "vm-models",
     "test_vm": "vm",
     "test_site_browser": "browser",
 }
 """How a file's name begins, and its suite; the first match counts. All others need only the lab.
-The two suites of Kubernetes run at the same time, each on clusters of its own.
+Two suites may run at the same time: each has clusters of its own.
 """
 COMMANDS = "commands"
 
@@ -95,7 +99,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def kind_parts() -> Iterator[Parts]:
     """All parts, with the environment set for cnibench, kind, kubectl, helm and podman."""
     built = _built()
-    with pytest.MonkeyPatch.context() as patch:
+    with limits.raised(), pytest.MonkeyPatch.context() as patch:
         for name, value in built.environment().items():
             patch.setenv(name, value)
         patch.delenv("KUBECONFIG", raising=False)
@@ -116,3 +120,38 @@ def bare_cluster(kind_parts: Parts) -> Iterator[Kept]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CNIBENCH_KIND_IMAGE", kind_parts.node_image)
         yield from kept(kind_parts)
+
+
+@pytest.fixture(scope="module")
+def deployment(
+    request: pytest.FixtureRequest, bare_cluster: Kept
+) -> Iterator[KubernetesDeployment]:
+    """The profile of the parameter, installed; nothing is left on the nodes afterwards."""
+    from cnibench.clusters.kubernetes import install
+    from cnibench.model.profile import builtin
+
+    kept, profile = bare_cluster, builtin()[request.param]
+    kept.install(profile)
+    try:
+        kept.ready(profile)
+        found = kept.deployment(profile)
+        try:
+            yield found
+        finally:
+            for pod in found.pods():
+                pod.gateway.close()
+            names = [pod.name for pod in found.pods()]
+            kept.access.kubectl(
+                "delete",
+                "pod",
+                "-n",
+                kept.making.namespace,
+                "--ignore-not-found",
+                "--grace-period=1",
+                *names,
+                timeout=90,
+            )
+    finally:
+        kept.remove()
+    assert install.recorded(kept.access) == ""
+    assert kept.left(kept.bare) == []

@@ -9,32 +9,33 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kind.parts import Parts
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from _kind_runs import (
     CNIBENCH,
+    ONE_CELL,
     SHORT,
     clusters,
     cnibench,
     images_built,
+    kept_cluster,
+    kubectl,
     lines,
+    namespaces_of_runs,
     output,
     run_of,
     until,
 )
+from kind.parts import Parts
+
+from cnibench.clusters.kubernetes.cni import sources
 
 pytestmark = pytest.mark.timeout(900)
 GOLDEN = Path(__file__).parent.parent / "golden" / "kubernetes_errors"
 TSO = "tx-tcp-segmentation"
-CELL = ["--placement", "inter", "--workload", "tcp-rr", "--no-perf"]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def kept(
             "2",
             "--cni",
             "flannel",
-            *CELL,
+            *ONE_CELL,
             "--keep",
         ]
         archive = ["--image-archive", str(kind_parts.flannel)]
@@ -73,7 +74,7 @@ def kept(
             done = cnibench(
                 *run,
                 "--duration",
-                "20s",
+                "60s",
                 "--warmup",
                 "1s",
                 "--blocks",
@@ -82,15 +83,13 @@ def kept(
                 *charts,
                 cwd=folder,
             )
-            match = re.search(r"kept: KUBECONFIG=(\S+)", done.stderr)
-            assert match, done.stderr
-            name = Path(match[1]).parent.name
+            kubeconfig, name = kept_cluster(done.stderr)
             assert f"the namespace {name}" in output(
-                CNIBENCH, "clean", "--cluster", "existing", "--kubeconfig", match[1]
+                CNIBENCH, "clean", "--cluster", "existing", "--kubeconfig", kubeconfig
             )
             yield {
                 "folder": folder,
-                "kubeconfig": match[1],
+                "kubeconfig": kubeconfig,
                 "name": name,
                 "state": home / "state" / "cnibench",
             }
@@ -103,10 +102,6 @@ def kept(
 @pytest.fixture
 def existing(kept: Mapping[str, Any]) -> list[str]:
     return ["--cluster", "existing", "--kubeconfig", kept["kubeconfig"]]
-
-
-def kubectl(kept: Mapping[str, Any], *words: str, given: str = "") -> str:
-    return output("kubectl", "--kubeconfig", kept["kubeconfig"], *words, given=given)
 
 
 def on(node: str, *argv: str) -> str:
@@ -123,11 +118,16 @@ def features(node: str) -> str:
     return on(node, "ethtool", "-k", "eth0")
 
 
-def ours(kept: Mapping[str, Any]) -> str:
-    """Namespaces of runs."""
-    return kubectl(
-        kept, "get", "ns", "-l", "app.kubernetes.io/managed-by=cnibench", "-o", "name"
-    ).strip()
+def test_what_was_installed_is_recorded_by_digest(
+    kept: Mapping[str, Any], kind_parts: Parts
+) -> None:
+    installed = json.loads((run_of(kept["folder"]) / "env.json").read_text())["installed"]
+    (chart,) = (name for name in installed["flannel"] if not name.startswith("image "))
+    assert chart == "chart flannel"
+    assert installed["flannel"][chart] == sources.of_path(Path(kind_parts.charts["flannel"]))
+    images = {name: said for name, said in installed["flannel"].items() if name != chart}
+    assert any("flannel" in name for name in images)
+    assert all(re.fullmatch("sha256:[0-9a-f]{64}", said) for said in images.values())
 
 
 def test_the_pairs_are_measured_at_the_same_time_between_nodes_of_their_own(
@@ -197,7 +197,7 @@ def test_nodes_that_differ_are_named(
         ("a", "eth0", "veth"),
         ("b", "eth0", "veth"),
     }
-    assert not ours(kept)
+    assert not namespaces_of_runs(kept)
 
 
 def test_nics_are_changed_where_it_is_allowed_and_are_as_before(
@@ -282,7 +282,7 @@ def test_a_kubeconfig_that_points_at_production_changes_nothing(
         str(config),
         "--cni",
         "bridge-static",
-        *CELL,
+        *ONE_CELL,
         *SHORT,
     ]
     for golden, allowed in (
@@ -295,7 +295,7 @@ def test_a_kubeconfig_that_points_at_production_changes_nothing(
     broken.write_text("token: [")
     run = ["run", "--cluster", "existing", "--kubeconfig", broken, "--cni", "current"]
     assert "broken: not YAML" in cnibench(*run, cwd=tmp_path, status=2).stderr
-    assert not ours(kept)
+    assert not namespaces_of_runs(kept)
 
 
 def test_the_cni_is_replaced_and_its_manifests_are_kept(
@@ -309,7 +309,7 @@ def test_the_cni_is_replaced_and_its_manifests_are_kept(
         f"kind-{kept['name']}",
         "--cni",
         "flannel-host-gw",
-        *CELL,
+        *ONE_CELL,
     ]
     said = cnibench(*run, *charts, *SHORT, cwd=tmp_path).stderr
     assert (
@@ -330,14 +330,14 @@ def test_the_cni_is_replaced_and_its_manifests_are_kept(
     assert "flannel" not in kubectl(kept, "get", "namespaces,clusterroles", "-o", "name")
     for node in kubectl(kept, "get", "nodes", "-o", "name").split():
         assert "flannel.1" not in on(node.removeprefix("node/"), "ip", "link")
-    assert not ours(kept)
+    assert not namespaces_of_runs(kept)
 
 
 def test_one_is_installed_where_there_is_none(
     kept: Mapping[str, Any], existing: list[str], tmp_path: Path
 ) -> None:
     """The kubelets take some seconds to say that there is none any more."""
-    run = ["run", *existing, "--cni", "bridge-static", *CELL, *SHORT]
+    run = ["run", *existing, "--cni", "bridge-static", *ONE_CELL, *SHORT]
     until(lambda: "has no CNI, and installing one was not allowed" in refused(run, tmp_path))
     done = cnibench(*run, "--blocks", "2", "--allow-install", cwd=tmp_path)
     assert "bridge-static installed on all 3 nodes" in done.stderr
@@ -345,7 +345,7 @@ def test_one_is_installed_where_there_is_none(
         (line["profile"], line["block"], line["status"]) for line in lines(tmp_path, "samples")
     } == {("bridge-static", block, "ok") for block in (0, 1)}
     assert all(line["passed"] for line in lines(tmp_path, "attestations"))
-    assert not ours(kept)
+    assert not namespaces_of_runs(kept)
     assert "nothing was left" in output(CNIBENCH, "clean", *existing)
 
 
@@ -373,7 +373,15 @@ def test_what_was_replaced_comes_back_from_its_file(
     )
     (cell,) = json.loads(
         cnibench(
-            "run", *existing, "--cni", "current", "--dry-run", "--json", *CELL, *SHORT, cwd=tmp_path
+            "run",
+            *existing,
+            "--cni",
+            "current",
+            "--dry-run",
+            "--json",
+            *ONE_CELL,
+            *SHORT,
+            cwd=tmp_path,
         ).stdout
     )["cells"]
     assert cell["profile"] == "flannel"

@@ -7,13 +7,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
+from _kind_runs import engine, output, until
 from kind.images import BASE
 from kind.parts import Parts
 
@@ -26,27 +25,6 @@ apiVersion: kind.x-k8s.io/v1alpha4
 networking: {disableDefaultCNI: true, podSubnet: 10.244.0.0/16}
 nodes: [{role: control-plane}, {role: worker}, {role: worker}]
 """
-
-
-def output(*argv: str | Path, given: str = "") -> str:
-    done = subprocess.run(
-        [str(word) for word in argv],
-        input=given,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    assert done.returncode == 0, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-def until(what: Callable[[], Any], limit: float = LIMIT) -> Any:
-    end = time.monotonic() + limit
-    while not (found := what()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.5)
-    return found
 
 
 class Traces:
@@ -97,10 +75,10 @@ class Traces:
                 line for line in output("iptables-save").splitlines() if self.address.search(line)
             ],
             "containers": sorted(
-                self.names & set(output("podman", "ps", "--all", "--format", "{{.Names}}").split())
+                self.names & set(engine("podman", "ps", "--all", "--format", "{{.Names}}").split())
             ),
             "volumes": sorted(
-                self.volumes & set(output("podman", "volume", "ls", "--quiet").split())
+                self.volumes & set(engine("podman", "volume", "ls", "--quiet").split())
             ),
         }
         return {what: entries for what, entries in found.items() if entries}
@@ -184,12 +162,13 @@ def _come_up(kubectl: Callable[..., str]) -> list[str]:
         }
 
     names = [f"{NAME}-control-plane", f"{NAME}-worker", f"{NAME}-worker2"]
-    assert sorted(until(lambda: len(found := nodes()) == 3 and found)) == names
+    assert sorted(until(lambda: len(found := nodes()) == 3 and found, LIMIT)) == names
     until(
         lambda: all(
             "cni plugin not initialized" in conditions.get("Ready", "")
             for conditions in nodes().values()
-        )
+        ),
+        LIMIT,
     )
     # A Pod of the host's network needs no CNI: it is kube-proxy that is waited for, from our own
     # image.

@@ -8,33 +8,19 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from _kind_runs import CNIBENCH, lines, output, run_of, until
+from _kind_runs import CNIBENCH, ONE_CELL, lines, output, run_of, run_shop, until
 
 if TYPE_CHECKING:
     from _kind_cluster import Kept
 
 pytestmark = pytest.mark.timeout(600)
 LIMIT = 200.0
-CELL = (
-    "--placement",
-    "inter",
-    "--workload",
-    "tcp-rr",
-    "--no-perf",
-    "--warmup",
-    "0s",
-    "--blocks",
-    "1",
-)
+CELL = (*ONE_CELL, "--warmup", "0s", "--blocks", "1")
 
 
 class User:
@@ -140,21 +126,7 @@ def test_clean_obeys_the_checks_of_run_from_wherever_it_is_called(
             assert process.poll() is None
             assert space(one, bare_cluster) == name
             process.send_signal(signal.SIGKILL)
-        image = bare_cluster.making.workload_image
-        kubectl(
-            one,
-            "run",
-            "shop",
-            "--image",
-            image,
-            "--image-pull-policy",
-            "IfNotPresent",
-            "--command",
-            "--",
-            "sleep",
-            "1000",
-        )
-        until(lambda: "Running" in kubectl(one, "get", "pod", "shop"))
+        run_shop(one.kubeconfig, bare_cluster.making.workload_image)
         said = one.clean("--allow-install", status=2)
         assert f"removed: the namespace {name}" in said
         assert "1 Pod of others (default/shop)" in said

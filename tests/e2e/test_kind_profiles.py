@@ -8,20 +8,19 @@ sources (see tests/e2e/kind).
 from __future__ import annotations
 
 import statistics
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from _fidelity import look
 from _kind_cluster import Kept
 from _kind_runs import until
 
-from cnibench.clusters.kubernetes.cni import install, manifests, recognise, wait
+from cnibench.clusters.kubernetes import install
+from cnibench.clusters.kubernetes.cni import manifests, recognise, wait
+from cnibench.clusters.kubernetes.pods import policy_objects
+from cnibench.clusters.kubernetes.removal import eviction
 from cnibench.clusters.kubernetes.removal import nodes as removal
 from cnibench.errors import ClusterError, LimitError
 from cnibench.model.profile import Profile, builtin
@@ -43,6 +42,12 @@ def _nothing_stays(kept: Kept) -> Iterator[None]:
     yield
     kept.remove()
     assert install.recorded(kept.access) == ""
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no CNI works, Pods never leave the network properly: they are not waited for long."""
+    monkeypatch.setattr(eviction, "_LEAVING", 5.0)
 
 
 def _attested(kept: Kept, profile: Profile) -> dict[str, str]:
@@ -174,7 +179,8 @@ def test_policies_that_apply_are_attested(kept: Kept) -> None:
 def test_the_api_server_accepts_what_would_be_applied(kept: Kept, name: str) -> None:
     """Those among them that cannot run here: no registry has their images."""
     profile = builtin()[name]
-    objects = manifests.render(kept.access, profile, kept.settings(profile), kept.variables)
+    rendered = manifests.render(kept.access, profile, kept.settings(profile), kept.variables)
+    objects = rendered.objects
     spaces = [item for item in objects if item["kind"] == "Namespace"]
     if spaces:
         kept.access.apply(*spaces)
@@ -186,13 +192,10 @@ def test_the_api_server_accepts_what_would_be_applied(kept: Kept, name: str) -> 
 
 
 def test_the_api_server_accepts_the_policies(kept: Kept) -> None:
-    policies = manifests.own("policies.yaml")
-    for item in policies:
-        item["metadata"]["namespace"] = kept.making.namespace
-    install.dry_run(kept.access, policies)
+    install.dry_run(kept.access, policy_objects.pairs(kept.making.namespace))
 
 
-def test_what_fails_half_way_is_removed_and_reported(kept: Kept) -> None:
+def test_what_fails_half_way_is_removed_and_reported(kept: Kept, hurried: None) -> None:
     with pytest.raises(
         ClusterError, match="could not be installed, and was removed again"
     ) as error:
@@ -202,13 +205,16 @@ def test_what_fails_half_way_is_removed_and_reported(kept: Kept) -> None:
     assert kept.left(kept.bare) == []
 
 
-def test_a_pull_that_does_not_end_is_told_with_the_pod_that_waits(kept: Kept) -> None:
+def test_a_pull_that_does_not_end_is_reported_with_the_pod_that_waits(
+    kept: Kept, hurried: None
+) -> None:
     profile = builtin()["flannel"]
     kept.install(profile, image="registry.invalid/none/flannel:v0")
     with pytest.raises(LimitError, match="not ready within 20 s") as error:
         wait.ready(kept.access, profile, 20)
     assert "ImagePull" in error.value.message
     assert "registry.invalid/none/flannel:v0" in error.value.message
+    kept.remove()
 
 
 def test_what_an_earlier_run_installed_is_named_and_can_be_removed(kept: Kept) -> None:

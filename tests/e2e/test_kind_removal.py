@@ -5,19 +5,16 @@ anything that is not shown and saved.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from _kind_cluster import Kept
 from _kind_runs import until
 
-from cnibench.clusters.kubernetes.cni import install
+from cnibench.clusters.kubernetes import install
+from cnibench.clusters.kubernetes.cni import wait
 from cnibench.clusters.kubernetes.removal import eviction
 from cnibench.clusters.kubernetes.removal.record import Record
 from cnibench.clusters.kubernetes.removal.selection import BlockedError
@@ -206,13 +203,7 @@ def test_definitions_of_others_stay_and_their_policies_block(kept: Kept) -> None
         kept.install(cilium)
         kept.ready(cilium)
         access.apply(TETRAGON)  # after Cilium: by the time alone it could be Cilium's
-        access.kubectl(
-            "wait",
-            "--for=condition=Established",
-            "customresourcedefinition/tracingpolicies.cilium.io",
-            "--timeout=30s",
-            timeout=40,
-        )
+        wait.established(access, [TETRAGON])
         access.apply(TRACING)
         access.apply(POLICY)
         theirs = (

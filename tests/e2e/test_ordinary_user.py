@@ -5,14 +5,16 @@ said.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+
+from _commands import PROGRAM, as_user
 
 from cnibench.rundir.reader import RunReader
 
 RUN = [
     "run",
+    "--method",
+    "windows",
     "--kernel",
     "host",
     "--blocks",
@@ -27,41 +29,10 @@ RUN = [
 ]
 
 
-def as_user(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The program as an ordinary user of a user namespace, who may read what root may: without any
-    capability on the machine.
-
-    (The interpreter of the tests may lie where no other user of this machine may read.)
-    """
-    main = "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"
-    program = f"""
-import ctypes, os, sys
-from cnibench.clusters.lab.namespaces.root import own_root
-ctypes.CDLL(None).unshare(0x00020000)  # CLONE_NEWNS
-own_root()  # the machine of the tests may be a chroot
-assert ctypes.CDLL(None).unshare(0x10000000) == 0  # CLONE_NEWUSER
-print(flush=True)
-sys.stdin.readline()
-os.execv(sys.executable, {[sys.executable, "-c", main, *arguments]!r})
-"""
-    process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=folder,
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+def test_an_ordinary_user_measures_and_is_reported_what_is_missing(tmp_path: Path) -> None:
+    done = as_user(
+        [*PROGRAM, *RUN, "--cni", "veth-baseline,flannel,cilium"], folder=tmp_path, limit=200
     )
-    assert process.stdout is not None
-    process.stdout.readline()
-    for name in ("uid_map", "gid_map"):
-        Path(f"/proc/{process.pid}/{name}").write_text("1000 0 1")
-    out, said = process.communicate("\n", timeout=200)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, said)
-
-
-def test_an_ordinary_user_measures_and_is_told_what_is_missing(tmp_path: Path) -> None:
-    done = as_user(tmp_path, *RUN, "--cni", "veth-baseline,flannel,cilium")
     assert done.returncode == 0, done.stderr
     assert "cilium is not measured: eBPF programs at tc (not without root)" in done.stderr
     report = json.loads(done.stdout)

@@ -15,9 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from cnibench.reports.site.build import build
-from cnibench.rundir.schema import Unsupported
-from tests.unit._runs import synthetic
-from tests.unit.test_site import FIDELITY, HOSTILE, OFFLOAD, TRUTH, add_site_records
+from tests.unit._site import HOSTILE, OFFLOAD, TRUTH, runs_of_a_site
 
 LIMIT = 120_000  # ms: generous, the machine may be busy with anything
 PHONE, DESK = 390, 1280
@@ -32,29 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("browser")
     truth = {"veth-baseline": 1.3, **TRUTH, HOSTILE: 0.8}
-    lacking = [
-        Unsupported(
-            label="calico-wp-ipip",
-            profile="calico-wp-ipip",
-            lacks="CONFIG_NET_IPIP",
-            remedy="use --kernel vm",
-        )
-    ]
-    runs = []
-    for number in (1, 2):
-        run = synthetic(
-            folder,
-            truth,
-            blocks=10,
-            seed=number,
-            name=f"run{number}",
-            unsupported=lacking,
-            fidelity=FIDELITY,
-            fail=[("flannel", 3)],
-            environment={"offload": OFFLOAD},
-        )
-        add_site_records(run)
-        runs.append(run)
+    runs = runs_of_a_site(folder, truth, blocks=10, environment={"offload": OFFLOAD})
     build(runs, folder / "site")
     return folder / "site"
 

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import os
+import resource
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _commands import PROGRAM
 
 from cnibench.run.slices.rounds import trimmed
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.verification import verify
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the lab's real-time priority needs root")
 LIMIT = 300.0
 MARK = "CNIBENCH_SLICES_TEST"
-COMMAND = [sys.executable, "-c", "from cnibench.cli.main import main; main()"]
 
 
 def command(out: Path, *more: str) -> list[str]:
     plain = ["--method", "slices", "--no-perf", "--placement", "inter", "--out", str(out)]
-    return [*COMMAND, "run", "--cni", "a=veth-baseline", "--cni", "b=veth-baseline", *plain, *more]
+    return [*PROGRAM, "run", "--cni", "a=veth-baseline", "--cni", "b=veth-baseline", *plain, *more]
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -66,6 +69,13 @@ def test_one_profile_under_two_labels(tmp_path: Path) -> None:
     stream = [one for one in samples if one["workload"] == "tcp-stream"]
     assert {one["metric"] for one in stream} == {"throughput", "cpu_per_byte"}
     assert {one["params"]["message"] for one in stream} == {1 << 20}  # what iperf3 really writes
+    checks = lines(run / "crosscheck.jsonl")
+    assert sorted((one["label"], one["workload"], one["block"]) for one in checks) == [
+        (label, workload, 0) for label in "ab" for workload in ("tcp-rr", "tcp-stream")
+    ]
+    for one in checks:
+        assert one["value"] > 0
+        assert one["reason"] or one["found"][one["metric"]] > 0
     events = lines(run / "events.jsonl")
     installed = [
         (one["label"], one["block"]) for one in events if one["event"] == "profile-installed"
@@ -85,6 +95,33 @@ def test_one_profile_under_two_labels(tmp_path: Path) -> None:
     assert "method slices" in (run / "report.md").read_text()
 
 
+def test_cycles_come_from_rounds_of_their_own(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *[word for word in command(tmp_path) if word != "--no-perf"],
+            *("--workload", "tcp-rr", "--blocks", "2", "--duration", "1s"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    assert done.returncode == 0, done.stderr
+    (run,) = tmp_path.iterdir()
+    records = lines(run / "cpp.jsonl")
+    assert sorted((one["label"], one["block"]) for one in records) == [
+        (label, block) for label in "ab" for block in range(2)
+    ]
+    assert all(one["counted"] >= 10 and one["packets"] > 1000 for one in records)
+    samples = [one for one in lines(run / "samples.jsonl") if one["window"] == "cpp"]
+    assert {one["method"] for one in samples} == {"slices"}
+    assert {"cycles_per_packet", "cycles_per_byte"} <= {one["metric"] for one in samples}
+    for block in range(2):  # one recording for all cells
+        assert len(list((run / "raw").glob(f"*/{block}/perf.*.data.gz"))) == 1
+    assert {path.stat().st_mode & 0o777 for path in (run / "raw").glob("*/*/*")} == {0o600}
+    assert verify(RunReader(run), raw=True) == []
+    assert "cycles per packet" in (run / "report.md").read_text()
+
+
 def test_what_cannot_be_paused_is_said_before_the_run(tmp_path: Path) -> None:
     done = subprocess.run(
         command(tmp_path, "--workload", "tcp-rr,http", "--dry-run"),
@@ -93,7 +130,7 @@ def test_what_cannot_be_paused_is_said_before_the_run(tmp_path: Path) -> None:
         timeout=LIMIT,
     )
     assert done.returncode == 0, done.stderr
-    assert "note: http is measured in windows, not in slices: it has no load" in done.stdout
+    assert "note: http is measured in windows, not in slices: a slice has too few" in done.stdout
     assert not list(tmp_path.iterdir())
 
 
@@ -105,13 +142,16 @@ def test_a_cluster_without_slices_refuses_them(tmp_path: Path) -> None:
     assert "cannot measure in slices" in done.stderr
 
 
-def test_nothing_is_left_after_kill_9(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_after_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    """No process, stopped ones included, and a run directory that is intact."""
     mark = uuid.uuid4().hex
     running = subprocess.Popen(
         command(tmp_path, "--workload", "tcp-rr", "--blocks", "2", "--duration", "60s"),
         env={**os.environ, MARK: mark},
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
     def stopped() -> bool:
@@ -132,9 +172,38 @@ def test_nothing_is_left_after_kill_9(tmp_path: Path) -> None:
         assert stopped() or marked(mark)
         time.sleep(1.0)
     finally:
-        running.send_signal(signal.SIGKILL)
-        running.wait()
+        running.send_signal(number)
+        _, said = running.communicate(timeout=LIMIT)
+    assert running.returncode == (-number if number == signal.SIGKILL else 130)
+    assert number == signal.SIGKILL or "--resume" in said
     end = time.monotonic() + 10
     while marked(mark) and time.monotonic() < end:
         time.sleep(0.05)
     assert marked(mark) == []
+    (run,) = tmp_path.iterdir()
+    assert verify(RunReader(run), raw=True) == []
+
+
+def test_without_real_time_priority(tmp_path: Path) -> None:
+    """Its slices say so; where they are then too short for the machine, the message does."""
+
+    def unprivileged() -> None:
+        resource.setrlimit(resource.RLIMIT_RTPRIO, (0, 0))
+        ctypes.CDLL(None).prctl(24, 23, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_SYS_NICE
+
+    done = subprocess.run(
+        command(tmp_path, "--workload", "tcp-rr", "--blocks", "1"),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        preexec_fn=unprivileged,
+    )
+    (run,) = tmp_path.iterdir()
+    refused = "real-time priority was refused (Operation not permitted)"
+    if done.returncode == 0:
+        assert {one["priority"] for one in lines(run / "slices.jsonl")} == {refused}
+    else:
+        assert done.returncode == 2, done.stderr
+        assert refused in done.stderr
+        assert "remedy: run it with CAP_SYS_NICE" in done.stderr
+    assert verify(RunReader(run), raw=True) == []

@@ -201,7 +201,7 @@ def test_a_guest_that_hangs_is_given_up(tmp_path: Path) -> None:
     assert not virtual_machines(tmp_path)
 
 
-def test_a_guest_out_of_memory_is_told_and_how_to_give_it_more(tmp_path: Path) -> None:
+def test_a_guest_out_of_memory_is_reported_and_how_to_give_it_more(tmp_path: Path) -> None:
     # 1 GiB in pieces: at once it would be refused
     hungry = f"{sys.executable} -S -c '[bytes([1]) * (1 << 24) for _ in range(64)]'"
     with pytest.raises(ClusterError, match="the VM ran out of memory") as told:
@@ -218,7 +218,7 @@ def test_a_guest_out_of_memory_is_told_and_how_to_give_it_more(tmp_path: Path) -
     assert not virtual_machines(tmp_path)
 
 
-def test_a_full_disk_of_the_run_directory_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_of_the_run_directory_is_reported(tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "small", str(tmp_path)], check=True)
     try:
         filling = f"dd if=/dev/zero of={tmp_path}/raw bs=64k count=1000"

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+from extent import FULL
 from host import WORK
 from short_run import NAME
 
@@ -21,7 +22,17 @@ GROUPS = {
     "mkdir": ("mkdir", "mkdirat"),
     "remove": ("ftruncate", "truncate", "unlink", "unlinkat", "rmdir", "link", "linkat"),
 }
-ERRORS = ("EIO", "ENOSPC")
+# A full disk has a path of its own where something is written; anywhere else an error is an error.
+ERRORS = {"write": ("EIO", "ENOSPC"), "mkdir": ("EIO", "ENOSPC")}
+# Into how many tests a group is split, so that they run at the same time.
+_PARTS = {"write": 6, "fsync": 3, "open": 6} if FULL else {}
+CASES = [
+    (group, error, part, parts)
+    for group in GROUPS
+    for error in ERRORS.get(group, ("EIO",))
+    for parts in (_PARTS.get(group, 1),)
+    for part in range(parts)
+]
 _CALL = re.compile(r"^(\d+) +(\w+)\((.*)$")
 _RUN = re.compile(rf"{re.escape(str(WORK))}/runs/{NAME}(/[^\"<>]*)?")
 

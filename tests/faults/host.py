@@ -22,14 +22,8 @@ from pathlib import Path
 from types import TracebackType
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", "/run", "/root", "/home")
-NAMES_ONLY = ("/etc", "/var/lib")  # of the real machine: two levels, names only
-OTHERS_MOUNTS = (
-    "/run/netns",
-    "/var/lib/containers",
-    "/var/lib/docker",
-    "/var/lib/kubelet",
-)  # they come and go
+PRIVATE = ("/tmp", "/var/tmp", "/var/lib", "/dev/shm", "/run", "/root", "/home")  # empty
+COPIED = ("/etc",)
 WORK = Path("/mnt/test")  # the test's own folder, as it is seen in there
 
 Listing = dict[str, set[str]]
@@ -125,24 +119,27 @@ class Machine:
 
     def left(self, before: Listing, limit: float = 90.0) -> list[str]:
         """What was not there ``before``, or is gone since, and stays so for ``limit`` seconds; []
-        as soon as there is nothing. BPF objects are the machine's, so that those of other tests at
-        the same time are seen, too: they go with their runs.
+        as soon as there is nothing. BPF objects are the real machine's: those of other runs there
+        are waited for, longer.
         """
-        end = time.monotonic() + limit
+        began = time.monotonic()
         rest: set[str] | None = None
         while True:
             now = changes(before, self.listing())
             if _kubernetes_here():
                 now = {item for item in now if not item.startswith("bpf ")}
             rest = now if rest is None else rest & now
-            if not rest or time.monotonic() > end:
+            waits = limit if any(not item.startswith("bpf ") for item in rest) else 8 * limit
+            if not rest or time.monotonic() > began + waits:
                 return sorted(rest)
             time.sleep(0.5)
 
 
 def _furnished(folder: Path) -> str:
-    """The shell program of the machine's first process. What the programs need and an empty folder
-    would hide is put back there.
+    """The shell program of the machine's first process.
+
+    Mounts of others go first: the kernel would take them away whenever their owner removes the
+    folder below one. What the programs need and an empty folder would hide is put back there.
     """
     needed = {
         str(path)
@@ -153,18 +150,23 @@ def _furnished(folder: Path) -> str:
         for path in sorted(needed)
         if any(Path(path).is_relative_to(private) for private in PRIVATE)
     ]
+    kept = {f"{top}{below}" for top in ("/proc", "/sys", "/dev") for below in ("", "/*")}
+    for path in (*needed, str(folder.resolve())):
+        kept |= {shlex.quote(str(at)) for at in (Path(path), *Path(path).parents)}
+        kept.add(f"{shlex.quote(path)}/*")
     lines = [
+        f"findmnt -rno TARGET | tac | while read -r at; do case $at in {'|'.join(sorted(kept))});;"
+        ' *) umount -l "$at" 2>&- || :;; esac; done',
         "mount -t tmpfs none /mnt",
         "mkdir /mnt/test",
         f"mount --bind {shlex.quote(str(folder))} /mnt/test",
     ]
     for number, path in enumerate(hidden):
         lines.append(f"mkdir /mnt/{number} && mount --rbind {shlex.quote(path)} /mnt/{number}")
-    others = "|".join(OTHERS_MOUNTS)
-    lines.append(
-        f"findmnt -rno TARGET | grep -E '^({others})/' | tac | while read -r at; do umount -l"
-        ' "$at"; done'
-    )
+    lines += [
+        f"mkdir /mnt{path} && cp -a {path}/. /mnt{path} && mount --bind /mnt{path} {path}"
+        for path in COPIED
+    ]
     lines += [f"mount -t tmpfs none {private}" for private in PRIVATE]
     for number, path in enumerate(hidden):
         lines.append(
@@ -221,7 +223,6 @@ def here() -> dict[str, list[str]]:
         "process": _processes,
         "mount": _mounts,
         "file": _files,
-        "name": _names,
         "network": _network,
         "sysctl": _sysctls,
         "bpf": _bpf,
@@ -255,8 +256,9 @@ def _files() -> list[str]:
     ours to list.
     """
     found = []
-    mounted = {words.split()[0] for words in _mounts()} - set(PRIVATE)
-    for private in (*PRIVATE, "/sys/fs/bpf"):
+    ours = (*PRIVATE, *COPIED)
+    mounted = {words.split()[0] for words in _mounts()} - set(ours)
+    for private in (*ours, "/sys/fs/bpf"):
         for folder, folders, files in os.walk(private):
             folders[:] = [
                 name
@@ -272,15 +274,6 @@ def _files() -> list[str]:
                     continue
                 found.append(f"{path} {state.st_mode:o} {state.st_size} {state.st_mtime_ns}")
     return found
-
-
-def _names() -> list[str]:
-    return [
-        str(path)
-        for folder in NAMES_ONLY
-        for pattern in ("*", "*/*")
-        for path in Path(folder).glob(pattern)
-    ]
 
 
 def _network() -> list[str]:

@@ -30,6 +30,8 @@ SHORTEST = [
     "a=veth-baseline,b=veth-baseline",
     "--placement",
     "intra",
+    "--method",
+    "windows",
     "--workload",
     "tcp-rr",
     "--no-perf",
@@ -66,7 +68,7 @@ class Outcome:
             found.append(f"exit status {self.status}")
         if self.status in (2, 3) and "remedy:" not in self.said:
             found.append("no remedy")
-        if self.status == 1 and "error:" not in self.said and "failed" not in self.said:
+        if self.status == 1 and "error:" not in self.said and "failed" not in self.said.lower():
             found.append("exit status 1 without a reason")
         return [f"{problem}: {self.said[-1500:]}" for problem in found]
 

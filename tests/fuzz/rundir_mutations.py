@@ -143,9 +143,11 @@ def _edit_field(fuzzer: Fuzzer, files: Files, special: list[tuple[str, str]]) ->
     whole = name.endswith(".json")
     try:
         record = json.loads(files[name] if whole else lines[at])
-        key = fuzzer.random.choice(sorted(record))
-    except (ValueError, IndexError, TypeError, KeyError, RecursionError):
+    except (ValueError, RecursionError):
         return
+    if not isinstance(record, dict) or not record:  # what an earlier step made of it
+        return
+    key = fuzzer.random.choice(sorted(record))
     record[key] = (
         fuzzer.random.choice(_VALUES) if fuzzer.random.random() < 0.6 else _nudged(record[key])
     )

@@ -25,17 +25,12 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
 
-import msgspec
-
 from cnibench.errors import CnibenchError, InputError
-from cnibench.model.cell import Attestation, Cell
-from cnibench.run.provenance import Provenance, failure
 from cnibench.rundir.chain import Problem
 from cnibench.rundir.reader import RunReader
-from cnibench.rundir.schema import Manifest
 from cnibench.rundir.verification import verify
-from cnibench.rundir.writer import RunWriter
 from tests.fuzz.rundir_mutations import MUTATIONS, Files, keep_events
+from tests.fuzz.stored_run import State, build, content_of, files_of, lines_of, state
 
 SLOW = 10.0  # s: a mutation that takes longer counts as a hang
 
@@ -54,115 +49,6 @@ class Tally:
         return f"{self.done} mutations in {self.seconds:.0f} s: {counts}; {len(self.faults)} faults"
 
 
-@dataclass(frozen=True)
-class State:
-    """All that can be read of a run."""
-
-    plan: bytes
-    samples: tuple[bytes, ...]
-    records: dict[str, tuple[bytes, ...]]
-    attestations: tuple[bytes, ...]
-    environments: bytes
-    finished: str
-
-
-def build(path: Path, seed: int, *, finished: bool) -> None:
-    """A run with pairs measured together, a sample measured again, a resumed session, records and
-    raw files.
-    """
-    rng = random.Random(seed)
-    cells = [
-        Cell(label=label, profile=label, placement="inter", workload=workload, pair=pair)
-        for label in ("a", "b")
-        for workload in ("tcp-rr", "tcp-stream")
-        for pair in (0, 1)
-    ]
-    manifest = Manifest(
-        id=f"fuzz-{seed}",
-        name="fuzz",
-        created="2026-01-01T00:00:00Z",
-        command=["cnibench"],
-        tool_version="0",
-        seed=seed,
-        blocks=3,
-        duration=1.0,
-        warmup=0.0,
-        cluster="lab",
-        cells=cells,
-        profiles={"a": {}, "b": {}},
-    )
-
-    def measure(writer: RunWriter, group: list[Cell], block: int, *, fails: bool = False) -> None:
-        given = []
-        for cell in group:
-            (writer.raw(cell, block) / "stdout").write_bytes(rng.randbytes(60))
-            line = failure(
-                cell,
-                block,
-                Provenance("lab", "veth", "all", "cni"),
-                "failed",
-                "gone",
-                manifest.created,
-            )[0]
-            if not fails:
-                change = {
-                    "metric": "throughput",
-                    "unit": "bit/s",
-                    "better": "higher",
-                    "status": "ok",
-                    "reason": "",
-                }
-                line = msgspec.structs.replace(line, value=rng.random() * 1e9, **change)
-            second = msgspec.structs.replace(line, metric="packets", value=rng.random() * 1e6)
-            given.append(
-                (
-                    cell,
-                    [line] if fails else [line, second],
-                    [] if fails else [("cpp", {"total": rng.random() * 4000})],
-                )
-            )
-        writer.finish_all(given, block)
-
-    groups = [cells[number : number + 2] for number in range(0, len(cells), 2)]
-    with RunWriter.create(path, manifest) as writer:
-        writer.event("run-started")
-        writer.environment({"kernel": f"6.{seed}"})
-        for label in ("a", "b"):
-            checks = [
-                Attestation(
-                    label=label, profile=label, check=name, expected="1", observed="1", passed=True
-                )
-                for name in ("mtu", "wire")
-            ]
-            writer.attestations(checks)
-        for block in range(2):
-            for number, group in enumerate(groups):
-                measure(writer, group, block, fails=(block, number) == (1, 0))
-    with RunWriter.resume(path) as writer:
-        writer.event("run-resumed")
-        writer.environment({"kernel": f"6.{seed}", "again": True})
-        measure(writer, groups[0], 1)
-        for group in groups if finished else groups[:2]:
-            measure(writer, group, 2)
-        if finished:
-            writer.event("run-finished", failed=0)
-
-
-def state(reader: RunReader) -> State:
-    """Reads everything."""
-    return State(
-        plan=msgspec.json.encode(reader.plan),
-        samples=tuple(msgspec.json.encode(sample) for sample in reader.samples()),
-        records={
-            name: tuple(msgspec.json.encode(record) for record in reader.records(name))
-            for name in reader.record_names()
-        },
-        attestations=tuple(msgspec.json.encode(item) for item in reader.attestations()),
-        environments=msgspec.json.encode(reader.environments),
-        finished=reader.finished,
-    )
-
-
 class Fuzzer:
     """Mutates one run directory, with pieces of another one of the same plan's shape."""
 
@@ -171,17 +57,19 @@ class Fuzzer:
         self.random = random.Random(seed)
         build(self.folder, 1, finished=finished)
         build(folder / "other", 2, finished=finished)
-        self.files, self.others = _files(self.folder), _files(folder / "other")
+        self.files, self.others = files_of(self.folder), files_of(folder / "other")
         reader = RunReader(self.folder)
         if problems := verify(reader, raw=True):
             raise AssertionError(f"the run is wrong before anything is done to it: {problems}")
         self.before, self.other = state(reader), state(RunReader(folder / "other"))
         self.states = list(self._interrupted())  # by the number of events
-        self.interrupted = {_content(one) for one in self.states}
+        self.interrupted = {content_of(one) for one in self.states}
         self.measured = {
-            name: _lines(self.files, name) for name in ("samples.jsonl", "cpp.jsonl")
+            name: lines_of(self.files, name) for name in ("samples.jsonl", "cpp.jsonl")
         }  # earlier attempts, too
-        self.foreign = {name: _lines(self.others, name) for name in ("samples.jsonl", "cpp.jsonl")}
+        self.foreign = {
+            name: lines_of(self.others, name) for name in ("samples.jsonl", "cpp.jsonl")
+        }
 
     def _interrupted(self) -> Iterator[State]:
         """All that a reader may find in this run when it was interrupted anywhere: nobody can tell
@@ -280,7 +168,7 @@ class Fuzzer:
             self.foreign["samples.jsonl"]
         )
         if not found.finished and (
-            theirs or _content(found) in self.interrupted
+            theirs or content_of(found) in self.interrupted
         ):  # theirs: all of it is of the other run
             return "not finished", ""
         return "silent", f"it reads as something else, and nothing is named: {found}"
@@ -365,23 +253,6 @@ class Fuzzer:
     def lines(self, files: Files) -> tuple[str, list[bytes]]:
         name = self.choose(files)
         return name, files.get(name, b"").splitlines(keepends=True)
-
-
-def _content(found: State) -> bytes:
-    """Without what does not follow from the events alone."""
-    return msgspec.json.encode([found.plan, found.samples, found.records, found.attestations])
-
-
-def _lines(files: Files, name: str) -> list[bytes]:
-    return [msgspec.json.encode(msgspec.json.decode(line)) for line in files[name].splitlines()]
-
-
-def _files(folder: Path) -> Files:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def fuzz(mutations: int, seconds: float, seed: int) -> list[tuple[str, Tally]]:

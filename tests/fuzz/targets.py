@@ -17,18 +17,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from cnibench.collectors import _counters, footprint, lengths, perf
+import yaml
+
+from cnibench.collectors import _counters, _recording, footprint, lengths
 from cnibench.cpp import perfdata, stacks, symbols, taxonomy
 from cnibench.errors import CnibenchError, InputError, MeasureError, MissingError, UsageError
 from cnibench.importers import writer
 from cnibench.importers.batch import Given
 from cnibench.model.profile import builtin, read_profile
 from cnibench.offload import stack
-from cnibench.planning.plan import cells, read_plan
+from cnibench.planning.cells import cells
+from cnibench.planning.plan import read_plan
 from cnibench.registry import provider, providers
 from cnibench.rulepath import legacy, trace, walk
 from cnibench.system import ethtool_output
-from cnibench.workloads import _common, _load, _netperf, http, tcp_crr
+from cnibench.workloads import _ab as ab
+from cnibench.workloads import _common, _load, _netperf, tcp_crr
 from tests.fuzz import mutate
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -114,14 +118,14 @@ def _situation(files: Mapping[str, str], params: Mapping[str, Any]) -> Any:
 
 
 def _ab(text: str) -> Any:
-    report = http.parse(text, text[-300:])
-    http._complete(report, 0, 1, round(report.document))
+    report = ab.parse(text, text[-300:])
+    ab.check(report, 0, 1, round(report.document))
     return report, report.whole_rate, report.failed
 
 
 def _walk(parts: tuple[str, str]) -> Any:
     ruleset, events = trace.parse_ruleset(parts[0]), trace.parse_trace(parts[1].splitlines())
-    passed = walk.hooks(events, ruleset, ("inet", "cnibench"))
+    passed = walk.hooks(events, ruleset, ("inet", "cnibench_path"))
     return walk.totals(walk.packet(passed, 1, 2)), walk.document(passed)
 
 
@@ -160,7 +164,31 @@ def _change_legacy(parts: tuple[str, bytes], at: random.Random) -> tuple[str, by
 def _rulesets() -> list[str]:
     """Some of the rules of each: the others are of the same kinds."""
     every = [json.loads(text)["nftables"] for text in _texts("nft/*.ruleset.json")()]
-    return [json.dumps({"nftables": items[:: max(1, len(items) // 40)]}) for items in every]
+    return [json.dumps({"nftables": items[:: max(1, len(items) // 20)]}) for items in every]
+
+
+def _walks() -> list[tuple[str, str]]:
+    """Traces with the chains through which the packet came, and no other ones."""
+    found = []
+    for text, passed in zip(
+        _texts("nft/*.ruleset.json")(), _texts("nft/*.trace.txt")(), strict=True
+    ):
+        events = trace.parse_trace(passed.splitlines())
+        chains = {event.chain for event in events}
+        chains |= {(*event.chain[:2], event.target) for event in events}
+        items = []
+        for item in json.loads(text)["nftables"]:
+            of = item.get("chain") or item.get("rule") or {}
+            if (of.get("family"), of.get("table"), of.get("name") or of.get("chain")) in chains:
+                items.append({**item, "rule": {**of, "expr": []}} if "rule" in item else item)
+        found.append((json.dumps({"nftables": items}), passed))
+    return found
+
+
+def _traces() -> list[str]:
+    """The beginning and the end of each."""
+    every = [text.splitlines(keepends=True) for text in _texts("nft/*.trace.txt")()]
+    return ["".join(part) for lines in every for part in (lines[:15], lines[-15:])]
 
 
 @cache
@@ -295,12 +323,23 @@ def _plan(content: str) -> Any:
 
 
 def _yaml(folder: str) -> Callable[[], list[str]]:
+    """Without comments and with short texts and lists: what is changed is then something that is
+    read.
+    """
     root = Path(__file__).parents[2]
     return lambda: [
-        file.read_text()
+        yaml.safe_dump(_shortened(yaml.safe_load(file.read_text())), sort_keys=False)
         for file in sorted((root / folder).glob("*.yaml"))
         if file.stat().st_size < 6000
     ][:12]
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _shortened(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shortened(item) for item in value[:2]]
+    return value.splitlines()[0][:60] if isinstance(value, str) and value else value
 
 
 def _folded(text: str) -> Any:
@@ -320,14 +359,8 @@ TARGETS: dict[str, Target] = {
         _FILES,
     ),
     "nft-ruleset": Target(_rulesets, mutate.of_json, trace.parse_ruleset),
-    "nft-trace": Target(
-        _texts("nft/*.trace.txt"), mutate.of_text, lambda text: trace.parse_trace(text.splitlines())
-    ),
-    "nft-walk": Target(
-        lambda: list(zip(_texts("nft/*.ruleset.json")(), _texts("nft/*.trace.txt")(), strict=True)),
-        _either(mutate.of_text),
-        _walk,
-    ),
+    "nft-trace": Target(_traces, mutate.of_text, lambda text: trace.parse_trace(text.splitlines())),
+    "nft-walk": Target(_walks, _either(mutate.of_text), _walk),
     "iptables-save": Target(
         lambda: [_SAVE], mutate.of_text, lambda text: legacy.parse_save(text, 6)
     ),
@@ -351,7 +384,7 @@ TARGETS: dict[str, Target] = {
     "sockstat": Target(
         lambda: [_SOCKSTAT], _either(mutate.of_text, 3), lambda parts: tcp_crr.parse_ports(*parts)
     ),
-    "cpuinfo": Target(lambda: [_CPUINFO], mutate.of_text, perf.hertz),
+    "cpuinfo": Target(lambda: [_CPUINFO], mutate.of_text, _recording.hertz),
     "ethtool-features": Target(
         _texts("ethtool/*.k.txt"), mutate.of_text, ethtool_output.parse_features
     ),

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from cnibench.rundir.chain import own_hash
-from tests.fuzz.rundirs import Fuzzer, build
+from tests.fuzz.rundir_mutations import MUTATIONS as MUTATIONS_OF_A_RUN
+from tests.fuzz.rundirs import Fuzzer
+from tests.fuzz.stored_run import build
 from tests.unit._call import call
 
 SEED = int(os.environ.get("CNIBENCH_FUZZ_SEED", "1"))
@@ -26,6 +28,14 @@ def test_whatever_is_done_to_a_run_directory_is_harmless_or_named(
     tally = Fuzzer(tmp_path, SEED, finished=finished).run(MUTATIONS, SECONDS)
     assert not tally.faults, f"{tally}\n{tally.faults[0][:6000]}"
     assert tally.outcomes["named"] > tally.done / 2
+
+
+def test_a_mutation_takes_whatever_another_one_left(tmp_path: Path) -> None:
+    fuzzer = Fuzzer(tmp_path, SEED)
+    for lines in (b"[1]\n", b"[]\n", b"7\n", b"", b"\xff\n", b"{}\n", b'{"a":[1]}\n'):
+        for mutation in MUTATIONS_OF_A_RUN:
+            for _ in range(5):
+                mutation(fuzzer, dict.fromkeys(fuzzer.files, lines), [])
 
 
 def test_every_line_that_is_doubled_lost_or_changed_is_named_by_the_report(tmp_path: Path) -> None:

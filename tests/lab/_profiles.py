@@ -1,9 +1,13 @@
-"""Variants of profiles, and traffic between their Pods, for the tests of datapaths."""
+"""Variants of profiles, which of them this kernel can run, and traffic between their Pods, for the
+tests of datapaths.
+"""
 
 from __future__ import annotations
 
 import time
 
+from cnibench.clusters.lab import kernel
+from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.model.profile import Profile, builtin
 
@@ -18,6 +22,21 @@ def with_options(name: str, **options: object) -> Profile:
             )
         }
     )
+
+
+def lacking(name: str) -> list[str]:
+    """What a profile needs of the kernel and is not there."""
+    profile = builtin()[name]
+    assert profile.datapath is not None
+    needs = (*builder_of(profile)[0].needs, *profile.datapath.needs)
+    present = kernel.found(needs)
+    return sorted({need for need in needs if not present.get(need, False)})
+
+
+def buildable() -> list[str]:
+    """The profiles with a model that this kernel can run, sorted."""
+    models = (name for name, profile in builtin().items() if profile.datapath is not None)
+    return sorted(name for name in models if not lacking(name))
 
 
 def transactions(client: LabPod, server: LabPod, target: str) -> float:

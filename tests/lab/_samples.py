@@ -8,6 +8,7 @@ from typing import Any
 
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.model.cell import Cell, Placement
+from cnibench.registry import provider
 from cnibench.run.sample_context import SampleContext
 
 
@@ -46,4 +47,31 @@ def sample(
         raw=raw,
         client_cpu=cpu,
         server_cpu=cpu,
+    )
+
+
+def context(
+    deployment: LabDeployment,
+    workload: str,
+    raw: Path,
+    *,
+    placement: Placement = "inter",
+    ip: int = 4,
+    duration: float = 1.0,
+    warmup: float = 0.0,
+    cpu: int | None = None,
+    **params: Any,
+) -> SampleContext:
+    """A sample with ``params`` as a plan gives them."""
+    checked = provider("workloads", workload).params(params)
+    return sample(
+        deployment,
+        workload,
+        checked,
+        raw,
+        placement=placement,
+        ip=ip,
+        duration=duration,
+        warmup=warmup,
+        cpu=cpu,
     )

@@ -8,14 +8,13 @@ import pytest
 
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.model.cell import Cell
 from cnibench.model.profile import builtin
 from cnibench.registry import provider
 from cnibench.run.runner import Runner
 from cnibench.rundir.reader import RunReader
-from cnibench.rundir.schema import Manifest, now
 from cnibench.rundir.writer import RunWriter
 from cnibench.testbed.cluster import Options
+from tests._manifest import manifest, transactions
 
 LABELS = ("flannel", "veth-baseline")
 
@@ -23,29 +22,12 @@ LABELS = ("flannel", "veth-baseline")
 def test_flushed_rules_revoke_the_samples_of_that_profile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cells = [
-        Cell(
-            label=label,
-            profile=label,
-            placement="intra",
-            workload="tcp-rr",
-            params={"request": 1, "response": 1},
-        )
-        for label in LABELS
-    ]
+    cells = [transactions(label) for label in LABELS]
     profiles = {label: builtin()[label] for label in LABELS}
-    manifest = Manifest(
-        id="r",
-        name="",
-        created=now(),
-        command=["cnibench", "run"],
-        tool_version="0",
+    plan = manifest(
+        cells,
         seed=3,
-        blocks=2,
         duration=0.3,
-        warmup=0.0,
-        cluster="lab",
-        cells=cells,
         profiles={
             label: one.model_dump(mode="json", by_alias=True) for label, one in profiles.items()
         },
@@ -63,7 +45,7 @@ def test_flushed_rules_revoke_the_samples_of_that_profile(
 
     monkeypatch.setattr(LabDeployment, "reset_state", sabotage)
     workload = provider("workloads", "tcp-rr")
-    with RunWriter.create(tmp_path / "run", manifest) as writer:
+    with RunWriter.create(tmp_path / "run", plan) as writer:
         runner = Runner(LabCluster(Options()), writer, profiles, {"tcp-rr": workload})
         assert runner.run() == 1
     status = {

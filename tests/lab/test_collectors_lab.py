@@ -4,8 +4,6 @@ perf is left.
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -15,11 +13,11 @@ from typing import Any, Literal
 import pytest
 
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.cpp import attribution, perfdata, stacks, symbols, taxonomy
 from cnibench.errors import MeasureError
 from cnibench.registry import provider, providers
-from cnibench.run.sample import measure
 from cnibench.run.sample_context import Measurements
+from cnibench.run.windows.sample import measure
+from tests.lab._cycles import evaluated_again
 from tests.lab._samples import sample
 
 MakeStand = Callable[..., LabDeployment]
@@ -115,7 +113,7 @@ def test_cycles_go_to_the_components_of_the_datapath(
         adds_up(cpp)
         assert value(found, "cycles_per_packet") == cpp["total"]
         assert 0 < value(found, "cycles_per_byte") < cpp["total"]
-        self_made(raw, cpp)
+        evaluated_again(raw, cpp)
         counted += cpp["counted"]
         for name, each in {**cpp["components"], "unclassified": cpp["unclassified"]}.items():
             cycles[name] += each * cpp["packets"]
@@ -128,37 +126,6 @@ def test_cycles_go_to_the_components_of_the_datapath(
         counted,
         refused,
     )
-
-
-def self_made(raw: Path, cpp: dict[str, Any]) -> None:
-    """The same figures come from the folded stacks, and from perf.data, elsewhere and without
-    perf.
-    """
-    again = attribution.attribute(
-        stacks.unfold((raw / "stacks.folded").read_text()), taxonomy.load()
-    )
-    assert math.isclose(again.total / cpp["packets"], cpp["total"], rel_tol=1e-4)
-    facts = json.loads((raw / "perf.a+b.json").read_text())
-    recording = perfdata.read(gzip.decompress((raw / "perf.a+b.data.gz").read_bytes())).between(
-        facts["start"], facts["end"]
-    )
-    kept = [
-        (int(start, 16), int(end, 16), name)
-        for start, end, name in (row.split() for row in (raw / "perf.a+b.symbols").open())
-    ]
-    named = stacks.named(
-        recording,
-        symbols.Symbols(kept),
-        facts["hertz"],
-        set(facts["own"]),
-        taxonomy.load().is_network,
-    )
-    assert math.isclose(
-        attribution.attribute(named, taxonomy.load()).total / cpp["packets"],
-        cpp["total"],
-        rel_tol=1e-9,
-    )
-    assert not list(raw.glob("*.data"))
 
 
 @pytest.mark.parametrize("ip", [4, 6])

@@ -21,8 +21,8 @@ from cnibench.clusters.lab.rules.ruleset import Part, end
 from cnibench.errors import ClusterError, LimitError, UnsupportedError
 from cnibench.model.conditions import Conditions, Offload, Policies
 from cnibench.registry import provider
-from cnibench.run.sample import measure
 from cnibench.run.sample_context import SampleContext
+from cnibench.run.windows.sample import measure
 from cnibench.workloads import policy_effect
 from tests.lab._samples import sample
 

@@ -4,7 +4,6 @@ the machine does not allow namespaces to choose it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +11,12 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from test_workloads import context
-
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import congestion, netlink
 from cnibench.errors import ClusterError, MeasureError
 from cnibench.registry import provider
-from cnibench.run.sample import measure
+from cnibench.run.windows.sample import measure
+from tests.lab._samples import context
 
 MakeStand = Callable[..., LabDeployment]
 WORKLOADS = ("tcp-rr", "tcp-stream", "tcp-crr", "iperf3-tcp", "http")
@@ -40,7 +36,7 @@ def test_every_workload_has_it(make_stand: MakeStand, tmp_path: Path, algorithm:
     for workload in WORKLOADS:
         found = _measured(stand, tmp_path / workload, algorithm, workload)
         assert found == algorithm, workload
-    assert _measured(stand, tmp_path / "udp", algorithm, "udp-stream") == ""
+    assert _measured(stand, tmp_path / "udp", algorithm, "udp-stream") == "none"
 
 
 @pytest.mark.parametrize("ip", [4, 6])

@@ -11,8 +11,8 @@ from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.collectors.footprint import ALL
 from cnibench.model.cell import Cell
 from cnibench.registry import provider
-from cnibench.run.sample import measure
 from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.windows.sample import measure
 
 MakeStand = Callable[..., LabDeployment]
 

@@ -342,6 +342,8 @@ def test_devices_are_made_as_asked(make_stand: Make) -> None:
         links.add(ns, "tunnel", "vxlan", vxlan_id=78)
     for name in ("tunnel", "six", "between", "other", "never-there"):
         links.delete(ns, name)
+    with pytest.raises(ClusterError, match="delete lo"):  # no namespace is without it
+        links.delete(ns, "lo")
     assert {link["ifname"] for link in told("ip", "-j", "link")} & {
         "tunnel",
         "six",

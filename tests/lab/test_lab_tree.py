@@ -45,6 +45,19 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+def outside(code: str) -> subprocess.CompletedProcess[str]:
+    """A program of its own that is in no tree yet."""
+    environment = {key: value for key, value in os.environ.items() if key != "CNIBENCH_TREE"}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT,
+        env=environment,
+        check=False,
+    )
+
+
 def until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + _LIMIT
     while not condition():
@@ -239,16 +252,7 @@ def test_an_unprivileged_user_has_a_tree_too() -> None:
         os.chdir("/")
         sys.exit(tree.carry(main))
     """  # noqa: E501
-    environment = {key: value for key, value in os.environ.items() if key != "CNIBENCH_TREE"}
-    text = _PRELUDE + textwrap.dedent(code)
-    done = subprocess.run(
-        [sys.executable, "-c", text],
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT,
-        env=environment,
-        check=False,
-    )
+    done = outside(_PRELUDE + textwrap.dedent(code))
     assert (done.returncode, done.stdout) == (0, "[] user True\n"), done.stderr
 
 
@@ -258,14 +262,34 @@ def test_the_lab_outside_a_tree_is_refused() -> None:
         " LabCluster\nfrom cnibench.model.profile import builtin\n"
     )
     text += "LabCluster(Options()).install('x', builtin()['host'])"
-    environment = {key: value for key, value in os.environ.items() if key != "CNIBENCH_TREE"}
+    done = outside(text)
+    assert done.returncode == 1
+    assert "namespaces of its own" in done.stderr
+
+
+def test_a_tree_that_the_kernel_refuses_is_an_error_with_a_remedy() -> None:
+    """A kernel may refuse any step: a socket for lo here."""
+    process = start("""
+        raise AssertionError("main was called")
+    """)
+    assert finish(process)[0] == 1  # main's own errors stay what they are
+    code = """
+        import errno
+        from cnibench.errors import MissingError
+        def refused():
+            raise OSError(errno.EPROTONOSUPPORT, os.strerror(errno.EPROTONOSUPPORT))
+        tree.loopback_up = refused
+        try:
+            tree.carry(lambda: 0)
+        except MissingError as error:
+            print(error.message, "|", error.remedy)
+    """
     done = subprocess.run(
-        [sys.executable, "-c", text],
+        [sys.executable, "-c", _PRELUDE + textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=_LIMIT,
-        env=environment,
         check=False,
     )
-    assert done.returncode == 1
-    assert "namespaces of its own" in done.stderr
+    assert "Protocol not supported | 'cnibench doctor'" in done.stdout, done.stderr
+    assert "Traceback" not in done.stderr

@@ -15,8 +15,8 @@ from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.errors import CnibenchError, UnsupportedError
 from cnibench.registry import provider
-from cnibench.run.sample import measure
 from cnibench.run.sample_context import Measurements
+from cnibench.run.windows.sample import measure
 from tests.lab._samples import sample
 
 MakeStand = Callable[..., LabDeployment]

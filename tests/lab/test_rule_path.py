@@ -14,7 +14,7 @@ import pytest
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.errors import LimitError
 from cnibench.registry import provider
-from cnibench.run.sample import measure
+from cnibench.run.windows.sample import measure
 from tests.lab._samples import sample
 
 Make = Callable[..., LabDeployment]

@@ -8,34 +8,33 @@ import itertools
 import math
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from test_workloads import context
 
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.errors import UsageError
 from cnibench.registry import provider
+from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.clocks import descendants
-from cnibench.run.slices.engine import Driven, drive
+from cnibench.run.slices.engine import drive
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.load import Load
-from cnibench.run.slices.rounds import trimmed, values
-from cnibench.workloads._slices import Stream, Transactions
+from cnibench.run.slices.rounds import log_ratio, values
+from tests.lab._samples import context
 
 MakeStand = Callable[..., LabDeployment]
 LONGER = 0.04  # s: a machine with other work takes milliseconds to stop a load
 
 
-def load_of(workload: str) -> Load:
-    kind = provider("workloads", workload)
-    return Transactions(kind) if workload == "tcp-rr" else Stream(kind, 131072)
+PARAMS: dict[str, dict[str, Any]] = {"http": {"payload": 1024, "concurrency": 4}}
+
+
+def load_of(s: SampleContext) -> Load:
+    return provider("workloads", s.cell.workload).load(s.cell)
 
 
 @contextmanager
@@ -51,38 +50,37 @@ def started(
         ):
             folder = raw / label / placement
             folder.mkdir(parents=True)
-            s = context(deployment, workload, folder, placement=placement, cpu=cpu)  # type: ignore[arg-type]
-            made[f"{label}/{placement}"] = running.enter_context(Generator(s, load_of(workload)))
+            s = context(
+                deployment,
+                workload,
+                folder,
+                placement=placement,  # type: ignore[arg-type]
+                cpu=cpu,
+                **PARAMS.get(workload, {}),
+            )
+            made[f"{label}/{placement}"] = running.enter_context(Generator(s, load_of(s)))
         yield made
 
 
-def ratio(driven: Driven, one: str, other: str) -> tuple[float, float]:
-    """(log of the ratio of two cells, half width of its 95 % interval)"""
-    rates: dict[int, dict[str, float]] = {}
-    for piece in driven.slices:
-        if piece.units > 0:
-            rates.setdefault(piece.round, {})[piece.cell] = piece.rate
-    return trimmed(
-        [math.log(r[one] / r[other]) for r in rates.values() if {one, other} <= r.keys()]
-    )
-
-
-@pytest.mark.parametrize("workload", ["tcp-rr", "iperf3-tcp"])
+@pytest.mark.parametrize(
+    ("workload", "rounds"),
+    [("tcp-rr", 40), ("iperf3-tcp", 40), ("tcp-crr", 20), ("udp-stream", 20), ("http", 20)],
+)
 def test_one_profile_twice_is_alike_and_another_is_not(
-    make_stand: MakeStand, tmp_path: Path, workload: str
+    make_stand: MakeStand, tmp_path: Path, workload: str, rounds: int
 ) -> None:
     stands = {name: make_stand("veth-baseline") for name in ("one", "two")}
     stands["other"] = make_stand("flannel")
     before = descendants(os.getpid())
     with started(stands, tmp_path, workload) as generators:
-        driven = drive(generators, 40, 0, 1, length=LONGER)
+        driven = drive(generators, rounds, 0, 1, length=LONGER)
     assert driven.failed == {}
-    assert len(driven.slices) == 40 * 6
+    assert len(driven.slices) == rounds * 6
     assert descendants(os.getpid()) <= before
-    same, half = ratio(driven, "one/inter", "two/inter")
+    same, half = log_ratio(driven.slices, "one/inter", "two/inter")
     # two deployments of one profile may differ by their memory's places: 2 % beyond the interval
     assert abs(same) < 1.5 * half + 0.02
-    different, half = ratio(driven, "one/inter", "other/inter")
+    different, half = log_ratio(driven.slices, "one/inter", "other/inter")
     assert different > half
     assert different > 0.1
     found = values([["one/inter", "two/inter", "other/inter"]], driven.slices)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,16 +16,14 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from test_workloads import context, values
-
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.registry import provider
 from cnibench.run.provenance import Measured
-from cnibench.run.sample import measure
+from cnibench.run.windows.sample import measure
 from cnibench.system import heartbeat
+from tests._each_workload import values
+from tests.lab._samples import context
 
 MakeStand = Callable[..., LabDeployment]
 STOPPED = 1.0  # s
@@ -79,7 +76,12 @@ def stopping(*names: str, seconds: float = STOPPED, after: float = 0.4) -> Itera
 
 
 def sample(
-    make_stand: MakeStand, raw: Path, workload: str, collectors: tuple[str, ...] = (), **more: Any
+    make_stand: MakeStand,
+    raw: Path,
+    workload: str,
+    collectors: tuple[str, ...] = (),
+    duration: float = 2.0,
+    **more: Any,
 ) -> Measured:
     params = {"payload": 1000} if workload == "http" else {}
     s = context(
@@ -87,7 +89,7 @@ def sample(
         workload,
         raw,
         placement="intra",
-        duration=2.0,
+        duration=duration,
         **params,
         **more,
     )
@@ -174,7 +176,12 @@ def test_an_ordinary_machine_disturbs_nothing(
 ) -> None:
     busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(load)]
     try:
-        measured = [sample(make_stand, tmp_path / str(number), "tcp-rr") for number in range(2)]
+        # beside so many programs, seconds pass before the collectors begin
+        duration = 6.0 if load else 2.0
+        measured = [
+            sample(make_stand, tmp_path / str(number), "tcp-rr", duration=duration)
+            for number in range(2)
+        ]
     finally:
         for process in busy:
             process.kill()

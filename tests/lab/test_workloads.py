@@ -7,30 +7,26 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from _each_workload import LATENCIES
-from _each_workload import METRICS_OF as OF_A_PAIR
-from _each_workload import SMALL as SMALL_PAIR
 
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.errors import CnibenchError, MeasureError
 from cnibench.model.metrics import METRICS
 from cnibench.registry import provider, providers
-from cnibench.run.sample import measure
-from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.sample_context import SampleContext
+from cnibench.run.windows.sample import measure
 from cnibench.testbed.place import Pod
 from cnibench.workloads._load import groups, sent
 from cnibench.workloads.tcp_crr import count
-from tests.lab._samples import sample
+from tests._each_workload import LATENCIES, values
+from tests._each_workload import METRICS_OF as OF_A_PAIR
+from tests._each_workload import SMALL as SMALL_PAIR
+from tests.lab._samples import context
 
 MakeStand = Callable[..., LabDeployment]
 METRICS_OF = {
@@ -43,36 +39,6 @@ SMALL = {
     "tcp-rr-under-load": {"connections": 5, "pods": 2, "rate": "1M"},
     "tcp-stream-under-load": {"connections": 2, "rate": "1M"},
 }
-
-
-def context(
-    deployment: LabDeployment,
-    workload: str,
-    raw: Path,
-    *,
-    placement: Literal["intra", "inter"] = "inter",
-    ip: int = 4,
-    duration: float = 1.0,
-    warmup: float = 0.0,
-    cpu: int | None = None,
-    **params: Any,
-) -> SampleContext:
-    checked = provider("workloads", workload).params(params)
-    return sample(
-        deployment,
-        workload,
-        checked,
-        raw,
-        placement=placement,
-        ip=ip,
-        duration=duration,
-        warmup=warmup,
-        cpu=cpu,
-    )
-
-
-def values(found: Measurements) -> dict[str, float]:
-    return {reading.metric: reading.value for reading in found.readings if not reading.params}
 
 
 def test_every_workload_is_known_here() -> None:

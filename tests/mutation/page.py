@@ -22,6 +22,7 @@ def keep(name: str, scores: Sequence[Score]) -> None:
         {
             "module": one.module,
             "killed": one.killed,
+            "timeouts": one.timeouts,
             "survived": sorted(one.survived),
             "equivalent": one.equivalent,
             "missing": one.missing,
@@ -51,20 +52,24 @@ def _named(mutations: Sequence[Named]) -> list[str]:
 
 def _table(known: Mapping[str, list[dict[str, object]]], groups: Mapping[str, Group]) -> list[str]:
     rows = [
-        "| group | module | mutants | killed | equivalent | not tried | score |",
-        "|---|---|--:|--:|--:|--:|--:|",
+        "| group | module | mutants | tried | killed | timed out | equivalent | score |",
+        "|---|---|--:|--:|--:|--:|--:|--:|",
     ]
     unmeasured = []
+    every = tried = 0
     for name, group in groups.items():
         if name not in known:
             unmeasured.append(f"- {name}: {', '.join(f'`{one}`' for one in group.modules)}")
         for entry in known.get(name, ()):
             one = Score(**entry)  # type: ignore[arg-type]
             total = one.tried + one.equivalent + one.missing
+            every, tried = every + total, tried + one.tried + one.equivalent
             rows.append(
-                f"| {name} | `{one.module}` | {total} | {one.killed} | {one.equivalent}"
-                f" | {one.missing} | {f'{one.score:.1%}' if one.tried else '-'} |"
+                f"| {name} | `{one.module}` | {total} | {one.tried + one.equivalent}"
+                f" | {one.killed} | {one.timeouts} | {one.equivalent}"
+                f" | {f'{one.score:.1%}' if one.tried else '-'} |"
             )
+    rows.append(f"\n{tried} of {every} mutants were tried ({tried / max(every, 1):.0%}).")
     if unmeasured:
         rows += ["\nNot measured yet:\n", *unmeasured]
     return rows

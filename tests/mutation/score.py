@@ -20,7 +20,11 @@ from staging import ROOT, stage
 
 _WORK = ROOT / ".mutation"
 _ENDING = 120.0  # s that mutmut is given to end
-_SURVIVED, _UNCOVERED = 0, (5, 33)  # exit codes that mutmut records; None: not tried yet
+# Exit codes that mutmut records; None: not tried yet. Any other one is a failure of pytest itself,
+# which says nothing about the mutant.
+_SURVIVED, _UNCOVERED = 0, (5, 33)
+_FAILED, _TIMED_OUT, _CRASHED = (1, 3), (24, 36, 152, -24, -9), (-6, -8, -11)
+_KILLED = (*_FAILED, *_TIMED_OUT, *_CRASHED)
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,13 @@ class Group:
 
 @dataclass
 class Score:
-    """Numbers of mutants of one module. ``missing`` were not tried, because the time was over."""
+    """Numbers of mutants of one module. ``missing`` were not tried; ``timeouts`` of the ``killed``
+    ran out of time.
+    """
 
     module: str
     killed: int = 0
+    timeouts: int = 0
     survived: list[str] = field(default_factory=list)
     equivalent: int = 0
     missing: int = 0
@@ -74,8 +81,8 @@ def groups() -> dict[str, Group]:
 
 
 def measure(group: Group, until: float = math.inf) -> list[Score]:
-    """The scores of the group's modules. What an earlier run has killed is not tried again unless
-    its function changed; what survived is. ``until`` is on the monotonic clock. Raises
+    """The scores of the group's modules. Mutants that a test of an earlier run killed are not tried
+    again unless their function changed; survivors are. ``until`` is on the monotonic clock. Raises
     RuntimeError when the tests fail without a mutation.
     """
     folder = _WORK / group.name
@@ -86,10 +93,10 @@ def measure(group: Group, until: float = math.inf) -> list[Score]:
         codes = meta["exit_code_by_key"]
         alive |= {name for name, code in codes.items() if code in (_SURVIVED, *_UNCOVERED)}
         meta["exit_code_by_key"] = {
-            name: code if code is not None and code > 0 and code not in _UNCOVERED else None
-            for name, code in codes.items()
+            name: code if code in _FAILED else None for name, code in codes.items()
         }
         path.write_text(json.dumps(meta), encoding="utf-8")
+    _forget_tests(folder / "mutants" / "mutmut-stats.json")
     tool = [sys.executable, str(Path(__file__).parent / "tool.py"), "run", "--max-children", "1"]
     left = None if math.isinf(until) else max(1.0, until - time.monotonic())
     with (
@@ -113,6 +120,16 @@ def measure(group: Group, until: float = math.inf) -> list[Score]:
     return [_count(folder, module, group, alive) for module in modules]
 
 
+def _forget_tests(stats: Path) -> None:
+    """mutmut finds out again which tests call which functions: by itself it asks new tests only,
+    and takes a function that is new for one that no test calls.
+    """
+    if stats.exists():
+        known = json.loads(stats.read_text(encoding="utf-8"))
+        known["tests_by_mangled_function_name"], known["duration_by_test"] = {}, {}
+        stats.write_text(json.dumps(known), encoding="utf-8")
+
+
 def _count(folder: Path, module: str, group: Group, alive: set[str]) -> Score:
     """``alive`` survived an earlier run: they count as survivors until they are tried again."""
     path = folder / "mutants" / "src" / "cnibench" / module
@@ -121,10 +138,11 @@ def _count(folder: Path, module: str, group: Group, alive: set[str]) -> Score:
     spans = json.loads(Path(f"{path}.spans").read_text(encoding="utf-8"))["spans"]
     lines = path.read_text(encoding="utf-8").splitlines()
     for name, code in codes.items():
-        if code is None and name not in alive:
-            found.missing += 1
-        elif code not in (None, _SURVIVED, *_UNCOVERED):
+        if code in _KILLED:
             found.killed += 1
+            found.timeouts += code in _TIMED_OUT
+        elif code not in (_SURVIVED, *_UNCOVERED) and name not in alive:
+            found.missing += 1
         else:
             function, change = _change(lines, spans, name.rpartition(".")[2])
             to = " ".join(line[2:].strip() for line in change if line.startswith("+"))

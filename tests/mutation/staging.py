@@ -58,6 +58,8 @@ def _configure(folder: Path, modules: Sequence[Path], tests: Sequence[str]) -> N
         f"also_copy = {others}\n"
         f"pytest_add_cli_args = {options}\n"
         f"pytest_add_cli_args_test_selection = {list(tests)}\n"
+        'process_isolation = "forkserver"\n'
+        "timeout_multiplier = 5\n"
         "use_git_change_detection = false\n"
         "track_dependencies = false\n"
     )

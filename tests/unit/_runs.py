@@ -5,7 +5,7 @@ ever measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from cnibench.rundir.schema import (
     coordinates,
 )
 
+DISTURBANCE = "netperf was stopped for 1.00 s of 2.00 s"
 SCHEMA = 1  # of a version that did not chain its files: a test may edit them
 WORK: Mapping[str, tuple[str, float]] = {
     "tcp-stream": ("throughput", 1e10),
@@ -188,6 +189,23 @@ def counted(folder: Path, counts: dict[str, list[float]]) -> RunReader:
     ]
     _write(file, lines)
     return RunReader(reader.path)
+
+
+def edited(
+    run: RunReader, edit: Callable[[dict[str, Any]], dict[str, Any]], file: str = "samples.jsonl"
+) -> RunReader:
+    """The run after each line of ``file`` became what ``edit`` makes of it."""
+    path = run.path / file
+    _write(path, [edit(msgspec.json.decode(line)) for line in path.read_bytes().splitlines()])
+    return RunReader(run.path)
+
+
+def disturb(run: RunReader, which: Callable[[dict[str, Any]], bool], **change: Any) -> RunReader:
+    """Marks those lines of samples.jsonl and of the records, and changes their figures."""
+    for file, changes in (("samples.jsonl", change), ("cpp.jsonl", {"total": 1.0})):
+        marks = {"disturbed": DISTURBANCE, **changes}
+        run = edited(run, lambda line, m=marks: line | m if which(line) else line, file)
+    return run
 
 
 def _event(clock: datetime, kind: str, **what: Any) -> dict[str, Any]:

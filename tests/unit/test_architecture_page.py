@@ -31,7 +31,7 @@ def missing(text: str) -> list[str]:
         if len(packages) == 1:
             inner = names_of(contents)
             lacks += [f"{packages[0]}.{n}" for n in inner if not _module(_CORE / packages[0] / n)]
-    for sentence in re.findall(r"`clusters/\w+` has [^.]*(?:\([^)]*\)[^.]*)*\.", text):
+    for sentence in re.findall(r"`\w+/\w+` has [^.]*(?:\([^)]*\)[^.]*)*\.", text):
         folder, *inner = re.findall(r"`([\w/]+)`", sentence)
         lacks += [f"{folder}/{name}" for name in inner if not _module(ROOT / folder / name)]
     return lacks
@@ -44,7 +44,7 @@ def _module(path: Path) -> bool:
 def test_everything_that_the_page_names_exists() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert len(HEAD.findall(text)) == 1
-    assert len(re.findall(r"`clusters/\w+` has ", text)) == 2
+    assert len(re.findall(r"`\w+/\w+` has ", text)) == 3
     assert missing(text) == []
 
 
@@ -57,6 +57,7 @@ def test_everything_that_the_page_names_exists() -> None:
         ("`samples` reads run", "`series` reads run", "analysis.series"),
         ("`ownership` (Leases", "`leases` (Leases", "clusters/kubernetes/leases"),
         ("`attestation`.", "`attest`.", "clusters/lab/attest"),
+        ("`publication`", "`privacy`", "reports/site/privacy"),
     ],
 )
 def test_a_name_that_does_not_exist_is_noticed(right: str, wrong: str, lacks: str) -> None:

@@ -4,7 +4,6 @@ about every map.
 
 from __future__ import annotations
 
-import importlib.util
 import struct
 from pathlib import Path
 from types import ModuleType
@@ -19,16 +18,6 @@ from cnibench.errors import CnibenchError, MissingError
 
 _ROOT = Path(__file__).parents[2]
 _SOURCES = _ROOT / "clusters" / "lab" / "bpf"
-
-
-@pytest.fixture(scope="module")
-def hook() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("cnibench_setup", _ROOT / "setup.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

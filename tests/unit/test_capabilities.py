@@ -8,7 +8,7 @@ import pytest
 
 from cnibench.cli import _checks, _request
 from cnibench.cli._checks import possible_cells, working_collectors
-from cnibench.clusters.kind import KindCluster
+from cnibench.clusters.kind.cluster import KindCluster
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.errors import UnsupportedError, UsageError
 from cnibench.model.cell import Cell
@@ -18,7 +18,7 @@ from cnibench.registry import providers
 from cnibench.testbed.capabilities.policies import Policies
 from cnibench.testbed.cluster import Cluster, Options
 from cnibench.testbed.deployment import Deployment
-from tests.unit.test_runner import Local, LocalStanding
+from tests.unit._local_cluster import Local, LocalDeployment
 
 
 def cell(workload: str, **more: Any) -> Cell:
@@ -79,7 +79,7 @@ def test_a_run_goes_on_without_a_collector_that_needs_what_is_missing() -> None:
 
 
 def test_a_missing_capability_is_an_error_that_names_it() -> None:
-    deployment = LocalStanding(Local(Options()), "candidate", builtin()["flannel"])
+    deployment = LocalDeployment(Local(Options()), "candidate", builtin()["flannel"])
     with pytest.raises(UnsupportedError, match="candidate does not support network policies"):
         Policies.of(deployment)
 

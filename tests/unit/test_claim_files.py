@@ -24,7 +24,7 @@ from tests.unit._runs import synthetic
 WITHOUT_PROFILE = {"weave"}
 
 
-def test_units_are_told_apart() -> None:
+def test_units_are_distinguished() -> None:
     """Table II of qi2021: 91.50 requests/s of 5 MiB are its 3.57 'Gb/s' only when those are 2^30
     bit/s.
     """
@@ -80,7 +80,7 @@ def test_study_files(name: str) -> None:
         ),
     ],
 )
-def test_wrong_files_are_told(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+def test_wrong_files_are_reported(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     one = {
         "id": "c",
         "source": "s",

@@ -32,6 +32,8 @@ from cnibench.system.environment import cpu_model, disturbances, machine, memory
 from cnibench.testbed.capabilities.ownership import Leftover, Ownership
 
 ENTRY = "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"
+TWO = "a=veth-baseline,b=veth-baseline"
+DRY_RUN = ["run", "--dry-run", "--cni", TWO, "--no-perf", "--kernel", "host"]
 
 
 def call(*arguments: str) -> int:
@@ -90,22 +92,11 @@ def test_dry_run_tells_cells_time_and_bytes_and_makes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    arguments = [
-        "run",
-        "--dry-run",
-        "--cni",
-        "a=veth-baseline,b=veth-baseline",
-        "--workload",
-        "tcp-rr",
-        "--no-perf",
-        "--kernel",
-        "host",
-    ]
-    arguments += ["--resolution", "2%", "--noise", "1%"]
+    arguments = [*DRY_RUN, "--workload", "tcp-rr", "--resolution", "2%", "--noise", "1%"]
     assert call(*arguments, "--seed", "5", "--json") == 0
     found = document(capsys)
     assert (len(found["cells"]), found["blocks"], found["samples"], found["seed"]) == (4, 7, 28, 5)
-    assert found["seconds"] == pytest.approx(28 * 12.0)
+    assert found["seconds"] == pytest.approx(28 * 0.5 * 1.4 + 4 * 1.5)
     assert [(one["blocks"], one["noise"], one["source"]) for one in found["planned"]] == [
         (7, 0.01, "given")
     ]
@@ -119,23 +110,12 @@ def test_dry_run_tells_cells_time_and_bytes_and_makes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_too_few_blocks_are_told_of_what_is_measured_not_of_what_is_counted(
+def test_too_few_blocks_are_reported_of_what_is_measured_not_of_what_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    arguments = [
-        "run",
-        "--dry-run",
-        "--cni",
-        "a=veth-baseline,b=veth-baseline",
-        "--no-perf",
-        "--kernel",
-        "host",
-        "--blocks",
-        "1",
-    ]
     for workload, told in (("tcp-rr", True), ("rule-path", False)):
-        assert call(*arguments, "--workload", workload) == 0
+        assert call(*DRY_RUN, "--blocks", "1", "--workload", workload) == 0
         assert ("cannot show a difference" in "".join(capsys.readouterr())) == told, workload
 
 

@@ -20,8 +20,8 @@ from cnibench.cli.main import group
 from cnibench.errors import InputError
 from cnibench.model.cell import SCHEMA, Cell
 from cnibench.run.provenance import Provenance, failure
-from cnibench.rundir.schema import Manifest
 from cnibench.rundir.writer import RunWriter
+from tests._manifest import manifest
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "errors"
 PROFILE = "cni-profiles/veth-baseline.yaml"
@@ -42,21 +42,8 @@ def plan(content: str) -> list[str]:
 
 def a_run() -> Path:
     one = Cell(label="flannel", profile="flannel", placement="inter", workload="tcp-rr")
-    manifest = Manifest(
-        id="r",
-        name="",
-        created="2026-01-01T00:00:00.000000Z",
-        command=["cnibench", "run"],
-        tool_version="0.1.0",
-        seed=1,
-        blocks=2,
-        duration=1.0,
-        warmup=0.0,
-        cluster="lab",
-        cells=[one],
-        profiles={"flannel": {}},
-    )
-    with RunWriter.create(Path("r"), manifest) as writer:
+    plan = manifest([one])
+    with RunWriter.create(Path("r"), plan) as writer:
         for block in range(2):
             writer.finish(
                 one,
@@ -67,7 +54,7 @@ def a_run() -> Path:
                     Provenance("lab", "veth", "all", "baseline"),
                     "failed",
                     "gone",
-                    manifest.created,
+                    plan.created,
                 ),
             )
     return Path("r")
@@ -234,7 +221,7 @@ def test_debug_shows_the_traceback(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_defect_is_told_as_one(
+def test_a_defect_is_reported_as_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("CNIBENCH_DEBUG", raising=False)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cnibench.collectors import _counters, cpu, lengths, perf
+from cnibench.collectors import _counters, _recording, cpu, lengths, perf
 from cnibench.errors import CnibenchError, MeasureError
 from cnibench.registry import providers
 from cnibench.run.collector import Collector
@@ -126,12 +126,10 @@ def test_the_sampler_of_lengths_is_parsed_or_refused() -> None:
 
 
 def test_the_frequency_is_the_median_of_the_processors() -> None:
-    assert (
-        perf.hertz("cpu MHz\t\t: 2596.134\nmodel name: x\ncpu MHz : 2596.134\ncpu MHz : 1200.0\n")
-        == 2596.134e6
-    )
+    text = "cpu MHz\t\t: 2596.134\nmodel name: x\ncpu MHz : 2596.134\ncpu MHz : 1200.0\n"
+    assert _recording.hertz(text) == 2596.134e6
     with pytest.raises(MeasureError, match="no PMU"):
-        perf.hertz("processor : 0\nBogoMIPS : 100.00\n")
+        _recording.hertz("processor : 0\nBogoMIPS : 100.00\n")
 
 
 def test_a_kernel_that_hides_itself_is_found_before_anything_starts(tmp_path: Path) -> None:

@@ -1,6 +1,4 @@
-"""What may be put into one figure, compared or resumed; and that each coordinate of a figure is
-declared.
-"""
+"""What may be put into one figure, compared or resumed."""
 
 from __future__ import annotations
 
@@ -9,29 +7,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
 from cnibench import __version__
 from cnibench.analysis import analyse
-from cnibench.analysis.model import Where
 from cnibench.cli._execute import _measure
-from cnibench.cli.run import command
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.errors import UsageError
-from cnibench.model import context
-from cnibench.model.cell import Cell, Sample
 from cnibench.model.context import disagreements
-from cnibench.model.profile import builtin
-from cnibench.planning.plan import build_plan, cells
-from cnibench.registry import providers
-from cnibench.run.provenance import Measured, Provenance, failure, lines
-from cnibench.run.sample_context import Measurements
 from cnibench.rundir.reader import RunReader
-from cnibench.system.environment import machine, this_cpu
-from cnibench.testbed.cluster import Options
+from cnibench.system.environment import this_cpu
+from tests.unit._analyses import TRUTH
 from tests.unit._call import call
-from tests.unit._runs import synthetic
+from tests.unit._runs import edited, synthetic
 
 WAYS: dict[str, tuple[dict[str, Any], str]] = {
     "wire rate": ({"plan": {"wire_rate": 2e8}}, "wire rate: unlimited against 200 Mbit/s"),
@@ -55,6 +43,30 @@ WAYS: dict[str, tuple[dict[str, Any], str]] = {
     "number of CPUs": ({"environment": {"cpus": 64}}, "CPUs: not recorded against 64"),
     "version": ({"tool_version": "0.2.0"}, "tool version: 0.1.0 against 0.2.0"),
 }
+
+
+def test_runs_are_pooled_only_when_they_are_comparable(tmp_path: Path) -> None:
+    one = synthetic(tmp_path, TRUTH, blocks=6, name="one", seed=1)
+    two = synthetic(tmp_path, TRUTH, blocks=6, name="two", seed=2)
+    other = synthetic(
+        tmp_path, TRUTH, blocks=6, name="other", seed=3, environment={"kernel": "5.15.0"}
+    )
+    pooled = analyse([one, two])
+    assert {r.n for r in pooled.results} == {12}
+    with pytest.raises(UsageError, match=r"kernel: 6\.1\.0 against 5\.15\.0"):
+        analyse([one, other])
+    beside = analyse([one, other], allow_different=True)
+    assert {r.n for r in beside.results} == {6}
+    assert {r.environment for r in beside.results} == {0, 1}
+    with pytest.raises(UsageError, match=f"one run was named twice: {one.path} and {one.path} "):
+        analyse([one, RunReader(one.path)])
+    same_id = synthetic(tmp_path / "elsewhere", TRUTH, blocks=6, name="one", seed=1)
+    with pytest.raises(UsageError, match=f"{one.path} and {same_id.path} have the run id one-1"):
+        analyse([one, same_id])
+    with pytest.raises(UsageError):
+        analyse([])
+    with pytest.raises(UsageError, match="no 'nothing'"):
+        analyse([one], baseline="nothing")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -87,20 +99,12 @@ def test_a_first_sample_that_failed_does_not_say_what_was_in_force(tmp_path: Pat
     more = {"cpp": False, "blocks": 4, "workloads": ("tcp-rr",)}
     one = synthetic(tmp_path, {"x": 1.0}, name="one", **more)
     other = synthetic(tmp_path, {"x": 1.0}, name="other", seed=2, fail=[("x", 0)], **more)
-    for run in (one, other):
-        file = run.path / "samples.jsonl"
-        lines = [json.loads(line) for line in file.read_text().splitlines()]
-        for line in lines:
-            line["congestion_control"] = "cubic" if line["status"] == "ok" else ""
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found = analyse([RunReader(one.path), RunReader(other.path)])
+
+    def known_if_ok(line: dict[str, Any]) -> dict[str, Any]:
+        return line | {"congestion_control": "cubic" if line["status"] == "ok" else ""}
+
+    found = analyse([edited(run, known_if_ok) for run in (one, other)])
     assert {result.n for result in found.results} == {7}
-
-
-def _lines(run: RunReader, **change: Any) -> None:
-    file = run.path / "samples.jsonl"
-    found = [json.loads(line) | change for line in file.read_text().splitlines()]
-    file.write_text("".join(json.dumps(line) + "\n" for line in found))
 
 
 @pytest.mark.parametrize(
@@ -108,6 +112,9 @@ def _lines(run: RunReader, **change: Any) -> None:
     [
         ({"wire_rate": 2e8}, "wire rate: unlimited against 200 Mbit/s"),
         ({"method": "slices"}, "method: windows against slices"),
+        ({"slice_length": 0.02}, "slice length: 0 s against 0.02 s"),
+        ({"lead_in": 0.005}, "lead-in: 0 s against 0.005 s"),
+        ({"priority": "real-time"}, "priority: normal against real-time"),
         ({"mtu": 9000}, "MTU: 1500 B against 9000 B"),
         ({"cpus": "split"}, "CPU pinning: shared against split"),
         ({"wire_offload": "none"}, "wire offload: plain against none"),
@@ -123,7 +130,7 @@ def test_what_lines_say_counts(tmp_path: Path, change: dict[str, Any], said: str
         synthetic(tmp_path, {"x": 1.0}, name="one", **more),
         synthetic(tmp_path, {"x": 1.0}, name="other", seed=2, **more),
     )
-    _lines(other, **change)
+    edited(other, lambda line: line | change)
     for name in ("compare", "report"):
         refused = call([name, str(one.path), str(other.path)])
         assert refused.exit_code == 2, refused.stdout
@@ -140,10 +147,7 @@ def test_labels_of_one_run_may_differ_in_profile_and_settings_only(tmp_path: Pat
     }
     run = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, plan={"settings": {"b": {"mode": "x"}}}, **more)
     assert call(["compare", f"{run.path}:a", f"{run.path}:b"]).exit_code == 0
-    file = run.path / "samples.jsonl"
-    found = [json.loads(line) for line in file.read_text().splitlines()]
-    found = [line | {"duration": 60.0 if line["label"] == "b" else 1.0} for line in found]
-    file.write_text("".join(json.dumps(line) + "\n" for line in found))
+    edited(run, lambda line: line | {"duration": 60.0 if line["label"] == "b" else 1.0})
     refused = call(["compare", f"{run.path}:a", f"{run.path}:b"])
     assert refused.exit_code == 2
     assert "duration: 1 s against 60 s" in refused.stderr
@@ -163,134 +167,6 @@ def test_cells_of_one_run_with_two_durations_are_two_figures(tmp_path: Path) -> 
     file.write_text("".join(json.dumps(line) + "\n" for line in twice))
     rates = [result for result in analyse([run]).results if result.metric == "transaction_rate"]
     assert [(result.duration, result.n) for result in rates] == [(1.0, 4), (60.0, 4)]
-
-
-def test_a_plan_with_one_workload_at_two_durations_or_blocks_is_refused() -> None:
-    works = providers("workloads")
-    profiles = {"host": builtin()["host"]}
-    for key, values, said in (
-        ("duration", ("1s", "60s"), "1 s and 60 s"),
-        ("blocks", (6, 9), "6 and 9 blocks"),
-    ):
-        plan = build_plan(
-            {
-                "cni": ["host"],
-                "blocks": 6,
-                "workload": [{"name": "tcp-stream", key: value} for value in values],
-            }
-        )
-        with pytest.raises(UsageError, match=said) as error:
-            cells(plan, works, profiles)
-        assert "tcp-stream" in error.value.message
-    twice = build_plan(
-        {
-            "cni": ["host"],
-            "blocks": 6,
-            "workload": ["tcp-stream", "tcp-stream"],
-            "placement": ["intra"],
-            "windows": ["speed"],
-        }
-    )
-    assert len(cells(twice, works, profiles)[0]) == 1
-
-
-def test_lines_say_what_was_in_force() -> None:
-    cell = Cell(
-        label="x",
-        profile="x",
-        placement="inter",
-        workload="tcp-rr",
-        params={"offload.wire": "none", "offload.pods": "default"},
-    )
-    ground = Provenance(
-        "lab",
-        "veth",
-        "vxlan",
-        "baseline",
-        wire_rate=2e8,
-        pairs=2,
-        warmup_time=1.5,
-        duration=3.0,
-        congestion_control="cubic",
-    )
-    found = Measurements()
-    found.add("transaction_rate", 1.0)
-    (line,) = lines(
-        cell, 0, ground, Measured(found, "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z")
-    )
-    (failed,) = failure(cell, 0, ground, "failed", "gone", "2026-01-01T00:00:00Z")
-    for one in (line, failed):
-        assert (one.wire_offload, one.wire_rate, one.pairs, one.warmup_time, one.duration) == (
-            "none",
-            2e8,
-            2,
-            1.5,
-            3.0,
-        )
-        assert (one.congestion_control, one.method) == ("cubic", "windows")
-    (own,) = failure(
-        msgspec.structs.replace(cell, duration=60.0, params={"offload.wire": "default"}),
-        0,
-        ground,
-        "failed",
-        "gone",
-        "",
-    )
-    assert (own.wire_offload, own.duration) == ("vxlan", 60.0)
-
-
-def test_every_coordinate_is_declared() -> None:
-    """A new option of run, field of a sample or fact of the environment has a role before it can be
-    merged.
-    """
-    options = {parameter.name for parameter in command.params}
-    assert not options - context.OPTIONS, (
-        "an option of run that no coordinate in model/context.py names"
-    )
-    assert not set(Sample.__struct_fields__) - context.FIELDS, (
-        "a field of Sample without a role in model/context.py"
-    )
-    facts = set(machine(("netperf",))) | set(LabCluster(Options()).environment())
-    assert not facts - context.FACTS, "a fact of env.json without a role in model/context.py"
-    assert not set(context.PLACE_NAMES) - set(Where.__struct_fields__)
-    assert not set(context.PLACE_NAMES) - set(Sample.__struct_fields__)
-    assert set(context.OF_CELL) <= set(Cell.__struct_fields__)
-
-
-def test_every_fact_that_a_stored_run_has_is_declared(tmp_path: Path) -> None:
-    """The keys that code writes into env.json, read from the code itself."""
-    import ast
-
-    folder = Path(context.__file__).parents[1]
-    found = set()
-    for name in (
-        "clusters/lab/cluster.py",
-        "clusters/kind.py",
-        "clusters/existing/present.py",
-        "clusters/existing/cluster.py",
-        "clusters/kubernetes/nodes/environment.py",
-    ):
-        for function in ast.walk(ast.parse((folder / name).read_text())):
-            if isinstance(function, ast.FunctionDef) and function.name in (
-                "environment",
-                "describe",
-            ):
-                found |= {
-                    key.value
-                    for node in ast.walk(function)
-                    if isinstance(node, ast.Dict)
-                    for key in node.keys
-                    if isinstance(key, ast.Constant)
-                }
-                found |= {
-                    node.slice.value
-                    for node in ast.walk(function)
-                    if isinstance(node, ast.Subscript)
-                    and isinstance(node.slice, ast.Constant)
-                    and isinstance(node.ctx, ast.Store)
-                }
-    assert {"kernel", "wire_offload", "nodes"} <= found
-    assert not found - context.FACTS
 
 
 def test_disagreements_name_both_values() -> None:
@@ -337,158 +213,6 @@ def test_a_run_is_not_resumed_on_another_machine(tmp_path: Path) -> None:
     assert {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()} == before
 
 
-def test_one_metric_decides_everywhere(tmp_path: Path) -> None:
-    """Flat latency beside a rate that scatters by 40 % must not end a run: stopping looks at what
-    the report ranks by.
-    """
-    from cnibench.cli._execute import comparisons
-    from cnibench.stats.sequential import decide
-
-    works = providers("workloads")
-    run = synthetic(
-        tmp_path,
-        {"a": 1.0, "b": 1.0},
-        blocks=8,
-        noise=0.4,
-        workloads=("tcp-rr",),
-        placements=("intra",),
-        cpp=False,
-        main={"tcp-rr": works["tcp-rr"].primary},
-    )
-    rates = list(run.samples())
-    flat = [
-        msgspec.structs.replace(line, metric="latency_mean", value=2e-5)
-        for line in rates
-        if line.metric == "transaction_rate"
-    ]
-    (series,) = comparisons([*rates, *flat], works, 8).values()
-    decision = decide({"a against b": series}, 0.02, 8)
-    assert decision.widest > 0.05, decision.reason
-    (shown,) = [group for group in analyse([run]).groups if group.metric == works["tcp-rr"].primary]
-    assert shown.metric == "transaction_rate"
-
-
-def test_the_run_says_which_metric_decides(tmp_path: Path) -> None:
-    more = {
-        "blocks": 8,
-        "noise": 0.003,
-        "workloads": ("tcp-rr",),
-        "placements": ("intra",),
-        "cpp": False,
-    }
-    run = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, main={"tcp-rr": "cpu_softirq"}, **more)
-    assert "cpu_softirq" in call(["compare", f"{run.path}:a", f"{run.path}:b"]).stdout
-    assert "tcp-rr on one node: CPU softirq" in call(["report", str(run.path)]).stdout
-
-
-def test_a_claim_about_another_wire_is_not_tested(tmp_path: Path) -> None:
-    from cnibench.claims.evaluate import judgement
-    from cnibench.claims.model import Study
-
-    run = synthetic(
-        tmp_path,
-        {"cilium": 1.0, "flannel": 1.2},
-        blocks=8,
-        workloads=("tcp-stream",),
-        placements=("inter",),
-        cpp=False,
-    )
-    plan = json.loads((run.path / "plan.json").read_text())
-    for cell in plan["cells"]:
-        cell["params"] = {"offload.wire": "none", "offload.pods": "default"}
-    (run.path / "plan.json").write_text(json.dumps(plan))
-    ground = Provenance("lab", "veth", "vxlan", "datapath-model", duration=10.0)
-    found = []
-    for line in run.samples():
-        cell = msgspec.convert(
-            next(one for one in plan["cells"] if one["label"] == line.label), Cell
-        )
-        (empty,) = failure(cell, line.block, ground, "ok", "", line.start)
-        found.append(
-            msgspec.structs.replace(
-                empty,
-                schema=1,
-                metric=line.metric,
-                value=line.value,
-                unit=line.unit,
-                better=line.better,
-            )
-        )
-    (run.path / "samples.jsonl").write_bytes(
-        b"".join(msgspec.json.encode(line) + b"\n" for line in found)
-    )
-    claim = {
-        "id": "c",
-        "source": "s",
-        "sentence": "S.",
-        "metric": "throughput",
-        "workload": ["tcp-stream"],
-        "placement": "inter",
-        "kind": "order",
-        "higher": ["cilium"],
-        "lower": ["flannel"],
-    }
-    analysis = analyse([RunReader(run.path)])
-    for wire, verdict in (("vxlan", "not-testable-here"), ("none", "does-not-hold")) * 2:
-        one = claim | {"preconditions": {"wire_offload": [wire]}}
-        study = Study.model_validate(
-            {
-                "schema": 1,
-                "name": "t",
-                "title": "T",
-                "authors": "A",
-                "published": "2020",
-                "claims": [one],
-            }
-        )
-        said = judgement(study, study.claims[0], analysis)
-        assert said.verdict == verdict
-        if wire == "vxlan":
-            assert (
-                said.reason == "not tested here: the wire offload is none, the claim is about vxlan"
-            )
-        else:  # the second time with lines of earlier versions, which told the run's offload
-            _lines(run, wire_offload="vxlan")
-            analysis = analyse([RunReader(run.path)])
-
-
-def test_records_and_columns_come_from_the_declaration(tmp_path: Path) -> None:
-    from cnibench.cli.query import ask
-    from cnibench.rundir.schema import coordinates
-
-    cell = Cell(label="x", profile="x", placement="inter", workload="tcp-rr")
-    assert set(coordinates(cell, 0)) == {"schema", "attempt", "cell", "block", *context.OF_CELL}
-    run = synthetic(tmp_path, {"x": 1.0}, blocks=1)
-    heads, _ = ask("select * from samples", [run])
-    assert heads == ["run", *Sample.__struct_fields__]
-
-
-def test_the_sites_filters_are_the_coordinates_in_which_places_differ(tmp_path: Path) -> None:
-    more = {"cpp": False, "blocks": 4, "workloads": ("tcp-rr",)}
-    one = synthetic(tmp_path, {"x": 1.0}, name="one", **more)
-    other = synthetic(tmp_path, {"x": 1.0}, name="other", seed=2, plan={"wire_rate": 2e8}, **more)
-    call(["site", str(one.path), "--out", str(tmp_path / "alone")])
-    plain = (tmp_path / "alone" / "index.html").read_text()
-    assert '<select class="where" name="placement">' in plain
-    assert "wire_rate" not in plain.partition("<form")[2].partition("</form>")[0]
-    call(
-        [
-            "site",
-            str(one.path),
-            str(other.path),
-            "--out",
-            str(tmp_path / "both"),
-            "--allow-different",
-        ]
-    )
-    both = (tmp_path / "both" / "index.html").read_text()
-    assert (
-        '<option value="0.0">unlimited</option><option value="200000000.0">200 Mbit/s</option>'
-        in both
-    )
-    assert 'data-wire_rate="200000000.0"' in both
-
-
 def test_nodes_with_nics_of_another_speed_are_another_machine(tmp_path: Path) -> None:
     runs = [
         synthetic(
@@ -505,3 +229,37 @@ def test_nodes_with_nics_of_another_speed_are_another_machine(tmp_path: Path) ->
     assert done.exit_code == 2
     assert "10000" in done.stderr
     assert "25000" in done.stderr
+
+
+def test_runs_with_other_images_are_not_pooled_but_may_be_tested_against_each_other(
+    tmp_path: Path,
+) -> None:
+    runs = [
+        synthetic(
+            tmp_path,
+            {"a": 1.0},
+            name=name,
+            seed=seed,
+            blocks=2,
+            environment={"installed": {"a": {"image x:dev": digest}}},
+        )
+        for seed, (name, digest) in enumerate((("one", "sha256:1"), ("other", "sha256:2")), 1)
+    ]
+    with pytest.raises(UsageError, match="installed of a, image x:dev: sha256:1 against sha256:2"):
+        analyse(runs)
+    done = call(["compare", f"{runs[0].path}:a", f"{runs[1].path}:a"])
+    assert "not comparable" not in done.stderr
+    assert "undecided: tcp-rr" in done.stdout
+
+
+@pytest.mark.parametrize("said", [5, "x", ["a"], {"a": 5}, None])
+def test_an_environment_that_somebody_changed_breaks_nothing(tmp_path: Path, said: Any) -> None:
+    one, other = (
+        synthetic(
+            tmp_path, {"a": 1.0}, name=name, seed=seed, blocks=2, environment={"installed": what}
+        )
+        for seed, (name, what) in enumerate(
+            (("one", said), ("other", {"a": {"image x": "sha256:1"}})), 1
+        )
+    )
+    assert len(analyse([one, other], allow_different=True).results) > 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from cnibench.analysis.noninferiority import paired, unpaired
 from cnibench.rundir.reader import RunReader
 from tests.unit._call import call
-from tests.unit._runs import counted, synthetic
+from tests.unit._runs import counted, edited, synthetic
 
 
 def _one(tmp_path: Path, candidate: float, **more: object) -> RunReader:
@@ -129,9 +130,38 @@ def test_a_missing_cell_is_undecided(tmp_path: Path) -> None:
         if '"label":"cand"' not in line or '"inter"' not in line
     ]
     file.write_text("".join(kept))
-    done = call(["compare", f"{run.path}:base", f"{run.path}:cand"])
+    sides = [f"{run.path}:base", f"{run.path}:cand"]
+    done = call(["compare", *sides])
     assert done.exit_code == 5
     assert "the candidate has no" in done.stdout.splitlines()[0]
+    assert call(["compare", *sides, "--inconclusive", "pass"]).exit_code == 5
+
+
+def test_only_undecided_differences_of_values_pass(tmp_path: Path) -> None:
+    """Noisy figures leave each cell undecided; in one cell of two, the candidate failed once."""
+    run = _one(tmp_path, 1.0, noise=0.2, blocks=8, workloads=("tcp-rr",))
+    sides = [f"{run.path}:base", f"{run.path}:cand", "--inconclusive", "pass"]
+    assert call(["compare", *sides]).exit_code == 0
+
+    def fail(line: dict[str, Any]) -> dict[str, Any]:
+        if (line["label"], line["block"], line["placement"]) != ("cand", 3, "inter"):
+            return line
+        return {**line, "status": "failed", "value": None, "reason": "the server is gone"}
+
+    edited(run, fail)
+    done = call(["compare", *sides, "--json"])
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["exit_code"]) == (5, 5)
+    assert [cell["outcome"] for cell in told["cells"]] == ["undecided", "undecided"]
+    assert [cell["values_undecided"] for cell in told["cells"]] == [True, False]
+    assert told["reason"].startswith("undecided: tcp-rr between nodes: fails more often")
+    assert told["reason"].endswith("(and 1 more)")
+    junit = call(["compare", *sides, "--format", "junit"]).stdout.split("\n", 1)[1]
+    suite = ElementTree.fromstring(junit)
+    assert (suite.get("skipped"), suite.get("errors")) == ("1", "1")
+    nothing = synthetic(tmp_path, {"base": 1.0, "cand": 1.0}, name="nothing", cpp=False, blocks=0)
+    empty = [f"{nothing.path}:base", f"{nothing.path}:cand", "--inconclusive", "pass"]
+    assert call(["compare", *empty]).exit_code == 5
 
 
 def test_across_runs_it_takes_three_base_runs(tmp_path: Path) -> None:
@@ -157,7 +187,7 @@ def test_across_runs_it_takes_three_base_runs(tmp_path: Path) -> None:
     assert call(["compare", three, str(same.path), "--threshold", "20%"]).exit_code == 0
 
 
-def test_what_is_not_comparable_is_refused_unless_told_to(tmp_path: Path) -> None:
+def test_what_is_not_comparable_is_refused_unless_asked_to(tmp_path: Path) -> None:
     one = synthetic(tmp_path, {"x": 1.0}, name="one", cpp=False, seed=1)
     other = synthetic(
         tmp_path,
@@ -177,6 +207,26 @@ def test_what_is_not_comparable_is_refused_unless_told_to(tmp_path: Path) -> Non
         tmp_path, {"model": 1.0, "real": 1.0}, name="mixed", cpp=False, fidelity={"real": "cni"}
     )
     assert "fidelity" in call(["compare", f"{mixed.path}:model", f"{mixed.path}:real"]).stderr
+
+
+@pytest.mark.parametrize("sides", ["{a}:base {b}:cand", "{a}:base,{b}:base {a}:cand"])
+@pytest.mark.parametrize("damaged", [False, True])
+def test_two_folders_of_one_run_are_refused(tmp_path: Path, damaged: bool, sides: str) -> None:
+    """Whether they contain the same or not: the verdict would be that of one of them only."""
+    a = _one(tmp_path / "a", 1.0).path
+    b = synthetic(tmp_path / "b", {"base": 0.1, "cand": 0.1}, cpp=False).path
+    if damaged:
+        (a / "samples.jsonl").write_text("{\n")
+    done = call(["compare", *sides.format(a=a, b=b).split()])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"one run was named twice: {a} and {b} have the run id synthetic-1" in done.stderr
+
+
+def test_one_folder_may_have_two_names(tmp_path: Path) -> None:
+    run = _one(tmp_path, 0.8).path
+    (tmp_path / "link").symlink_to(run)
+    assert call(["compare", f"{run}:base", f"{tmp_path / 'link'}:cand"]).exit_code == 4
+    assert call(["compare", f"{run}:base,{run}:base", f"{run}:cand"]).exit_code == 2
 
 
 @pytest.mark.parametrize(

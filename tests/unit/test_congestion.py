@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from cnibench.errors import MeasureError
-from cnibench.run.congestion import Connection, measured, parse, read
-from cnibench.system import process as programs
-from cnibench.system.process import Done, Process
-from cnibench.testbed.place import Place
+from cnibench.run.checks.congestion import Connection, measured, parse, read
+from tests.unit._here import Here
 
 STREAM = (
     "ESTAB 0      2896   10.9.0.1:43517 10.9.0.2:5556 ts sack cubic wscale:10,10 rto:204"
@@ -21,26 +17,6 @@ STREAM = (
     "ESTAB 0      0      [fd00::1]:57783 [fd00::2]:5555 bbr wscale:10,10 rto:204 bytes_acked:80"
     " bytes_received:20 segs_in:3\n"
 )
-
-
-class Here(Place):
-    """This machine as a place."""
-
-    name = "here"
-    program = "ss"
-
-    def spawn(
-        self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None
-    ) -> Process:
-        return programs.spawn(argv, stdout=stdout, stderr=stderr)
-
-    def run(
-        self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True
-    ) -> Done:
-        return programs.run([self.program, *argv[1:]], timeout=timeout, input=input, check=check)
-
-    def read_text(self, path: str) -> str:
-        return Path(path).read_text()
 
 
 def test_algorithm_and_bytes_of_each_connection() -> None:
@@ -78,8 +54,7 @@ def test_a_real_connection() -> None:
 
 
 def test_kernel_that_cannot_be_asked() -> None:
-    place = Here()
-    place.program = sys.executable  # which takes none of these options
+    place = Here(program=sys.executable)  # which takes none of these options
     with pytest.raises(MeasureError, match="the congestion control cannot be read") as error:
         read(place, 1)
     assert "iproute2" in error.value.remedy

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cnibench.model import context
-from cnibench.model.context import Coordinate
+from cnibench.model.coordinates import MACHINE, Coordinate
+from cnibench.model.coordinates import PLACE as COORDINATES
 
 PLACE: dict[str, Any] = {
     "workload": "tcp-rr",
@@ -27,13 +28,16 @@ PLACE: dict[str, Any] = {
     "duration": 10.0,
     "warmup_time": 0.0,
     "method": "windows",
+    "slice_length": 0.0,
+    "lead_in": 0.0,
+    "priority": "normal",
     "congestion_control": "cubic",
 }
 
 
 def test_the_roles_of_the_circumstances() -> None:
     """Written down once more, so that none changes its role unnoticed."""
-    assert {one.name for one in context.PLACE if one.role == "identity"} == {
+    assert {one.name for one in COORDINATES if one.role == "identity"} == {
         "workload",
         "placement",
         "path",
@@ -52,10 +56,13 @@ def test_the_roles_of_the_circumstances() -> None:
         "duration",
         "warmup_time",
         "method",
+        "slice_length",
+        "lead_in",
+        "priority",
         "congestion_control",
     }
-    assert {one.role for one in context.MACHINE} == {"must agree"}
-    assert {one.role for one in context.PLACE} == {"identity", "must agree"}
+    assert {one.role for one in MACHINE} == {"must agree"}
+    assert {one.role for one in COORDINATES} == {"identity", "must agree"}
 
 
 def _where(**change: Any) -> Any:
@@ -133,7 +140,7 @@ def test_the_order_of_places() -> None:
     intra, inter = context.order(PLACE), context.order(PLACE | {"placement": "inter"})
     other = context.order(PLACE | {"placement": "another"})
     assert intra < inter < other
-    assert len(intra) == len(context.PLACE) - 1
+    assert len(intra) == len(COORDINATES) - 1
     assert context.order(PLACE | {"params": {"size": 2}}) == intra
     placement = context.coordinate("placement")
     assert [placement.rank(value) for value in ("intra", "inter", "x")] == [
@@ -193,6 +200,12 @@ def test_disagreements_are_named_with_both_values() -> None:
     assert [str(one) for one in programs] == ["tool version: 1 against 2"]
     assert context.disagreements({"kernel": ""}, {"kernel": "6"}) == []
     assert context.disagreements({"kernel": "6"}, {"kernel": ""}) == []
+    ours = {"a": {"chart x": "1", "image y": "2"}, "b": {"chart x": "1"}}
+    theirs = {"a": {"chart x": "1", "image y": "3", "image z": "4"}}
+    installed = context.coordinate("installed")
+    assert [str(one) for one in context.differing(installed, ours, theirs)] == [
+        "installed, a, image y: 2 against 3"
+    ], "what only one of them has is no difference"
     coordinate = context.coordinate("mtu")
     assert context.differing(coordinate, 1500, 1500) == []
     assert [str(one) for one in context.differing(coordinate, 1500, 9000, "their MTU")] == [

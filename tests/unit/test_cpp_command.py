@@ -135,28 +135,13 @@ def test_what_is_not_there_is_said(run: RunReader, tmp_path: Path) -> None:
         cpp(
             str(run.path), "--diff", "flannel", "calico<&>", "--flamegraph", str(tmp_path / "x.svg")
         )
+    chart = [str(run.path), "--cni", "flannel", "--placement", "intra", "--flamegraph"]
     with pytest.raises(UsageError, match="No such file"):
-        cpp(
-            str(run.path),
-            "--cni",
-            "flannel",
-            "--placement",
-            "intra",
-            "--flamegraph",
-            str(tmp_path / "no" / "x.svg"),
-        )
+        cpp(*chart, str(tmp_path / "no" / "x.svg"))
     for path in run.path.glob("raw/*/*/stacks.folded"):
         path.unlink()
     with pytest.raises(InputError, match=r"stacks\.folded"):
-        cpp(
-            str(run.path),
-            "--cni",
-            "flannel",
-            "--placement",
-            "intra",
-            "--flamegraph",
-            str(tmp_path / "x.svg"),
-        )
+        cpp(*chart, str(tmp_path / "x.svg"))
     with pytest.raises(InputError, match="no cycles per packet"):
         cpp(str(synthetic(tmp_path, {"a": 1.0}, blocks=1, cpp=False, name="speed").path))
 

@@ -115,7 +115,9 @@ def test_the_window_cuts_samples_and_nothing_else() -> None:
     recording = perfdata.read(golden("file.data"))
     times = sorted(sample[0] for sample in recording.samples)
     middle = times[len(times) // 2]
-    first, second = recording.between(0, middle).samples, recording.between(middle, 2**63).samples
+    first, second = (
+        recording.within([window]).samples for window in ((0, middle), (middle, 2**63))
+    )
     assert sorted(first + second) == sorted(recording.samples)
     assert max(sample[0] for sample in first) < middle <= min(sample[0] for sample in second)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,32 +19,9 @@ from cnibench.cli._execute import comparisons
 from cnibench.registry import provider
 from cnibench.rundir.reader import RunReader
 from tests.unit._call import call
-from tests.unit._runs import synthetic
+from tests.unit._runs import DISTURBANCE, disturb, synthetic
 
 TRUTH = {"flannel": 1.0, "cilium": 1.5}
-WHY = "netperf was stopped for 1.00 s of 2.00 s"
-
-
-def edited(run: RunReader, edit: Callable[[dict[str, Any]], dict[str, Any]]) -> RunReader:
-    """Changes lines of samples.jsonl."""
-    return _edited(run, "samples.jsonl", edit)
-
-
-def disturb(run: RunReader, which: Callable[[dict[str, Any]], bool], **change: Any) -> RunReader:
-    """Marks those lines of samples.jsonl and of the records, and changes their figures."""
-    for file, changes in (("samples.jsonl", change), ("cpp.jsonl", {"total": 1.0})):
-        marks = {"disturbed": WHY, **changes}
-        run = _edited(run, file, lambda line, m=marks: line | m if which(line) else line)
-    return run
-
-
-def _edited(
-    run: RunReader, file: str, edit: Callable[[dict[str, Any]], dict[str, Any]]
-) -> RunReader:
-    path = run.path / file
-    lines = [edit(json.loads(line)) for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return RunReader(run.path)
 
 
 def medians(analysis: Analysis) -> dict[tuple[str, str, str, str], tuple[float, int]]:
@@ -94,7 +70,7 @@ def test_every_report_says_so_and_why(tmp_path: Path) -> None:
     first = " ".join(" ".join(text.splitlines()[:12]).split())
     assert (
         "Disturbed: 4 of 48 samples were disturbed and not used: flannel, tcp-rr on one node"
-        " [size=1], block 2: " + WHY in first
+        " [size=1], block 2: " + DISTURBANCE in first
     )
     assert "Disturbed samples" in text
     assert "Disturbed samples" in provider("reports", "md").render(analysis)
@@ -102,7 +78,7 @@ def test_every_report_says_so_and_why(tmp_path: Path) -> None:
     assert [
         (one["label"], one["block"], one["window"], one["reason"], one["alone"])
         for one in told["disturbed"]
-    ] == [(label, 1, window, WHY, False) for label in TRUTH for window in ("speed", "cpp")]
+    ] == [(label, 1, window, DISTURBANCE, False) for label in TRUTH for window in ("speed", "cpp")]
     assert {
         row["disturbed"]
         for row in csv.DictReader(io.StringIO(provider("reports", "csv").render(analysis)))
@@ -110,7 +86,7 @@ def test_every_report_says_so_and_why(tmp_path: Path) -> None:
     done = call(["site", str(run.path), "--out", str(tmp_path / "site")])
     assert done.exit_code == 0, done.stderr
     assert "4 of 48 samples were disturbed" in (tmp_path / "site/index.html").read_text()
-    assert WHY in (tmp_path / "site/method.html").read_text()
+    assert DISTURBANCE in (tmp_path / "site/method.html").read_text()
     shown = json.loads(call(["runs", "show", str(run.path), "--json"]).stdout)
     assert (shown["samples"], shown["failed"], shown["disturbed"]) == (48, 0, 4)
 

@@ -16,7 +16,7 @@ from scipy import stats
 from cnibench.analysis import analyse
 from cnibench.analysis.failure_rates import Tally, more_often
 from cnibench.rundir.reader import RunReader
-from tests.unit._call import call
+from tests.unit._call import Outcome, call
 from tests.unit._runs import synthetic
 
 ONE_CELL: dict[str, Any] = {
@@ -71,6 +71,7 @@ def test_a_candidate_that_fails_more_often_never_passes(
     run = _run(tmp_path, base, candidate)
     found, said = _compare(run)
     assert found == status, said
+    assert _compare(run, "--inconclusive", "pass")[0] == status
     if base or candidate:
         assert f"base failed in {base} of 16 blocks" in said
         assert f"candidate in {candidate}" in said
@@ -138,29 +139,25 @@ def test_failures_of_windows_that_are_not_judged_count_as_well(tmp_path: Path) -
     assert "perf ended" in said
 
 
-def test_across_runs_fishers_exact_test(tmp_path: Path) -> None:
-    more = {**ONE_CELL, "blocks": 8}
+def _against_three_runs(tmp_path: Path, blocks: int, failed: int, threshold: str) -> Outcome:
+    """``compare`` of three runs without a failure with one whose first ``failed`` blocks failed."""
+    more = {**ONE_CELL, "blocks": blocks}
     bases = [synthetic(tmp_path, {"x": 1.0}, name=f"base{i}", seed=i, **more) for i in range(3)]
-    half = synthetic(
-        tmp_path, {"x": 1.0}, name="half", seed=9, fail=[("x", block) for block in range(4)], **more
-    )
-    done = call(
-        ["compare", ",".join(str(run.path) for run in bases), str(half.path), "--threshold", "50%"]
-    )
+    fail = [("x", block) for block in range(failed)]
+    candidate = synthetic(tmp_path, {"x": 1.0}, name="candidate", seed=9, fail=fail, **more)
+    base = ",".join(str(run.path) for run in bases)
+    return call(["compare", base, str(candidate.path), "--threshold", threshold])
+
+
+def test_across_runs_fishers_exact_test(tmp_path: Path) -> None:
+    done = _against_three_runs(tmp_path, blocks=8, failed=4, threshold="50%")
     assert done.exit_code == 4, done.stdout
     assert "Fisher's exact test" in done.stdout
     assert "base failed in 0 of 24 blocks, candidate in 4 of 8" in done.stdout
 
 
 def test_a_candidate_of_another_run_that_hardly_ever_works_does_not_pass(tmp_path: Path) -> None:
-    more = {**ONE_CELL, "blocks": 16}
-    bases = [synthetic(tmp_path, {"x": 1.0}, name=f"base{i}", seed=i, **more) for i in range(3)]
-    bad = synthetic(
-        tmp_path, {"x": 1.0}, name="bad", seed=9, fail=[("x", block) for block in range(15)], **more
-    )
-    done = call(
-        ["compare", ",".join(str(run.path) for run in bases), str(bad.path), "--threshold", "20%"]
-    )
+    done = _against_three_runs(tmp_path, blocks=16, failed=15, threshold="20%")
     assert done.exit_code == 4, done.stdout
 
 

@@ -17,7 +17,10 @@ from cnibench.cpp import summary, taxonomy
 from cnibench.errors import InputError
 from cnibench.importers import batch as batches
 from cnibench.importers.batch import Batch, Result
+from cnibench.model.cell import Cell
+from cnibench.rundir.writer import RunWriter
 from cnibench.system.files import make_private
+from tests._manifest import manifest
 from tests.unit._call import Outcome, call
 from tests.unit._runs import synthetic
 
@@ -174,6 +177,45 @@ def test_a_record_leads_to_no_file_outside_of_its_run(cell: str, tmp_path: Path)
     group, *_ = summary.groups([{**record, "cell": cell} for record in reader.records("cpp")])
     with pytest.raises(InputError):
         summary.trees(reader, group, taxonomy.load())
+
+
+def test_folders_for_raw_output_are_private_from_the_start(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        cell = Cell(label="flannel", profile="flannel", placement="inter", workload="tcp-rr")
+        with RunWriter.create(tmp_path / "run", manifest([cell])) as run:
+            folder = run.raw(cell, 0)
+    finally:
+        os.umask(before)
+    for made in (folder, folder.parent, folder.parent.parent):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("runs", "list"),
+        ("report", "last"),
+        ("site", "RUN", "--out", "x"),
+        ("query", "SELECT 1", "RUN"),
+        ("report", "RUN", "--format", "parquet"),
+        ("report", "RUN", "--out", "x.md"),
+    ],
+)
+def test_a_working_directory_that_is_gone_is_named(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = synthetic(tmp_path, {"a": 1.0, "b": 1.1}, blocks=6)
+    (tmp_path / "gone").mkdir()
+    with monkeypatch.context() as patch:
+        patch.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+        found = call([str(run.path) if word == "RUN" else word for word in arguments])
+        patch.chdir(tmp_path)
+    assert found.exit_code == 2
+    assert found.stderr == (
+        "error: the working directory is gone\n  remedy: change into a folder that exists\n"
+    )
 
 
 def test_raw_files_become_private(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from cnibench.rundir.chain import digest, link
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.verification import verify
 from cnibench.rundir.writer import RunWriter
-from tests.fuzz.rundirs import build
+from tests.fuzz.stored_run import build
 from tests.unit._call import call
 from tests.unit._runs import synthetic
 
@@ -39,10 +39,17 @@ READERS = (
 LIMIT = 20.0  # s, far above what refusing takes
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stored") / "run"
+    build(path, 1, finished=False)
+    return path
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    build(tmp_path / "run", 1, finished=False)
-    return tmp_path / "run"
+def run(stored: Path, tmp_path: Path) -> Path:
+    """A copy: each test does something else to it."""
+    return shutil.copytree(stored, tmp_path / "run")
 
 
 def _plan(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -64,7 +71,7 @@ def _relink(run: Path, change: Callable[[dict[str, Any]], object]) -> None:
 _NOTHING = {"at": 0, "bytes": 0, "lines": 0, "sha256": digest(b"")}
 
 
-def _told(run: Path) -> None:
+def _reported(run: Path) -> None:
     """Every reader says what is wrong, at once, and never exits 0."""
     for arguments in READERS:
         began = time.monotonic()
@@ -95,7 +102,7 @@ def test_what_is_no_regular_file_is_refused_at_once(
     else:
         (tmp_path / "real").write_bytes(content)
         (run / name).symlink_to(tmp_path / "real")
-    _told(run)
+    _reported(run)
     with pytest.raises(InputError):
         RunWriter.resume(run)
 
@@ -119,9 +126,9 @@ SHAPES = [
 
 @pytest.mark.parametrize("name", ["plan.json", "events.jsonl", "samples.jsonl", "env.json"])
 @pytest.mark.parametrize("shape", SHAPES, ids=range(len(SHAPES)))
-def test_a_wrong_shape_is_told(run: Path, name: str, shape: bytes) -> None:
+def test_a_wrong_shape_is_reported(run: Path, name: str, shape: bytes) -> None:
     (run / name).write_bytes(shape + b"\n")
-    _told(run)
+    _reported(run)
 
 
 def _cell(plan: dict[str, Any]) -> dict[str, Any]:
@@ -146,7 +153,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_fields_out_of_bounds_are_refused(run: Path, change: str) -> None:
     _plan(run, CHANGES[change])
-    _told(run)
+    _reported(run)
     with pytest.raises(InputError, match=r"plan\.json"):
         RunWriter.resume(run)
 

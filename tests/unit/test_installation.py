@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.cni import manifests
+from cnibench.clusters.kubernetes.cni import files, manifests, pod_specs, variables
 from cnibench.clusters.kubernetes.cni.attest import claims
 from cnibench.errors import InputError, UsageError
 from cnibench.model.installation import Installation, Leaves, Step, Wait
@@ -103,9 +103,9 @@ def test_section(name: str) -> None:
         if step.chart:
             assert step.chart.version not in ("", "latest")
         if step.manifest and step.manifest.file:
-            text = (manifests.FOLDER / step.manifest.file).read_text()
+            text = (files.FOLDER / step.manifest.file).read_text()
             known = set(step.manifest.options) | set(VARIABLES) | {"random:20", "random:16"}
-            assert set(manifests._VARIABLE.findall(text)) <= {
+            assert set(variables.VARIABLE.findall(text)) <= {
                 (mark, key) for mark in ("", "?") for key in known
             }
             for image in (value for key, value in step.manifest.options.items() if key == "image"):
@@ -113,7 +113,7 @@ def test_section(name: str) -> None:
                 assert ":" in image.rpartition("/")[2]
 
 
-def test_profiles_are_told_apart_by_what_they_are_recognised_by() -> None:
+def test_profiles_are_distinguished_by_what_they_are_recognised_by() -> None:
     seen: dict[object, str] = {}
     for name, profile in INSTALLED.items():
         assert profile.kubernetes is not None
@@ -174,7 +174,7 @@ def test_one_of_each_choice() -> None:
     ["kindnet", "kube-router", "kube-router-ipip", "weave", "weave-sleeve", "weave-encrypted"],
 )
 def test_own_manifests_are_filled_in(access: Access, name: str) -> None:
-    objects = manifests.render(access, INSTALLED[name], {}, VARIABLES)
+    objects = manifests.render(access, INSTALLED[name], {}, VARIABLES).objects
     assert "${" not in str(objects)
     assert all(item["metadata"]["labels"][manifests.LABEL] == name for item in objects)
     workload = next(item for item in objects if item["kind"] == "DaemonSet")
@@ -191,7 +191,7 @@ def test_weave_is_encrypted_with_a_new_password_each_time_and_only_when_asked(
     def passwords(name: str) -> list[str]:
         secrets = [
             item
-            for item in manifests.render(access, INSTALLED[name], {}, VARIABLES)
+            for item in manifests.render(access, INSTALLED[name], {}, VARIABLES).objects
             if item["kind"] == "Secret"
         ]
         return [secret["stringData"].get("weave-passwd", "") for secret in secrets]
@@ -206,8 +206,8 @@ def test_settings_change_a_manifest_and_unknown_ones_are_refused(access: Access)
     profile = INSTALLED["kube-router"]
     objects = manifests.render(
         access, profile, {"service_proxy": "true", "image": "example.org/kr:dev"}, VARIABLES
-    )
-    assert manifests.images(objects) == ["example.org/kr:dev"]
+    ).objects
+    assert pod_specs.images(objects) == ["example.org/kr:dev"]
     workload = next(item for item in objects if item["kind"] == "DaemonSet")
     assert (
         "--run-service-proxy=true" in workload["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -238,7 +238,7 @@ def test_users_own_manifest(access: Access, tmp_path: Path) -> None:
         " a}, data: {x: '${pod_cidr}'}}\n"
     )
     found = manifests.render(access, INSTALLED["kindnet"], {"manifest": str(path)}, VARIABLES)
-    assert found[0]["data"] == {"x": "10.244.0.0/16"}
+    assert found.objects[0]["data"] == {"x": "10.244.0.0/16"}
     path.write_text("a: b\n")
     with pytest.raises(InputError, match="no object of Kubernetes"):
         manifests.render(access, INSTALLED["kindnet"], {"manifest": str(path)}, VARIABLES)
@@ -253,7 +253,7 @@ def test_users_own_manifest(access: Access, tmp_path: Path) -> None:
 
 def test_substitution() -> None:
     known = {"yes": "true", "number": "7", "empty": ""}
-    assert manifests.substitute(
+    assert variables.substitute(
         {"a": "${yes}", "b": ["${number}", "x${number}"], "c": "${?empty}", "d": "${empty}"}, known
     ) == {"a": True, "b": [7, "x7"], "d": ""}
 
@@ -269,14 +269,14 @@ def test_substitution() -> None:
     ],
 )
 def test_mirror(image: str, mirrored: str) -> None:
-    assert manifests.mirrored(image, "r.example:5000/m") == mirrored
+    assert pod_specs.mirrored(image, "r.example:5000/m") == mirrored
 
 
 def test_mirror_and_its_secret_reach_every_container(access: Access) -> None:
     known = {**VARIABLES, "registry": "r.example/m", "pull_secret": "mine/pull"}
     for name in ("kindnet", "weave"):
-        objects = manifests.render(access, INSTALLED[name], {}, known)
-        assert all(image.startswith("r.example/m/") for image in manifests.images(objects))
+        objects = manifests.render(access, INSTALLED[name], {}, known).objects
+        assert all(image.startswith("r.example/m/") for image in pod_specs.images(objects))
         pod = next(item for item in objects if item["kind"] == "DaemonSet")["spec"]["template"][
             "spec"
         ]

@@ -14,6 +14,7 @@ import pytest
 
 from cnibench.clusters.kubernetes.api.objects import NAME, OURS
 from cnibench.clusters.kubernetes.cni.manifests import LABEL
+from cnibench.clusters.kubernetes.cni.sources import Rendered
 from cnibench.clusters.kubernetes.removal import backup, selection, uninstallation
 from cnibench.clusters.kubernetes.removal.inventory import Inventory, Kind, Thing, thing
 from cnibench.clusters.kubernetes.removal.record import Record, _packed, _unpacked, read
@@ -350,14 +351,14 @@ def test_a_release_with_objects_of_other_charts_is_not_removed(
     revision = of_release("ControllerRevision", "cilium-6f97")
     things.append(replace(revision, owners=frozenset({things[0].uid})))
     things += [of_release("ConfigMap", "store")] if blocked else []
-    rendered = {
+    daemon_set = {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": "cilium", "namespace": "kube-system"},
     }
     monkeypatch.setattr(Inventory, "things", lambda inventory: things)
     monkeypatch.setattr(uninstallation.record, "read", lambda rest: None)
-    monkeypatch.setattr(uninstallation.manifests, "render", lambda *_: [rendered])
+    monkeypatch.setattr(uninstallation.manifests, "render", lambda *_: Rendered([daemon_set], {}))
     access: Any = SimpleNamespace(helm=lambda *words: SimpleNamespace(stdout=text))
     if blocked:
         with pytest.raises(BlockedError, match=blocked) as refused:

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import pytest
 
 from cnibench.clusters.kubernetes.api.objects import Making
-from cnibench.clusters.kubernetes.cni import unsupported
-from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
-from cnibench.clusters.kubernetes.pods import policies, policy_objects, startup
+from cnibench.clusters.kubernetes.pods import policies, policy_objects, startup, unsupported
+from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
+from cnibench.clusters.kubernetes.pods.services import Services
 from cnibench.model.cell import Cell
 from cnibench.model.conditions import Policies
 from cnibench.model.profile import CURRENT, builtin
@@ -100,17 +100,18 @@ def test_an_http_rule_is_there_without_entries_and_names_the_port_that_is_measur
     assert found.passed == 0  # they are of the proxy: the map of L3 and L4 never has as many
 
 
-class _Standing:
-    """What ``applied`` asks a standing for on its way to the objects: nothing of it is on a
+class _Deployment:
+    """What ``applied`` asks a deployment for on its way to the objects: nothing of it is on a
     cluster.
     """
 
     label, families, making = "cilium", (4,), MAKING
     profile = builtin()["cilium"]
-    port = KubernetesDeployment.port
+    port = MeasuredPods.port
 
     def __init__(self, first: int = 0) -> None:
-        self._first = lambda cell, server: first
+        self.services = Services(None, MAKING, (4,), "cilium")  # type: ignore[arg-type]
+        self.services._first = lambda cell, server: first  # type: ignore[method-assign]
         self.restrict: dict[str, Any] = {}
 
     def pair_for(self, cell: Cell) -> tuple[None, None]:
@@ -150,7 +151,7 @@ def test_the_http_rule_of_a_cell(
         else Cell(label="x", profile="x", placement="inter", workload="http", **asked)
     )
     server: Any = SimpleNamespace(name="b0", interface="eth0")
-    with policies.applied(_Standing(first), Policies(layer="L7"), server, one) as (record,):  # type: ignore[arg-type]
+    with policies.applied(_Deployment(first), Policies(layer="L7"), server, one) as (record,):  # type: ignore[arg-type]
         assert record["found"] == {"objects": 1}
     assert sent[0]["spec"]["ingress"][0]["toPorts"][0]["ports"] == [
         {"port": port, "protocol": "TCP"}

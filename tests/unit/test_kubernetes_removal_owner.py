@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from cnibench.clusters.existing import ExistingCluster
+from cnibench.clusters.kubernetes import install
 from cnibench.clusters.kubernetes.api.proxy import Answer
-from cnibench.clusters.kubernetes.cni import install
 from cnibench.clusters.kubernetes.nodes import agents
-from cnibench.clusters.kubernetes.ownership import cleaning, discovery, lease
-from cnibench.clusters.kubernetes.ownership.cleaning import Survey
+from cnibench.clusters.kubernetes.ownership import discovery, lease
 from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
-from cnibench.clusters.kubernetes.removal import record, uninstallation
+from cnibench.clusters.kubernetes.removal import cleaning, record, uninstallation
+from cnibench.clusters.kubernetes.removal.cleaning import Survey
 from cnibench.clusters.kubernetes.removal.inventory import Inventory, Kind
 from cnibench.clusters.kubernetes.removal.record import Record
 from cnibench.clusters.kubernetes.removal.uninstallation import uninstall

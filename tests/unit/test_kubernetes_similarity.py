@@ -19,7 +19,8 @@ from cnibench.system import ethtool_output
 from cnibench.system.ethtool import Feature
 from cnibench.testbed.capabilities.node_inspection import Remark
 from cnibench.testbed.cluster import Options
-from tests.unit.test_kubernetes_nodes import CONTROL, node
+from cnibench.testbed.cluster_options import ClusterOptions
+from tests.unit._kubernetes_nodes import CONTROL, node
 
 QUIET: dict[str, Any] = {
     "kernel": "6.1",
@@ -69,7 +70,9 @@ def test_each_difference_is_one_remark_with_advice(name: str) -> None:
         ({"duplex": "half"}, "node b: the NIC runs at half duplex"),
     ],
 )
-def test_what_disturbs_is_told_of_the_node_that_it_is_on(fact: dict[str, str], words: str) -> None:
+def test_what_disturbs_is_reported_of_the_node_that_it_is_on(
+    fact: dict[str, str], words: str
+) -> None:
     (one,) = found("disturbs", **fact)
     assert one.what.startswith(words)
     assert one.remedy
@@ -95,7 +98,7 @@ def test_clocks_are_apart_only_beyond_what_their_comparison_may_be_wrong_by() ->
     assert (one.kind, "Connection refused" in one.what) == ("unseen", True)
 
 
-def test_a_full_size_packet_that_does_not_pass_is_told_apart_from_no_packet_at_all() -> None:
+def test_a_full_size_packet_that_does_not_pass_is_distinguished_from_no_packet_at_all() -> None:
     assert list(similarity.passing(1500, {("a", "b"): ("", ""), ("b", "a"): ("", "")})) == []
     (one,) = similarity.passing(9000, {("a", "b"): ("", ""), ("b", "a"): ("", "EMSGSIZE")})
     assert (one.kind, one.what) == (
@@ -182,15 +185,15 @@ def test_nodes_are_changed_only_where_that_was_allowed() -> None:
     ):
         cluster.permit([*harmless, cell])
     cluster.permit(harmless)
-    ExistingCluster(Options(extra={"allow_node_changes": True})).permit([cell])
+    ExistingCluster(Options(cluster=ClusterOptions(allow_node_changes=True))).permit([cell])
 
 
 def test_images_and_names_of_a_run_are_made_in_one_place() -> None:
     making = agents.plan(
         "run",
-        {"registry": "mirror/x", "pull_secret": "mine"},
+        ClusterOptions(registry="mirror/x", pull_secret="mine"),
         tolerations=({"operator": "Exists"},),
     )
     assert (making.namespace, making.run, making.pull_secret) == ("run", "run", "mine")
     assert making.workload_image.startswith("mirror/x/workload:")
-    assert agents.plan("run", {}, "space").namespace == "space"
+    assert agents.plan("run", ClusterOptions(), "space").namespace == "space"

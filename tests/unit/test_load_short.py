@@ -14,8 +14,9 @@ from cnibench.model.cell import Cell, Window
 from cnibench.reports.text import PROVIDER as TEXT
 from cnibench.run.provenance import Provenance, failure
 from cnibench.rundir.reader import RunReader
-from cnibench.rundir.schema import Manifest, now
+from cnibench.rundir.schema import now
 from cnibench.rundir.writer import RunWriter
+from tests._manifest import manifest
 
 Loads = Mapping[
     tuple[str, int], Sequence[float | None]
@@ -54,20 +55,7 @@ def written(
         for (label, connections), achieved in loads.items()
         for rest in (zip(*params.values(), strict=True) if params else [()])
     ]
-    plan = Manifest(
-        id=folder.name,
-        name="",
-        created=now(),
-        command=["cnibench"],
-        tool_version="0",
-        seed=1,
-        blocks=3,
-        duration=1.0,
-        warmup=0.0,
-        cluster="lab",
-        cells=[cell for cell, _ in cells],
-        profiles={cell.label: {} for cell, _ in cells},
-    )
+    plan = manifest([cell for cell, _ in cells], id=folder.name, blocks=3)
     with RunWriter.create(folder, plan) as writer:
         writer.event("run-started")
         writer.environment({"kernel": "6.1"})
@@ -104,7 +92,7 @@ def notes(analysis: Analysis) -> list[str]:
     return [note for note in analysis.notes if "background" in note]
 
 
-def test_a_load_that_fell_short_is_told_with_what_was_asked_and_sent(tmp_path: Path) -> None:
+def test_a_load_that_fell_short_is_reported_with_what_was_asked_and_sent(tmp_path: Path) -> None:
     loads: Loads = {
         ("flannel", 1): [50e6, 50e6, 50e6],
         ("flannel", 1500): [5e9, 7.5e9, 20e9],
@@ -123,7 +111,7 @@ def test_a_load_that_fell_short_is_told_with_what_was_asked_and_sent(tmp_path: P
     assert "7.50 Gbit/s" in TEXT.render(analysis, 100)
 
 
-def test_cells_that_differ_elsewhere_are_told_apart_and_runs_together(tmp_path: Path) -> None:
+def test_cells_that_differ_elsewhere_are_distinguished_and_runs_together(tmp_path: Path) -> None:
     first = written(tmp_path / "1", {("flannel", 1): [10e6]}, request=[1, 1000])
     again = written(tmp_path / "2", {("flannel", 1): [20e6]}, request=[1, 1000], window="speed")
     (told,) = notes(analyse([first, again]))
@@ -136,7 +124,7 @@ def test_cells_that_differ_elsewhere_are_told_apart_and_runs_together(tmp_path: 
     assert perf.startswith("flannel, tcp-rr-under-load on one node with perf: ")
 
 
-def test_a_record_that_cannot_be_used_is_left_out_and_told(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_used_is_left_out_and_reported(tmp_path: Path) -> None:
     (told,) = notes(analyse([written(tmp_path / "run", {("flannel", 5): [1.0]}, broken=True)]))
     assert "a record of background.jsonl" in told
     assert "has no usable rates" in told

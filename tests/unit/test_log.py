@@ -6,7 +6,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -104,6 +104,18 @@ def test_the_log_is_no_evidence_and_no_link_is_followed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="symbolic link"):
         open_log(run.path)
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "FIFO"])
+def test_a_log_that_is_no_file_is_refused_at_once(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / LOG)
+    with pytest.raises(InputError) as refused:
+        open_log(tmp_path)
+    assert str(tmp_path / LOG) in refused.value.message
+    assert refused.value.remedy
 
 
 @pytest.mark.parametrize(

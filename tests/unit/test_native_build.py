@@ -4,7 +4,6 @@ used.
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -13,18 +12,6 @@ import pytest
 
 from cnibench.clusters.lab.daemons import processes as daemons
 from cnibench.errors import ClusterError, MissingError
-
-_ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def hook() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("cnibench_native_setup", _ROOT / "setup.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from cnibench.model.profile import CURRENT, builtin
 from cnibench.offload import facts, reading, stack, tunnel_support
 from cnibench.offload.nic import Nic
 from cnibench.system.ethtool import Feature
+from tests.unit._local_cluster import HereNode
 from tests.unit.test_offload_judge import BASE, FIXED, GOLDEN, ON, UDP, UDP_CSUM
-from tests.unit.test_runner import HereNode
 
 # A VLAN on a bond of two NICs, a bridge with a NIC and Pods' veths, a veth, a NIC in no use.
 DEVICES = {

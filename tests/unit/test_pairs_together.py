@@ -13,7 +13,7 @@ import pytest
 from cnibench.errors import MeasureError
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Profile
-from cnibench.planning.plan import expected_seconds
+from cnibench.planning.forecast import expected_seconds
 from cnibench.planning.schedule import by_pairs, order
 from cnibench.run.collector import Collector
 from cnibench.run.progress import Lines
@@ -22,7 +22,7 @@ from cnibench.rundir.reader import RunReader
 from cnibench.rundir.writer import RunWriter
 from cnibench.system.process import Process
 from cnibench.testbed.cluster import Options
-from tests.unit.test_runner import Echo, Local, OneByOne, Spy, manifest, profile, runner
+from tests.unit._local_cluster import Echo, Local, OneByOne, Spy, manifest, profile, runner
 
 
 def cells(count: int, label: str = "a", **more: Any) -> list[Cell]:
@@ -35,11 +35,6 @@ def cells(count: int, label: str = "a", **more: Any) -> list[Cell]:
         **more,
     }
     return [Cell(**common, pair=pair) for pair in range(count)]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "run"
 
 
 class Paired(Echo):
@@ -134,7 +129,7 @@ def test_pairs_follow_each_other_in_every_order_and_count_once() -> None:
     ],
     ids=["many pairs", "after its client"],
 )
-def test_a_window_that_comes_too_late_is_told(
+def test_a_window_that_comes_too_late_is_reported(
     folder: Path, pairs: int, late: float, said: str
 ) -> None:
     class Late(Collector):

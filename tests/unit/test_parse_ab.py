@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cnibench.errors import MeasureError
-from cnibench.workloads import _common, http
+from cnibench.workloads import _ab, _common
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "ab"
 ERROR_PAGE = 197  # bytes of nginx' page for 503
@@ -24,8 +24,8 @@ def golden(name: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize(("name", "complete"), [("plain", 2000), ("ipv6", 300)])
 def test_a_whole_report(name: str, complete: int) -> None:
-    report = http.parse(*golden(name))
-    http._complete(report, complete, 0, 20_000)
+    report = _ab.parse(*golden(name))
+    _ab.check(report, complete, 0, 20_000)
     assert (report.complete, report.whole, report.failed, report.not_ok) == (
         complete,
         complete,
@@ -38,21 +38,21 @@ def test_a_whole_report(name: str, complete: int) -> None:
 
 
 def test_a_report_by_time() -> None:
-    report = http.parse(*golden("by_time"))
-    http._complete(report, 0, 1, 20_000)
+    report = _ab.parse(*golden("by_time"))
+    _ab.check(report, 0, 1, 20_000)
     with pytest.raises(MeasureError, match=r"ended early: after 1\.01 s of 5 s and 7377 requests$"):
-        http._complete(report, 0, 5, 20_000)
+        _ab.check(report, 0, 5, 20_000)
     with pytest.raises(MeasureError, match="ended early: 7377 of 10000000 requests"):
-        http._complete(report, 10_000_000, 5, 20_000)
-    full = dataclasses.replace(report, complete=http._most(5))
+        _ab.check(report, 10_000_000, 5, 20_000)
+    full = dataclasses.replace(report, complete=_ab.most(5))
     with pytest.raises(MeasureError, match="2000000 requests, the most that fit in 5 s"):
-        http._complete(full, 0, 5, 20_000)
+        _ab.check(full, 0, 5, 20_000)
 
 
 def test_the_room_for_requests_grows_with_the_time() -> None:
-    assert http._most(1) == 2_000_000
-    assert http._most(60) >= 60 * 100_000
-    assert http._most(86_400) == 100_000_000, "ab's memory for them is asked for at once"
+    assert _ab.most(1) == 2_000_000
+    assert _ab.most(60) >= 60 * 100_000
+    assert _ab.most(86_400) == 100_000_000, "ab's memory for them is asked for at once"
 
 
 @pytest.mark.parametrize(
@@ -63,26 +63,26 @@ def test_the_room_for_requests_grows_with_the_time() -> None:
     ],
 )
 def test_nothing_but_failures_is_no_result(name: str, reason: str) -> None:
-    report = http.parse(*golden(name))
+    report = _ab.parse(*golden(name))
     assert (report.failed, report.whole, report.whole_rate) == (50, 0, 0)
     with pytest.raises(MeasureError, match=f"of 50 requests 50 failed; ab counted {reason}"):
-        http._complete(report, 50, 0, 20_000)
+        _ab.check(report, 50, 0, 20_000)
 
 
 def test_most_requests_failing_is_no_result() -> None:
-    report = http.parse(*golden("server_gone"))
-    http._complete(report, 0, 2, 20_000)
+    report = _ab.parse(*golden("server_gone"))
+    _ab.check(report, 0, 2, 20_000)
     with pytest.raises(MeasureError, match="of 5599 requests 2800 failed"):
-        http._complete(dataclasses.replace(report, length=2800), 0, 2, 20_000)
+        _ab.check(dataclasses.replace(report, length=2800), 0, 2, 20_000)
 
 
 def test_lengths_that_were_compared_with_something_else_are_no_result() -> None:
     with pytest.raises(MeasureError, match="first response had 20000 bytes, the file has 30000"):
-        http._complete(http.parse(*golden("plain")), 2000, 0, 30_000)
+        _ab.check(_ab.parse(*golden("plain")), 2000, 0, 30_000)
 
 
 def test_the_high_percentiles_of_few_requests_are_the_longest() -> None:
-    report = http.parse(*golden("not_found"))
+    report = _ab.parse(*golden("not_found"))
     assert report.latencies[99] == report.latencies[100] == pytest.approx(0.004485)
 
 
@@ -92,7 +92,7 @@ def test_each_failed_request_is_counted_once(name: str) -> None:
     apart from its failures.
     """
     text = golden(name)[0]
-    report = http.parse(text)
+    report = _ab.parse(text)
     arrived = int(re.findall(r"HTML transferred: +(\d+)", text)[0])
     assert int(re.findall(r"Failed requests: +(\d+)", text)[0]) + report.not_ok > report.failed > 0
     assert report.whole == (arrived - report.not_ok * ERROR_PAGE) / 20_000
@@ -116,7 +116,7 @@ def test_each_failed_request_is_counted_once(name: str) -> None:
 )
 def test_failures_have_their_reason_and_how_far_they_came(name: str, reason: str) -> None:
     with pytest.raises(MeasureError, match=f"ab ended early{reason}") as caught:
-        http.parse(*golden(name))
+        _ab.parse(*golden(name))
     assert ("timeout" in caught.value.remedy) == (name != "reset")
 
 
@@ -139,12 +139,12 @@ def test_impossible_reports_are_refused(old: str, new: str) -> None:
     text = golden("plain")[0]
     assert old in text
     with pytest.raises(MeasureError):
-        http.parse(text.replace(old, new, 1))
+        _ab.parse(text.replace(old, new, 1))
 
 
 def only_a_report_or_measure_error(text: str, errors: str = "") -> None:
     try:
-        report = http.parse(text, errors)
+        report = _ab.parse(text, errors)
     except MeasureError:
         return
     assert report.failed + report.whole == report.complete

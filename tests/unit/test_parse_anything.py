@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cnibench.collectors import _counters, footprint, lengths, perf
+from cnibench.collectors import _counters, _recording, footprint, lengths
 from cnibench.cpp import stacks, symbols
 from cnibench.errors import InputError, MeasureError
 from cnibench.rulepath import legacy, trace
@@ -49,8 +49,8 @@ REFUSED: list[tuple[Callable[[Any], Any], Any]] = [
     (_counters.devices, "\n\neth0: 1 2 3\ufffd\n"),
     (_counters.devices, f"\n\neth0: {'1' * 5000}\n"),
     (_counters.cpu, "cpu 1 2 x\n"),
-    (perf.hertz, "cpu MHz\t: 2593.9G6\n"),
-    (perf.hertz, "cpu MHz\t: inf\n"),
+    (_recording.hertz, "cpu MHz\t: 2593.9G6\n"),
+    (_recording.hertz, "cpu MHz\t: inf\n"),
     (lengths.parse, '{"sent": {"64": NaN}}'),
     (lengths.parse, '{"sent": {"64": -1}}'),
     (lengths.parse, f'{{"sent": {{"{"1" * 5000}": 1}}}}'),

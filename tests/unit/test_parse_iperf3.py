@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cnibench.errors import MeasureError
 from cnibench.registry import provider
+from cnibench.run.sample_context import Measurements
 from cnibench.workloads import _iperf3
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "iperf3"
@@ -27,6 +28,18 @@ ANY_JSON = st.recursive(
 
 def golden(name: str) -> str:
     return (GOLDEN / f"{name}.json").read_text()
+
+
+def interpreted(workload: str, name: str, **params: Any) -> Measurements:
+    """What that workload makes of the report."""
+    found: Measurements = provider("workloads", workload).interpret(
+        _iperf3.parse(golden(name)), params
+    )
+    return found
+
+
+def figures(found: Measurements) -> dict[str, float]:
+    return {reading.metric: reading.value for reading in found.readings}
 
 
 def test_one_stream() -> None:
@@ -50,11 +63,7 @@ def test_streams_over_ipv6() -> None:
 def test_both_directions() -> None:
     report = _iperf3.parse(golden("tcp_bidirectional"))
     assert report.streams == 4
-    found = (
-        provider("workloads", "iperf3-tcp")
-        .interpret(report, {"streams": 2, "bidirectional": True})
-        .readings
-    )
+    found = interpreted("iperf3-tcp", "tcp_bidirectional", streams=2, bidirectional=True).readings
     assert [reading.params for reading in found] == [
         {},
         {"direction": "forward"},
@@ -66,43 +75,23 @@ def test_both_directions() -> None:
 
 def test_a_missing_stream_is_a_failure() -> None:
     with pytest.raises(MeasureError, match="1 streams, 2 were asked for"):
-        provider("workloads", "iperf3-tcp").interpret(
-            _iperf3.parse(golden("tcp")), {"streams": 2, "bidirectional": False}
-        )
+        interpreted("iperf3-tcp", "tcp", streams=2, bidirectional=False)
 
 
 def test_loss_at_a_fixed_rate() -> None:
-    report = _iperf3.parse(golden("udp"))
-    found = {
-        r.metric: r.value
-        for r in (
-            provider("workloads", "iperf3-udp")
-            .interpret(report, {"rate": 50e6, "message": 1024})
-            .readings
-        )
-    }
+    found = figures(interpreted("iperf3-udp", "udp", rate=50e6, message=1024))
     assert found["throughput"] == pytest.approx(50e6 * (1 - found["loss"]), rel=0.05)
 
 
 def test_loss_is_a_share() -> None:
-    report = _iperf3.parse(golden("udp_lossy"))
     total = json.loads(golden("udp_lossy"))["end"]["sum"]
-    found = {
-        r.metric: r.value
-        for r in (
-            provider("workloads", "iperf3-udp")
-            .interpret(report, {"rate": 0, "message": 1024})
-            .readings
-        )
-    }
+    found = figures(interpreted("iperf3-udp", "udp_lossy", rate=0, message=1024))
     assert found["loss"] * 100 == pytest.approx(total["lost_percent"])
 
 
 def test_a_sender_that_was_too_slow_is_refused() -> None:
     with pytest.raises(MeasureError, match="sent"):
-        provider("workloads", "iperf3-udp").interpret(
-            _iperf3.parse(golden("udp")), {"rate": 500e6, "message": 1024}
-        )
+        interpreted("iperf3-udp", "udp", rate=500e6, message=1024)
 
 
 def test_series() -> None:

@@ -8,17 +8,18 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cnibench.errors import MissingError
 from cnibench.model.profile import Profile
-from cnibench.run.cpus import pins
+from cnibench.run.checks.cpus import choose_cpus, pins
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.writer import RunWriter
 from cnibench.testbed.cluster import Options
 from cnibench.testbed.place import Node
-from tests.unit.test_runner import HereNode, Local, LocalStanding, cell, manifest, runner
+from tests.unit._local_cluster import HereNode, Local, LocalDeployment, cell, manifest, runner
 
 
 def machine(folder: Path, cpus: Sequence[int]) -> Node:
@@ -27,6 +28,23 @@ def machine(folder: Path, cpus: Sequence[int]) -> Node:
     path.write_text(f"#!/bin/sh\necho {' '.join(map(str, cpus))}\n")
     path.chmod(0o755)
     return type("Machine", (HereNode,), {"python": str(path)})()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "allowed", "siblings", "chosen"),
+    [
+        ("none", [0, 1], {}, (None, None)),
+        ("shared", [0, 1], {}, (1, 1)),
+        ("split", [0, 1], {}, (0, 1)),
+        ("split", [2, 3, 6, 7], {2: 2, 6: 2, 3: 3, 7: 3}, (6, 7)),
+        ("split", [0, 1, 2, 3], {0: 0, 1: 0, 2: 2, 3: 2}, (1, 3)),
+        ("shared", [4], {4: 4}, (4, 4)),
+    ],
+)
+def test_cpus_are_chosen_from_the_high_end_and_on_two_cores(
+    cpus: str, allowed: list[int], siblings: dict[int, int], chosen: Any
+) -> None:
+    assert choose_cpus(cpus, allowed, siblings) == chosen
 
 
 @pytest.mark.parametrize(
@@ -65,7 +83,7 @@ def test_a_run_on_other_machines_asks_them_when_a_profile_stands(tmp_path: Path)
     """The client really runs there: on the one CPU that its node has."""
     only = min(os.sched_getaffinity(0))
 
-    class Deployment(LocalStanding):
+    class Deployment(LocalDeployment):
         def nodes(self) -> tuple[Node, ...]:
             return (machine(tmp_path, [only]),)
 

@@ -14,17 +14,12 @@ from hypothesis import strategies as st
 
 from cnibench.errors import InputError, UsageError
 from cnibench.model.cell import Cell
-from cnibench.model.profile import Profile, Strict
-from cnibench.planning.plan import (
-    Plan,
-    Work,
-    build_plan,
-    cells,
-    expected_seconds,
-    passes,
-    read_plan,
-)
+from cnibench.model.profile import Profile, Strict, builtin
+from cnibench.planning.cells import cells
+from cnibench.planning.forecast import expected_seconds, passes
+from cnibench.planning.plan import Plan, Work, build_plan, read_plan
 from cnibench.planning.schedule import ALONE, blocks_needed, floor, order, pairs, warning
+from cnibench.registry import providers
 
 
 class _Params(Strict):
@@ -140,13 +135,13 @@ def test_cells_are_all_combinations_once() -> None:
     assert expected_seconds(found, WORKLOADS, 10, 2) == 12 * len(found)
 
 
-def test_an_unsupported_address_family_is_left_out_and_told() -> None:
+def test_an_unsupported_address_family_is_left_out_and_reported() -> None:
     found, notes = cells(Plan(ip=(4, 6)), WORKLOADS, {"a": profile("a"), "b": profile("b", (4, 6))})
     assert {(cell.label, cell.ip) for cell in found} == {("a", 4), ("b", 4), ("b", 6)}
     assert notes == ["a: no IPv6, the profile does not support it"]
 
 
-def test_unknown_workloads_and_parameters_are_told() -> None:
+def test_unknown_workloads_and_parameters_are_reported() -> None:
     with pytest.raises(UsageError) as caught:
         cells(Plan(workload=(Work(name="tcp-r"),)), WORKLOADS, PROFILES)
     assert "tcp-rr" in caught.value.remedy
@@ -282,3 +277,32 @@ def test_the_order_changes_from_block_to_block_and_never_from_version_to_version
     assert [cell.params["n"] for cell in order(missing, 0, 7)] == [
         n for n in orders[0] if n != orders[0][2]
     ]
+
+
+def test_a_plan_with_one_workload_at_two_durations_or_blocks_is_refused() -> None:
+    works = providers("workloads")
+    profiles = {"host": builtin()["host"]}
+    for key, values, said in (
+        ("duration", ("1s", "60s"), "1 s and 60 s"),
+        ("blocks", (6, 9), "6 and 9 blocks"),
+    ):
+        plan = build_plan(
+            {
+                "cni": ["host"],
+                "blocks": 6,
+                "workload": [{"name": "tcp-stream", key: value} for value in values],
+            }
+        )
+        with pytest.raises(UsageError, match=said) as error:
+            cells(plan, works, profiles)
+        assert "tcp-stream" in error.value.message
+    twice = build_plan(
+        {
+            "cni": ["host"],
+            "blocks": 6,
+            "workload": ["tcp-stream", "tcp-stream"],
+            "placement": ["intra"],
+            "windows": ["speed"],
+        }
+    )
+    assert len(cells(twice, works, profiles)[0]) == 1

@@ -139,7 +139,7 @@ def test_without_a_calibration_the_noise_is_assumed_and_says_so(tmp_path: Path) 
     assert words([rr, msgspec.structs.replace(rr, workload="http")])[0].startswith("tcp-rr, http: ")
 
 
-def test_too_noisy_a_place_gets_the_most_blocks_and_is_told_what_they_find() -> None:
+def test_too_noisy_a_place_gets_the_most_blocks_and_is_reported_what_they_find() -> None:
     whole, (one,) = planned(plan(noise="11%"))
     assert (whole.blocks, one.blocks) == (30, 30)
     assert one.wished > 100

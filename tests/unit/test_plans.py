@@ -13,8 +13,9 @@ from cnibench.errors import InputError, UsageError
 from cnibench.model import conditions
 from cnibench.model.profile import builtin, choose, read_yaml
 from cnibench.planning import plans
-from cnibench.planning.forecast import whole
-from cnibench.planning.plan import Plan, Work, cells, expected_seconds, passes
+from cnibench.planning.cells import cells
+from cnibench.planning.forecast import expected_seconds, passes, whole
+from cnibench.planning.plan import Plan, Work
 from cnibench.planning.schedule import blocks_needed
 from cnibench.registry import provider, providers
 from cnibench.testbed.cluster import Options
@@ -67,7 +68,7 @@ def test_the_schema_refuses_what_the_reader_refuses(tmp_path: Path) -> None:
                 jsonschema.validate(dict(read_yaml(file)), json.loads(plans.schema_text()))
 
 
-def test_an_unknown_plan_is_told_with_those_that_are_there() -> None:
+def test_an_unknown_plan_is_reported_with_those_that_are_there() -> None:
     with pytest.raises(UsageError) as caught:
         plans.named("qi2022")
     assert "qi2021" in caught.value.remedy
@@ -208,7 +209,7 @@ def test_conditions_are_parameters_with_all_their_defaults() -> None:
         {"offload.pods": "on"},
     ],
 )
-def test_wrong_conditions_are_told_with_those_that_there_are(params: dict[str, object]) -> None:
+def test_wrong_conditions_are_reported_with_those_that_there_are(params: dict[str, object]) -> None:
     plan = Plan(workload=(Work(name="tcp-rr", params=params),))  # type: ignore[arg-type]
     with pytest.raises(UsageError) as caught:
         cells(plan, providers("workloads"), choose(["flannel"]))

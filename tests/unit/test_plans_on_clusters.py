@@ -13,10 +13,11 @@ from cnibench.cli._plan import plan_of, suited
 from cnibench.cli._plan_options import PlanOptions
 from cnibench.clusters.existing import ExistingCluster
 from cnibench.clusters.existing.deployment import wire_mtu
-from cnibench.clusters.kind import KindCluster
+from cnibench.clusters.kind.cluster import KindCluster
 from cnibench.model.cell import Cell
 from cnibench.model.profile import choose
-from cnibench.planning.plan import Plan, cells
+from cnibench.planning.cells import cells
+from cnibench.planning.plan import Plan
 from cnibench.planning.plans import named
 from cnibench.registry import providers
 from cnibench.testbed.cluster import Cluster, Options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import ipaddress
 import re
 
@@ -9,16 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnibench.reports.site.pseudonyms import Pseudonyms
+from cnibench.reports.site.publication.pseudonyms import Pseudonyms
 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz", min_size=0, max_size=5)
 SECRET = st.from_regex(r"[bcdfgq-z]{4,7}[0-9]{2}(-[bcdfgq-z]{3,6})?", fullmatch=True)
 AROUND = st.text("abcxyz -_./:,()[]'\"=@\u200b\u202e", max_size=6)
 CASES = st.sampled_from([str.lower, str.upper, str.title, str.swapcase])
-HEX = st.binary(min_size=6, max_size=6).filter(
-    lambda data: re.search(r"\d", data.hex()) and re.search(r"[a-f]", data.hex())
-)
-MACS = (":", "-", "Cisco", "CISCO-DASH", "")
+HEX = st.binary(min_size=6, max_size=6).filter(lambda data: re.search(r"[a-f]", data.hex()))
+MACS = (":", "-", "_", " ", "Cisco", "CISCO-DASH", "", "0x", "halves-", "halves:")
 
 
 def bare(text: str) -> str:
@@ -31,6 +30,10 @@ def mac(data: bytes, spelling: str) -> str:
         return ".".join(digits[at : at + 4] for at in (0, 4, 8))
     if spelling == "CISCO-DASH":
         return "-".join(digits[at : at + 4] for at in (0, 4, 8)).upper()
+    if spelling.startswith("halves"):
+        return f"{digits[:6]}{spelling[-1]}{digits[6:]}"
+    if spelling == "0x":
+        return f"0x{digits}"
     return spelling.join(digits[at : at + 2] for at in range(0, 12, 2))
 
 
@@ -80,6 +83,13 @@ def test_what_was_never_learned_is_known_by_its_form(secret: str, case: object) 
         "C:\\Users\\{}\\x",
         "%2Fhome%2F{}%2Frun",
         "/var/home/{}/",
+        "/mnt/nfs/homes/{}",
+        "~{}/runs",
+        "-home-{}/x",
+        "/home/kim {}/x",
+        "/home/kim van {}/x",
+        "{}.acme.xyz",
+        "srv.{}.company:443",
         "{}.corp.internal",
         "db.{}.acme.com",
         "https://{}.acme.de:80/x",
@@ -107,6 +117,24 @@ def test_hardware_addresses_in_every_spelling(
 ) -> None:
     shown = Pseudonyms(True).text(form.format(case(mac(data, spelling))))  # type: ignore[operator]
     assert data.hex() not in bare(shown)
+
+
+@given(
+    HEX.filter(lambda data: min(data) < 16 and re.search("[a-f]", f"{data[0]:x}{data[5]:x}")),
+    st.sampled_from(["{}", "at {},", "lladdr {} REACHABLE", "eth0={}"]),
+)
+def test_hardware_addresses_without_leading_zeros(data: bytes, form: str) -> None:
+    written = ":".join(f"{byte:x}" for byte in data)
+    names = Pseudonyms(True)
+    assert names.text(form.format(written)) == form.format("mac-1")
+    assert names.text(mac(data, ":")) == "mac-1"
+
+
+def test_letters_only_are_a_hardware_address_too() -> None:
+    names = Pseudonyms(True)
+    assert {names.text(mac(bytes.fromhex("aabbccddeeff"), spelling)) for spelling in MACS} == {
+        "mac-1"
+    }
 
 
 @given(HEX)
@@ -145,9 +173,49 @@ def test_addresses_of_ipv6(address: ipaddress.IPv6Address, case: object) -> None
             assert text.lower() not in names.text(written).lower(), form
 
 
+def test_parts_of_a_domain_stand_for_it_alone() -> None:
+    names = Pseudonyms(True)
+    names.learn({"hostname": "secretbox.prod.acme-lab.compute.internal"})
+    shown = names.text("ACME-LAB, acme_lab and prod; products compute")
+    assert re.fullmatch(r"(host-\d+), \1 and host-\d+; products compute", shown)
+
+
+def test_words_behind_a_home_folder_stay() -> None:
+    text = "/home/user and /var/x, /home/user --out a/b, ~ 5 ms/x, 1.2~rc1/x, --out-home-dir"
+    assert Pseudonyms(True).text(text) == text
+
+
+@given(
+    st.integers(0, 10**15),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.datetimes(),
+    st.binary(min_size=32, max_size=32),
+)
+def test_figures_times_and_digests_stay(
+    whole: int, figure: float, time: datetime.datetime, digest: bytes
+) -> None:
+    text = (
+        f"{whole} {whole:,} {figure} {figure:.3g} {time:%Y%m%d-%H%M%S}-{digest.hex()[:4]}"
+        f" {time:%H:%M:%S} sha256:{digest.hex()} flannel.inter.tcp-rr.ip4.speed.{digest.hex()[:8]}"
+    )
+    assert Pseudonyms(True).text(text) == text
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "20261123-065408-e17d",
+        "flannel.intra.tcp-rr.ip4.speed.abcdefab",
+        "10 20 30 40 50 60",
+        "0:1:21:33:9:48",
+        "261123-065408",
+        "cnibench.run.workload",
+        "net.core.somaxconn",
+        "v1.2.3.beta",
+        "a.b.service",
+        "tcp.isra.cold",
+        "10-1-2-3",
+        "0x0a010203",
         "6.1.0-13-amd64",
         "22:30:58",
         "0.0.0.0",
@@ -216,3 +284,12 @@ def test_nodes_that_the_command_line_names(options: list[str]) -> None:
     assert "secretbox" not in shown
     assert shown.startswith("cnibench run --cni flannel --")
     assert shown.endswith("is not ready, by default")
+
+
+def test_pseudonyms_keep_what_is_no_name() -> None:
+    names = Pseudonyms(True, ["flannel"])
+    names.learn({"hostname": "flannel", "node_name": "node-x"})
+    assert names.text("flannel") == "flannel"
+    assert "node-x" not in names.text("node-x and node-xy")
+    assert names.text("10.0.0.1/24") == names.text("10.0.0.1/24") == "address-1/24"
+    assert Pseudonyms(False).text("10.0.0.1\x1b[31m") == "10.0.0.1"

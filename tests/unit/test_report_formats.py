@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -23,7 +24,7 @@ from tests.unit._call import call
 from tests.unit._runs import synthetic
 
 HOSTILE = '\x1b[31m<script>alert(1)</script>[bold]|`x`_\u202eevil\u202c\x00\x07😀=HYPERLINK("http://x")\n# h'  # noqa: E501
-FORMATS = ("text", "md", "json", "csv", "parquet", "openmetrics", "benchstat")
+FORMATS = ("text", "brief", "md", "json", "csv", "parquet", "openmetrics", "benchstat")
 
 
 @pytest.fixture(scope="module")
@@ -264,14 +265,32 @@ def test_the_command_prints_json_and_nothing_else(tmp_path: Path) -> None:
         ["query", "selec", "{run}"],
         ["query", "select * from read_text('/etc/passwd')", "{run}"],
         ["query", "select 1", "--folder", "/nowhere"],
+        ["query", "select 1", "{run}", "{run}"],
     ],
 )
-def test_wrong_use_is_told_and_exits_2(tmp_path: Path, arguments: list[str]) -> None:
+def test_wrong_use_is_reported_and_exits_2(tmp_path: Path, arguments: list[str]) -> None:
     run = synthetic(tmp_path, {"a": 1.0, "b": 0.9}, blocks=2)
     done = call([item.replace("{run}", str(run.path)) for item in arguments])
     assert done.exit_code == 2
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_query_counts_no_run_twice(tmp_path: Path, damaged: bool) -> None:
+    run = synthetic(tmp_path, {"a": 1.0, "b": 0.9}, blocks=2, name="run")
+    copy = Path(shutil.copytree(run.path, tmp_path / "the-copy"))
+    if damaged:
+        (copy / "samples.jsonl").write_text("{\n")
+    count = ["query", "select count(*) from samples"]
+    named = call([*count, str(run.path), str(copy)])
+    assert named.exit_code == 2
+    assert f"one run was named twice: {run.path} and {copy} have the run id run-1" in named.stderr
+    every = call([*count, "--folder", str(tmp_path)])
+    assert every.exit_code == 2
+    assert f"{tmp_path} contains one run twice: {run.path} and {copy} have" in every.stderr
+    assert f"move one of them out of {tmp_path}, or name the runs" in every.stderr
+    assert call([*count, str(run.path), "--folder", str(tmp_path)]).exit_code == 0
 
 
 def test_query_sees_the_samples_of_all_runs(tmp_path: Path) -> None:

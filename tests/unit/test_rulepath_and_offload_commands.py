@@ -52,7 +52,7 @@ def test_counts_stand_beside_the_published_ones(tmp_path: Path) -> None:
     assert "different rules" not in shown.stderr
 
 
-def test_blocks_that_met_other_rules_are_told(tmp_path: Path) -> None:
+def test_blocks_that_met_other_rules_are_reported(tmp_path: Path) -> None:
     told = call(["rulepath", str(run_with_paths(tmp_path, ["FORWARD", "OTHER"]))])
     assert "the blocks met different rules" in told.stderr
 

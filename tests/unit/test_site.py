@@ -1,173 +1,21 @@
-"""The site as files: what is on which page, what is left out, what a hostile run cannot do."""
+"""The site as files: what is on which page, and which names are left out."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import re
-from collections.abc import Sequence
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from cnibench.model.profile import builtin
 from cnibench.reports.site.build import build
-from cnibench.reports.site.charts import script_json, unique
-from cnibench.reports.site.pseudonyms import Pseudonyms
-from cnibench.rundir.reader import RunReader
-from cnibench.rundir.schema import LOG, Unsupported, coordinates
+from cnibench.rundir.schema import LOG
 from tests.unit._call import call
 from tests.unit._runs import synthetic
-
-HOSTILE = (
-    "</script><script>alert(1)</script>\x1b[31m\x00\u202eevil\u2028<img src=x onerror=alert(2)>{{"
-    " 191 * 7919 }}😀'\"&"
-)
-TRUTH = {"flannel": 1.0, "calico-wp-xsub": 1.2, "cilium": 1.0}
-FIDELITY = {"veth-baseline": "baseline"}
-
-
-# The shapes that workloads/pods.py and workloads/rule_path.py write.
-POD = {
-    "number": 0,
-    "pod": "p",
-    "ready": 0.02,
-    "network": 0.01,
-    "steps": [{"step": "link", "seconds": 0.01}, {"step": "address", "seconds": 0.002}],
-}
-CHAIN = {"family": "ip", "table": "nat", "chain": "KUBE-SERVICES", "evaluated": 21, "matched": 2}
-PATH = [{"hook": "prerouting", "chains": [CHAIN]}, {"hook": "postrouting", "chains": []}]
-RULES = {
-    "packet": "first",
-    "hooks": 2,
-    "chains": 1,
-    "rules": 21,
-    "matched": 2,
-    "nodes": [{"node": "a", "hooks": 2, "chains": 1, "rules": 21, "matched": 2, "path": PATH}],
-}
-NIC = {
-    "node": "this machine",
-    "name": "eth9",
-    "driver": "mlx5_core",
-    "version": "",
-    "firmware": "14.2",
-    "hardware": True,
-    "source": "netlink",
-    "problem": "",
-    "ports": None,
-    "queues": 8,
-    "udp_hash": "sdfn",
-    "underlay": True,
-    "virtual": "",
-}
-TUNNEL = {
-    "node": "this machine",
-    "nic": "eth9",
-    "outcome": "offloaded",
-    "reason": "it is on",
-    "command": "",
-}
-OFFLOAD = {
-    "nics": [NIC],
-    "other": [
-        {"node": "this machine", "nic": "eth9", "checksum": "at any offset", "scaling": "8 queues"}
-    ],
-    "tunnels": [
-        {**TUNNEL, "tunnel": "vxlan"},
-        {**TUNNEL, "tunnel": "ipip", "outcome": "fixed-off"},
-    ],
-    "vxlan_ports": [],
-    "asymmetries": [],
-    "notes": ["one node was asked"],
-}
-
-
-class Page(HTMLParser):
-    """The elements, links and text of a page, as a browser would take them apart."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.scripts: list[str] = []
-        self._in = ""
-        self.feed(file.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self._in = tag
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in = ""
-
-    def handle_data(self, data: str) -> None:
-        (self.scripts if self._in == "script" else self.words).append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
-
-def add_records(reader: RunReader, name: str, record: dict[str, Any]) -> None:
-    """The same record for every cell of the run, in each block."""
-    plan = reader.plan
-    lines = [
-        {**coordinates(cell, block), "schema": 1, **record}
-        for cell in plan.cells
-        for block in range(plan.blocks)
-        if cell.window == "speed"
-    ]
-    (reader.path / f"{name}.jsonl").write_bytes(
-        b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
-    )
-
-
-def add_site_records(run: RunReader) -> None:
-    """One record of each kind that a site shows."""
-    add_records(
-        run,
-        "cdf",
-        {
-            "metric": "latency",
-            "unit": "s",
-            "shares": [0.0, 0.5, 0.99, 1.0],
-            "values": [1e-5, 2e-5, 3e-4, 1e-3],
-        },
-    )
-    add_records(
-        run,
-        "series",
-        {
-            "metric": "throughput",
-            "unit": "bit/s",
-            "times": [0.1, 0.2, 0.3],
-            "values": [1e9, 2e9, 3e9],
-        },
-    )
-    add_records(run, "pods", POD)
-    add_records(run, "rulepath", RULES)
-
-
-def check_links(site: Path, pages: Sequence[str]) -> None:
-    """Every link leads to a file of the site; nothing outside is named."""
-    for name in pages:
-        page = Page(site / name)
-        ids = {attributes.get("id") for _, attributes in page.tags}
-        for tag, attributes in page.tags:
-            for key in ("href", "src"):
-                link = attributes.get(key)
-                if link is None or link == "data:,":
-                    continue
-                file, _, anchor = link.partition("#")
-                assert not re.match(r"[a-z]+:|//", link), (name, tag, link)
-                assert (site / file).exists(), (name, link)
-                assert not anchor or file or anchor in ids, (name, link)
-        unique_ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
-        assert len(unique_ids) == len(set(unique_ids)), name
+from tests.unit._site import OFFLOAD, TRUTH, Page, check_links, runs_of_a_site
 
 
 @pytest.fixture(scope="module")
@@ -175,14 +23,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     """Two runs with everything, without raw data."""
     folder = tmp_path_factory.mktemp("whole")
     truth = {"veth-baseline": 1.3, **TRUTH}
-    lacking = [
-        Unsupported(
-            label="calico-wp-ipip",
-            profile="calico-wp-ipip",
-            lacks="CONFIG_NET_IPIP",
-            remedy="use --kernel vm",
-        )
-    ]
     facts = {
         "hostname": "secret-box",
         "nodes": {"secret-box": {"address": "192.168.7.9"}},
@@ -196,23 +36,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     }
     facts |= {"offload": OFFLOAD}
     known = {label: builtin()[label].model_dump(mode="json", by_alias=True) for label in truth}
-    runs = []
-    for number in (1, 2):
-        run = synthetic(
-            folder,
-            truth,
-            blocks=12,
-            seed=number,
-            name=f"run{number}",
-            unsupported=lacking,
-            fidelity=FIDELITY,
-            environment=facts,
-            fail=[("flannel", 3)],
-            command=["cnibench", "run", "--cni", "/home/alice/x.yaml"],
-            profiles=known,
-        )
-        add_site_records(run)
-        runs.append(run)
+    runs = runs_of_a_site(
+        folder,
+        truth,
+        blocks=12,
+        environment=facts,
+        command=["cnibench", "run", "--cni", "/home/alice/x.yaml"],
+        profiles=known,
+    )
     site = folder / "site"
     return site, build(runs, site)
 
@@ -321,6 +152,8 @@ def test_raw_keeps_names_and_brings_the_run_but_no_link_out_of_it(tmp_path: Path
         tmp_path,
         TRUTH,
         blocks=2,
+        workloads=("tcp-rr",),
+        placements=("intra",),
         environment={"hostname": "secret-box", "where": "secret-box at 192.168.7.9"},
     )
     (run.path / "stolen").symlink_to("/etc/passwd")
@@ -335,126 +168,6 @@ def test_raw_keeps_names_and_brings_the_run_but_no_link_out_of_it(tmp_path: Path
     assert not (tmp_path / "site/raw/synthetic" / LOG).exists()
     assert "secret-box at 192.168.7.9" in Page(tmp_path / "site/method.html").text
     check_links(tmp_path / "site", written["pages"])
-
-
-def test_nothing_in_a_run_becomes_markup(tmp_path: Path) -> None:
-    truth = {HOSTILE: 1.0, "=cmd()": 0.9, "\u202dlabel": 1.1}
-    strange = {
-        "node": HOSTILE,
-        "nic": HOSTILE,
-        "outcome": "unknown",
-        "reason": HOSTILE,
-        "command": HOSTILE,
-        "tunnel": "vxlan",
-    }
-    offload = {
-        **OFFLOAD,
-        "nics": [{**NIC, "name": HOSTILE, "driver": HOSTILE}],
-        "tunnels": [strange],
-        "notes": [HOSTILE],
-    }
-    run = synthetic(
-        tmp_path,
-        truth,
-        blocks=8,
-        notes=[HOSTILE],
-        environment={HOSTILE: HOSTILE, "offload": offload},
-        command=["cnibench", HOSTILE],
-        unsupported=[
-            Unsupported(label=f"x{HOSTILE}", profile=HOSTILE, lacks=HOSTILE, remedy=HOSTILE)
-        ],
-        profiles={
-            label: {"title": HOSTILE, "cni": HOSTILE, "features": {"mode": HOSTILE}}
-            for label in truth
-        },
-    )
-    chain = {**CHAIN, "chain": HOSTILE, "table": HOSTILE}
-    nodes = [{**RULES["nodes"][0], "path": [{"hook": HOSTILE, "chains": [chain]}]}]  # type: ignore[index]
-    add_records(run, "rulepath", {**RULES, "packet": HOSTILE, "nodes": nodes, HOSTILE: 1})
-    add_records(run, "pods", {**POD, "steps": [{"step": HOSTILE, "seconds": 1.0}]})
-    site = tmp_path / "site"
-    written = build([run], site)
-    check_links(site, written["pages"])
-    assert {"offload.html", "workload-tcp-rr.html"} <= set(written["pages"])
-    assert sum(name.startswith("versus-") for name in written["pages"]) == 3
-    for name in written["pages"]:
-        text = (site / name).read_text(encoding="utf-8")
-        page = Page(site / name)
-        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u202a-\u202e]", text)
-        assert {attributes.get("type") for tag, attributes in page.tags if tag == "script"} <= {
-            None,
-            "application/json",
-        }
-        assert all(
-            "src" in attributes or attributes.get("type")
-            for tag, attributes in page.tags
-            if tag == "script"
-        )
-        assert not any(key.startswith("on") for _, attributes in page.tags for key in attributes)
-        assert not any(
-            tag == "img" and attributes.get("src") == "x" for tag, attributes in page.tags
-        )
-        assert "1512529" not in page.text
-        for script in page.scripts:
-            if script.strip():
-                json.loads(script)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        "one block",
-        "one profile",
-        "all failed",
-        "no cycles",
-        "zero variance",
-        "zeros",
-        "empty",
-        "no environment",
-    ],
-)
-def test_a_poor_run_still_becomes_pages(tmp_path: Path, case: str) -> None:
-    options: dict[str, Any] = {
-        "one block": {"blocks": 1},
-        "one profile": {"truth": {"flannel": 1.0}},
-        "no cycles": {"cpp": False},
-        "zero variance": {"noise": 0.0},
-        "empty": {"blocks": 0},
-        "all failed": {
-            "blocks": 2,
-            "fail": [(label, block) for label in TRUTH for block in range(2)],
-        },
-    }.get(case, {})
-    run = synthetic(tmp_path, **{"truth": TRUTH, "blocks": 3, **options})
-    if case == "zeros":
-        lines = [
-            json.loads(line) | {"value": 0.0}
-            for line in (run.path / "samples.jsonl").read_text().splitlines()
-        ]
-        (run.path / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    if case == "no environment":
-        (run.path / "env.json").unlink()
-    written = build([run], tmp_path / "site")
-    check_links(tmp_path / "site", written["pages"])
-    text = Page(tmp_path / "site/index.html").text
-    if case in ("all failed", "empty"):
-        assert "Nothing was measured" in text
-    if case == "one block":
-        assert "Inconclusive: 1 block" in text
-    for name in written["pages"]:
-        assert not re.search(
-            r"\bNaN\b|\bInfinity\b|\bnan\b", (tmp_path / "site" / name).read_text()
-        )
-
-
-def test_broken_records_are_left_out_and_told(tmp_path: Path) -> None:
-    run = synthetic(tmp_path, TRUTH, blocks=2)
-    add_records(run, "cdf", {"shares": [0.5], "values": "none"})
-    (run.path / "series.jsonl").write_text('{"schema": 1, "times": [1]}\n')
-    done = call(["site", str(run.path), "--out", str(tmp_path / "site")])
-    assert done.exit_code == 0, done.stderr
-    assert "without its coordinates is left out" in done.stderr
-    assert "of another shape is left out" in done.stderr
 
 
 def test_what_the_nics_do_is_shown_beside_what_was_measured(
@@ -477,15 +190,6 @@ def test_what_the_nics_do_is_shown_beside_what_was_measured(
         < text.index("cilium 3 VXLAN over IPv4 offloaded")
         < text.index("flannel 4 VXLAN over IPv4 with checksum unknown")
     )
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    ["text", {}, {"nics": 1}, {**OFFLOAD, "tunnels": [{**TUNNEL, "tunnel": "carrier pigeon"}]}],
-)
-def test_offload_facts_of_another_shape_make_no_page(tmp_path: Path, wrong: Any) -> None:
-    run = synthetic(tmp_path, TRUTH, blocks=2, cpp=False, environment={"offload": wrong})
-    assert "offload.html" not in build([run], tmp_path / "site")["pages"]
 
 
 def test_two_profiles_have_a_page_against_each_other(whole: tuple[Path, dict[str, Any]]) -> None:
@@ -515,9 +219,17 @@ def test_a_site_can_be_written_again(tmp_path: Path) -> None:
     assert call(["site", "nothing", "--out", str(tmp_path / "other")]).exit_code == 2
 
 
-def test_runs_that_differ_are_refused_unless_told(tmp_path: Path) -> None:
+def test_runs_that_differ_are_refused_unless_asked(tmp_path: Path) -> None:
     runs = [
-        synthetic(tmp_path, TRUTH, blocks=8, name=name, environment={"kernel": name})
+        synthetic(
+            tmp_path,
+            TRUTH,
+            blocks=8,
+            name=name,
+            workloads=("tcp-rr",),
+            placements=("intra",),
+            environment={"kernel": name},
+        )
         for name in ("one", "two")
     ]
     paths = [str(run.path) for run in runs]
@@ -547,32 +259,3 @@ def test_a_sweep_has_a_chart(tmp_path: Path) -> None:
     (run.path / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     build([run], tmp_path / "site")
     assert "throughput over message" in Page(tmp_path / "site/workload-tcp-stream.html").text
-
-
-def test_pseudonyms_keep_what_is_no_name() -> None:
-    names = Pseudonyms(True, ["flannel"])
-    names.learn({"hostname": "flannel", "node_name": "node-x"})
-    for text in (
-        "flannel",
-        "6.1.0",
-        "22:30:58",
-        "0.0.0.0",
-        "::1",
-        "127.0.0.1",
-        "1.2.3",
-        "a::b::c",
-        "nf_hook_slow",
-        "10.5 Gbit/s",
-    ):
-        assert names.text(text) == text
-    assert "node-x" not in names.text("node-x and node-xy")
-    assert names.text("10.0.0.1/24") == names.text("10.0.0.1/24") == "address-1/24"
-    assert Pseudonyms(False).text("10.0.0.1\x1b[31m") == "10.0.0.1"
-
-
-def test_json_cannot_end_its_script() -> None:
-    text = script_json({"a": "</script>\u2028&<!--"})
-    assert not re.search("[<>&\u2028]", text)
-    assert json.loads(text) == {"a": "</script>\u2028&<!--"}
-    assert unique("A b/../c", set()) == "a-b-c"
-    assert unique("x", {"x", "x-2"}) == "x-3"

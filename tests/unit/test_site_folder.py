@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from cnibench.errors import InputError, UsageError
-from cnibench.reports.site import folder
-from cnibench.reports.site.folder import LIST
+from cnibench.reports.site.publication import folder
+from cnibench.reports.site.publication.folder import LIST
 from cnibench.system import scratch
 from tests.unit._call import Outcome, call
 from tests.unit._runs import synthetic
@@ -27,7 +27,13 @@ def site(tmp_path: Path, *more: str, profiles: tuple[str, ...] = tuple(ALL)) -> 
     run = tmp_path / "-".join(profiles)
     if not run.exists():
         synthetic(
-            tmp_path, {name: ALL[name] for name in profiles}, blocks=2, name=run.name, cpp=False
+            tmp_path,
+            {name: ALL[name] for name in profiles},
+            blocks=2,
+            name=run.name,
+            workloads=("tcp-rr",),
+            placements=("intra",),
+            cpp=False,
         )
     return call(["site", str(run), "--out", str(tmp_path / "site"), *more])
 
@@ -232,7 +238,7 @@ def test_a_crash_at_any_moment_leaves_a_list_for_the_next_build(
 
 def test_a_draft_whose_process_was_killed_goes_with_the_next_site(tmp_path: Path) -> None:
     script = (
-        "import os, signal, sys; from cnibench.reports.site import folder\n"
+        "import os, signal, sys; from cnibench.reports.site.publication import folder\n"
         "folder.place = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
         "from cnibench.cli.main import main; main()"
     )

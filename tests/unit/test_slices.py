@@ -18,7 +18,7 @@ import pytest
 from cnibench.errors import MeasureError
 from cnibench.run.slices import rounds
 from cnibench.run.slices.clocks import Clocks, descendants
-from cnibench.run.slices.counters import Connections
+from cnibench.run.slices.counters import Connections, Namespace, Opened
 from cnibench.run.slices.rounds import Slice, disturbed, order, trimmed, values
 
 CELLS = ["a", "b", "c", "d"]
@@ -129,6 +129,46 @@ def connection() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def counting(made: Sequence[socket.socket], direction: str) -> Connections:
     return Connections(made[0].getpeername()[1], 4, direction, 1)  # type: ignore[arg-type]
+
+
+def test_opened_counts_the_connections_of_this_namespace() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        counter = Opened(port, 4)
+        try:
+            assert counter.congestion_control() == ""
+            first = counter.read()
+            clients = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(3)]
+            assert counter.read() - first >= 3  # this machine's other programs may connect, too
+            asked = clients[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+            assert counter.congestion_control() == asked.rstrip(b"\0").decode()
+            for client in clients:
+                client.close()
+        finally:
+            counter.close()
+
+
+@pytest.mark.parametrize("ip", [4, 6])
+def test_a_namespace_counts_datagrams_that_a_program_received(ip: int) -> None:
+    family, address = (socket.AF_INET, "127.0.0.1") if ip == 4 else (socket.AF_INET6, "::1")
+    with (
+        socket.socket(family, socket.SOCK_DGRAM) as server,
+        socket.socket(family, socket.SOCK_DGRAM) as client,
+    ):
+        try:
+            server.bind((address, 0))
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        server.settimeout(5)
+        counter = Namespace("Udp", "InDatagrams", ip)
+        try:
+            first = counter.read()
+            for _ in range(4):
+                client.sendto(b"x", server.getsockname()[:2])
+                server.recv(1)
+            assert counter.read() - first >= 4
+        finally:
+            counter.close()
 
 
 def test_connections_count_bytes_of_both_directions(

@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from cnibench.cli._plan import plan_of, with_usual_method
+from cnibench.cli._plan_options import PlanOptions
 from cnibench.errors import UsageError
 from cnibench.model.cell import Cell
 from cnibench.model.profile import builtin
-from cnibench.planning.plan import build_plan, cells, expected_seconds
+from cnibench.planning.cells import cells
+from cnibench.planning.forecast import expected_seconds
+from cnibench.planning.method import with_fewer_cycles
+from cnibench.planning.plan import build_plan
 from cnibench.registry import providers
 
 WORKLOADS = providers("workloads")
@@ -20,13 +26,48 @@ def planned(**options: Any) -> tuple[list[Cell], list[str]]:
     return cells(plan, WORKLOADS, {"a": builtin()["flannel"]})
 
 
-def test_slices_last_half_a_second_and_cycles_have_two_windows_of_one() -> None:
+def test_slices_last_half_a_second_and_those_with_perf_one() -> None:
     found, notes = planned(workload=["tcp-rr"])
     assert notes == []
     assert [(one.window, one.method, one.duration, one.blocks) for one in found] == [
         ("speed", "slices", 0.5, None),
-        ("cpp", "windows", 1.0, 2),
+        ("cpp", "slices", 1.0, None),
     ]
+
+
+@pytest.mark.parametrize(("blocks", "with_perf"), [("auto", 2), (5, None)])
+def test_cycles_are_measured_in_two_blocks_unless_a_number_of_blocks_is_given(
+    blocks: object, with_perf: int | None
+) -> None:
+    plan = build_plan({"method": "slices", "blocks": blocks})
+    found, _ = planned(workload=["tcp-rr"])
+    limited = with_fewer_cycles(found, plan)
+    assert [(one.window, one.blocks) for one in limited] == [("speed", None), ("cpp", with_perf)]
+    (speed, _) = found
+    (window,) = with_fewer_cycles([replace(found[1], method="windows")], plan)
+    assert (window.blocks, with_fewer_cycles([speed], plan)) == (None, [speed])
+
+
+@pytest.mark.parametrize(
+    ("options", "method"),
+    [
+        (PlanOptions(), "slices"),
+        (PlanOptions(method="windows"), "windows"),
+        (PlanOptions(pairs=2), "windows"),
+        (PlanOptions(cluster="kind"), "windows"),
+        (PlanOptions(plan="quick"), "windows"),
+        (PlanOptions(scale=0.1), "windows"),
+    ],
+)
+def test_slices_are_the_default_of_the_lab(options: PlanOptions, method: str) -> None:
+    plan = with_usual_method(plan_of(options), options)
+    assert plan.method == method
+    assert (plan.warmup == 0.2) is (method == "slices")
+
+
+def test_a_warm_up_that_was_given_holds() -> None:
+    options = PlanOptions(warmup="1s")
+    assert with_usual_method(plan_of(options), options).warmup == 1.0
 
 
 def test_a_duration_that_was_given_holds_for_slices() -> None:
@@ -38,8 +79,10 @@ def test_a_duration_that_was_given_holds_for_slices() -> None:
 @pytest.mark.parametrize(
     ("work", "why"),
     [
-        ({"name": "http"}, "no load that goes on unharmed"),
-        ({"name": "tcp-crr"}, "no load that goes on unharmed"),
+        ({"name": "tcp-stream-series"}, "no load that goes on unharmed"),
+        ({"name": "http"}, "too few requests of more than 64 KiB"),
+        ({"name": "http", "params": {"payload": 1024, "keepalive": True}}, "count the connections"),
+        ({"name": "http", "params": {"payload": 1024, "requests": 9}}, "fixed number of requests"),
         ({"name": "iperf3-tcp", "params": {"bidirectional": True}}, "one direction"),
         ({"name": "tcp-rr", "params": {"policy.entries": 10}}, "conditions"),
     ],

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cnibench.run import stall_monitor, stalls
-from cnibench.run.stalls import Evidence, Stall, disturbed
+from cnibench.run.checks import stall_monitor, stalls
+from cnibench.run.checks.stalls import Evidence, Stall, disturbed
 from cnibench.system import heartbeat
 from cnibench.system.process import spawn
 

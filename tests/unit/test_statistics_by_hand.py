@@ -1,4 +1,4 @@
-"""The statistics against definitions, small cases that were enumerated, and scipy."""
+"""Tests and intervals against definitions, small cases that were enumerated, and scipy."""
 
 from __future__ import annotations
 
@@ -10,13 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cnibench.errors import UsageError
-from cnibench.stats import diagnostics, inference, power, sequential
-
-NAN = math.nan
-
-
-# --- diagnostics ---
+from cnibench.stats import diagnostics, inference
 
 
 def _outliers(row: list[float]) -> list[bool]:
@@ -93,9 +87,6 @@ def test_ties_are_broken_the_same_way_each_time() -> None:
     assert abs(float(diagnostics.drift(np.array([[1.0] * 19 + [2.0]]))[0][0])) < 0.9
 
 
-# --- inference ---
-
-
 def _signed_rank_cdf(n: int) -> list[float]:
     counts = [0] * (n * (n + 1) // 2 + 1)
     for signs in itertools.product((0, 1), repeat=n):
@@ -126,7 +117,7 @@ def test_of_nothing_there_is_no_interval_and_no_test() -> None:
     assert nothing.n == 0
     assert nothing.coverage == 0.0
     for wanted, arrays in {
-        NAN: (nothing.centre, nothing.low, nothing.high),
+        math.nan: (nothing.centre, nothing.low, nothing.high),
         1.0: (nothing.p, nothing.upper, nothing.lower),
         0.0: (nothing.effect,),
     }.items():
@@ -181,6 +172,26 @@ def test_the_signed_rank_test_is_scipys(n: int) -> None:
     assert np.array_equal(bare.p, found.p)
 
 
+@pytest.mark.parametrize(
+    "row",
+    [[1, 1, -2, 3, -1, 0, 2], [0, 0, 5], [-3, -3, -3, 1], [2, 2, 2, 2], [0, 0], [0, -1, 1, -1]],
+)
+def test_ties_and_zeros_have_the_tails_of_all_signs(row: list[float]) -> None:
+    """Zeros are ranked and then left out (Pratt); equal sizes share the mean of their ranks."""
+    values = np.array(row, dtype=float)
+    ranks = stats.rankdata(np.abs(values))[values != 0]
+    plus = ranks[values[values != 0] > 0].sum()
+    sums = [
+        sum(rank for rank, sign in zip(ranks, signs, strict=True) if sign)
+        for signs in itertools.product((0, 1), repeat=len(ranks))
+    ]
+    found = inference.signed_rank(values)
+    lower = sum(one <= plus for one in sums) / len(sums)
+    upper = sum(one >= plus for one in sums) / len(sums)
+    assert (found.lower[0], found.upper[0]) == pytest.approx((lower, upper))
+    assert found.p[0] == pytest.approx(min(1.0, 2 * min(lower, upper)))
+
+
 def test_many_blocks_with_ties_and_zeros_are_scipys_normal_approximation() -> None:
     rng = np.random.default_rng(1)
     rows = np.round(rng.normal(0.1, 1, (6, 230)), 1)
@@ -225,16 +236,18 @@ def test_large_tables_are_worked_through_in_parts(monkeypatch: pytest.MonkeyPatc
 
 
 def test_holm_along_either_axis() -> None:
-    p = np.array([[0.01, 0.04, NAN], [0.5, 0.02, 0.03], [0.6, 0.9, 0.0]])
+    p = np.array([[0.01, 0.04, math.nan], [0.5, 0.02, 0.03], [0.6, 0.9, 0.0]])
     assert inference.holm(p) == pytest.approx(
-        np.array([[0.03, 0.08, NAN], [0.5, 0.06, 0.06], [1.0, 1.0, 0.0]]), nan_ok=True
+        np.array([[0.03, 0.08, math.nan], [0.5, 0.06, 0.06], [1.0, 1.0, 0.0]]), nan_ok=True
     )
     assert inference.holm(p, axis=0) == pytest.approx(
-        np.array([[0.03, 0.08, NAN], [1.0, 0.06, 0.06], [1.0, 0.9, 0.0]]), nan_ok=True
+        np.array([[0.03, 0.08, math.nan], [1.0, 0.06, 0.06], [1.0, 0.9, 0.0]]), nan_ok=True
     )
     assert inference.holm(np.array([])).size == 0
     # A test that found nothing counts in the family.
-    assert inference.holm(np.array([0.02, NAN])) == pytest.approx([0.04, NAN], nan_ok=True)
+    assert inference.holm(np.array([0.02, math.nan])) == pytest.approx(
+        [0.04, math.nan], nan_ok=True
+    )
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
@@ -264,139 +277,3 @@ def test_groups_of_what_does_not_differ_and_their_letters() -> None:
     assert shown[:3] == ["a", "b", "c"]
     assert shown[25:28] == ["z", "A", "B"]
     assert shown[51:] == ["Z", "(53)", "(54)"]
-
-
-# --- power ---
-
-Z = 1.9599639845400545 + 0.8416212335729143  # two-sided 5 %, power 0.8
-
-
-def test_the_least_number_of_blocks() -> None:
-    assert [power.least_blocks(pairs) for pairs in (0, 1, 3, 15, 105)] == [6, 6, 7, 10, 13]
-    assert power.least_blocks(1, 0.5) == 2
-    assert power.least_blocks(1, 2.0) == 1
-    assert power.least_blocks(1, 0.0625) == 5  # exactly 2/2^5
-
-
-@pytest.mark.parametrize(("n", "pairs"), [(6, 1), (12, 1), (12, 6), (60, 1)])
-def test_the_standard_effect_is_found_with_its_power(n: int, pairs: int) -> None:
-    effect = power.standard_effect(n, pairs)
-    assert power._power(n, 0.05 / pairs, effect) >= 0.8
-    assert power._power(n, 0.05 / pairs, effect * 0.985) < 0.8
-    assert power.standard_effect(n, pairs, 0.05, 0.5) < effect
-    assert power.standard_effect(power.least_blocks(pairs) - 1, pairs) == math.inf
-    assert math.isfinite(power.standard_effect(power.least_blocks(pairs), pairs))
-
-
-def test_an_effect_that_no_test_of_that_level_can_find_is_infinite() -> None:
-    assert power.least_blocks(1, 0.01) == 8
-    assert power.standard_effect(7, 1, 0.01) == math.inf
-    assert power.standard_effect(8, 1, 0.01) < math.inf
-
-
-def test_beyond_60_blocks_the_effect_is_the_asymptotic_one() -> None:
-    assert power.standard_effect(61, 1) == pytest.approx(Z / math.sqrt(61 * 3 / math.pi))
-    assert power.standard_effect(400, 0) == pytest.approx(Z / math.sqrt(400 * 3 / math.pi))
-    five = stats.norm.ppf(1 - 0.01 / 10) + stats.norm.ppf(0.9)
-    assert power.standard_effect(100, 5, 0.01, 0.9) == pytest.approx(
-        five / math.sqrt(100 * 3 / math.pi)
-    )
-
-
-def test_about_and_detectable_turn_each_other_round() -> None:
-    assert power.about(1, 0.1, 0.05) == math.ceil((Z * 0.1 / math.log(1.05)) ** 2 * math.pi / 3)
-    assert power.about(2, 0.1, 0.05) > power.about(1, 0.1, 0.05) == power.about(0, 0.1, 0.05)
-    assert power.about(3, 0.0, 0.05) == power.least_blocks(3)
-    assert power.about(3, 0.0, 0.05, alpha=0.01) == power.least_blocks(3, 0.01)
-    assert [power.about(1, 0.1, 0.0), power.about(1, -0.1, 0.1), power.about(1, NAN, 0.1)] == [
-        0
-    ] * 3
-    assert power.detectable(100, 1, 0.1) == pytest.approx(
-        math.expm1(0.1 * Z / math.sqrt(100 * 3 / math.pi))
-    )
-    assert power.detectable(5, 1, 0.1) == math.inf
-    assert power.detectable(100, 1, 1e9) == math.expm1(700.0)
-    assert power.detectable(100, 1, 0.1, 0.01) > power.detectable(100, 1, 0.1)
-    assert power.detectable(100, 1, 0.1, 0.05, 0.9) > power.detectable(100, 1, 0.1)
-
-
-def test_planned_blocks_are_the_fewest_that_find_the_difference() -> None:
-    for pairs, noise, resolution in ((1, 0.02, 0.05), (6, 0.02, 0.05), (1, 0.05, 0.05)):
-        n = power.planned_blocks(pairs, noise, resolution)
-        effect = math.log1p(resolution) / (noise * math.sqrt(2))
-        assert power._finds(n, 0.05 / pairs, effect, 0.8)
-        assert n == power.least_blocks(pairs) or not power._finds(n - 1, 0.05 / pairs, effect, 0.8)
-    large = power.planned_blocks(1, 0.1, 0.02)
-    assert large == math.ceil((Z * 0.1 * math.sqrt(2) / math.log(1.02)) ** 2 * math.pi / 3)
-    assert power.planned_blocks(3, 0.0, 0.05) == 7
-    for noise, resolution in ((0.1, 0.0), (0.1, math.inf), (-0.1, 0.1), (math.inf, 0.1), (1, 1e-4)):
-        with pytest.raises(UsageError):
-            power.planned_blocks(1, noise, resolution)
-
-
-# --- sequential ---
-
-
-def test_looks_are_planned_from_the_numbers_alone() -> None:
-    assert sequential.looks(1, 40) == (8, 12, 17, 40)
-    assert sequential.looks(1, 17) == (8, 12, 17)
-    assert sequential.looks(1, 12) == (8, 12)
-    assert sequential.looks(1, 9) == (8, 9)
-    assert sequential.looks(1, 8) == (8,)
-    assert sequential.looks(1, 3) == (3,)
-    assert sequential.looks(3, 100) == (9, 13, 19, 100)
-    assert sequential.looks(1, 40, 0.2) == (6, 9, 13, 40)
-    assert (sequential.level(), sequential.level(0.2)) == (0.0125, 0.05)
-
-
-def _logs(n: int, spread: float) -> list[float]:
-    return [spread * (1 if i % 2 else -1) * (1 + i / 100) for i in range(n)]
-
-
-def _width(values: list[float], alpha: float) -> float:
-    found = inference.signed_rank(np.array([values]), alpha)
-    return math.expm1((found.high[0] - found.low[0]) / 2)
-
-
-def test_a_run_ends_when_every_interval_is_narrow_enough() -> None:
-    narrow, wide = _logs(13, 0.001), _logs(13, 0.004)
-    width = _width(wide, 0.0125 / 2)
-    found = sequential.decide({"x": narrow, "y": wide}, width, 40)
-    assert (found.stop, found.comparison, found.widest) == (True, "y", width)
-    assert "13 blocks" in found.reason
-    on = sequential.decide({"x": narrow, "y": wide}, width * 0.999, 40)
-    assert (on.stop, on.comparison, on.widest) == (False, "y", width)
-    assert "after block 19" in on.reason
-    last = sequential.decide({"x": narrow, "y": wide}, width * 0.999, 13)
-    assert (last.stop, last.comparison, last.widest) == (True, "y", width)
-    assert "(13)" in last.reason
-
-
-@pytest.mark.parametrize("blocks", [1, 7, 10, 39])
-def test_between_looks_nothing_is_decided(blocks: int) -> None:
-    series = {"x": _logs(blocks, 1e-9)}
-    found = sequential.decide(series, 0.5, 40)
-    following = next(look for look in (8, 12, 17, 40) if look > blocks)
-    assert (found.stop, found.widest, found.comparison) == (False, math.inf, "")
-    assert found.reason == f"the next look is after block {following}"
-
-
-def test_after_the_most_blocks_a_run_ends_whatever_it_shows() -> None:
-    found = sequential.decide({"x": _logs(41, 0.1)}, 1e-9, 40)
-    assert (found.stop, found.widest, found.comparison) == (True, math.inf, "")
-    assert "(40)" in found.reason
-    none = sequential.decide({}, 0.5, 40)
-    assert (none.stop, none.widest, none.comparison) == (False, math.inf, "")
-    assert isinstance(none.reason, str)
-
-
-def test_failed_blocks_widen_the_interval_and_infinite_values_are_left_out() -> None:
-    values = _logs(12, 0.01)
-    more = _logs(13, 0.01)
-    few = sequential.decide({"x": more, "y": more[:7]}, 0.5, 40)
-    assert (few.stop, few.widest, few.comparison) == (False, math.inf, "y")
-    holes = [*values[:10], -math.inf, NAN]
-    found = sequential.decide({"x": holes}, 1.0, 40)
-    assert found.widest == _width(values[:10], 0.0125)
-    assert sequential.decide({"x": [NAN] * 12}, 0.5, 40).widest == math.inf
-    assert sequential.decide({"x": values}, 1.0, 40, 0.2).comparison == ""

@@ -28,7 +28,7 @@ def test_an_interruption_within_a_destructor_is_raised_again() -> None:
     assert sys.unraisablehook is before
 
 
-def test_what_else_is_dropped_is_told_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_else_is_dropped_is_reported_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
         def __del__(self) -> None:
             raise ValueError("broken")

@@ -17,32 +17,14 @@ from typing import Any
 import pytest
 
 from cnibench.errors import InputError
-from cnibench.model.cell import Attestation, Cell
-from cnibench.run.provenance import Provenance, failure
+from cnibench.model.cell import Attestation
 from cnibench.rundir.files import FullError
 from cnibench.rundir.reader import RunReader
-from cnibench.rundir.schema import Manifest
 from cnibench.rundir.verification import verify
 from cnibench.rundir.writer import RunWriter
+from tests.unit._store import CELLS, MANIFEST, measure
 
 CALLS = ("open", "write", "fsync", "rename", "ftruncate", "mkdir", "statvfs", "scandir")
-CELLS = [
-    Cell(label="a", profile="a", placement="inter", workload="tcp-rr", pair=pair) for pair in (0, 1)
-]
-MANIFEST = Manifest(
-    id="faults",
-    name="faults",
-    created="2026-01-01T00:00:00Z",
-    command=["cnibench"],
-    tool_version="0",
-    seed=1,
-    blocks=3,
-    duration=1.0,
-    warmup=0.0,
-    cluster="lab",
-    cells=CELLS,
-    profiles={"a": {}},
-)
 CHECK = Attestation(label="a", profile="a", check="mtu", expected="1", observed="1", passed=True)
 
 
@@ -105,17 +87,6 @@ def go_on(
             measure(writer, block)
             acknowledged.update((cell.id, block) for cell in CELLS)
     writer.event("run-finished")
-
-
-def measure(writer: RunWriter, block: int) -> None:
-    given = []
-    for cell in CELLS:
-        writer.room()
-        (writer.raw(cell, block) / "stdout").write_bytes(b"of a tool")
-        ground = Provenance("lab", "veth", "all", "cni")
-        lines = failure(cell, block, ground, "failed", "gone", MANIFEST.created)
-        given.append((cell, lines, [("cpp", {"total": 1.0})]))
-    writer.finish_all(given, block)
 
 
 def half(path: Path) -> None:

@@ -274,7 +274,7 @@ def program(*arguments: str, shell: str, **more: str) -> subprocess.CompletedPro
 @pytest.mark.parametrize(
     "arguments", [["profiles"], ["profiles", "--json"], ["--help"], ["profiles", "show", "flannel"]]
 )
-def test_a_full_standard_output_is_told(arguments: list[str]) -> None:
+def test_a_full_standard_output_is_reported(arguments: list[str]) -> None:
     found = program(*arguments, shell=">/dev/full")
     assert found.returncode == 2
     assert (

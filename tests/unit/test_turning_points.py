@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cnibench.analysis.model import Result
 from cnibench.analysis.turning_points import Curve, judge, turning_points
-from cnibench.reports._document import turning_words
+from cnibench.reports.document.turning import turning_words
 from cnibench.stats.inference import signed_rank, walsh_averages, walsh_needed, walsh_p
 
 VALUES = (0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 200.0)

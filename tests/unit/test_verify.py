@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from cnibench.errors import InputError
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.verification import verify
-from tests.fuzz.rundirs import build
+from cnibench.rundir.writer import RunWriter
+from tests.fuzz.stored_run import build
 from tests.unit._call import call
 from tests.unit._runs import synthetic
+from tests.unit._store import MANIFEST, cell, manifest, measure
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stored") / "run"
+    build(path, 1, finished=True)
+    return path
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    build(tmp_path / "run", 1, finished=True)
-    return tmp_path / "run"
+def run(stored: Path, tmp_path: Path) -> Path:
+    """A copy: each test damages it in another way."""
+    return shutil.copytree(stored, tmp_path / "run")
 
 
 def _lines(
@@ -65,6 +76,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str, str]] = {
         "not chained",
         "samples.jsonl",
     ),
+    "lost last newline": (_bytes("samples.jsonl", lambda data: data[:-1]), "lost", "samples.jsonl"),
     "lost end": (_lines(lambda lines: lines[:-3]), "lost", "samples.jsonl"),
     "lost records": (_remove("cpp.jsonl"), "lost", "cpp.jsonl"),
     "lost attestation": (
@@ -218,6 +230,110 @@ def test_a_changed_stack_is_named_where_the_site_draws_it(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize("what", ["raw", "raw/CELL", "raw/CELL/0"])
+def test_readers_name_raw_output_that_is_gone(run: Path, what: str) -> None:
+    cell = RunReader(run).plan.cells[-1].id
+    shutil.rmtree(run / what.replace("CELL", cell))
+    for verified in (False, True):
+        problems = verify(RunReader(run), raw=verified)
+        assert {problem.kind for problem in problems} == {"lost"}
+        assert all(problem.file.startswith(what.replace("CELL", cell)) for problem in problems)
+        assert len(problems) == (3 if what == "raw/CELL" else 1)  # blocks of the cell
+    told = call(["report", str(run)])
+    assert told.exit_code == 1
+    assert "problem: run: raw" in told.stdout[:100]
+    with pytest.raises(InputError, match="damaged and cannot be resumed: raw"):
+        RunWriter.resume(run)
+
+
+def test_a_raw_folder_that_is_a_link_is_gone(run: Path, tmp_path: Path) -> None:
+    (run / "raw").rename(tmp_path / "elsewhere")
+    (run / "raw").symlink_to(tmp_path / "elsewhere")
+    (problem,) = verify(RunReader(run))
+    assert (problem.kind, problem.file) == ("lost", "raw")
+
+
+def test_a_later_attempt_without_its_event_counts_as_one_in_flight(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    (first, second) = (cell("a"), cell("b"))
+    with RunWriter.create(path, manifest([first, second])) as writer:
+        for one in (first, second):
+            (writer.raw(one, 0) / "stdout").write_bytes(b"of a tool")
+            writer.finish(one, 0, [])
+        for one in (first, second):
+            assert not verify(RunReader(path), raw=True)
+            (writer.raw(one, 0) / "stdout").write_bytes(b"again")
+    (problem,) = verify(RunReader(path))
+    assert (problem.kind, problem.file) == ("lost", "events.jsonl")
+
+
+def test_an_environment_that_no_event_names_is_named(run: Path) -> None:
+    """An event is written before its document: this one is of another run, or its event is lost."""
+    events = run / "events.jsonl"
+    events.write_bytes(events.read_bytes().splitlines(keepends=True)[0])
+    kinds = {(problem.kind, problem.file) for problem in verify(RunReader(run))}
+    assert ("not chained", "env.json") in kinds
+    (run / "env.json").unlink()
+    kinds = {(problem.kind, problem.file) for problem in verify(RunReader(run))}
+    assert ("not chained", "env.json") not in kinds
+
+
+def test_a_missing_seal_is_said_and_written_again_on_resume(run: Path) -> None:
+    """A writer that was killed after its last event had no time for the seal."""
+    seal = (run / "seal.json").read_bytes()
+    (run / "seal.json").unlink()
+    assert warned(run)
+    said = call(["report", str(run)])
+    assert said.exit_code == 0
+    assert "seal.json is missing, although the run finished" in said.stdout + said.stderr
+    done = call(["run", "--resume", str(run)])
+    assert done.exit_code == 0, done.stderr
+    assert (run / "seal.json").read_bytes() == seal
+    assert not warned(run)
+
+
+def warned(run: Path) -> bool:
+    """Of the seal; nothing is wrong with the run."""
+    reader = RunReader(run)
+    assert not verify(reader, raw=True)
+    return any("seal.json is missing" in warning for warning in reader.warnings)
+
+
+def test_a_seal_that_is_being_written_is_not_lost(run: Path) -> None:
+    with RunWriter.resume(run):
+        (run / "seal.json").unlink()
+        assert not warned(run)
+    assert warned(run)
+
+
+def test_a_file_in_a_raw_folder_that_no_event_commits_is_named(run: Path) -> None:
+    folder = sorted(run.glob("raw/*/1"))[0]
+    (folder / "copy").write_bytes(b"x")
+    (folder / "below").mkdir()
+    (folder / "below" / "other").write_bytes(b"x")
+    assert not verify(RunReader(run))
+    problems = verify(RunReader(run), raw=True)
+    assert [problem.kind for problem in problems] == ["not chained"] * 2
+    assert [Path(problem.file).name for problem in problems] == ["other", "copy"]
+    with pytest.raises(InputError, match="damaged and cannot be resumed"):
+        RunWriter.resume(run)
+
+
+def test_each_session_has_one_sample_in_flight(tmp_path: Path) -> None:
+    """Two interrupted sessions leave raw output of two samples, which is no damage."""
+    path = tmp_path / "run"
+    cells = [cell("a"), cell("b")]
+    with RunWriter.create(path, manifest(cells)) as writer:
+        writer.event("run-started")
+        (writer.raw(cells[0], 0) / "stdout").write_bytes(b"half")
+    with RunWriter.resume(path) as writer:
+        writer.event("run-resumed")
+        (writer.raw(cells[1], 0) / "stdout").write_bytes(b"half")
+    assert not verify(RunReader(path), raw=True)
+    assert (path / "raw" / cells[0].id / "0.interrupted-1" / "stdout").read_bytes() == b"half"
+    RunWriter.resume(path).close()
+
+
 def test_an_older_run_says_once_that_it_is_not_chained(tmp_path: Path) -> None:
     reader = synthetic(tmp_path, {"a": 1.0, "b": 0.9}, blocks=2)
     told = call(["verify", str(reader.path)])
@@ -255,9 +371,6 @@ def test_a_broken_line_of_an_older_run_is_named(
 
 def test_a_reader_beside_a_live_writer_sees_no_damage(tmp_path: Path) -> None:
     """What is measured during the reading is not lost: a warning says that the run continues."""
-    from cnibench.rundir.writer import RunWriter
-    from tests.unit.test_store_faults import MANIFEST, measure
-
     path = tmp_path / "run"
     with RunWriter.create(path, MANIFEST) as writer:
         writer.event("run-started")
@@ -277,6 +390,20 @@ def test_a_reader_beside_a_live_writer_sees_no_damage(tmp_path: Path) -> None:
     fresh = RunReader(path)
     assert verify(fresh, raw=True) == []
     assert fresh.warnings == []
+
+
+def test_generators_that_wait_for_their_first_slice_are_no_loss(tmp_path: Path) -> None:
+    """All cells of a block start together, and only what has slices was measured."""
+    cells = [cell(label, method="slices") for label in ("a", "b", "c")]
+    with RunWriter.create(tmp_path / "run", manifest(cells, blocks=2)) as writer:
+        writer.event("run-started")
+        for one in cells:
+            (writer.raw(one, 0) / "client.stdout").write_bytes(b"of a tool")
+    assert verify(RunReader(tmp_path / "run"), raw=True) == []
+    for one in cells[:2]:
+        (tmp_path / "run/raw" / one.id / "0/slices.jsonl").write_bytes(b"{}\n")
+    (problem,) = verify(RunReader(tmp_path / "run"), raw=True)
+    assert (problem.kind, problem.file) == ("lost", "events.jsonl")
 
 
 def test_an_older_run_is_resumed_and_chained_from_then_on(tmp_path: Path) -> None:

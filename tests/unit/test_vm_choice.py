@@ -10,7 +10,8 @@ from cnibench.cli import _kernel
 from cnibench.cli._plan_options import PlanOptions
 from cnibench.errors import InputError, MissingError, UsageError
 from cnibench.model.profile import builtin
-from cnibench.planning.plan import Plan, cells
+from cnibench.planning.cells import cells
+from cnibench.planning.plan import Plan
 from cnibench.registry import providers
 from cnibench.testbed.cluster import Problem
 from cnibench.vm.accel import Accelerator

@@ -57,7 +57,7 @@ def test_the_newest_kernel_with_its_modules_is_taken(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_no_kernel_is_told(tmp_path: Path) -> None:
+def test_what_is_no_kernel_is_reported(tmp_path: Path) -> None:
     with pytest.raises(MissingError) as none:
         kernel.newest(tmp_path, tmp_path)
     assert "linux-image-amd64" in none.value.remedy
@@ -194,7 +194,7 @@ def test_what_is_no_frame_is_refused() -> None:
         frames.pack(frames.OUT, bytes(frames.LARGEST + 1))
 
 
-def test_what_a_machine_lacks_for_a_vm_is_told_with_its_package(
+def test_what_a_machine_lacks_for_a_vm_is_reported_with_its_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requirements, "newest", lambda: kernel.newest(tmp_path, tmp_path))

@@ -14,8 +14,8 @@ import pytest
 from cnibench.errors import ClusterError, LimitError, MeasureError
 from cnibench.model.cell import Cell
 from cnibench.registry import provider
-from cnibench.run.sample import measure
 from cnibench.run.sample_context import SampleContext
+from cnibench.run.windows.sample import measure
 from cnibench.system import process as programs
 from cnibench.testbed.deployment import Deployment
 from cnibench.testbed.place import Node, Pod

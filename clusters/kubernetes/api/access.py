@@ -5,34 +5,21 @@ secret in it in any message.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from cnibench.clusters.kubernetes.api import status
+from cnibench.clusters.kubernetes.api import kubeconfigs, status
 from cnibench.clusters.kubernetes.api.availability import Availability
 from cnibench.clusters.kubernetes.api.proxy import JSON, Answer, Api
-from cnibench.errors import ClusterError, InputError, LimitError, MissingError, UsageError
+from cnibench.errors import ClusterError, LimitError, MissingError, UsageError
 from cnibench.system import log
 from cnibench.system import process as programs
 from cnibench.system.process import Done
 
 QUICK = 30.0  # s: a question to the API server
-_SECRET = (
-    "token",
-    "password",
-    "client-key-data",
-    "client-certificate-data",
-    "id-token",
-    "refresh-token",
-    "client-secret",
-    "access-token",
-)
 _HIDDEN = "(secret)"
 _PROBE = 3.0  # s
 _AGAIN = 0.3  # s before a request is tried again
@@ -63,13 +50,13 @@ class Access:
     def __init__(self, kubeconfig: Path | None, context: str = "") -> None:
         """Raises UsageError, InputError when there is no such file or context."""
         self.kubeconfig = kubeconfig
-        config = _config(kubeconfig)
+        config = kubeconfigs.read(kubeconfig)
         self.context = context or str(config.get("current-context") or "")
         self.availability = Availability(
             self.unanswered, f"the API server of the context '{self.context}'"
         )
         self.dropped: list[str] = []  # connections into Pods that were lost
-        self._secrets = sorted(_secrets(config), key=len, reverse=True)
+        self._secrets = sorted(kubeconfigs.secrets(config), key=len, reverse=True)
         log.hide(self._secrets)
         names = [str(item.get("name")) for item in config.get("contexts") or ()]
         if not self.context:
@@ -283,55 +270,3 @@ def _short(argv: tuple[str, ...] | list[str]) -> list[str]:
         else:
             words.append(word if len(word) < 80 else word[:77] + "...")
     return words
-
-
-def _files(kubeconfig: Path | None) -> list[Path]:
-    if kubeconfig is not None:
-        return [kubeconfig]
-    named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    return [path for path in named if path.exists()] or [Path.home() / ".kube" / "config"]
-
-
-def _config(kubeconfig: Path | None) -> dict[str, Any]:
-    """All files as kubectl merges them: the first that sets a thing wins. Raises InputError."""
-    merged: dict[str, Any] = {}
-    for path in _files(kubeconfig):
-        try:
-            read = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(
-                f"{path}: {error.strerror}", "name the kubeconfig with --kubeconfig FILE"
-            ) from None
-        except (yaml.YAMLError, UnicodeDecodeError):  # its text is not quoted: it may be a secret
-            raise InputError(
-                f"{path}: not YAML that can be read", "is this a kubeconfig?"
-            ) from None
-        if not isinstance(read, dict):
-            raise InputError(f"{path}: expected a mapping", "is this a kubeconfig?")
-        for key, value in read.items():
-            if isinstance(value, list):
-                merged[key] = [*(merged.get(key) or ()), *value]
-            else:
-                merged[key] = merged.get(key) or value
-    return merged
-
-
-def _secrets(value: Any) -> set[str]:
-    """Everything in a kubeconfig that must not be told."""
-    found: set[str] = set()
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if key in _SECRET and isinstance(item, str) and len(item) > 3:
-                found.add(item)
-            else:
-                found |= _secrets(item)
-            if key == "env" and isinstance(item, list):  # of an exec plugin
-                found |= {
-                    str(one["value"])
-                    for one in item
-                    if isinstance(one, dict) and len(str(one.get("value", ""))) > 7
-                }
-    elif isinstance(value, list):
-        for item in value:
-            found |= _secrets(item)
-    return found

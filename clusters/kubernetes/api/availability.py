@@ -86,7 +86,7 @@ class Availability:
         with self._waiting:
             if self._over is not None:
                 raise self._over
-            pause, told = _FIRST, False
+            pause, logged = _FIRST, False
             while said := self._probe():
                 self.failed(said)
                 waited = time.monotonic() - (self._since or time.monotonic())
@@ -97,8 +97,8 @@ class Availability:
                         "see that it is up (kubectl get nodes); --patience TIME waits longer",
                     )
                     raise self._over
-                if not told:
-                    told = True
+                if not logged:
+                    logged = True
                     self.notify(
                         f"{self._name} does not answer ({said}): waiting up to"
                         f" {duration(self.patience)}"

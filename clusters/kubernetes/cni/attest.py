@@ -10,18 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from cnibench.clusters.kubernetes.nodes import probe
+from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
+from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
 from cnibench.clusters.lab.attestation.capture import KEYED, Packet, outer_checksum, read_frame
 from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation, Placement
 from cnibench.model.installation import Installation
 from cnibench.model.profile import Profile
-
-if TYPE_CHECKING:
-    from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
-    from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
 
 _PLACEMENTS: tuple[Placement, ...] = ("intra", "inter")
 _PROBE = 192 * 1024  # bytes, as in the lab
@@ -34,7 +31,7 @@ _SAME = {
 _UNREADABLE = ("wireguard", "esp")  # the inner packet cannot be read, which is the point of it
 
 
-def attest(deployment: KubernetesDeployment) -> list[Attestation]:
+def attest(deployment: MeasuredPods) -> list[Attestation]:
     """All checks, passed or not. Raises ClusterError, LimitError when one cannot be made."""
     found: list[Attestation] = []
     further = _further(deployment)
@@ -75,7 +72,7 @@ def claims(profile: Profile) -> tuple[str, dict[int, int]]:
     return _SAME.get(encapsulation, encapsulation), {4: four, 6: four + more}
 
 
-def _inside(deployment: KubernetesDeployment, family: int) -> Iterator[Attestation]:
+def _inside(deployment: MeasuredPods, family: int) -> Iterator[Attestation]:
     """Traffic inside a node: it arrives and never reaches the wire."""
     client, server = deployment.pair("intra")
     failure, packets = _watched(deployment.nodes()[0], client, server, family)
@@ -93,13 +90,13 @@ def _inside(deployment: KubernetesDeployment, family: int) -> Iterator[Attestati
         )
 
 
-def _further(deployment: KubernetesDeployment) -> list[int]:
+def _further(deployment: MeasuredPods) -> list[int]:
     """The pairs after the first that are between other nodes than any before them."""
     ways = [deployment.between("inter", pair) for pair in range(deployment.options.pairs)]
     return [pair for pair, way in enumerate(ways) if pair and way not in ways[:pair]]
 
 
-def _between(deployment: KubernetesDeployment, family: int, pair: int = 0) -> Iterator[Attestation]:
+def _between(deployment: MeasuredPods, family: int, pair: int = 0) -> Iterator[Attestation]:
     """Traffic between nodes: it arrives, in the claimed encapsulation and in no other, through the
     tunnel device when there is one.
     """
@@ -149,7 +146,7 @@ def _between(deployment: KubernetesDeployment, family: int, pair: int = 0) -> It
         grown = [
             sum(new.values()) - sum(old.values()) for old, new in zip(before, after, strict=True)
         ]
-        told = (
+        outcome = (
             f"{grown[0]} B on {nodes[0].name}, {grown[1]} B on {nodes[1].name}"
             if all(after)
             else "there is no such device"
@@ -157,13 +154,13 @@ def _between(deployment: KubernetesDeployment, family: int, pair: int = 0) -> It
         yield deployment.attestation(
             f"tunnel-device{beside}",
             f"{pattern} counts at least {_PROBE} B",
-            told,
+            outcome,
             min(grown) >= _PROBE,
             family,
         )
 
 
-def _mtu(deployment: KubernetesDeployment, family: int) -> Iterator[Attestation]:
+def _mtu(deployment: MeasuredPods, family: int) -> Iterator[Attestation]:
     """A full-size packet with DF passes between nodes, one byte more does not; the Pod's device or
     its route says so.
     """
@@ -183,7 +180,7 @@ def _mtu(deployment: KubernetesDeployment, family: int) -> Iterator[Attestation]
     )
 
 
-def _stranger(deployment: KubernetesDeployment, enforced: bool) -> Iterator[Attestation]:
+def _stranger(deployment: MeasuredPods, enforced: bool) -> Iterator[Attestation]:
     """Whom the policies do not let in stays out, inside a node and between nodes; without policies
     nobody does.
 
@@ -204,22 +201,22 @@ def _stranger(deployment: KubernetesDeployment, enforced: bool) -> Iterator[Atte
             failure = probe.stream(stranger, server.addresses[family], 1, limit=_DENIAL)
             if enforced:
                 friend = probe.stream(client, server.addresses[family], 1)
-                told = f"denied ({failure})" if failure else "it got through"
-                told += f"; and the client too ({friend})" if friend else ""
+                outcome = f"denied ({failure})" if failure else "it got through"
+                outcome += f"; and the client too ({friend})" if friend else ""
                 passed = bool(failure) and not friend
                 yield deployment.attestation(
                     f"denied-{placement}",
                     "a connection that no policy allows is denied",
-                    told,
+                    outcome,
                     passed,
                     family,
                 )
             else:
-                told = failure or "it got through"
+                outcome = failure or "it got through"
                 yield deployment.attestation(
                     f"undenied-{placement}",
                     "nothing denies any connection",
-                    told,
+                    outcome,
                     not failure,
                     family,
                 )

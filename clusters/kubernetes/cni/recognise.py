@@ -47,16 +47,16 @@ def current(access: Access, profiles: Mapping[str, Profile] | None = None) -> tu
         if not wrong:
             fitting.append((-len(facts), _RANK[profile.kubernetes.policy], name))
         elif seen[0] not in wrong:
-            told = ", ".join(f"{_words(fact)} is '{value}'" for fact, value in wrong)
-            near.append((len(wrong), -len(facts), profile.cni, f"not {name}: {told}"))
+            details = ", ".join(f"{_words(fact)} is '{value}'" for fact, value in wrong)
+            near.append((len(wrong), -len(facts), profile.cni, f"not {name}: {details}"))
     if fitting:
         name = min(fitting)[2]
         profile = known[name]
         return name, f"{profile.title}: recognised by {_objects(profile)}"
     if near:
         cni = min(near)[2]
-        told = "; ".join(one[3] for one in sorted(near)[:3] if one[2] == cni)
-        return "", f"{cni}, in a mode that no profile describes ({told})"
+        details = "; ".join(one[3] for one in sorted(near)[:3] if one[2] == cni)
+        return "", f"{cni}, in a mode that no profile describes ({details})"
     others = _daemonsets(access)
     if _without(access, 0.0 if others else _SETTLING):
         return "", NONE

@@ -7,16 +7,16 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import yaml
 
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
 from cnibench.errors import ClusterError, CnibenchError
+from cnibench.testbed.cluster_options import ClusterOptions
 
 
-def variables(access: Access, nodes: Sequence[Facts], extra: Mapping[str, Any]) -> dict[str, str]:
+def variables(access: Access, nodes: Sequence[Facts], options: ClusterOptions) -> dict[str, str]:
     """As far as the cluster tells; '' for what it does not."""
     pods, services = _of_kubeadm(access)
     if not pods or not services:
@@ -37,8 +37,8 @@ def variables(access: Access, nodes: Sequence[Facts], extra: Mapping[str, Any]) 
         "node_addresses": ",".join(
             node.addresses[family] for node in nodes if family in node.addresses
         ),
-        "registry": str(extra.get("registry", "")),
-        "pull_secret": str(extra.get("pull_secret", "")),
+        "registry": options.registry or "",
+        "pull_secret": options.pull_secret or "",
         "kubernetes": access.server_version,
     }
 

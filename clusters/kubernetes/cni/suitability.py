@@ -5,7 +5,7 @@ from __future__ import annotations
 from cnibench.clusters.kubernetes.api import tools
 from cnibench.clusters.lab import kernel
 from cnibench.model.profile import Profile
-from cnibench.testbed.cluster import Options, Problem
+from cnibench.testbed.cluster import Options, Problem, lacking_family
 
 
 def problems(profile: Profile, options: Options) -> list[Problem]:
@@ -21,16 +21,11 @@ def problems(profile: Profile, options: Options) -> list[Problem]:
     found = []
     if any(step.chart for step in profile.kubernetes.steps):
         found += [Problem(profile.name, one.lacks, one.remedy) for one in tools.problems("helm")]
-    for family in options.ip:
-        if family not in profile.features.ip:
-            found.append(
-                Problem(
-                    profile.name,
-                    f"IPv{family} in this mode",
-                    f"leave it out, or --ip {profile.features.ip[0]}",
-                )
-            )
-    return found
+    return found + [
+        lacking_family(profile, family)
+        for family in options.ip
+        if family not in profile.features.ip
+    ]
 
 
 def on_this_kernel(profile: Profile) -> list[Problem]:

@@ -9,8 +9,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cnibench.clusters.kubernetes.api import pods
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.cni.manifests import Object, installation
+from cnibench.clusters.kubernetes.cni.manifests import installation
+from cnibench.clusters.kubernetes.cni.pod_specs import Object
 from cnibench.errors import ClusterError, LimitError
 from cnibench.model.installation import Wait
 from cnibench.model.profile import Profile
@@ -60,25 +62,31 @@ def ready(access: Access, profile: Profile, limit: float) -> None:
                 "kubectl describe shows more; is the image there?",
             )
         if time.monotonic() >= deadline:
-            told = "; ".join(missing + _troubles(pods))
+            details = "; ".join(missing + _troubles(pods))
             raise LimitError(
-                f"{profile.name} was not ready within {limit:.0f} s: {told}",
+                f"{profile.name} was not ready within {limit:.0f} s: {details}",
                 "give it longer, or see 'kubectl describe pods'",
             )
         time.sleep(min(_STEP, max(deadline - time.monotonic(), 0)))
 
 
 def established(access: Access, definitions: Sequence[Object], limit: float = 60) -> None:
-    """Waits until custom resource definitions can be used. Raises LimitError, ClusterError."""
-    if definitions:
-        names = [f"customresourcedefinition/{item['metadata']['name']}" for item in definitions]
-        access.kubectl(
-            "wait",
-            "--for=condition=Established",
-            *names,
-            f"--timeout={limit:.0f}s",
-            timeout=limit + 10,
-        )
+    """Waits until custom resource definitions can be used. Raises LimitError, ClusterError.
+
+    ``kubectl wait`` fails at once for a definition that has no conditions yet.
+    """
+    deadline = time.monotonic() + limit
+    waits = [
+        Wait(object=f"customresourcedefinition/{item['metadata']['name']}", condition="Established")
+        for item in definitions
+    ]
+    while missing := [said for one in waits if (said := _lacks(access, one))]:
+        if time.monotonic() >= deadline:
+            raise LimitError(
+                f"definitions could not be used within {limit:.0f} s: {'; '.join(missing)}",
+                "see 'kubectl describe customresourcedefinitions'",
+            )
+        time.sleep(_STEP)
 
 
 def _lacks(access: Access, one: Wait) -> str:
@@ -111,14 +119,7 @@ def _silent(access: Access, one: Wait, workload: Mapping[str, Any]) -> str:
     """Which Pod of a rolled-out workload has not yet said that it works (its program runs, but it
     has no probe that tells).
     """
-    labels = workload["spec"]["selector"].get("matchLabels", {})
-    for pod in access.get(
-        "pods",
-        "-n",
-        one.namespace,
-        "-l",
-        ",".join(f"{key}={value}" for key, value in labels.items()),
-    )["items"]:
+    for pod in pods.of_workload(access, workload):
         name = pod["metadata"]["name"]
         if (
             one.logged

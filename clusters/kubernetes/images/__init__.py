@@ -23,7 +23,7 @@ _HERE = Path(__file__).parent
 _HOME = "localhost/cnibench"
 _BUILD = 1800.0  # s
 _SAVE = 300.0  # s
-_ASK = 20.0  # s
+_ASK = 60.0  # s: podman waits for its lock while other containers are made
 
 
 def containerfile(kind: str) -> Path:
@@ -117,24 +117,24 @@ def engine() -> Engine:
     Raises MissingError.
     """
     named = os.environ.get("KIND_EXPERIMENTAL_PROVIDER", "")
-    told = []
+    reasons = []
     for program in (named,) if named else ("docker", "podman"):
         if shutil.which(program) is None:
-            told.append(f"{program} is not installed")
+            reasons.append(f"{program} is not installed")
             continue
         try:
             done = programs.run([program, "info"], timeout=_ASK, check=False)
         except CnibenchError as error:
-            told.append(f"{program}: {error.message}")
+            reasons.append(f"{program}: {error.message}")
             continue
         if done.returncode == 0:
             return Engine(program)
-        told.append(
+        reasons.append(
             f"{program} does not answer:"
             f" {(done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]}"
         )
     raise MissingError(
-        f"no container engine: {'; '.join(told)}", "sudo apt-get install podman, or start docker"
+        f"no container engine: {'; '.join(reasons)}", "sudo apt-get install podman, or start docker"
     )
 
 

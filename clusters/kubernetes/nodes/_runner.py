@@ -6,7 +6,7 @@ Each message, both ways, is 8 bytes (two lengths, big endian), a header in JSON,
 end: status}; {id, error, missing}; {id, texts: lengths} with bytes.
 
 One thread, asleep unless something happens, so that nothing of it disturbs a measured window: of
-what a program prints the first part is told at once, the rest at its end. All programs die with
+what a program prints the first part is sent at once, the rest at its end. All programs die with
 this one (PR_SET_PDEATHSIG), and this one when its input ends or nothing has been heard for a while:
 kubectl may have been killed, or the API server have gone.
 """
@@ -26,7 +26,7 @@ import time
 from typing import Any, cast
 
 SILENCE = 30.0  # s; cnibench says something more often than that
-AT_ONCE = 1 << 18  # bytes of each stream that are told as they come
+AT_ONCE = 1 << 18  # bytes of each stream that are sent as they come
 PIPE = 1 << 20  # bytes: a program that prints much wakes us seldom
 F_SETPIPE_SZ = 1031
 LIBC = ctypes.CDLL(None)
@@ -208,13 +208,17 @@ class Runner:
             elif header["do"] == "ping":
                 send({"id": header["id"], "texts": []})
         except Exception as error:
-            told = (
+            message = (
                 f"{error.strerror}: {error.filename}"
                 if isinstance(error, OSError)
                 else f"{type(error).__name__}: {error}"
             )
             send(
-                {"id": header["id"], "error": told, "missing": isinstance(error, FileNotFoundError)}
+                {
+                    "id": header["id"],
+                    "error": message,
+                    "missing": isinstance(error, FileNotFoundError),
+                }
             )
 
     def main(self) -> None:

@@ -10,40 +10,38 @@ from dataclasses import replace
 from typing import Any
 
 from cnibench.clusters.kubernetes import images
-from cnibench.clusters.kubernetes.api import objects
+from cnibench.clusters.kubernetes.api import objects, pods
 from cnibench.clusters.kubernetes.api.access import Access, DeniedError
 from cnibench.clusters.kubernetes.api.objects import Making, Rights
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
-from cnibench.clusters.kubernetes.pods import pods
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.offload import change, facts, reading, stack
 from cnibench.offload.nic import Nic
 from cnibench.testbed.cluster import Wire
+from cnibench.testbed.cluster_options import ClusterOptions
 
 _LEVELS: tuple[Rights, ...] = ("all", "network", "none")
 
 
 def plan(
     run: str,
-    extra: Mapping[str, Any],
+    options: ClusterOptions,
     namespace: str = "",
     tolerations: Sequence[Mapping[str, str]] = (),
 ) -> Making:
     """What our objects have in common: images of ``--registry``, the secret of ``--pull-secret``;
     the namespace has the run's name.
     """
-    workload, agent = (
-        images.name(kind, str(extra.get("registry") or "")) for kind in ("workload", "agent")
-    )
+    workload, agent = (images.name(kind, options.registry or "") for kind in ("workload", "agent"))
     return Making(
         namespace or run,
         run,
         workload,
         agent,
         tolerations=tolerations,
-        pull_secret=str(extra.get("pull_secret") or ""),
+        pull_secret=options.pull_secret or "",
     )
 
 
@@ -149,7 +147,7 @@ def letter(number: int) -> str:
 
 
 def device(node: KubernetesNode) -> str:
-    """The device that has the node's own address, '' when it cannot be told."""
+    """The device that has the node's own address, '' when it is not known."""
     try:
         links = json.loads(node.run(["ip", "-j", "addr", "show"], timeout=20).stdout)
     except (CnibenchError, ValueError):

@@ -1,4 +1,4 @@
-"""Facts of a cluster and its nodes for env.json: nothing by which the owner could be told (no
+"""Facts of a cluster and its nodes for env.json: nothing that identifies the owner (no
 names, no addresses).
 """
 
@@ -37,10 +37,10 @@ def describe(access: Access, nodes: Sequence[KubernetesNode]) -> dict[str, Any]:
     """The cluster's version, and of each node what the API and its agent tell; all nodes at the
     same time.
     """
-    told = on_each(nodes, _node)
+    answers = on_each(nodes, _node)
     facts: dict[str, Any] = {
         "kubernetes": access.server_version,
-        "nodes": dict(zip((node.name for node in nodes), told, strict=True)),
+        "nodes": dict(zip((node.name for node in nodes), answers, strict=True)),
     }
     if not all(node.host for node in nodes):
         facts["lacks"] = (
@@ -52,17 +52,17 @@ def describe(access: Access, nodes: Sequence[KubernetesNode]) -> dict[str, Any]:
 
 def _node(node: KubernetesNode) -> dict[str, Any]:
     known = node.facts
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         **known.info,
         "architecture": known.architecture,
         "control_plane": known.control_plane,
     }
-    told["sysctls"] = {
+    facts["sysctls"] = {
         name: value
         for name in _SYSCTLS
         if (value := _file(node, f"/proc/sys/{name.replace('.', '/')}"))
     }
-    told["cpu_model"] = next(
+    facts["cpu_model"] = next(
         (
             line.partition(":")[2].strip()
             for line in _file(node, "/proc/cpuinfo").splitlines()
@@ -71,8 +71,8 @@ def _node(node: KubernetesNode) -> dict[str, Any]:
         "",
     )
     if node.device:
-        told["device"] = _device(node)
-    return told
+        facts["device"] = _device(node)
+    return facts
 
 
 def _device(node: KubernetesNode) -> dict[str, Any]:

@@ -4,11 +4,10 @@ there (_runner.py).
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import logging
-import os
-import signal
 import struct
 import threading
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.nodes.remote import ANSWER, Answer, RemoteProcess
 from cnibench.errors import ClusterError, LimitError, MissingError
 from cnibench.system import process as programs
 from cnibench.system.guest import patience
@@ -26,7 +26,6 @@ from cnibench.system.process import Done, Process
 
 _log = logging.getLogger(__name__)
 PLAIN = {"LANG": "C", "LC_ALL": "C"}
-ANSWER = 20.0  # s: for anything that the other end does at once
 _START = 30.0  # s
 _TRIES = 3
 # s; the other end gives up when some of them are missing: a killed kubectl does not always end its
@@ -52,109 +51,6 @@ exec(compile(r(int(r(8))), "cnibench", "exec"))
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cnibench-exec")
 
 
-class _Answer:
-    """What came back for one message."""
-
-    def __init__(
-        self, stdout: Path | None = None, stderr: Path | None = None, keep: bool = False
-    ) -> None:
-        self.first = threading.Event()  # something was told
-        self.ended = threading.Event()
-        self.pid = 0
-        self.status: int | None = None
-        self.error = ""
-        self.missing = False
-        self.texts: list[str] = []
-        self.kept = {1: bytearray(), 2: bytearray()} if keep else None
-        self.flood = False  # has it printed more than it may? then it was ended there
-        self._files: dict[int, IO[bytes]] = {}
-        for number, path in ((1, stdout), (2, stderr)):
-            if path is not None:
-                self._files[number] = os.fdopen(programs.output_file(path), "wb", buffering=0)
-
-    def take(self, header: dict[str, Any], data: bytes) -> None:
-        if "stream" in header:
-            if self.kept is not None:
-                self.kept[header["stream"]] += data
-            elif header["stream"] in self._files:
-                self._files[header["stream"]].write(data)
-            return
-        if "flood" in header:
-            self.flood = True
-            return
-        if "pid" in header:
-            self.pid = header["pid"]
-        elif "end" in header:
-            self.finish(header["end"])
-        elif "error" in header:
-            self.fail(header["error"], header["missing"])
-        else:
-            rest = memoryview(data)
-            for size in header.get("texts", ()):
-                self.texts.append(bytes(rest[:size]).decode(errors="replace"))
-                rest = rest[size:]
-            self.finish(0)
-        self.first.set()
-
-    def fail(self, error: str, missing: bool = False) -> None:
-        self.error, self.missing = error, missing
-        self.finish(None)
-
-    def finish(self, status: int | None) -> None:
-        self.status = status
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
-        self.first.set()
-        self.ended.set()
-
-
-class RemoteProcess(Process):
-    """A program in a Pod, with the face of one that runs here; ``pid`` is its number there. Its
-    files are whole once it has ended.
-    """
-
-    def __init__(self, argv: Sequence[str], gateway: Gateway, number: int, answer: _Answer) -> None:
-        self.argv = tuple(argv)
-        self._gateway = gateway
-        self._number = number
-        self._answer = answer
-
-    @property
-    def pid(self) -> int:
-        return self._answer.pid
-
-    def poll(self) -> int | None:
-        """Exit status, or None while it runs. Raises ClusterError when the connection is lost."""
-        if not self._answer.ended.is_set():
-            return None
-        if self._answer.flood:
-            raise programs.too_much(self.argv, programs.MOST_OUTPUT)
-        if self._answer.status is None:
-            raise ClusterError(self._answer.error)
-        return self._answer.status
-
-    def watch(self, seconds: float) -> None:
-        if seconds > 0:
-            self._answer.ended.wait(seconds)
-
-    def wait(self, timeout: float) -> int:
-        if not self._answer.ended.wait(timeout * patience()):
-            self.kill()
-            raise LimitError(f"{self.argv[0]} did not end within {timeout:.0f} s")
-        status = self.poll()
-        assert status is not None
-        return status
-
-    def interrupt(self) -> None:
-        self._gateway.signal(self._number, signal.SIGINT)
-
-    def kill(self) -> None:
-        if not self._answer.ended.is_set():
-            self._gateway.signal(self._number, signal.SIGKILL)
-            self._answer.ended.wait(ANSWER)
-
-
 class Gateway:
     """The connection to one container. ``what`` names it in messages. Opened at its first use;
     opened again after it was lost.
@@ -168,7 +64,7 @@ class Gateway:
         self.python = ""  # its version there
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        self._answers: dict[int, _Answer] = {}
+        self._answers: dict[int, Answer] = {}
         self._process: Process | None = None
         self._input: IO[bytes] | None = None
         self._log: programs.Errors | None = None
@@ -208,14 +104,14 @@ class Gateway:
             programs.converse, argv, self._log
         ).result()
         first = self._input  # ours is gone as soon as the reader sees that kubectl has ended
-        ready = self._answers[0] = _Answer()
+        ready = self._answers[0] = Answer()
         self._closing = threading.Event()
         threading.Thread(target=self._read, args=(output, self._closing), daemon=True).start()
         source = _SOURCE.read_bytes()
         try:
             first.write(f"{len(source):08d}".encode() + source)
         except (OSError, ValueError):
-            pass  # kubectl has ended, and told why
+            pass  # kubectl has ended, and its output says why
         if not ready.first.wait(_START * patience()) or ready.error:
             said = ready.error or f"no answer within {_START:.0f} s"
             self.close()
@@ -266,11 +162,11 @@ class Gateway:
     def _ping(self, closing: threading.Event) -> None:
         while not closing.wait(_PING):
             try:
-                self._ask({"do": "ping"}, b"", _Answer())
+                self._ask({"do": "ping"}, b"", Answer())
             except ClusterError:
                 return
 
-    def _ask(self, header: dict[str, Any], data: bytes, answer: _Answer) -> int:
+    def _ask(self, header: dict[str, Any], data: bytes, answer: Answer) -> int:
         number = next(self._numbers)
         text = json.dumps({"id": number, **header}).encode()
         with self._lock:
@@ -301,7 +197,7 @@ class Gateway:
                 except OSError:
                     pass
 
-    def _spawn(self, argv: Sequence[str], answer: _Answer, input: str | None) -> int:
+    def _spawn(self, argv: Sequence[str], answer: Answer, input: str | None) -> int:
         self.open()
         _log.debug("%s: started: %s", self.what, shown(argv))
         data = b"" if input is None else input.encode()
@@ -327,10 +223,13 @@ class Gateway:
             raise ClusterError(f"{self.what}: {argv[0]}: {answer.error}")
         return number
 
+    def _process_of(self, argv: Sequence[str], answer: Answer, number: int) -> RemoteProcess:
+        return RemoteProcess(argv, answer, functools.partial(self.signal, number))
+
     def spawn(self, argv: Sequence[str], stdout: Path | None, stderr: Path | None) -> RemoteProcess:
         """Starts a program in the background. Raises ClusterError, MissingError."""
-        answer = _Answer(stdout, stderr)
-        return RemoteProcess(argv, self, self._spawn(argv, answer, None), answer)
+        answer = Answer(stdout, stderr)
+        return self._process_of(argv, answer, self._spawn(argv, answer, None))
 
     def run(
         self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True
@@ -338,9 +237,9 @@ class Gateway:
         """Runs a program to its end. Raises ClusterError when ``check`` and it fails, LimitError
         after ``timeout`` seconds.
         """
-        answer = _Answer(keep=True)
+        answer = Answer(keep=True)
         start = time.monotonic()
-        with RemoteProcess(argv, self, self._spawn(argv, answer, input), answer) as process:
+        with self._process_of(argv, answer, self._spawn(argv, answer, input)) as process:
             status = process.wait(timeout)
         assert answer.kept is not None
         out, err = (bytes(answer.kept[number]).decode(errors="replace") for number in (1, 2))
@@ -359,7 +258,7 @@ class Gateway:
         be read.
         """
         self.open()
-        answer = _Answer()
+        answer = Answer()
         self._ask({"do": "read", "paths": list(paths)}, b"", answer)
         if not answer.ended.wait(ANSWER * patience()):
             raise LimitError(f"{self.what}: {paths[0]} was not read within {ANSWER:.0f} s")

@@ -242,9 +242,9 @@ def _pick(
             f"there is no node '{name}'",
             f"there are: {', '.join(sorted(node.name for node in nodes))}",
         )
-    told = "; ".join(reasons) or "there is no other node"
+    details = "; ".join(reasons) or "there is no other node"
     raise UsageError(
-        f"no node for the {role}: {told}",
+        f"no node for the {role}: {details}",
         f"name one with --{role}-node or --{role}-selector, and tolerate with --toleration",
     )
 

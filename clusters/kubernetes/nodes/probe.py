@@ -19,8 +19,8 @@ _LIFE = 120  # s after which what was started ends by itself, whatever became of
 _RUN = 20.0  # s beyond a probe's own limit
 _MOST = 5000  # frames of one capture
 
-# Streams are counted to their end and the count is told; each datagram is answered by its length,
-# or by the time when it asks for that.
+# Streams are counted to their end and the count is sent back; each datagram is answered by its
+# length, or by the time when it asks for that.
 _SERVER = """
 import select, socket, sys, time
 port, life = int(sys.argv[1]), time.time() + float(sys.argv[2])
@@ -177,7 +177,7 @@ def datagram(client: Place, target: str, packet: int, limit: float = 2.0, port: 
 
 
 def clock(client: Place, target: str, port: int = PORT) -> tuple[float, float] | str:
-    """(how far the other clock is ahead, in s, how wrong that may be), or why it cannot be told."""
+    """(how far the other clock is ahead, in s, how wrong that may be), or why that is not known."""
     said = client.run(["python3", "-c", _CLOCK, target, str(port)], timeout=60).stdout.strip()
     try:
         offset, way = map(int, said.split())

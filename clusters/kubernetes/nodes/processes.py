@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cnibench.clusters.kubernetes.api import pods
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
-from cnibench.clusters.kubernetes.pods import pods
 from cnibench.model.profile import Profile
 from cnibench.testbed.place import Node
 
@@ -100,11 +100,8 @@ class Processes:
         for wait in self.profile.kubernetes.ready if self.profile.kubernetes else ():
             if not wait.rollout:
                 continue
-            selector = self.access.get(wait.rollout, "-n", wait.namespace)["spec"]["selector"].get(
-                "matchLabels", {}
-            )
-            labels = ",".join(f"{key}={value}" for key, value in selector.items())
-            for pod in self.access.get("pods", "-n", wait.namespace, "-l", labels)["items"]:
+            workload = self.access.get(wait.rollout, "-n", wait.namespace)
+            for pod in pods.of_workload(self.access, workload):
                 where = str(pod["spec"].get("nodeName"))
                 uids.setdefault(where, []).append(str(pod["metadata"]["uid"]))
                 ready = ready and (where not in measured or pods.is_ready(pod))

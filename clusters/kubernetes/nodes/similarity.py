@@ -94,8 +94,10 @@ def remarks(nodes: Mapping[str, Mapping[str, Any]]) -> Iterator[Remark]:
     for name, (what, remedy) in _COMPARED.items():
         values = {node: str(facts.get(name, "")) for node, facts in nodes.items()}
         if len(set(values.values())) > 1:
-            told = ", ".join(f"{node}: {value or 'not reported'}" for node, value in values.items())
-            yield Remark("differs", f"{what} differs between the nodes: {told}", remedy)
+            details = ", ".join(
+                f"{node}: {value or 'not reported'}" for node, value in values.items()
+            )
+            yield Remark("differs", f"{what} differs between the nodes: {details}", remedy)
     for name, (well, wrong, remedy) in _DISTURBING.items():
         for value in dict.fromkeys(str(facts.get(name, "")) for facts in nodes.values()):
             if value and value not in well and not (name == "duplex" and value == "unknown"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import functools
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from cnibench.testbed.capabilities.ownership import Leftover
 
 _DELETE = 120.0  # s
 _ASK = 60.0  # s
+_TRIES, _PAUSE = 4, 1.0  # of listing the clusters, s between them
 _MAKING = datetime.timedelta(
     minutes=6
 )  # that a cluster of somebody else may take until it has its Lease
@@ -36,11 +38,25 @@ def delete(name: str) -> None:
     )
 
 
+def _listed() -> list[str]:
+    """All kind clusters. Podman cannot list containers at the moment at which one loses its network
+    namespace, so the question is asked again.
+    """
+    for attempt in range(1, _TRIES + 1):
+        try:
+            return programs.run(["kind", "get", "clusters"], timeout=_ASK).stdout.split()
+        except ClusterError:
+            if attempt == _TRIES:
+                raise
+            time.sleep(_PAUSE)
+    raise AssertionError
+
+
 def leftovers(mine: set[str], notify: Callable[[str], None]) -> list[Leftover]:
     """Those of cnibench, each with why it stays when it does; ``mine`` are the owners whose
     clusters may be removed. Raises ClusterError when kind cannot say which there are.
     """
-    listed = programs.run(["kind", "get", "clusters"], timeout=_ASK).stdout.split()
+    listed = _listed()
     found = [
         Leftover(
             f"the folder of the kind cluster {path.name}, which is gone",

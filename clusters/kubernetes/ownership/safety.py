@@ -9,6 +9,7 @@ from typing import Any
 from cnibench.clusters.kubernetes.api import objects
 from cnibench.errors import UsageError
 from cnibench.model.units import bits_per_second, duration, human
+from cnibench.testbed.cluster_options import ClusterOptions
 
 # Where Kubernetes itself, the usual CNIs and kind put their own.
 _SYSTEM = (
@@ -43,19 +44,19 @@ class Allowed:
     max_rate: float = 0.0
 
     @classmethod
-    def of(cls, extra: Mapping[str, Any]) -> Allowed:
+    def of(cls, options: ClusterOptions) -> Allowed:
         """Raises UsageError for a rate that is none."""
-        rate = bits_per_second(str(extra["max_rate"])) if extra.get("max_rate") else 0.0
+        rate = bits_per_second(options.max_rate) if options.max_rate else 0.0
         if 0 < rate < 1e6:
             raise UsageError(
                 "--max-rate: expected at least 1M",
                 "with less, attesting a profile alone takes minutes",
             )
         return cls(
-            bool(extra.get("allow_load")),
-            bool(extra.get("allow_install")),
-            str(extra.get("allow_replace") or ""),
-            bool(extra.get("allow_node_changes")),
+            options.allow_load,
+            options.allow_install,
+            options.allow_replace or "",
+            options.allow_node_changes,
             rate,
         )
 

@@ -12,15 +12,12 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
 from cnibench.errors import ClusterError
 from cnibench.system.process import Done, Process
-
-if TYPE_CHECKING:
-    from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 
 _LIMIT = 30.0  # s
 _TOGETHER = 8  # connections that are made at the same time
@@ -124,7 +121,7 @@ def read(pods: Sequence[KubernetesPod], path: str) -> list[str]:
     return [found[pod.name] for pod in pods]
 
 
-def enter(deployment: KubernetesDeployment, pods: Sequence[KubernetesPod]) -> list[KubernetesPod]:
+def enter(access: Access, namespace: str, pods: Sequence[KubernetesPod]) -> list[KubernetesPod]:
     """The same Pods, ready for commands. Raises ClusterError."""
     if not all(pod.node.host for pod in pods):
         with ThreadPoolExecutor(max_workers=_TOGETHER) as pool:
@@ -133,7 +130,7 @@ def enter(deployment: KubernetesDeployment, pods: Sequence[KubernetesPod]) -> li
     if not pods:
         return []
     names = {pod.pod for pod in pods}
-    items = deployment.access.get("pods", "-n", deployment.namespace, timeout=_LIMIT)["items"]
+    items = access.get("pods", "-n", namespace, timeout=_LIMIT)["items"]
     uids = {
         item["metadata"]["name"]: str(item["metadata"]["uid"])
         for item in items

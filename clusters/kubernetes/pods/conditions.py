@@ -6,21 +6,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cnibench.clusters.kubernetes.nodes import features
 from cnibench.clusters.kubernetes.nodes.places import KubernetesPod
-from cnibench.clusters.kubernetes.pods import policies
+from cnibench.clusters.kubernetes.pods import features, policies
+from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
 from cnibench.model.cell import Cell
 from cnibench.model.conditions import Conditions
-
-if TYPE_CHECKING:
-    from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 
 
 @contextlib.contextmanager
 def apply_conditions(
-    deployment: KubernetesDeployment,
+    deployment: MeasuredPods,
     asked: Conditions,
     client: KubernetesPod,
     server: KubernetesPod,

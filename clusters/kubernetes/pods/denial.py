@@ -11,18 +11,15 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-from cnibench.clusters.kubernetes.cni import manifests, unsupported
-from cnibench.clusters.kubernetes.pods import policies, policy_objects
+from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.pods import policies, policy_objects, unsupported
+from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
 from cnibench.clusters.kubernetes.pods.policy_objects import Kind, Object
 from cnibench.errors import ClusterError, LimitError, UnsupportedError
 from cnibench.system import process as programs
 from cnibench.system.process import Process
-
-if TYPE_CHECKING:
-    from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 
 # s that kubectl is given to come to where it reads the objects; what it has not done by then is
 # measured with the rest
@@ -33,14 +30,12 @@ _DONE = 60.0  # s
 class Denying:
     """A kubectl that waits for the objects, and then makes them."""
 
-    def __init__(
-        self, deployment: KubernetesDeployment, objects: list[Object], kinds: set[Kind]
-    ) -> None:
+    def __init__(self, access: Access, objects: list[Object], kinds: set[Kind]) -> None:
         self.kinds = kinds
-        self._deployment = deployment
+        self._access = access
         self._text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()
         self._said = programs.Errors()
-        argv = deployment.access.command("apply", "--server-side", "--force-conflicts", "-f", "-")
+        argv = access.command("apply", "--server-side", "--force-conflicts", "-f", "-")
         self._sent = False
         self._process: Process
         self._given: IO[bytes]
@@ -76,11 +71,13 @@ class Denying:
             self._said.close()
 
     def _words(self) -> str:
-        return self._deployment.access.hidden(self._said.text()[-300:]) or "it said nothing"
+        return self._access.hidden(self._said.text()[-300:]) or "it said nothing"
 
 
-def prepare(deployment: KubernetesDeployment, port: int) -> Callable[[], None]:
-    """As Policies.denial. Raises UnsupportedError where nothing would come of it."""
+def prepare(deployment: MeasuredPods, port: int) -> Denying:
+    """What denies UDP to ``port`` as soon as it is sent. Raises UnsupportedError where
+    nothing would come of it.
+    """
     if reason := unsupported.enforcing(deployment.profile):
         raise UnsupportedError(f"{deployment.label}: {reason}")
     own: set[Kind] = {kind for kind, _ in deployment.restrict.values() if kind != "kubernetes"}
@@ -91,15 +88,11 @@ def prepare(deployment: KubernetesDeployment, port: int) -> Callable[[], None]:
             *_letting_in(deployment, tcp_only=True),
             policy_objects.only_tcp(deployment.making),
         ]
-    deployment.denying = Denying(deployment, objects, own or {"kubernetes"})
-    return deployment.denying.send
+    return Denying(deployment.access, objects, own or {"kubernetes"})
 
 
-def end(deployment: KubernetesDeployment) -> None:
+def end(deployment: MeasuredPods, denying: Denying) -> None:
     """Nothing is denied any more. Raises ClusterError, also when it never was."""
-    if deployment.denying is None:
-        return
-    denying, deployment.denying = deployment.denying, None
     try:
         denying.end()
     finally:
@@ -109,7 +102,7 @@ def end(deployment: KubernetesDeployment) -> None:
             deployment.access.apply(*changed)
 
 
-def _letting_in(deployment: KubernetesDeployment, *, tcp_only: bool) -> list[Object]:
+def _letting_in(deployment: MeasuredPods, *, tcp_only: bool) -> list[Object]:
     """The NetworkPolicies that let the pair in, by TCP alone or as they are."""
     found = [
         item
@@ -118,11 +111,5 @@ def _letting_in(deployment: KubernetesDeployment, *, tcp_only: bool) -> list[Obj
         for item in build(tcp_only)
     ]
     if deployment.profile.kubernetes and deployment.profile.kubernetes.policy == "enforced":
-        for item in manifests.own("policies.yaml"):
-            item["metadata"]["namespace"] = deployment.namespace
-            if tcp_only:
-                item["spec"]["ingress"] = [
-                    {**rule, "ports": [{"protocol": "TCP"}]} for rule in item["spec"]["ingress"]
-                ]
-            found.append(item)
+        found += policy_objects.pairs(deployment.namespace, tcp_only=tcp_only)
     return found

@@ -12,12 +12,12 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cnibench.clusters.kubernetes.api.objects import HOST
-from cnibench.clusters.kubernetes.cni import unsupported
 from cnibench.clusters.kubernetes.nodes.places import KubernetesPod
-from cnibench.clusters.kubernetes.pods import policy_objects
+from cnibench.clusters.kubernetes.pods import policy_objects, unsupported
+from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
 from cnibench.clusters.kubernetes.pods.policy_objects import CANARY, FOR, Kind, Object
 from cnibench.errors import ClusterError, CnibenchError, LimitError, UnsupportedError
 from cnibench.model.cell import Cell
@@ -25,9 +25,6 @@ from cnibench.model.conditions import Policies
 from cnibench.system import scratch
 from cnibench.system.guest import patience
 from cnibench.testbed.deployment import undone
-
-if TYPE_CHECKING:
-    from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 
 _EFFECT = 90.0  # s: an agent may compile the datapath anew for the first policy of a Pod
 _NOTICE = 20.0  # s: what is there already
@@ -66,10 +63,7 @@ print(seen)
 
 @contextlib.contextmanager
 def applied(
-    deployment: KubernetesDeployment,
-    asked: Policies,
-    server: KubernetesPod,
-    cell: Cell | None = None,
+    deployment: MeasuredPods, asked: Policies, server: KubernetesPod, cell: Cell | None = None
 ) -> Iterator[list[dict[str, Any]]]:
     """The policies for the block; one record. Raises UnsupportedError with the reason, ClusterError
     when they do not come into force.
@@ -130,7 +124,7 @@ def applied(
             deployment.restrict.pop(server.name, None)
 
 
-def kind_of(deployment: KubernetesDeployment, asked: Policies) -> Kind:
+def kind_of(deployment: MeasuredPods, asked: Policies) -> Kind:
     """In which kind of object they are made."""
     if asked.api == "kubernetes" and asked.layer == "L4":
         return "kubernetes"
@@ -145,14 +139,14 @@ def kind_of(deployment: KubernetesDeployment, asked: Policies) -> Kind:
     return "calico" if served else "calico-crd"
 
 
-def _create(deployment: KubernetesDeployment, objects: Sequence[Object]) -> None:
+def _create(deployment: MeasuredPods, objects: Sequence[Object]) -> None:
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
     deployment.access.kubectl(
         "create", "-f", "-", timeout=_QUICK + _EACH * len(objects), input=text
     )
 
 
-def delete(deployment: KubernetesDeployment, kind: Kind, of: str, count: int) -> None:
+def delete(deployment: MeasuredPods, kind: Kind, of: str, count: int) -> None:
     options = (
         "-n",
         deployment.namespace,
@@ -166,7 +160,7 @@ def delete(deployment: KubernetesDeployment, kind: Kind, of: str, count: int) ->
     )
 
 
-def _count(deployment: KubernetesDeployment, kind: Kind, of: str) -> int:
+def _count(deployment: MeasuredPods, kind: Kind, of: str) -> int:
     return len(
         deployment.access.get(
             policy_objects.resource(kind), "-n", deployment.namespace, "-l", f"{FOR}={of}"
@@ -175,14 +169,14 @@ def _count(deployment: KubernetesDeployment, kind: Kind, of: str) -> int:
 
 
 def _take_back(
-    deployment: KubernetesDeployment, kind: Kind, server: KubernetesPod, count: int, base: str
+    deployment: MeasuredPods, kind: Kind, server: KubernetesPod, count: int, base: str
 ) -> None:
     delete(deployment, kind, server.name, count)
     if (seen := _state(deployment, server, (base,), _EFFECT)) != base:
         raise ClusterError(f"{_EFFECT:.0f} s after the policies were deleted {_words(seen)}")
 
 
-def _await(deployment: KubernetesDeployment, server: KubernetesPod, base: str) -> None:
+def _await(deployment: MeasuredPods, server: KubernetesPod, base: str) -> None:
     """Until they are in force. Raises UnsupportedError when nothing changed at all, LimitError."""
     seen = _state(deployment, server, (_UNDER,), _EFFECT)
     if seen == base == _OPEN:
@@ -207,7 +201,7 @@ def _words(state: str) -> str:
 
 
 def _state(
-    deployment: KubernetesDeployment, server: KubernetesPod, wanted: Sequence[str], limit: float
+    deployment: MeasuredPods, server: KubernetesPod, wanted: Sequence[str], limit: float
 ) -> str:
     """Which of the two ports a stranger can connect to, as soon as it is one of ``wanted``, or
     after ``limit`` seconds.
@@ -241,7 +235,7 @@ def _state(
         return stranger.run(argv, timeout=limit + _NOTICE).stdout.strip()
 
 
-def _entries(deployment: KubernetesDeployment, server: KubernetesPod, least: int) -> dict[str, int]:
+def _entries(deployment: MeasuredPods, server: KubernetesPod, least: int) -> dict[str, int]:
     """Entries of the Pod's policy map in the kernel, where the CNI is Cilium and they can be read;
     ``least`` of them are waited for.
     """
@@ -275,7 +269,7 @@ def _entries(deployment: KubernetesDeployment, server: KubernetesPod, least: int
         time.sleep(0.2)
 
 
-def _need_proxy(deployment: KubernetesDeployment) -> None:
+def _need_proxy(deployment: MeasuredPods) -> None:
     """Raises UnsupportedError where Cilium has no Envoy: it would take the policy and let nothing
     through.
     """

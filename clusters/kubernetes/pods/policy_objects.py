@@ -13,7 +13,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
+
+import yaml
 
 from cnibench.clusters.kubernetes.api.objects import POD, ROLE, Making
 from cnibench.model.conditions import Policies
@@ -21,6 +24,7 @@ from cnibench.model.conditions import Policies
 Object = dict[str, Any]
 Kind = Literal["kubernetes", "cilium", "calico", "calico-crd"]
 
+_PAIRS = Path(__file__).parents[1] / "manifests" / "policies.yaml"
 FOR = "cnibench.io/policy"  # label: of which Pod
 CANARY = 47021  # the port on which a stranger is let in; on the next one it is not
 HTTP_PORT = 8080  # the workload http's, of the first pair
@@ -37,6 +41,20 @@ _APIS: Mapping[Kind, tuple[str, str]] = {
     "calico": ("projectcalico.org/v3", "NetworkPolicy"),
     "calico-crd": ("crd.projectcalico.org/v1", "NetworkPolicy"),
 }
+
+
+def pairs(namespace: str, *, tcp_only: bool = False) -> list[Object]:
+    """The NetworkPolicies of an enforcing profile: the measured Pods of ``namespace`` may talk to
+    each other only, with ``tcp_only`` by TCP alone.
+    """
+    found: list[Object] = list(yaml.safe_load_all(_PAIRS.read_text(encoding="utf-8")))
+    for item in found:
+        item["metadata"]["namespace"] = namespace
+        if tcp_only:
+            item["spec"]["ingress"] = [
+                {**rule, "ports": [{"protocol": "TCP"}]} for rule in item["spec"]["ingress"]
+            ]
+    return found
 
 
 def resource(kind: Kind) -> str:

@@ -13,6 +13,7 @@ from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
 from cnibench.clusters.kubernetes.removal import node_snapshot
 
 TAINT = "cnibench.io/changing-the-network"  # keeps Pods away while one CNI goes and the next comes
+_LISTING = 60.0  # s for all Pods of a cluster, which may be many
 _LEAVING = 30.0  # s that Pods are given to leave a network
 
 
@@ -23,7 +24,7 @@ def evict(access: Access) -> None:
     names = [item["metadata"]["name"] for item in access.get("nodes")["items"]]
     access.kubectl("taint", "nodes", *names, f"{TAINT}=:NoSchedule", "--overwrite")
     by_namespace: dict[str, list[str]] = {}
-    for pod in access.get("pods", "--all-namespaces")["items"]:
+    for pod in access.get("pods", "--all-namespaces", timeout=_LISTING)["items"]:
         meta, spec = pod["metadata"], pod["spec"]
         if not spec.get("hostNetwork") and spec.get("nodeName") and meta.get("ownerReferences"):
             by_namespace.setdefault(meta["namespace"], []).append(meta["name"])
@@ -59,7 +60,10 @@ def await_teardown(access: Access, nodes: Sequence[KubernetesNode]) -> None:
     deadline = time.monotonic() + _LEAVING
     waiting = [node for node in nodes if node.host]
     while waiting and time.monotonic() < deadline:
-        pods = [item["spec"] for item in access.get("pods", "--all-namespaces")["items"]]
+        pods = [
+            item["spec"]
+            for item in access.get("pods", "--all-namespaces", timeout=_LISTING)["items"]
+        ]
         staying = [spec.get("nodeName") for spec in pods if not spec.get("hostNetwork")]
         counts = zip(waiting, on_each(waiting, _networks), strict=True)
         waiting = [node for node, count in counts if count > staying.count(node.facts.name)]

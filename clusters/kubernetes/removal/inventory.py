@@ -10,7 +10,8 @@ from typing import Any
 
 from cnibench.clusters.kubernetes.api import objects
 from cnibench.clusters.kubernetes.api.rest import Rest
-from cnibench.clusters.kubernetes.cni.manifests import LABEL, Object
+from cnibench.clusters.kubernetes.cni.manifests import LABEL
+from cnibench.clusters.kubernetes.cni.pod_specs import Object
 from cnibench.errors import ClusterError
 
 DEFINITION = "CustomResourceDefinition"

@@ -66,7 +66,8 @@ def planned(
         return None
     inventory = Inventory(rest)
     things = inventory.things()
-    objects = inventory.scoped(manifests.render(access, profile, settings or {}, variables or {}))
+    rendered = manifests.render(access, profile, settings or {}, variables or {})
+    objects = inventory.scoped(rendered.objects)
     wanted = {inventory.identity(item): number for number, item in enumerate(objects)}
     found = sorted(
         (one for one in things if one.identity in wanted), key=lambda one: wanted[one.identity]
@@ -132,7 +133,7 @@ def uninstall(
     """Removes what ``install`` recorded, from the API and from all nodes; or what ``plan`` says.
     The record must be of the run that ``variables`` name, if they name one.
 
-    Manifests of all that goes are written to the folder ``saved`` first; ``say`` is told where
+    Manifests of all that goes are written to the folder ``saved`` first; ``say`` reports where
     they are and what goes. Pods of the cluster's own that had the CNI's network are recreated.
     Raises BlockedError, and then nothing was removed, when others have objects in what would go;
     ClusterError naming what could not be removed.
@@ -187,9 +188,9 @@ def uninstall(
     )
     step("Pods", lambda: eviction.admit(access))
     if failed:
-        told = "; ".join(f"{what}: {error.message}" for what, error in failed)
+        details = "; ".join(f"{what}: {error.message}" for what, error in failed)
         raise ClusterError(
-            f"not all of {plan.name} could be removed: {told}",
+            f"not all of {plan.name} could be removed: {details}",
             next((one.remedy for _, one in failed if one.remedy), ""),
         )
     if plan.record:

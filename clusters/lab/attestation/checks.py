@@ -211,8 +211,8 @@ def _from(
 
 
 def _packets(seen: capture.Seen, expected: str, source: str, target: str) -> list[capture.Packet]:
-    """The packets of a connection in one direction; encrypted ones cannot be told from others of
-    the same kind.
+    """The packets of a connection in one direction; encrypted ones cannot be distinguished from
+    others of the same kind.
     """
     if expected in ("wireguard", "esp"):
         plain = seen.between(source, target)

@@ -8,6 +8,7 @@ expected. A reference is made once for each profile, options and set of Pods, an
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -124,10 +125,11 @@ def _common(before: Sequence[str], after: Sequence[str]) -> tuple[list[str], lis
 def _difference(before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:
     """(what is not there, what is there in its place), each with its first lines."""
     gone, new = [], []
-    for line in difflib.unified_diff(before, after, lineterm="", n=0):
-        if line.startswith("-") and not line.startswith("---"):
+    changes = difflib.unified_diff(before, after, lineterm="", n=0)
+    for line in itertools.islice(changes, 2, None):  # the first two name the files
+        if line.startswith("-"):
             gone.append(line[1:])
-        elif line.startswith("+") and not line.startswith("+++"):
+        elif line.startswith("+"):
             new.append(line[1:])
     return _shown(gone), _shown(new)
 

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
+from cnibench.clusters.lab.builders import pod_veth
 from cnibench.clusters.lab.builders.filtered import Filtered
 from cnibench.clusters.lab.namespaces import links, netlink
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
@@ -62,19 +63,10 @@ class Bridged(Filtered):
 
     def connect(self, pod: LabPod) -> Iterator[str]:
         node = pod.node
-        own = links.mac(2, node.number, pod.number)
-        links.veth(
-            node.ns,
-            pod.host_end,
-            pod.ns,
-            pod.interface,
-            mtu=self.deployment.mtu,
-            mac=links.mac(1, node.number, pod.number),
-            peer_mac=own,
-        )
+        pod_veth.make(pod, self.deployment.mtu)
         links.set_link(node.ns, pod.host_end, master=links.index(node.ns, self.bridge))
         if self.hairpin:
-            _reflect(node, pod.host_end)
+            allow_hairpin(node, pod.host_end)
         yield "link"
         for family, address in pod.addresses.items():
             length = node.subnets[family].partition("/")[2]
@@ -93,7 +85,7 @@ class Bridged(Filtered):
             self.left(pod)
 
 
-def _reflect(node: LabNode, port: str) -> None:
+def allow_hairpin(node: LabNode, port: str) -> None:
     """Turns on a bridge port's hairpin mode: frames may leave it through the port that they came by
     (IFLA_BRPORT_MODE in IFLA_PROTINFO).
     """

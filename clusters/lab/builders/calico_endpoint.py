@@ -2,7 +2,8 @@
 dataplane is behind it.
 
 Follows projectcalico/calico v3.32.1 cni-plugin/pkg/dataplane/linux/dataplane_linux.go and
-felix/dataplane/linux/endpoint_mgr.go (sysctls of the node's end).
+felix/dataplane/linux/endpoint_mgr.go (configureProcSysForInterface: settings of the node's end) and
+int_dataplane.go (configureKernel: settings of the node).
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ def gateway_route(node: LabNode) -> None:
     links.route(node.ns, "169.254.0.0/16", dev=node.wire, scope=_LINK_SCOPE)
 
 
+def count_connections(node: LabNode) -> None:
+    """Connection tracking counts packets and bytes of every connection."""
+    node.ns.sysctl({"net/netfilter/nf_conntrack_acct": 1})
+
+
 def bgp_routes(here: LabNode, there: LabNode, family: int) -> None:
     """As BIRD writes them without encapsulation: the other node's block, and a blackhole for the
     own one.
@@ -47,8 +53,10 @@ def host_end(pod: LabPod) -> str:
     return interface_name(NAMESPACE, pod.name)
 
 
-def pair(deployment: LabDeployment, pod: LabPod) -> str:
-    """Makes the veth pair, both ends up; the MAC of the Pod's end."""
+def pair(deployment: LabDeployment, pod: LabPod, rp_filter: str | None = None) -> str:
+    """Makes the veth pair, both ends up; the MAC of the Pod's end. ``rp_filter`` is that of the
+    node's end: the node's own default for devices, unless the dataplane needs another.
+    """
     node, mac = pod.node, links.mac(2, pod.node.number, pod.number)
     links.veth(
         node.ns,
@@ -60,7 +68,8 @@ def pair(deployment: LabDeployment, pod: LabPod) -> str:
         peer_mac=mac,
         up=False,
     )
-    node.ns.sysctl(_host_settings(pod.host_end))
+    rp_filter = rp_filter or node.ns.read("/proc/sys/net/ipv4/conf/default/rp_filter").strip()
+    node.ns.sysctl(_host_settings(pod.host_end, rp_filter))
     for ns, device in ((node.ns, pod.host_end), (pod.ns, pod.interface)):
         links.set_link(ns, device, state="up")
     return mac
@@ -89,13 +98,13 @@ def routes(pod: LabPod) -> None:
         )
 
 
-def _host_settings(device: str) -> dict[str, object]:
+def _host_settings(device: str, rp_filter: str) -> dict[str, object]:
     return {
         f"net/ipv4/conf/{device}/route_localnet": 1,
         f"net/ipv4/neigh/{device}/proxy_delay": 0,
         f"net/ipv4/conf/{device}/proxy_arp": 1,
         f"net/ipv4/conf/{device}/forwarding": 1,
-        f"net/ipv4/conf/{device}/rp_filter": 1,
+        f"net/ipv4/conf/{device}/rp_filter": rp_filter,
         f"net/ipv6/conf/{device}/accept_ra": 0,
         f"net/ipv6/conf/{device}/proxy_ndp": 1,
         f"net/ipv6/conf/{device}/forwarding": 1,

@@ -7,14 +7,13 @@ kube-router), so several Pods made in one ``batch`` are loaded once.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from cnibench.clusters.lab.builders.base import Datapath
+from cnibench.clusters.lab.builders.batched import Batched
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import entries, kubeproxy
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part, Pod, ipset_text, save_text
@@ -40,7 +39,7 @@ class FilterOptions(Strict):
     iptables: Literal["nft", "legacy"] = "nft"
 
 
-class Filtered(Datapath):
+class Filtered(Batched):
     """A datapath whose nodes have packet filter rules."""
 
     Options: ClassVar[type[FilterOptions]] = FilterOptions
@@ -49,7 +48,6 @@ class Filtered(Datapath):
     def __init__(self, deployment: LabDeployment, options: Any) -> None:
         super().__init__(deployment, options)
         self._members: dict[int, list[LabPod]] = {0: [], 1: []}
-        self._batches = 0
         self._stale: set[int] = set()
         self._asked: Policies | None = None
         self._denied: int | None = None
@@ -140,19 +138,7 @@ class Filtered(Datapath):
     def changed(self, node: LabNode) -> None:
         """The node's rules are to be loaded: at once, or at the end of the batch."""
         self._stale.add(node.number)
-        if not self._batches:
-            self._settle()
-
-    @contextlib.contextmanager
-    def batch(self) -> Iterator[None]:
-        """Several Pods at once: their rules are loaded together when the block is left."""
-        self._batches += 1
-        try:
-            yield
-        finally:
-            self._batches -= 1
-        if not self._batches:  # not after an error: the stand is taken down then
-            self._settle()
+        self.settle()
 
     def _settle(self) -> None:
         stale, self._stale = self._stale, set()

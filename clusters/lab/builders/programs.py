@@ -8,7 +8,7 @@ import abc
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -53,7 +53,12 @@ class ProgramOptions(FilterOptions):
 
 
 class Programs(Filtered):
-    """Subclasses make the nodes' devices and routes, and each Pod's veth pair."""
+    """Subclasses make the nodes' devices and routes, and each Pod's veth pair.
+
+    ``tcx``: programs are attached by TCX where the kernel has it, else at clsact.
+    """
+
+    tcx: ClassVar[bool] = False
 
     def __init__(self, deployment: LabDeployment, options: Any) -> None:
         super().__init__(deployment, options)
@@ -102,7 +107,12 @@ class Programs(Filtered):
     def _attach(
         self, node: LabNode, device: str, program: str, hook: str, endpoint: int = 0
     ) -> None:
-        tc.attach(node.ns, device, hook, program, self.maps[node.name].program(program), endpoint)
+        maps = self.maps[node.name]
+        if self.tcx and tc.has_tcx():
+            copy = maps.program(program, endpoint)
+            tc.attach_tcx(node.ns, device, hook, program, copy)
+        else:
+            tc.attach(node.ns, device, hook, program, maps.program(program), endpoint)
 
     def connect(self, pod: LabPod) -> Iterator[str]:
         node, number = pod.node, pod.number + 1

@@ -4,7 +4,8 @@ VXLAN or IP-in-IP.
 Follows projectcalico/calico v3.32.1 cni-plugin/pkg/dataplane/linux/dataplane_linux.go (one /32 per
 Pod, gateway 169.254.1.1, the MAC ee:ee:ee:ee:ee:ee at the node's end),
 felix/dataplane/linux/endpoint_mgr.go (sysctls of the node's end), vxlan_mgr.go and vxlanfdb
-(vxlan.calico, VNI 4096, port 4789, routes of protocol 80), ipip_mgr.go (tunl0), confd's BIRD
+(vxlan.calico, VNI 4096, port 4789, routes of protocol 80 with the tunnel's MTU), int_dataplane.go
+(configureKernel: connections are counted), ipip_mgr.go (tunl0), confd's BIRD
 templates (routes of protocol bird, 12, and a blackhole for the node's own block), felix/rules for
 the filters. The address block of a node is a /24 here, where Calico's default is /26: one route per
 node either way.
@@ -76,6 +77,7 @@ class Calico(Filtered):
         a, b = self.deployment.nodes()
         for here, there in ((a, b), (b, a)):
             calico_endpoint.gateway_route(here)
+            calico_endpoint.count_connections(here)
             for family in self.deployment.families:
                 self._between(here, there, family)
             self.changed(here)
@@ -118,6 +120,7 @@ class Calico(Filtered):
             dev=device,
             onlink=True,
             proto=_FELIX,
+            mtu=self.deployment.mtu,
         )
         links.route(here.ns, here.subnets[family], type="blackhole", proto=_FELIX)
 

@@ -18,6 +18,7 @@ import socket
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
+from cnibench.clusters.lab.builders import pod_veth
 from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS
 from cnibench.clusters.lab.builders.programs import HOST_BITS, ProgramOptions, Programs
 from cnibench.clusters.lab.namespaces import links
@@ -161,18 +162,7 @@ class Ebpf(Programs):
         return f"lxc{pod.node.number}{pod.number + 1:08x}"
 
     def _pair(self, pod: LabPod) -> tuple[int, str, str]:
-        node = pod.node
-        node_mac, mac = links.mac(1, node.number, pod.number), links.mac(2, node.number, pod.number)
-        index, _ = links.veth(
-            node.ns,
-            pod.host_end,
-            pod.ns,
-            pod.interface,
-            mtu=self.deployment.mtu,
-            mac=node_mac,
-            peer_mac=mac,
-        )
-        return index, mac, node_mac
+        return pod_veth.make(pod, self.deployment.mtu)
 
     def _configure(self, pod: LabPod, node_mac: str) -> None:
         for family, address in pod.addresses.items():

@@ -10,7 +10,6 @@ is a VNI with a bridge of its own, so that tenants may have overlapping addresse
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -18,7 +17,8 @@ from typing import Any
 
 from pydantic import Field
 
-from cnibench.clusters.lab.builders.base import Datapath
+from cnibench.clusters.lab.builders import pod_veth
+from cnibench.clusters.lab.builders.batched import Batched
 from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS
 from cnibench.clusters.lab.daemons import frr
 from cnibench.clusters.lab.daemons.processes import Daemons
@@ -42,7 +42,7 @@ class EvpnOptions(Strict):
     converge: float = Field(default=30.0, gt=0, le=600)
 
 
-class Evpn(Datapath):
+class Evpn(Batched):
     """Bridges, VXLAN devices and FRR."""
 
     name = "evpn"
@@ -55,7 +55,6 @@ class Evpn(Datapath):
         self.daemons = Daemons(deployment.number)
         self.routers: dict[str, frr.Router] = {}  # by the node's name; the route server is 'rs'
         self._server: Namespace | None = None
-        self._batches = 0
         self._awaited: list[tuple[LabPod, int]] = []
 
     @property
@@ -130,16 +129,7 @@ class Evpn(Datapath):
         """A Pod into a tenant's segment; its address may be another tenant's as well."""
         node, bridge = pod.node, _bridge(tenant)
         pod.host_end = f"t{tenant}-{pod.number}"
-        own = links.mac(2, node.number, pod.number, tenant)
-        links.veth(
-            node.ns,
-            pod.host_end,
-            pod.ns,
-            pod.interface,
-            mtu=self.deployment.mtu,
-            mac=links.mac(1, node.number, pod.number, tenant),
-            peer_mac=own,
-        )
+        _, own, _ = pod_veth.make(pod, self.deployment.mtu, tenant)
         links.set_link(node.ns, pod.host_end, master=links.index(node.ns, bridge))
         yield "link"
         for family, address in pod.addresses.items():
@@ -159,20 +149,8 @@ class Evpn(Datapath):
         for address in pod.addresses.values():
             links.neighbour(node.ns, bridge, address, own)
         self._awaited.append((pod, tenant))
-        if not self._batches:
-            self._settle()
+        self.settle()
         yield "routes"
-
-    @contextlib.contextmanager
-    def batch(self) -> Iterator[None]:
-        """Several Pods at once: their routes are waited for together."""
-        self._batches += 1
-        try:
-            yield
-        finally:
-            self._batches -= 1
-        if not self._batches:
-            self._settle()
 
     def _settle(self) -> None:
         """Until each new Pod is known on the other node, by BGP."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cnibench.clusters.lab.builders import pod_veth
 from cnibench.clusters.lab.builders.base import Datapath
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabPod
@@ -33,16 +34,7 @@ class Veth(Datapath):
 
     def connect(self, pod: LabPod) -> Iterator[str]:
         node = pod.node
-        gateway, own = links.mac(1, node.number, pod.number), links.mac(2, node.number, pod.number)
-        links.veth(
-            node.ns,
-            pod.host_end,
-            pod.ns,
-            pod.interface,
-            mtu=self.deployment.mtu,
-            mac=gateway,
-            peer_mac=own,
-        )
+        _, own, gateway = pod_veth.make(pod, self.deployment.mtu)
         yield "link"
         for family, address in pod.addresses.items():
             links.address(pod.ns, pod.interface, f"{address}/{32 if family == 4 else 128}")

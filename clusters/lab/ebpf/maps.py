@@ -88,9 +88,11 @@ class NodeMaps:
         self._maps = self._loaded.maps
         self._policies: dict[int, Map] = {}
 
-    def program(self, name: str) -> int:
-        """The descriptor of a program, for tc."""
-        return self._loaded.programs[name]
+    def program(self, name: str, endpoint: int = 0) -> int:
+        """The descriptor of a program; with ``endpoint`` that of the copy for one endpoint, which
+        does not read the number from the place where it is attached.
+        """
+        return self._loaded.numbered(name, endpoint) if endpoint else self._loaded.programs[name]
 
     def ids(self) -> set[int]:
         """The kernel's numbers of all maps of this node."""

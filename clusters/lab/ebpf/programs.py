@@ -33,6 +33,8 @@ FOLDER = Path(__file__).parents[1] / "bpf"
 _LPM_TRIE = 11
 _PSEUDO_MAP_FD, _PSEUDO_MAP_VALUE = 1, 2
 _R_BPF_64_64 = 1
+_LOAD_WORD, _SET_CONSTANT = 0x61, 0xB7  # BPF_LDX | BPF_MEM | BPF_W, BPF_ALU64 | BPF_MOV | BPF_K
+_TC_CLASSID = 72  # its offset in struct __sk_buff
 _EM_BPF = 247
 
 
@@ -143,6 +145,25 @@ def _parse(path: Path, data: bytes) -> Object:
     )
 
 
+def _with_constant(code: bytes, number: int) -> bytes:
+    """The code with ``number`` in place of what it reads from ``skb->tc_classid``, once. Raises
+    ClusterError.
+    """
+    out, places = bytearray(code), 0
+    for at in range(0, len(code), 8):
+        operation, registers, offset = struct.unpack_from("=BBh", code, at)
+        if (operation, offset) == (_LOAD_WORD, _TC_CLASSID):
+            target = registers & (0x0F if sys.byteorder == "little" else 0xF0)
+            struct.pack_into("=BBhi", out, at, _SET_CONSTANT, target, 0, number)
+            places += 1
+    if places != 1:
+        raise ClusterError(
+            f"an eBPF program reads its endpoint's number {places} times, not once",
+            "this is a defect of its source",
+        )
+    return bytes(out)
+
+
 def _sections(data: bytes) -> Iterator[_Section]:
     start = struct.unpack_from("=Q", data, 40)[0]
     size, count, names = struct.unpack_from("=HHH", data, 58)
@@ -197,6 +218,8 @@ class Loaded:
         """
         self.maps: dict[str, Map] = {}
         self.programs: dict[str, int] = {}
+        self._source = source
+        self._numbered: dict[tuple[str, int], int] = {}
         content = bytearray(source.constants)
         for name, value in constants.items():
             offset, size = source.places[name]
@@ -221,6 +244,15 @@ class Loaded:
             self.close()
             raise
 
+    def numbered(self, program: str, number: int) -> int:
+        """A copy of a program in which ``skb->tc_classid`` is the constant ``number``, made once.
+        Raises ClusterError.
+        """
+        if (program, number) not in self._numbered:
+            code = _with_constant(self._linked(self._source, program), number)
+            self._numbered[program, number] = load_program(program, code, self._source.licence)
+        return self._numbered[program, number]
+
     def _linked(self, source: Object, program: str) -> bytes:
         code = bytearray(source.programs[program])
         for offset, name, inside in source.relocations.get(program, ()):
@@ -237,9 +269,10 @@ class Loaded:
 
     def close(self) -> None:
         """Gives all of it up; may be called twice."""
-        for fd in self.programs.values():
-            with contextlib.suppress(OSError):
-                os.close(fd)
-        self.programs.clear()
+        for programs in (self.programs, self._numbered):
+            for fd in programs.values():
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+            programs.clear()
         for item in self.maps.values():
             item.close()

@@ -37,11 +37,24 @@ def dump(protocol: int, kind: int, body: bytes) -> list[tuple[int, bytes]]:
 
     Raises ClusterError.
     """
+    return _asked(protocol, kind, body) or []
+
+
+def answers(protocol: int, kind: int, body: bytes) -> bool:
+    """Does the kernel know this request? Raises ClusterError.
+
+    Of a request that it does not know the kernel asks modprobe each time: a process, and in an
+    emulated guest half a second.
+    """
+    return _asked(protocol, kind, body) is not None
+
+
+def _asked(protocol: int, kind: int, body: bytes) -> list[tuple[int, bytes]] | None:
     try:
         sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
     except OSError as error:
         if error.errno in _ABSENT:
-            return []
+            return None
         raise ClusterError(f"netlink protocol {protocol}: {error.strerror}") from None
     with sock:
         sock.settimeout(5.0)
@@ -52,7 +65,7 @@ def dump(protocol: int, kind: int, body: bytes) -> list[tuple[int, bytes]]:
                     return found
         except OSError as error:
             if error.errno in _ABSENT:
-                return []
+                return None
             raise ClusterError(f"netlink dump {kind:#x}: {error.strerror or error}") from None
     raise ClusterError(f"netlink dump {kind:#x}: the objects changed during each of {_TRIES} tries")
 

@@ -13,10 +13,11 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from cnibench.clusters.lab.listing.dumps import NETFILTER, attributes, dump, number, word
+from cnibench.clusters.lab.listing.dumps import NETFILTER, answers, attributes, dump, number, word
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.errors import ClusterError
 
@@ -136,17 +137,41 @@ def ipsets() -> dict[str, list[str]]:
 
 
 def hooks() -> list[str]:
-    """What is registered at each hook of netfilter, in the order in which packets meet it."""
+    """What is registered at each hook of netfilter, in the order in which packets meet it; [] of a
+    kernel that does not list them (without CONFIG_NETFILTER_NETLINK_HOOK).
+    """
+    if not _lists_hooks(_modules()):
+        return []
     found = []
     for family, count in _HOOK_FAMILIES.items():
         for hook in range(count):
-            body = struct.pack("=BBH", family, 0, 0) + struct.pack("=HH", 8, 1)
-            for _, message in dump(NETFILTER, _HOOKS, body + struct.pack("!I", hook)):
+            for _, message in dump(NETFILTER, _HOOKS, _hook(family, hook)):
                 given = dict(attributes(message[4:]))
                 priority = int.from_bytes(given.get(2, b""), "big", signed=True)
                 name = f"{_FAMILIES[family]} {hook} {priority}"
                 found.append(f"{name} {word(given.get(5, b''))} {word(given.get(4, b''))}")
     return found
+
+
+def _hook(family: int, number_: int) -> bytes:
+    """The request for one hook."""
+    return struct.pack("=BBHHH", family, 0, 0, 8, 1) + struct.pack("!I", number_)
+
+
+@cache
+def _lists_hooks(modules: frozenset[str]) -> bool:
+    """Does a kernel with these modules list them? IPv4's first hook is in every kernel."""
+    del modules
+    return answers(NETFILTER, _HOOKS, _hook(socket.AF_INET, 0))
+
+
+def _modules() -> frozenset[str]:
+    """The loaded modules; none of a kernel that cannot have any."""
+    try:
+        found = Path("/proc/modules").read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:
+        return frozenset()
+    return frozenset(line.partition(" ")[0] for line in found)
 
 
 class _Legacy:

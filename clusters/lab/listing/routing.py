@@ -15,8 +15,10 @@ _MULTICAST = 5  # ff00::/8, which the kernel adds some time after a device is up
 _PERMANENT, _NOARP = 0x80, 0x40
 _PROXY, _LEARNED = 0x08, 0x10
 _TYPES = {1: "unicast", 2: "local", 3: "broadcast", 6: "blackhole", 7: "unreachable"}
-_NAMES = {6: "metric", 15: "table", 20: "pref", 21: "encap-type", 30: "nexthop", 16: "mark"}
-_LOCAL, _KERNEL = 2, 2
+_NAMES = {6: "metric", 15: "table", 20: "pref", 21: "encap-type", 16: "mark"}
+_OF_ADDRESSES, _KERNEL = (2, 4), 2  # types local and anycast; protocol
+_SELF = 0x2
+_GROUPS = "33:33:"  # the start of the MAC of an IPv6 multicast group
 _METRICS = {
     2: "mtu",
     3: "window",
@@ -34,6 +36,7 @@ _METRICS = {
 def routes(names: Mapping[int, str]) -> list[str]:
     """Routes of IPv4, IPv6 and MPLS; none that the kernel only remembers or made of an address."""
     found = []
+    objects = _nexthop_objects(names)
     for family in (socket.AF_INET, socket.AF_INET6, _MPLS):
         for _, body in dump(ROUTE, _GETROUTE, struct.pack("=B11x", family)):
             kind, length, source, tos, _, proto, scope, type_, flags = struct.unpack_from(
@@ -41,7 +44,7 @@ def routes(names: Mapping[int, str]) -> list[str]:
             )
             if kind != family or flags & _CLONED or type_ == _MULTICAST:
                 continue
-            if type_ == _LOCAL and proto == _KERNEL:
+            if type_ in _OF_ADDRESSES and proto == _KERNEL:
                 continue  # of an address, which is listed; IPv6 adds and renews it some time later
             given = attributes(body[12:])
             target = dict(given).get(1)
@@ -49,7 +52,7 @@ def routes(names: Mapping[int, str]) -> list[str]:
             words += [f"type {_TYPES.get(type_, type_)}", f"proto {proto}", f"scope {scope}"]
             words += [f"from /{source}"] * bool(source) + [f"tos {tos}"] * bool(tos)
             words += [f"flags {flags & ~0x10:#x}"] * bool(flags & ~0x10)
-            words += _route_words(given, names)
+            words += _route_words(given, names, objects)
             if f"dev {_GONE}" not in words:
                 found.append(" ".join(words))
     return sorted(found)
@@ -58,9 +61,13 @@ def routes(names: Mapping[int, str]) -> list[str]:
 _GONE = "-"  # a device that is not listed
 
 
-def _route_words(given: list[tuple[int, bytes]], names: Mapping[int, str]) -> Iterator[str]:
+def _route_words(
+    given: list[tuple[int, bytes]], names: Mapping[int, str], objects: Mapping[int, str]
+) -> Iterator[str]:
     for kind, data in given:
-        if kind == 4:
+        if kind == 30:
+            yield f"nexthop ({objects.get(number(data), 'unknown')})"
+        elif kind == 4:
             yield f"dev {names.get(number(data), _GONE)}"
         elif kind == 5:
             yield f"via {address(data)}"
@@ -77,17 +84,32 @@ def _route_words(given: list[tuple[int, bytes]], names: Mapping[int, str]) -> It
 
 
 def nexthops(names: Mapping[int, str]) -> list[str]:
-    """Next hop objects."""
-    found = []
-    for _, body in dump(ROUTE, _GETNEXTHOP, bytes(8)):
-        words = []
-        for kind, data in attributes(body[8:]):
-            if kind == 5:
-                words.append(f"dev {names.get(number(data), _GONE)}")
-            elif kind < 12:
-                words.append(f"{kind}={data.hex()}")
-        found.append(" ".join(words))
-    return sorted(found)
+    """Next hop objects, by what they are: a daemon numbers them in the order in which it learned
+    of them.
+    """
+    return sorted(_nexthop_objects(names).values())
+
+
+def _nexthop_objects(names: Mapping[int, str]) -> dict[int, str]:
+    """Number to what it is; a group is its members (struct nexthop_grp of
+    include/uapi/linux/nexthop.h) with their weights.
+    """
+    given = [dict(attributes(body[8:])) for _, body in dump(ROUTE, _GETNEXTHOP, bytes(8))]
+    found = {number(one[1]): _nexthop_words(one, names) for one in given}
+    for one in given:
+        if members := one.get(2):
+            parts = [
+                f"({found.get(id, 'unknown')}) weight {weight + 1}"
+                for id, weight in struct.iter_unpack("=IBxxx", members)
+            ]
+            found[number(one[1])] = " ".join(["group", *sorted(parts), found[number(one[1])]])
+    return found
+
+
+def _nexthop_words(given: Mapping[int, bytes], names: Mapping[int, str]) -> str:
+    words = [f"dev {names.get(number(given[5]), _GONE)}"] if 5 in given else []
+    words += [f"{kind}={data.hex()}" for kind, data in given.items() if 2 < kind < 12 and kind != 5]
+    return " ".join(words)
 
 
 def rules(names: Mapping[int, str]) -> list[str]:
@@ -121,6 +143,8 @@ def neighbours(names: Mapping[int, str]) -> list[str]:
             if kind != socket.AF_BRIDGE and state & _NOARP and not state & _PERMANENT:
                 continue  # multicast and devices without ARP: made when a packet asks for them
             given = attributes(body[12:])
+            if kind == socket.AF_BRIDGE and flags == _SELF and _joined(dict(given)):
+                continue
             label = "fdb" if kind == socket.AF_BRIDGE else "neighbour"
             words = [label, names[index], f"state {state:#x} flags {flags:#x}"]
             for attribute, data in given:
@@ -135,6 +159,13 @@ def neighbours(names: Mapping[int, str]) -> list[str]:
                     words.append(f"{attribute}={data.hex()}")
             found.append(" ".join(words))
     return sorted(found)
+
+
+def _joined(given: Mapping[int, bytes]) -> bool:
+    """Is it a multicast group that a device receives? The kernel joins those of an address some
+    time after the address is there. An entry with a destination is one of a tunnel.
+    """
+    return 1 not in given and mac(given.get(2, b"")).startswith(f"mac={_GROUPS}")
 
 
 def proxies(names: Mapping[int, str]) -> list[str]:

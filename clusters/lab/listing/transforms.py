@@ -10,6 +10,7 @@ from cnibench.clusters.lab.namespaces.netns import Namespace
 
 _GETSA, _GETPOLICY = 0x12, 0x15
 _SA, _POLICY = 224, 168  # bytes of struct xfrm_usersa_info and xfrm_userpolicy_info
+_XFRM_MARK = 21
 _ALGORITHMS = (1, 2, 3, 18, 20)  # each begins with a name of 64 bytes; a key follows
 _LIMIT = 10.0  # s
 
@@ -25,12 +26,16 @@ def ipsec() -> list[str]:
         for kind, data in attributes(body[_SA:]):
             if kind in _ALGORITHMS:
                 words.append(data[:64].rstrip(b"\0").decode(errors="replace"))
-            elif kind in (4, 5, 17, 24, 26):
+            elif kind in (4, 5, 17, _XFRM_MARK, 24, 26):
                 words.append(f"{kind}={data.hex()}")
         found.append(" ".join(words))
     for _, body in dump(XFRM, _GETPOLICY, b""):
         words = ["policy", body[:56].hex(), body[152:156].hex(), body[160:166].hex()]
-        words += [f"{kind}={data.hex()}" for kind, data in attributes(body[_POLICY:]) if kind == 5]
+        words += [
+            f"{kind}={data.hex()}"
+            for kind, data in attributes(body[_POLICY:])
+            if kind in (5, _XFRM_MARK)
+        ]
         found.append(" ".join(words))
     return sorted(found)
 

@@ -24,7 +24,9 @@ def read(ns: Namespace, device: str) -> dict[str, bool]:
         with ns.inside():
             return {name: feature.on for name, feature in ethtool.features(device).items()}
     except OSError as error:
-        raise ClusterError(f"{ns.name}: the features of {device} cannot be read: {error}") from None
+        raise ClusterError(
+            f"{ns.name}: the features of {device} cannot be read: {error.strerror}"
+        ) from None
 
 
 def write(ns: Namespace, device: str, wanted: Mapping[str, bool]) -> None:
@@ -35,7 +37,9 @@ def write(ns: Namespace, device: str, wanted: Mapping[str, bool]) -> None:
         with ns.inside():
             ethtool.set_features(device, wanted)
     except OSError as error:
-        raise ClusterError(f"{ns.name}: the features of {device} cannot be set: {error}") from None
+        raise ClusterError(
+            f"{ns.name}: the features of {device} cannot be set: {error.strerror}"
+        ) from None
     now = read(ns, device)
     wrong = [
         f"{name} stays {'off' if on else 'on'}"

@@ -89,10 +89,12 @@ def _destroy(family: int) -> None:
         found = list(_listed(asking))
         request = struct.pack("=IHHII", 72, _DESTROY, _REQUEST, 2, 0) + head
         for start in range(0, len(found), _AT_ONCE):
-            with contextlib.suppress(
-                OSError
-            ):  # an answer to each that has ended meanwhile is more than the buffer holds
+            try:
                 telling.send(b"".join(request + which for which in found[start : start + _AT_ONCE]))
+            except OSError as error:
+                # an answer to each that has ended meanwhile is more than the buffer holds
+                if error.errno != errno.ENOBUFS:
+                    raise
 
 
 def _listed(sock: socket.socket) -> Iterator[bytes]:

@@ -25,7 +25,7 @@ _PERMANENT, _NOARP = 0x80, 0x40
 
 
 @contextlib.contextmanager
-def _told(ns: Namespace, what: str) -> Iterator[None]:
+def _explained(ns: Namespace, what: str) -> Iterator[None]:
     from pyroute2.netlink.exceptions import NetlinkError
 
     try:
@@ -55,7 +55,7 @@ def add(ns: Namespace, name: str, kind: str, *, up: bool = True, **attributes: A
     if body is not None:
         netlink.ask(ns, f"{kind} device {name}", netlink.NEWLINK, netlink.ADD, body)
     else:
-        with _told(ns, f"{kind} device {name}"):
+        with _explained(ns, f"{kind} device {name}"):
             ns.ipr.link("add", ifname=name, kind=kind, **attributes)
     if up:
         set_link(ns, name, state="up")
@@ -108,12 +108,29 @@ def set_link(
     netlink.ask(ns, f"{name} set", netlink.NEWLINK, netlink.CHANGE, head + body)
 
 
+def exists(ns: Namespace, name: str) -> bool:
+    """Is there a device of that name now?"""
+    ns.links.pop(name, None)
+    try:
+        index(ns, name)
+    except ClusterError:
+        return False
+    return True
+
+
 def delete(ns: Namespace, name: str) -> None:
-    """Removes a device (with a veth its peer); one that is gone is no error."""
-    with contextlib.suppress(ClusterError):
+    """Removes a device (with a veth its peer); one that is gone is no error. Raises ClusterError
+    when it stays.
+    """
+    if not exists(ns, name):
+        return
+    try:
         netlink.ask(
             ns, f"delete {name}", netlink.DELLINK, netlink.CHANGE, netlink.link(index(ns, name))
         )
+    except ClusterError:
+        if exists(ns, name):
+            raise
     ns.links.pop(name, None)
 
 
@@ -141,16 +158,17 @@ def route(
     proto: int = _PROTO_STATIC,
     table: int = _TABLE_MAIN,
     type: Literal["unicast", "blackhole"] = "unicast",
+    mtu: int | None = None,
 ) -> None:
     """Adds a route; ``to`` is a prefix, ``default`` or ``default6``. Without ``scope`` it is what
-    iproute2 takes.
+    iproute2 takes. ``mtu`` is the route's own, in bytes.
     """
     netlink.ask(
         ns,
         f"route {to} {dev or ''} {via or ''}",
         netlink.NEWROUTE,
         netlink.ADD,
-        _route(ns, to, dev, via, onlink, prefsrc, scope, proto, table, type),
+        _route(ns, to, dev, via, onlink, prefsrc, scope, proto, table, type, mtu),
     )
 
 
@@ -165,6 +183,7 @@ def _route(
     proto: int,
     table: int,
     type: str,
+    mtu: int | None,
 ) -> bytes:
     v6 = ":" in to or to == "default6"
     prefix, _, length = (
@@ -191,6 +210,8 @@ def _route(
         body += netlink.attribute(5, netlink.packed(via))  # RTA_GATEWAY
     if prefsrc:
         body += netlink.attribute(7, netlink.packed(prefsrc))  # RTA_PREFSRC
+    if mtu:
+        body += netlink.attribute(8, netlink.attribute(2, mtu))  # RTA_METRICS, RTAX_MTU
     return head + body + netlink.attribute(15, table)  # RTA_TABLE
 
 

@@ -64,7 +64,7 @@ class Namespace:
                 )
             self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise ClusterError(f"the namespace {name} cannot be made: {error}") from None
+            raise ClusterError(f"the namespace {name} cannot be made: {error.strerror}") from None
         finally:
             _set(home)
             os.close(home)
@@ -145,12 +145,12 @@ class Namespace:
                     self._note(key, value, held[key])
                     continue
                 except OSError as error:
-                    raise ClusterError(f"{self.name}: {key}: {error}") from None
+                    raise ClusterError(f"{self.name}: {key}: {error.strerror}") from None
                 try:
                     os.write(fd, f"{value}\n".encode())
                     held[key] = " ".join(os.pread(fd, 4096, 0).decode().split())
                 except OSError as error:
-                    raise ClusterError(f"{self.name}: {key} = {value}: {error}") from None
+                    raise ClusterError(f"{self.name}: {key} = {value}: {error.strerror}") from None
                 finally:
                     os.close(fd)
                 self._note(key, value, held[key])

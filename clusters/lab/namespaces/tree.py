@@ -180,8 +180,16 @@ def _in_child(work: Callable[[], int], failed: int | None = None) -> None:
             print(f"error: {error.message}", file=sys.stderr)
             status = error.exit_code
         else:
-            with contextlib.suppress(OSError):
-                os.write(failed, f"{error.message}\0{error.remedy}".encode())
+            _refuse(failed, error.message, error.remedy)
+    except OSError as error:
+        if failed is None:
+            traceback.print_exc()
+        else:  # the tree itself could not be made
+            _refuse(
+                failed,
+                f"the lab's namespaces cannot be made: {error.strerror}",
+                "'cnibench doctor' says what the lab needs",
+            )
     except BaseException:
         traceback.print_exc()
     finally:
@@ -189,6 +197,11 @@ def _in_child(work: Callable[[], int], failed: int | None = None) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)
+
+
+def _refuse(failed: int, message: str, remedy: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(failed, f"{message}\0{remedy}".encode())
 
 
 def _pass_on(child: int, number: int) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from cnibench.clusters.lab.namespaces import features, links
 from cnibench.clusters.lab.namespaces.places import LabNode
-from cnibench.errors import UsageError
+from cnibench.errors import ClusterError, UsageError
 from cnibench.testbed.cluster import Options
 
 DEFAULT = "vxlan"  # what most server NICs do, the ConnectX-4 of qi2021's first test bed among them
@@ -83,6 +83,10 @@ def join(a: LabNode, b: LabNode, options: Options) -> None:
         a.ns, a.wire, b.ns, b.wire, mtu=options.mtu, mac=macs[0], peer_mac=macs[1], txqueuelen=1000
     )
     for node, other in ((a, b), (b, a)):
+        if (holds := links.mtu(node.ns, node.wire)) != options.mtu:
+            raise ClusterError(
+                f"the MTU of the wire on node {node.name}: {options.mtu} was asked for, {holds}"
+            )
         features.write(node.ns, node.wire, wanted)
         for family, length in ((4, 24), (6, 64)):
             if family == 6 and options.mtu < _SMALLEST_IPV6:
@@ -103,3 +107,12 @@ def _limit(node: LabNode, rate: float) -> None:
     node.ns.ipr.tc(
         "add", "tbf", number, handle=0x10000, rate=per_second, burst=burst, latency="50ms"
     )
+    holds = [
+        qdisc.get_attr("TCA_OPTIONS").get_attr("TCA_TBF_PARMS")["rate"]
+        for qdisc in node.ns.ipr.get_qdiscs(number)
+        if qdisc.get_attr("TCA_KIND") == "tbf"
+    ]
+    if holds != [per_second]:
+        raise ClusterError(
+            f"the rate of the wire on node {node.name}: {per_second} B/s was asked for, {holds}"
+        )

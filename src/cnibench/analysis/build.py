@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,15 +16,25 @@ from cnibench.analysis.cycles import cycles
 from cnibench.analysis.failure_rates import Tally
 from cnibench.analysis.model import Analysis, Check, Failure, Run
 from cnibench.analysis.pairs import compare
-from cnibench.analysis.samples.series import CPP_METRICS, Gathered, Series, Tried, gather
+from cnibench.analysis.samples.series import (
+    CPP_METRICS,
+    Gathered,
+    Series,
+    Tried,
+    gather,
+    taken_from_others,
+)
 from cnibench.analysis.samples.stream import Line
 from cnibench.analysis.text import narrative
 from cnibench.analysis.text.background_load import shortfalls
+from cnibench.analysis.text.cross_checks import contradictions
 from cnibench.analysis.turning_points import turning_points
 from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.metrics import METRICS, main_metric
-from cnibench.rundir.reader import RunReader
+from cnibench.model.units import is_number
+from cnibench.rundir.index import each_once
+from cnibench.rundir.reader import STALLS, RunReader
 from cnibench.rundir.verification import verify
 from cnibench.stats import sequential as stopping
 from cnibench.stats.inference import ALPHA
@@ -42,13 +53,7 @@ def analyse(
     """
     if not readers:
         raise UsageError("no run was named", "'cnibench runs' lists the runs")
-    if len({reader.path.resolve() for reader in readers}) < len(readers) or len(
-        {reader.id for reader in readers}
-    ) < len(readers):
-        raise UsageError(
-            "one run was named twice",
-            "each run counts once: its blocks would be taken for more than they are",
-        )
+    each_once(readers)
     gathered = gather(readers)
     numbers, apart = environments(readers, gathered, allow_different)
     labels = _labels(readers, gathered.series)
@@ -61,7 +66,7 @@ def analyse(
     pairs, groups = compare(contexts, level)
     failures = _unsupported(readers) + gathered.failures
     runs = [_run(reader) for reader in readers]
-    short = shortfalls(readers, numbers)
+    short = contradictions(readers, numbers) + shortfalls(readers, numbers)
     attestations = _attestations(readers)
     problems = [
         f"{reader.path.name}: {problem}" for reader in readers for problem in verify(reader)
@@ -88,6 +93,8 @@ def analyse(
         main=main,
         disturbed=gathered.disturbed,
         samples=gathered.samples,
+        unread=gathered.unread,
+        others=_others(readers),
     )
     return narrative.with_words(analysis)
 
@@ -100,6 +107,17 @@ def contexts_of(reader: RunReader, gathered: Gathered | None = None) -> list[Con
     """
     gathered = gathered or gather([reader])
     return _contexts(gathered, [0], _labels([reader], gathered.series), [reader], main_of([reader]))
+
+
+def _others(readers: Sequence[RunReader]) -> float | None:
+    """The median over the samples of the CPUs that other programs used."""
+    found = [
+        float(record["others"])
+        for reader in readers
+        for record in reader.records(STALLS)
+        if is_number(record.get("others"))
+    ]
+    return statistics.median(found) if found else None
 
 
 def main_of(readers: Sequence[RunReader]) -> dict[str, str]:
@@ -127,19 +145,20 @@ def _contexts(
     readers: Sequence[RunReader],
     main: Mapping[str, str],
 ) -> list[Context]:
+    taken_from_others(gathered, numbers)
     own = [{cell.id: cell.params for cell in reader.plan.cells} for reader in readers]
     found: dict[tuple[Any, ...], Context] = {}
-    have: set[tuple[int, str]] = set()
+    have: set[int] = set()
     for one in gathered.series:
         where = _where(one.first, one.params, numbers[one.run], own[one.run].get(one.first.cell))
         found_here = found.setdefault(_key(where), Context(where, one.first.window))
         member = found_here.members.setdefault(one.first.label, Member(one.first))
         member.values.update(one.by_block())
-        tried = gathered.tried[one.run, one.first.cell]
+        tried = one.tried
         member.tally |= _tally(tried, tried.ok if where["reading"] else set(one.blocks))
-        have.add((one.run, one.first.cell))
-    for tried in gathered.tried.values():
-        if (tried.run, tried.first.cell) not in have and tried.blocks | tried.disturbed:
+        have.add(id(tried))
+    for tried in gathered.tried:
+        if id(tried) not in have and tried.blocks | tried.disturbed:
             _absent(found, tried, numbers[tried.run], main)
     place = {label: i for i, label in enumerate(labels)}
     for one_context in found.values():

@@ -78,11 +78,11 @@ def calibration(readers: Sequence[RunReader], resolution: float) -> Calibration:
     floors = []
     for reader in readers:
         if len(reader.plan.profiles) != 2:
-            told = (
+            message = (
                 f"{reader.id}: an A/A run has two labels that must tie, this one has"
                 f" {len(reader.plan.profiles)}"
             )
-            raise UsageError(told, "make one with 'cnibench calibrate'")
+            raise UsageError(message, "make one with 'cnibench calibrate'")
         floors += _floors(reader, resolution)
     comparisons, alarms = (
         sum(floor.rounds for floor in floors),

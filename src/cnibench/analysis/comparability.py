@@ -1,5 +1,5 @@
 """Which runs may be put into one figure or compared: those that agree on all that must agree
-(model/context.py).
+(model/coordinates.py).
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from cnibench.analysis.samples.stream import Line
 from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.context import Disagreement, differing, disagreements
+from cnibench.model.coordinates import LABEL, UNREAD
 from cnibench.rundir.reader import RunReader
 
-_LABEL = {one.name: one for one in context.LABEL}
+_LABEL = {one.name: one for one in LABEL}
 
 
 @dataclass
@@ -31,12 +32,14 @@ class Circumstances:
     labels: dict[str, dict[str, Any]] = field(default_factory=dict)
     places: dict[str, dict[str, Any]] = field(default_factory=dict)
     settings: str = ""  # those for all labels
+    within: list[Disagreement] = field(default_factory=list)  # between samples of one cell
 
     def add(self, other: Circumstances) -> None:
         """Takes up what a run that agrees adds."""
         for label, what in other.labels.items():
             self.labels.setdefault(label, {}).update(what)
-        self.places = other.places | self.places
+        for key, place in other.places.items():
+            self.places[key] = _known(self.places.get(key, {}), place)
 
 
 def circumstances(
@@ -51,15 +54,22 @@ def circumstances(
     found = Circumstances(
         {**reader.environment, "tool_version": plan.tool_version}, settings=_settings(settings, "")
     )
+    installed = reader.installed
     for name, profile in plan.profiles.items():
         if name == (label or name):
             found.labels[name] = {"profile": _short(profile), "settings": _settings(settings, name)}
+            if name in installed:
+                found.labels[name]["installed"] = installed[name]
     for line, params in lines:
         if label and line.label != label:
             continue
         where = context.place(line) | {"params": params}
         own = "" if label else line.label
-        found.places[f"{own} {line.window} {context.key(where, context.IDENTITY)}"] = where
+        key = f"{own} {line.window} {context.key(where, context.IDENTITY)}"
+        while key in found.places:  # what was read back differs from sample to sample
+            found.within += _samples(found.places[key], where)
+            key += " again"
+        found.places[key] = where
         if line.fidelity != "baseline":
             found.labels.setdefault(line.label, {})["fidelity"] = line.fidelity
     return found
@@ -67,9 +77,19 @@ def circumstances(
 
 def circumstances_of(reader: RunReader, gathered: Gathered, label: str) -> Circumstances:
     """Of one label of a run, of which ``gathered`` was read."""
-    return circumstances(
-        reader, [(one.first, one.params) for one in gathered.tried.values()], label
-    )
+    return circumstances(reader, [(one.first, one.params) for one in gathered.tried], label)
+
+
+def _known(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """``one``, with what only ``other`` knows."""
+    return {
+        **other,
+        **{
+            name: value
+            for name, value in one.items()
+            if name not in context.READ_BACK or value != UNREAD
+        },
+    }
 
 
 def _settings(settings: Mapping[str, Any], label: str) -> str:
@@ -100,7 +120,7 @@ def between(
     """The same for a gate: the two labels may differ in profile, and within one run, or under names
     of their own, in their settings.
     """
-    found: list[Disagreement] = []
+    found: list[Disagreement] = [*base.within, *candidate.within]
     ours, theirs = base.labels.get(label, {}), candidate.labels.get(other, {})
     if not one_run:
         found += disagreements(base.facts, candidate.facts, partial=False)
@@ -139,10 +159,29 @@ def _places(one: Circumstances, other: Circumstances) -> list[Disagreement]:
         name = coordinate.name
         for key in common:
             found += differing(coordinate, one.places[key][name], other.places[key][name])
-        ours, theirs = ({place[name] for place in run.places.values()} for run in (one, other))
+        ours, theirs = (
+            {place[name] for place in run.places.values()}
+            - ({UNREAD} if coordinate.read_back else set())
+            for run in (one, other)
+        )
         if not common and ours and theirs and not ours & theirs:
             found += differing(coordinate, min(ours), min(theirs))
     return found
+
+
+def _samples(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Disagreement]:
+    """Of samples of one cell."""
+    return [
+        item
+        for coordinate in context.MUST_AGREE
+        if coordinate.read_back
+        for item in differing(
+            coordinate,
+            one[coordinate.name],
+            other[coordinate.name],
+            f"{coordinate.title} within one cell",
+        )
+    ]
 
 
 def _words(found: Sequence[Disagreement]) -> list[str]:
@@ -159,7 +198,7 @@ def environments(
     distinct: list[Circumstances] = []
     numbers, apart = [], []
     for number, reader in enumerate(readers):
-        lines = [(one.first, one.params) for one in gathered.tried.values() if one.run == number]
+        lines = [(one.first, one.params) for one in gathered.tried if one.run == number]
         mine = circumstances(reader, lines)
         same = next((i for i, other in enumerate(distinct) if not differences(other, mine)), None)
         if same is None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnibench.analysis.model import Cpp
+from cnibench.analysis.records import usable
 from cnibench.model.context import OF_RECORD
 from cnibench.model.units import is_number
 from cnibench.rundir.reader import RunReader
@@ -25,24 +26,17 @@ def cycles(
     fidelity: Mapping[str, str],
 ) -> tuple[dict[str, str], list[Cpp]]:
     """(label to the source of its cycles, the table). A record that lacks a key or has no finite
-    total is passed over, and told.
+    total is passed over, and reported.
     """
     found: dict[tuple[Any, ...], list[Record]] = {}
-    for reader, environment in zip(readers, numbers, strict=True):
-        for record in reader.records("cpp"):
-            if not _usable(record):
-                reader.warnings.append(
-                    f"a record of cpp.jsonl (cell {record.get('cell')!r}) has no usable total and"
-                    " is left out"
-                )
-                continue
-            key = (
-                *(record[name] for name in _WHERE),
-                json.dumps(record["params"], sort_keys=True),
-                str(record["cycles_source"]),
-                environment,
-            )
-            found.setdefault(key, []).append(record)
+    for record, environment in usable(readers, numbers, "cpp", _usable, "total"):
+        key = (
+            *(record[name] for name in _WHERE),
+            json.dumps(record["params"], sort_keys=True),
+            str(record["cycles_source"]),
+            environment,
+        )
+        found.setdefault(key, []).append(record)
     place = {label: i for i, label in enumerate(labels)}
     rows = [_row(records, key[-1], fidelity) for key, records in found.items()]
     rows.sort(

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -39,83 +39,11 @@ from cnibench.analysis.model import Where
 from cnibench.analysis.noninferiority import LEVEL, Tested, counted, paired, unpaired
 from cnibench.analysis.text.places import describe
 from cnibench.analysis.text.summary import named
+from cnibench.analysis.verdict import Failures, Judged, Outcome, Verdict
 from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.metrics import COUNTED, main_metric
 from cnibench.stats.inference import holm
-
-Outcome = Literal["within", "worse", "undecided", "missing"]
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One cell: ``ratio`` = candidate / base with its 95 % interval, None where there is none.
-    ``reason`` in one line.
-
-    ``metric`` is '' where only failures were compared (windows with perf, whose figures are not
-    judged). ``base_disturbed`` and ``candidate_disturbed`` are numbers of blocks; ``p_disturbed``
-    is that of such a difference between them by chance.
-    """
-
-    cell: str
-    metric: str
-    unit: str
-    base: float | None
-    candidate: float | None
-    ratio: float | None
-    low: float | None
-    high: float | None
-    n: int
-    outcome: Outcome
-    reason: str
-    base_failures: Failures
-    candidate_failures: Failures
-    p_failures: float | None = None  # after Holm's correction
-    base_disturbed: int = 0
-    candidate_disturbed: int = 0
-    p_disturbed: float | None = None
-
-
-@dataclass(frozen=True)
-class Failures:
-    """``failed`` of ``blocks`` gave no figure; ``reason`` is that of the first."""
-
-    failed: int
-    blocks: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """``exit_code`` is 0 proven within the threshold, 4 worse, 5 undecided or a cell missing."""
-
-    cells: list[Judged]
-    threshold: float
-    how: str
-
-    @property
-    def exit_code(self) -> int:
-        outcomes = {cell.outcome for cell in self.cells}
-        return 4 if "worse" in outcomes else 0 if outcomes == {"within"} else 5
-
-    @property
-    def line(self) -> str:
-        """The reason in one line."""
-        if not self.cells:
-            return "undecided: base and candidate share no cell"
-        for outcome, words in (
-            ("worse", "worse"),
-            ("missing", "undecided"),
-            ("undecided", "undecided"),
-        ):
-            found = [cell for cell in self.cells if cell.outcome == outcome]
-            if found:
-                more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-                return f"{words}: {found[0].cell}: {found[0].reason}{more}"
-        cells = f"all {len(self.cells)} cells" if len(self.cells) > 1 else "the one cell"
-        return (
-            f"within the threshold: {cells} proven no more than {100 * self.threshold:.3g} % worse"
-        )
 
 
 @dataclass
@@ -300,9 +228,10 @@ class _Cell:
         if selected:
             outcome, reason = "undecided", "; ".join(filter(None, (selected, reason)))
         failed = self._failures()
-        if self.failing and self.failing.more:
+        failing = self.failing if self.failing and self.failing.more else None
+        if failing:
             p = 1.0 if self.p_failing is None else self.p_failing
-            said = f"{self.failing.test}, p={p:.2g} after Holm's correction"
+            said = f"{failing.test}, p={p:.2g} after Holm's correction"
             if p <= LEVEL:
                 reason = f"fails more often than the base ({said})" + (
                     f"; {reason}" if outcome == "worse" else ""
@@ -328,12 +257,16 @@ class _Cell:
             high=high,
             outcome=outcome,
             reason="; ".join(filter(None, (reason, failed, self._disturbed()))),
-            base_failures=_told(self.base),
-            candidate_failures=_told(self.candidate),
+            base_failures=_failures_of(self.base),
+            candidate_failures=_failures_of(self.candidate),
             p_failures=self.p_failing,
             base_disturbed=len(_tally_of(self.base).disturbed),
             candidate_disturbed=len(_tally_of(self.candidate).disturbed),
             p_disturbed=self.disturbed.p if self.disturbed else None,
+            values_undecided=outcome == "undecided"
+            and test is not None
+            and not selected
+            and not failing,
         )
 
     def _without_figures(self) -> tuple[Outcome, str]:
@@ -359,7 +292,7 @@ class _Cell:
         """``base failed in 0 of 16 blocks, candidate in 9 (first reason: ...)``; '' when nothing
         failed.
         """
-        base, candidate = _told(self.base), _told(self.candidate)
+        base, candidate = _failures_of(self.base), _failures_of(self.candidate)
         if not base.failed and not candidate.failed:
             return ""
         of = "" if base.blocks == candidate.blocks else f" of {candidate.blocks}"
@@ -409,7 +342,7 @@ class _Cell:
         return "undecided", f"{change}, neither within {limit} nor proven beyond it"
 
 
-def _told(place: Place | None) -> Failures:
+def _failures_of(place: Place | None) -> Failures:
     tally = _tally_of(place)
     return Failures(len(tally.failed), len(tally.tried), tally.reason)
 

@@ -17,7 +17,7 @@ Verdict = Literal["a-better", "b-better", "no-difference-found", "inconclusive"]
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True, order=False):
-    """The place of a figure (model/context.py): everything that two profiles must share to be
+    """The place of a figure (model/coordinates.py): everything that two profiles must share to be
     compared. Rates in bit/s, times in s.
 
     ``reading`` are those of ``params`` that the reading added to the cell's own (``{"node": "a"}``,
@@ -44,6 +44,9 @@ class Where(msgspec.Struct, frozen=True, kw_only=True, order=False):
     duration: float = 0.0
     warmup_time: float = 0.0
     method: str = "windows"
+    slice_length: float = 0.0
+    lead_in: float = 0.0
+    priority: str = "normal"
     congestion_control: str = ""
     environment: int = 0
     reading: dict[str, Any] = {}
@@ -261,6 +264,10 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     ``environments`` all of them.
 
     ``samples`` is the number of samples that were measured, disturbed and failed ones included.
+    ``others`` is the median over the samples of the CPUs that other programs used meanwhile, None
+    where nobody knows.
+    ``unread`` maps a coordinate that is read back from each sample to the number of samples where
+    that failed.
     ``problems``: what is lost, changed, doubled, out of order or not chained in the run
     directories; no figure rests on it.
     """
@@ -285,4 +292,6 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     turning: list[Turning] = []
     disturbed: list[Disturbed] = []
     samples: int = 0
+    unread: dict[str, int] = {}
+    others: float | None = None
     main: dict[str, str] = {}  # workload to the metric that decides about it

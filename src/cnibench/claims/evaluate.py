@@ -14,8 +14,8 @@ from cnibench.claims.model import Claim, Preconditions, Study, studies
 from cnibench.claims.units import base
 from cnibench.claims.verdict import Figure, Judgement, Outcome
 from cnibench.errors import UsageError
-from cnibench.model import context
 from cnibench.model.context import fact
+from cnibench.model.coordinates import PLACE
 from cnibench.model.metrics import METRICS
 
 _OUTCOMES: Mapping[str, Outcome] = {
@@ -106,7 +106,7 @@ def _speaks(claim: Claim, place: Place) -> bool:
 
 def _lacking(asked: Preconditions, place: Place, analysis: Analysis) -> Iterator[str]:
     """What of the preconditions is not fulfilled, in words."""
-    for one in context.PLACE:
+    for one in PLACE:
         wanted = getattr(asked, one.name, ())
         have = one.words(place.conditions.get(one.name))
         if wanted and have not in wanted:

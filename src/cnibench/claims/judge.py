@@ -282,19 +282,16 @@ def _absence(claim: Claim, place: Place, level: float) -> Vote:
 
 def _share(claim: Claim, place: Place, level: float) -> Vote:
     assert claim.between is not None
-    least, most = claim.between
-    return _each(
-        claim.profiles,
-        place,
-        lambda name, middle, low, high: _inside(low, high, least, most),
-        claim,
-        level,
-    )
+    return _all_between(claim, place, level, *claim.between)
 
 
 def _range(claim: Claim, place: Place, level: float) -> Vote:
     assert claim.between is not None
     least, most = (base(bound, claim.unit) for bound in claim.between)
+    return _all_between(claim, place, level, least, most)
+
+
+def _all_between(claim: Claim, place: Place, level: float, least: float, most: float) -> Vote:
     return _each(
         claim.profiles,
         place,

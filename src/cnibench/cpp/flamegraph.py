@@ -86,11 +86,11 @@ def draw_difference(base: Tree, tree: Tree, title: str) -> str:
     root = _Frame("all")
     for path in sorted({*base, *tree}):
         root.add(path, tree.get(path, 0.0), base.get(path, 0.0))
-    largest = max((abs(frame.value - frame.other) for frame in _all(root)), default=0.0) or 1.0
+    largest = max(abs(frame.value - frame.other) for frame in _all(root)) or 1.0
 
     def shade(frame: _Frame) -> str:
         change = (frame.value - frame.other) / largest
-        pale = round(245 - 165 * min(abs(change), 1.0))
+        pale = round(245 - 165 * abs(change))
         return f"#f5{pale:02x}{pale:02x}" if change > 0 else f"#{pale:02x}{pale:02x}f5"
 
     def words(frame: _Frame) -> str:

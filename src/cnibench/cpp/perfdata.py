@@ -7,7 +7,8 @@ the kernel.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from cnibench.errors import MeasureError
@@ -69,11 +70,18 @@ class Recording:
     ksymbols: list[tuple[int, int, str]] = field(default_factory=list)
     lost: int = 0
 
-    def between(self, start: int, end: int) -> Recording:
-        """The samples of start <= time < end (ns of the recording's clock)."""
-        return replace(
-            self, samples=[sample for sample in self.samples if start <= sample[0] < end]
-        )
+    def within(self, windows: Sequence[tuple[int, int]]) -> Recording:
+        """The samples of start <= time < end (ns of the recording's clock) for one of ``windows``,
+        which do not overlap.
+        """
+        ordered = sorted(windows)
+        starts = [start for start, _ in ordered]
+
+        def inside(time: int) -> bool:
+            at = bisect_right(starts, time)
+            return at > 0 and time < ordered[at - 1][1]
+
+        return replace(self, samples=[sample for sample in self.samples if inside(sample[0])])
 
 
 def read(data: bytes) -> Recording:

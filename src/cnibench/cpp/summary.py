@@ -101,12 +101,15 @@ def groups(records: Iterable[Mapping[str, Any]]) -> list[Group]:
 
 
 def _check(record: Mapping[str, Any]) -> None:
-    """Raises ValueError for what is no number, or a total too small to divide by."""
+    """Raises ValueError for what is no number, or one that cannot be divided by."""
     for name in ("total", "unclassified", "cycles", "packets", "samples", "idle_cycles"):
         if not is_number(record[name]):
             raise ValueError(f"'{name}'")
     if 0 < abs(record["total"]) < _LEAST:
         raise ValueError("'total'")
+    for name in ("cycles", "packets"):
+        if record[name] <= 0:
+            raise ValueError(f"'{name}'")
 
 
 def _group(lines: list[Mapping[str, Any]]) -> Group:

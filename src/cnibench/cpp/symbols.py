@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from cnibench.errors import MeasureError, MissingError
 
@@ -82,13 +82,9 @@ class Kallsyms(Symbols):
             return None
         start = _address(lines[at - 1])
         end = min(_address(lines[at]) if at < len(lines) else start + _LARGEST, start + _LARGEST)
-        later = bisect_right(self._starts, start - 1)
+        later = bisect_left(self._starts, start)
         if later < len(self._starts):  # code that kallsyms no longer has
-            end = (
-                min(end, self._starts[later])
-                if self._starts[later] > start
-                else min(end, self._ranges[later][1])
-            )
+            end = min(end, self._starts[later])
         return (start, end, _best(lines, at)) if address < end else None
 
 
@@ -102,26 +98,22 @@ class _Text:
     """
 
     def __init__(self, text: bytes) -> None:
-        foreign = text.find(b"\t")
-        own = len(text) if foreign < 0 else text.rfind(b"\n", 0, foreign) + 1
+        own = text.rfind(b"\n", 0, text.index(b"\t")) + 1 if b"\t" in text else len(text)
         self._text = text
         self._bounds = _bounds(text, own)  # where the chunks begin, and their end
         self._starts = [text[at : at + _DIGITS] for at in self._bounds[:-1]]
         if any(
             one >= other for one, other in pairwise(self._starts)
         ):  # no text of a kernel's: nothing is known of its order
-            own, self._bounds, self._starts = 0, [0], []
+            own, self._starts = 0, []
         self._rest = _functions(text[own:])
         self._parsed: dict[int, list[bytes]] = {}
         self._wider: dict[int, list[bytes]] = {}
 
     def hidden(self) -> bool:
         """Is there no function, or none that has an address?"""
-        last = max(
-            (*self._rest[-1:], *self._chunk(self._beside(len(self._starts), -1))[-1:]),
-            default=b"0" * _DIGITS,
-        )
-        return last.startswith(b"0" * _DIGITS)
+        lines = (*self._rest, *self._chunk(self._beside(len(self._starts), -1)))
+        return all(line.startswith(b"0" * _DIGITS) for line in lines)
 
     def around(self, key: bytes) -> tuple[list[bytes], int]:
         """Some lines, sorted, and how many of them sort before ``key``: the last of those, with all
@@ -168,18 +160,14 @@ def _bounds(text: bytes, end: int) -> list[int]:
     parted.
     """
     bounds = [0]
-    for least in range(_CHUNK, end, _CHUNK):
-        if least <= bounds[-1]:
-            continue
-        at = text.find(b"\n", least, end) + 1
-        before = text.rfind(b"\n", 0, at - 1) + 1
-        address = text[before : before + _DIGITS]
-        while 0 < at < end and text.startswith(address, at):
-            at = text.find(b"\n", at, end) + 1
+    while True:
+        at = text.find(b"\n", bounds[-1] + _CHUNK) + 1
+        address = text[at : at + _DIGITS]
+        while at and text.startswith(address, at):
+            at = text.find(b"\n", at) + 1
         if not 0 < at < end:
-            break
+            return [*bounds, end]
         bounds.append(at)
-    return [*bounds, end]
 
 
 def _address(line: bytes) -> int:
@@ -207,12 +195,13 @@ def _best(lines: list[bytes], end: int) -> str:
     """Of all names of the address before ``end`` the one that perf shows too: not weak, global, few
     leading underscores, long.
     """
-    address, best = lines[end - 1][:_DIGITS], (False, False, -_LARGEST, 0, b"")
-    while end > 0 and lines[end - 1].startswith(address):
-        end -= 1
-        kind, name = lines[end][_KIND : _KIND + 1], lines[end][_NAME:].split(b"\t", 1)[0].rstrip()
-        best = max(
-            best,
-            (kind not in b"wW", kind == b"T", len(name.lstrip(b"_")) - len(name), len(name), name),
-        )
-    return best[-1].decode(errors="replace")
+    address = lines[end - 1][:_DIGITS]
+    same = takewhile(lambda line: line.startswith(address), lines[end - 1 :: -1])
+    return max(map(_preference, same))[-1].decode(errors="replace")
+
+
+def _preference(line: bytes) -> tuple[bool, bool, int, int, bytes]:
+    """What orders the names of one address, and the name itself."""
+    kind, name = line[_KIND : _KIND + 1], line[_NAME:].partition(b"\t")[0]
+    underscores = len(name) - len(name.lstrip(b"_"))
+    return kind not in b"wW", kind == b"T", -underscores, len(name), name

@@ -149,12 +149,12 @@ def load(path: Path = FILE) -> Taxonomy:
 
 
 def _component(entry: Any, where: str) -> Component:
-    told = _keys(entry, where, {"title": str, "functions": list}, {"network": bool, "leaf": list})
-    for key in {"functions", "leaf"} & told.keys():
-        if not all(isinstance(name, str) for name in told[key]):
+    fields = _keys(entry, where, {"title": str, "functions": list}, {"network": bool, "leaf": list})
+    for key in {"functions", "leaf"} & fields.keys():
+        if not all(isinstance(name, str) for name in fields[key]):
             raise ValueError(f"{where}.{key}: expected names")
-        told[key] = tuple(told[key])
-    return Component(**told)
+        fields[key] = tuple(fields[key])
+    return Component(**fields)
 
 
 def _keys(

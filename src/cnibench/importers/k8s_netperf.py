@@ -3,7 +3,7 @@ pkg/archive/archive.go).
 
 Each document or row is the mean of several samples of that tool, and counts as one measurement
 here. Its documents carry a field ``local`` that the tool never sets: the placement comes from the
-nodes' names where they are told, else from the user. It writes 0 for what it could not collect:
+nodes' names where it gives them, else from the user. It writes 0 for what it could not collect:
 such a zero is a missing value.
 """
 
@@ -122,7 +122,7 @@ def parse_csv(text: str, file: Path) -> list[Mapping[str, Any]]:
                 key: _truth(cells.get(key, "false"), file, rows.line_num)
                 for key in ("local", "hostNetwork", "service")
             }
-            found.append({**cells, **truth, "told": True})
+            found.append({**cells, **truth, "has_placement": True})
     except csv.Error as error:
         raise InputError(
             f"{file}, line {rows.line_num}: {error}", "is this the right file?"
@@ -194,13 +194,13 @@ def _network(one: Mapping[str, Any]) -> dict[str, Any]:
     """
     found = {name: one.get(key) for key, name in _NETWORKS.items()}
     return {
-        name: value if isinstance(value, str | bool) else _told(value)
+        name: value if isinstance(value, str | bool) else _text(value)
         for name, value in found.items()
         if value not in _ABSENT
     }
 
 
-def _told(value: object) -> str:
+def _text(value: object) -> str:
     """What is no word, as one: its JSON, or a hash of that where it is long."""
     text = json.dumps(value, sort_keys=True)
     return text if len(text) <= 200 else hashlib.sha256(text.encode()).hexdigest()
@@ -209,7 +209,7 @@ def _told(value: object) -> str:
 def _placement(one: Mapping[str, Any], given: Given) -> str:
     if one.get("local") is True:
         return "intra"
-    if one.get("told"):
+    if one.get("has_placement"):
         return "inter"
     names = [
         str(mapping(one.get(side)).get("nodeName") or "")
@@ -257,9 +257,9 @@ def _figures(one: Mapping[str, Any], test: str) -> tuple[tuple[Figure, ...], str
     return tuple(found), ""
 
 
-def _time(told: object) -> float | None:
+def _time(value: object) -> float | None:
     try:
-        return datetime.fromisoformat(str(told).replace("Z", "+00:00")).timestamp()
+        return datetime.fromisoformat(str(value).replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -204,8 +204,8 @@ def _figures(values: dict[str, str], workload: str) -> tuple[tuple[Figure, ...],
                 " expected 10^6bits/s"
             ),
         )
-    told = values.get("REMOTE_RECV_THROUGHPUT", values.get("THROUGHPUT"))
-    speed = figure("throughput", told, "the throughput", scale)
+    measured = values.get("REMOTE_RECV_THROUGHPUT", values.get("THROUGHPUT"))
+    speed = figure("throughput", measured, "the throughput", scale)
     if not speed.value:
         return (), speed.reason or "nothing arrived"
     if workload == "udp-stream":
@@ -221,8 +221,8 @@ def _figures(values: dict[str, str], workload: str) -> tuple[tuple[Figure, ...],
 
 def _retransmits(values: dict[str, str]) -> tuple[Figure, ...]:
     """netperf says -1 where the kernel does not tell."""
-    told = number(values.get("LOCAL_TRANSPORT_RETRANS"))
-    return () if told is None else (Figure("retransmits", told),)
+    count = number(values.get("LOCAL_TRANSPORT_RETRANS"))
+    return () if count is None else (Figure("retransmits", count),)
 
 
 def _params(values: dict[str, str], workload: str) -> dict[str, int]:

@@ -109,6 +109,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     duration: float | None = None  # s, of the measured window
     warmup_time: float | None = None  # s
     method: str = "windows"
+    slice_length: float = 0.0  # s that count of each slice; 0 in windows
+    lead_in: float = 0.0  # s of each slice that do not count; 0 in windows
+    priority: str = "normal"  # of client and server: normal, real-time
     congestion_control: str | None = None
     attempt: int = 1
 

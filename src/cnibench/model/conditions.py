@@ -84,9 +84,9 @@ def split(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def flat(asked: Conditions) -> dict[str, Any]:
     """As parameters of a cell."""
-    told: dict[str, dict[str, Any]] = asked.model_dump(mode="json", exclude_none=True)
+    groups: dict[str, dict[str, Any]] = asked.model_dump(mode="json", exclude_none=True)
     return {
-        f"{group}.{key}": value for group, values in told.items() for key, value in values.items()
+        f"{group}.{key}": value for group, values in groups.items() for key, value in values.items()
     }
 
 

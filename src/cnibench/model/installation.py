@@ -130,6 +130,11 @@ class Chart(Part):
     name: str = Field(description="the chart's name in its repository")
     repository: str
     version: str
+    sha256: str = Field(
+        default="",
+        description="of the archive of this version, which is then held to it",
+        pattern="^([0-9a-f]{64})?$",
+    )
     namespace: str
     release: str = Field(default="", description="the release's name; empty: the chart's")
     hooks: bool = Field(default=False, description="whether its install hooks are applied too")

@@ -47,7 +47,7 @@ class Nic:
     """One device of one node. ``features`` by the kernel's names; empty with ``problem`` when the
     driver answers nothing.
 
-    ``ports``: (tunnel type, UDP port) pairs that the device was told of; None when it does not say.
+    ``ports``: (tunnel type, UDP port) pairs that the device knows; None when it does not say.
     ``queues``: receive queues, 0 unknown.
     ``udp_hash``: what spreads UDP over the queues (``sdfn`` as ``ethtool -N rx-flow-hash`` has it),
     '' unknown. ``hardware``: there is a device behind it (/sys/class/net/NAME/device).

@@ -41,9 +41,9 @@ class Tunnel:
 
 # The outer UDP checksum decides which bit counts (udp_tunnel_handle_offloads in
 # include/net/udp_tunnel.h). A VXLAN device computes it
-# unless it was told not to (vxlan_nl2conf), as those of flannel and Calico were not; where a packet
-# brings its key, that says so: Cilium's
-# programs (BPF_F_ZERO_CSUM_TX) and Weave's datapath want none. Over IPv6 it is computed.
+# unless it was configured not to (vxlan_nl2conf), as those of flannel and Calico were not; where a
+# packet brings its key, that says so: Cilium's programs (BPF_F_ZERO_CSUM_TX) and Weave's
+# datapath want none. Over IPv6 it is computed.
 TUNNELS: tuple[Tunnel, ...] = (
     Tunnel("vxlan", "VXLAN over IPv4", "tx-udp_tnl-segmentation", "vxlan"),
     Tunnel("vxlan-csum", "VXLAN over IPv4 with checksum", "tx-udp_tnl-csum-segmentation", "vxlan"),
@@ -187,17 +187,17 @@ def _command(nic: Nic, names: Sequence[str]) -> str:
 
 
 def _port_words(nic: Nic, kind: Tunnel, ports: Iterable[int]) -> str:
-    """Whether the device was told of the ports that are in use; a driver may cut only what goes to
+    """Whether the device knows the ports that are in use; a driver may cut only what goes to
     a port that it knows.
     """
     used = sorted(set(ports))
     if nic.ports is None:
         return ""
-    told = {port for of, port in nic.ports if of == kind.udp}
-    if missing := [port for port in used if port not in told]:
+    known = {port for of, port in nic.ports if of == kind.udp}
+    if missing := [port for port in used if port not in known]:
         return (
             f"the device does not know port {', '.join(map(str, missing))} (it knows"
-            f" {', '.join(map(str, sorted(told))) or 'none'})"
+            f" {', '.join(map(str, sorted(known))) or 'none'})"
         )
     return f"the device knows port {', '.join(map(str, used))}" if used else ""
 
@@ -267,9 +267,11 @@ def unlike(nics: Iterable[Nic]) -> list[str]:
         return []
 
     def differing(what: str, values: Mapping[str, str]) -> list[str]:
-        told = ", ".join(f"{node}: {value}" for node, value in values.items())
+        details = ", ".join(f"{node}: {value}" for node, value in values.items())
         return (
-            [f"{what} differs between the nodes: {told}"] if len(set(values.values())) > 1 else []
+            [f"{what} differs between the nodes: {details}"]
+            if len(set(values.values())) > 1
+            else []
         )
 
     found = []
@@ -322,8 +324,8 @@ def asymmetries(verdicts: Iterable[Verdict]) -> list[str]:
     found = []
     for name, nodes in by_tunnel.items():
         if len({frozenset(outcomes) for outcomes in nodes.values()}) > 1:
-            told = ", ".join(
+            details = ", ".join(
                 f"{node}: {'/'.join(sorted(outcomes))}" for node, outcomes in nodes.items()
             )
-            found.append(f"{tunnel(name).title} differs between the nodes: {told}")
+            found.append(f"{tunnel(name).title} differs between the nodes: {details}")
     return found

@@ -115,5 +115,5 @@ def summary(
 
 
 def _size(streams: Sequence[Stream]) -> float | None:
-    told = [one.size for one in streams if one.size is not None]
-    return median(told) if told else None
+    sizes = [one.size for one in streams if one.size is not None]
+    return median(sizes) if sizes else None

@@ -1,1 +1,1 @@
-"""Plan files, how many blocks, in which order, how long."""
+"""Plan files, their cells, how many blocks, in which order, how long."""

@@ -111,9 +111,9 @@ def _calibrations(asked: str, here: Here | None) -> list[tuple[str, list[dict[st
     """(run id, its places), the newest run first."""
     if asked != "auto":
         reader = RunReader(find(asked, here.folder if here else Path("runs")))
-        if here and (told := here.differs(reader)):
+        if here and (difference := here.differs(reader)):
             raise UsageError(
-                f"--noise {asked}: it was measured elsewhere: {told}",
+                f"--noise {asked}: it was measured elsewhere: {difference}",
                 "give a number, 2% say, or calibrate here",
             )
         return [(reader.id, _stored(reader) or _computed(reader))]

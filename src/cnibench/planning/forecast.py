@@ -1,19 +1,62 @@
-"""How long what is missing of a run takes: the windows, the Pods made for them, and the profiles
-where one follows the other.
+"""What cells take: the time of their windows and slices, of the Pods made for them and of the
+profiles where one follows the other, and the bytes that they send.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Profile
-from cnibench.planning.plan import expected_seconds
 from cnibench.testbed.cluster import Cluster
 
 if TYPE_CHECKING:
     from cnibench.run.workload import Workload
+
+CROSS_CHECK = 1.5  # s of a window of the tool, once for each cell in slices, with its start
+_SLICED = 1.4  # times its slices that a cell takes in a block, with lead-ins and its start
+
+
+def expected_seconds(
+    plan_cells: Iterable[Cell],
+    workloads: Mapping[str, Workload],
+    duration: float,
+    warmup: float,
+    pod: float = 0.0,
+) -> float:
+    """Time of one block in seconds, without making and attesting the profiles; pairs that are
+    measured at the same time count once.
+
+    ``pod`` is what one Pod that a sample makes takes (Cluster.pod_seconds).
+    """
+    known = ((cell, workloads[cell.workload]) for cell in plan_cells)
+    return sum(
+        _SLICED * (cell.duration or duration)
+        if cell.method == "slices"
+        else work.seconds(cell.params, cell.duration or duration, warmup) + pod * work.pods(cell)
+        for cell, work in known
+        if not work.runs_concurrently(cell)
+    )
+
+
+def expected_bytes(
+    plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float
+) -> float:
+    """A rough upper bound of the bytes that one block sends."""
+    return sum(
+        workloads[cell.workload].bytes(cell.params, cell.duration or duration)
+        for cell in plan_cells
+    )
+
+
+def passes(plan_cells: Iterable[Cell], blocks: int) -> list[tuple[Cell, int]]:
+    """Each cell as often as it is measured, in ``blocks`` blocks or in its own number, with the
+    number of the block.
+    """
+    return [
+        (cell, block) for cell in plan_cells for block in range(min(cell.blocks or blocks, blocks))
+    ]
 
 
 def whole(
@@ -32,6 +75,9 @@ def whole(
     """
     seconds = expected_seconds(
         (cell for cell, _ in missing), workloads, duration, warmup, cluster.pod_seconds
+    )
+    seconds += CROSS_CHECK * sum(
+        cell.method == "slices" and cell.window == "speed" and block == 0 for cell, block in missing
     )
     kept: dict[
         tuple[str, int], int

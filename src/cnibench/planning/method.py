@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -15,22 +16,36 @@ if TYPE_CHECKING:
     from cnibench.run.workload import Workload
 
 MEASURED = 0.5  # s of slices that a cell has in a block, unless the plan gives a duration
-WINDOW = 1.0  # s: the windows for their cycles per packet
-CPP_BLOCKS = 2  # that have windows for cycles per packet, unless the plan gives a number
+CYCLES = 1.0  # s of slices with perf, for its cycles per packet
+CPP_BLOCKS = 2  # that have slices with perf, unless the plan gives a number
 
 
 def with_method(cell: Cell, plan: Plan, workload: Workload) -> tuple[Cell, str]:
     """The cell with its method and the duration that goes with it, and in words why it is measured
-    in windows; cycles per packet always are, without a word.
+    in windows.
     """
     given = cell.duration is not None or "duration" in plan.model_fields_set
     if reason := _why_not(cell, plan, workload):
         return cell, f"{cell.workload} is measured in windows, not in slices: {reason}"
-    if cell.window == "cpp":
-        blocks = cell.blocks if isinstance(plan.blocks, int) else CPP_BLOCKS
-        own = cell.duration if given else WINDOW
-        return replace(cell, duration=own, blocks=blocks), ""
-    return replace(cell, method="slices", duration=cell.duration if given else MEASURED), ""
+    usual = CYCLES if cell.window == "cpp" else MEASURED
+    return replace(cell, method="slices", duration=cell.duration if given else usual), ""
+
+
+def with_fewer_cycles(cells: Sequence[Cell], asked: Plan) -> list[Cell]:
+    """The cells with cycles per packet in the first blocks only, where ``asked`` leaves the number
+    of blocks to the plan: nothing is decided about them.
+    """
+    auto = {
+        work.name
+        for work in asked.workload
+        if (asked.blocks if work.blocks is None else work.blocks) == "auto"
+    }
+    return [
+        replace(cell, blocks=min(cell.blocks or CPP_BLOCKS, CPP_BLOCKS))
+        if cell.method == "slices" and cell.window == "cpp" and cell.workload in auto
+        else cell
+        for cell in cells
+    ]
 
 
 def _why_not(cell: Cell, plan: Plan, workload: Workload) -> str:

@@ -1,38 +1,28 @@
-"""Plans: what is measured, as a file (--plan FILE), as the options of ``cnibench run``, and as the
-list of cells.
-"""
+"""Plans: what is measured, as a file (--plan FILE) and as the options of ``cnibench run``."""
 
 from __future__ import annotations
 
 import difflib
-import fnmatch
 import itertools
-import math
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from cnibench.errors import CnibenchError, InputError, UsageError
-from cnibench.model import conditions
-from cnibench.model.cell import Cell, Placement, Window
-from cnibench.model.profile import Profile, Strict, explain, read_yaml
+from cnibench.model.cell import Placement, Window
+from cnibench.model.profile import Strict, explain, read_yaml
 from cnibench.model.units import bits_per_second, fraction, seconds
 from cnibench.planning import schedule
-from cnibench.planning.method import with_method
 from cnibench.stats.power import MOST_BLOCKS
-
-if TYPE_CHECKING:
-    from cnibench.run.workload import Workload
 
 LONGEST = 24 * 3600.0  # s: one window of a day is a slip of the pen
 _SLOWEST = 1e6  # bit/s
+_FASTEST = 34e9  # bit/s
 _CONNTRACK = "policy.conntrack"  # the condition, see conditions.py
-_SLICED = 1.4  # times its slices that a cell takes in a block, with lead-ins and its start
-MOST = 1_000_000  # cells of a run; a sweep that explodes is refused, not expanded
 
 
 def _in_seconds(value: Any) -> Any:
@@ -201,6 +191,11 @@ class Plan(Strict):
             for values in (self.placement, self.path, self.windows, self.ip)
         ):
             raise ValueError("a value occurs twice in placement, path, windows or ip")
+        if self.wire_rate > _FASTEST:
+            raise ValueError(
+                f"wire_rate: expected at most {_FASTEST / 1e9:g}G, the most that tc-tbf(8) is"
+                " given in 32 bits, or 0 for none"
+            )
         if 0 < self.wire_rate < _SLOWEST:
             raise ValueError(
                 f"wire_rate: expected at least {_SLOWEST / 1e6:g}M, or 0 for none: attesting a"
@@ -227,7 +222,7 @@ class Plan(Strict):
         blocks = self.blocks if work.blocks is None else work.blocks
         return schedule.blocks_needed(profiles) if blocks == "auto" else blocks
 
-    def _own_blocks(self, work: Work, profiles: int) -> int | None:
+    def own_blocks(self, work: Work, profiles: int) -> int | None:
         """``Cell.blocks`` of its cells; None: every block of the run.
 
         A workload that asks for more than the plan makes the run longer for itself, not for the
@@ -295,153 +290,3 @@ def _explain(path: Path | str, error: ValidationError) -> InputError:
                 ),
             )
     return InputError(said.message, f"the keys of a plan are: {', '.join(known)}")
-
-
-def cells(
-    plan: Plan, workloads: Mapping[str, Workload], profiles: Mapping[str, Profile]
-) -> tuple[list[Cell], list[str]]:
-    """All cells of one block, and in words what was left out because a profile does not support it.
-
-    ``profiles`` maps labels to profiles. Raises UsageError for unknown workloads and parameters.
-    """
-    works = list(_works(plan.workload, workloads))
-    most = sum(
-        len(work.placement or plan.placement) * len(work.windows or plan.windows)
-        for work, _ in works
-    )
-    total = len(profiles) * len(plan.path) * len(plan.ip) * plan.pairs * most
-    if total > MOST:
-        raise UsageError(f"the plan has {total} cells", f"at most {MOST}; sweep fewer values")
-    found, notes = [], []
-    for label, profile in profiles.items():
-        families = [ip for ip in plan.ip if ip in profile.features.ip]
-        notes += [
-            f"{label}: no IPv{ip}, the profile does not support it"
-            for ip in plan.ip
-            if ip not in families
-        ]
-        for work, params in works:
-            if work.only and not any(fnmatch.fnmatchcase(label, name) for name in work.only):
-                continue
-            blocks = plan._own_blocks(work, len(profiles))
-            for placement, path, ip, window, pair in itertools.product(
-                work.placement or plan.placement,
-                plan.path,
-                families,
-                [w for w in plan.windows if w in (work.windows or plan.windows)],
-                range(plan.pairs),
-            ):
-                if window == "cpp" and not workloads[work.name].cpp:
-                    continue
-                cell = Cell(
-                    label=label,
-                    profile=profile.name,
-                    placement=placement,
-                    workload=work.name,
-                    params=params,
-                    window=window,
-                    path=path,
-                    ip=ip,
-                    mtu=plan.mtu,
-                    cpus=plan.cpus,
-                    pair=pair,
-                    duration=work.duration,
-                    blocks=blocks,
-                )
-                if plan.method == "slices":
-                    cell, note = with_method(cell, plan, workloads[work.name])
-                    notes += [note] if note and note not in notes else []
-                found.append(cell)
-    unique: dict[str, Cell] = {}
-    for cell in found:
-        first = unique.setdefault(cell.id, cell)
-        if (first.duration or plan.duration) != (cell.duration or plan.duration):
-            raise _twice(
-                cell,
-                f"for {first.duration or plan.duration:g} s and"
-                f" {cell.duration or plan.duration:g} s",
-            )
-        if first.blocks != cell.blocks:
-            raise _twice(cell, f"in {first.blocks or 'all'} and {cell.blocks or 'all'} blocks")
-    return list(unique.values()), notes
-
-
-def _twice(cell: Cell, how: str) -> UsageError:
-    """Figures of one cell are one figure: what it was measured in must not depend on which of its
-    entries came last.
-    """
-    return UsageError(
-        f"the plan has {cell.workload} {cell.placement} of {cell.label} twice, {how}",
-        "make two runs of it, or name it once",
-    )
-
-
-def _works(
-    asked: Sequence[Work], workloads: Mapping[str, Workload]
-) -> Iterator[tuple[Work, dict[str, Any]]]:
-    for work in asked:
-        if work.name not in workloads:
-            near = difflib.get_close_matches(work.name, workloads, n=3, cutoff=0.4)
-            hint = f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(workloads)}"
-            raise UsageError(f"there is no workload '{work.name}'", hint)
-        if (many := math.prod(len(values) for values in work.sweep.values())) > MOST:
-            raise UsageError(
-                f"the sweep of '{work.name}' has {many} combinations",
-                f"at most {MOST}; sweep fewer values",
-            )
-        for given in work.combinations():
-            try:
-                own, around = conditions.split(given)
-                yield work, {**workloads[work.name].params(own), **around}
-            except ValidationError as error:
-                said = explain(f"workload {work.name}", error)
-                known = (
-                    conditions.NAMES
-                    if conditions.wrong(error)
-                    else tuple(workloads[work.name].Params.model_fields)
-                )
-                what = "the conditions of a cell" if conditions.wrong(error) else "its parameters"
-                raise UsageError(
-                    said.message, f"{what} are: {', '.join(known) or 'none'}"
-                ) from None
-
-
-def expected_seconds(
-    plan_cells: Iterable[Cell],
-    workloads: Mapping[str, Workload],
-    duration: float,
-    warmup: float,
-    pod: float = 0.0,
-) -> float:
-    """Time of one block in seconds, without making and attesting the profiles; pairs that are
-    measured at the same time count once.
-
-    ``pod`` is what one Pod that a sample makes takes (Cluster.pod_seconds).
-    """
-    known = ((cell, workloads[cell.workload]) for cell in plan_cells)
-    return sum(
-        _SLICED * (cell.duration or duration)
-        if cell.method == "slices"
-        else work.seconds(cell.params, cell.duration or duration, warmup) + pod * work.pods(cell)
-        for cell, work in known
-        if not work.runs_concurrently(cell)
-    )
-
-
-def expected_bytes(
-    plan_cells: Iterable[Cell], workloads: Mapping[str, Workload], duration: float
-) -> float:
-    """A rough upper bound of the bytes that one block sends."""
-    return sum(
-        workloads[cell.workload].bytes(cell.params, cell.duration or duration)
-        for cell in plan_cells
-    )
-
-
-def passes(plan_cells: Iterable[Cell], blocks: int) -> list[tuple[Cell, int]]:
-    """Each cell as often as it is measured, in ``blocks`` blocks or in its own number, with the
-    number of the block.
-    """
-    return [
-        (cell, block) for cell in plan_cells for block in range(min(cell.blocks or blocks, blocks))
-    ]

@@ -42,7 +42,7 @@ def rows(
     for (label, placement, ip, packet), members in groups.items():
         last = members[-1]
         counts = {name: last[name] for name in _COUNTS}
-        told = dict(figures.get((last["profile"], placement), {}))
+        published = dict(figures.get((last["profile"], placement), {}))
         found.append(
             {
                 "label": label,
@@ -51,7 +51,7 @@ def rows(
                 "ip": int(ip),
                 "packet": packet,
                 **counts,
-                "published": told,
+                "published": published,
                 "blocks": len(members),
                 "agree": all(member["nodes"] == last["nodes"] for member in members),
                 "nodes": last["nodes"],

@@ -6,14 +6,27 @@ Each collector is one file in collectors/ whose ``PROVIDER`` is an instance of a
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import ClassVar
 
+from cnibench.errors import UnsupportedError
 from cnibench.model.cell import Window
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.testbed.capability import Capability
 from cnibench.testbed.cluster import Cluster
+
+
+@dataclass(frozen=True)
+class Turns:
+    """When a cell was driven, in ns of CLOCK_MONOTONIC, and the packets and bytes that its client's
+    Pod sent in that time.
+    """
+
+    windows: Sequence[tuple[int, int]]
+    packets: int
+    bytes: int
 
 
 class Collector(abc.ABC):
@@ -45,6 +58,15 @@ class Collector(abc.ABC):
         that the window is left whole.
         """
         return nullcontext()
+
+    def rounds(
+        self, samples: Sequence[SampleContext], seconds: float
+    ) -> AbstractContextManager[Callable[[SampleContext, Turns, Measurements], None]]:
+        """Entered around rounds of slices that take about ``seconds``, where ``cycles``. What it
+        gives is called after the last round, still inside, for each sample with its turns, and adds
+        what it found. Raises UnsupportedError where it reads windows only.
+        """
+        raise UnsupportedError(f"{self.name} cannot read slices", "use --method windows")
 
     @abc.abstractmethod
     def observe(self, s: SampleContext, into: Measurements) -> AbstractContextManager[None]:

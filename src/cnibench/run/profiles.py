@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cnibench.errors import CnibenchError, EndedError, Interrupted
 from cnibench.model.cell import Attestation
-from cnibench.run.cpus import pins
+from cnibench.run.checks.cpus import pins
 from cnibench.run.session import Session
 from cnibench.testbed.deployment import Deployment
 

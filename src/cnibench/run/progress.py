@@ -21,7 +21,7 @@ class Progress(Protocol):
 
     def begin(self, samples: int, seconds: float) -> None:
         """So many samples are left, of so many seconds together; installing is in it where it is
-        told by ``made``.
+        reported by ``made``.
         """
 
     def stage(self, text: str) -> None:
@@ -31,7 +31,9 @@ class Progress(Protocol):
         """Something that stays to be read: why a profile is not measured, say."""
 
     def made(self, seconds: float) -> None:
-        """A profile is installed, of which so many seconds were expected."""
+        """Something that is no sample is done, of which so many seconds were expected: a profile is
+        installed, a cell is cross-checked.
+        """
 
     def cell(self, cell: Cell, block: int, blocks: int) -> None: ...
 

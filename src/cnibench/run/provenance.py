@@ -9,8 +9,10 @@ import msgspec
 
 from cnibench.model import context
 from cnibench.model.cell import Cell, Reading, Sample, Status
+from cnibench.model.coordinates import UNREAD
 from cnibench.model.metrics import metric
 from cnibench.run.sample_context import Measurements
+from cnibench.run.slices.engine import LEAD_IN, LENGTH
 from cnibench.rundir.schema import now
 
 
@@ -26,17 +28,17 @@ class Provenance:
     pairs: int = 1
     duration: float = 0.0  # s
     warmup_time: float = 0.0  # s
-    congestion_control: str = ""
+    congestion_control: str = UNREAD  # until it is read from a sample
 
     def of(self, cell: Cell) -> dict[str, Any]:
         """What was in force for a cell, its own conditions and duration included."""
-        told = {one.name: getattr(self, one.name) for one in fields(self)}
-        told["wire_offload"] = context.wire_offload(cell.params, self.wire_offload)
-        told["duration"] = cell.duration or self.duration
-        told["method"] = cell.method
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values["wire_offload"] = context.wire_offload(cell.params, self.wire_offload)
+        values["duration"] = cell.duration or self.duration
+        values["method"] = cell.method
         if cell.method == "slices":
-            told["warmup_time"] = 0.0  # each slice has a lead-in instead
-        return told
+            values |= {"warmup_time": 0.0, "slice_length": LENGTH, "lead_in": LEAD_IN}
+        return values
 
 
 @dataclass(frozen=True)
@@ -49,15 +51,19 @@ class Measured:
     start: str
     end: str
     disturbed: str = ""
-    congestion_control: str = ""  # that was read from the connection; '': it was not
+    congestion_control: str = UNREAD  # as in Provenance
+    priority: str = "normal"  # as in Sample
 
 
 def lines(cell: Cell, block: int, ground: Provenance, measured: Measured) -> list[Sample]:
     """The lines of samples.jsonl of a sample that succeeded, one a reading."""
     empty = _line(cell, block, ground, "ok", "", measured.start, measured.end)
-    empty = msgspec.structs.replace(empty, disturbed=measured.disturbed)
-    if measured.congestion_control:
-        empty = msgspec.structs.replace(empty, congestion_control=measured.congestion_control)
+    empty = msgspec.structs.replace(
+        empty,
+        disturbed=measured.disturbed,
+        congestion_control=measured.congestion_control,
+        priority=measured.priority,
+    )
     return [_with(empty, reading) for reading in measured.findings.readings]
 
 

@@ -17,7 +17,7 @@ from cnibench.run.collector import Collector
 from cnibench.run.progress import Progress, Silent
 from cnibench.run.session import Session
 from cnibench.run.slices.method import Slices
-from cnibench.run.windows import Windows
+from cnibench.run.windows.method import Windows
 from cnibench.run.workload import Workload
 from cnibench.rundir.writer import RunWriter
 from cnibench.system.interrupt import Stop
@@ -66,7 +66,8 @@ class Runner:
             self.recorded,
             stop,
         )
-        method = Slices(session, Windows(session, self.collectors))
+        cycles = next((one for one in self.collectors if one.cycles), None)
+        method = Slices(session, Windows(session, self.collectors), cycles)
         blocks = Blocks(session, method, self.done, self.enough)
         self.cluster.notify = session.notify
         with stop:

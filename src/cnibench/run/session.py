@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cnibench.errors import CnibenchError, UsageError
-from cnibench.model.context import congestion_control, disagreements
+from cnibench.model.context import coordinate, differing, disagreements
+from cnibench.model.coordinates import NONE
 from cnibench.model.profile import Profile
 from cnibench.model.units import duration
+from cnibench.run.checks.cpus import cores, doubts
 from cnibench.run.progress import Progress
 from cnibench.run.provenance import Provenance
 from cnibench.run.workload import Workload
 from cnibench.rundir.files import FullError
 from cnibench.rundir.writer import RunWriter
 from cnibench.system.interrupt import Stop
+from cnibench.system.process import priority_refused
 from cnibench.testbed.capabilities.outages import Outages
 from cnibench.testbed.cluster import Cluster
+from cnibench.testbed.deployment import Deployment
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +44,8 @@ class Session:
     stop: Stop
     provenance: Provenance = field(default_factory=lambda: Provenance("", "", "", ""))
     not_removed: dict[str, CnibenchError] = field(default_factory=dict)  # by label
+    unheld: list[str] = field(default_factory=list)  # settings that do not hold, in words
+    _facts: dict[str, Any] = field(default_factory=dict)  # that env.json has
 
     def describe(self) -> None:
         """Stores the environment as it is known now, and what follows from it for every sample.
@@ -65,6 +71,13 @@ class Session:
                 f"this run was measured on other nodes: {'; '.join(map(str, differences))}",
                 "resume it on the machine where it was started, or start a new run",
             )
+        before = (self._facts or self.recorded).get("installed", {})
+        now = facts.get("installed", {})
+        if changed := differing(coordinate("installed"), before, now):
+            raise UsageError(
+                f"what is measured is not what this run began with: {'; '.join(map(str, changed))}",
+                "start a new run, or resume this one when that is there again",
+            )
         self.provenance = Provenance(
             self.cluster.testbed,
             self.cluster.wire,
@@ -74,9 +87,43 @@ class Session:
             pairs=options.pairs,
             duration=manifest.duration,
             warmup_time=manifest.warmup,
-            congestion_control=self.cluster.congestion_control or congestion_control(all_facts),
         )
-        self.writer.environment({**self.recorded, **all_facts})
+        self._facts = {**self.recorded, **all_facts}
+        if before:  # also that of labels that this session has not installed yet
+            self._facts["installed"] = {**before, **now}
+        for where in (self.recorded, self.environment, facts):
+            for said in where.get("unheld", ()):
+                self._note(said, known=where is self.recorded)
+        siblings = cores() if self.cluster.manages_nodes else {}
+        for said in (*priority_refused(), *doubts(self.cpus, siblings)):
+            self._note(said)
+        self._write()
+
+    def does_not_hold(self, said: str) -> None:
+        """A setting that was asked for and does not hold, in words. It becomes an event and a part
+        of env.json, and reports begin with it.
+        """
+        self._note(said)
+        self._write()
+
+    def _note(self, said: str, known: bool = False) -> None:
+        if said in self.unheld:
+            return
+        self.unheld.append(said)
+        if not known:
+            _log.warning("a setting does not hold: %s", said)
+            self.writer.event("setting-does-not-hold", setting=said)
+
+    def _write(self) -> None:
+        more = {"unheld": sorted(self.unheld)} if self.unheld or "unheld" in self._facts else {}
+        self.writer.environment({**self._facts, **more})
+
+    def provenance_of(self, workload: str, deployment: Deployment | None) -> Provenance:
+        """Of a sample of that workload before it is measured."""
+        found = replace(self.provenance, fidelity=deployment.fidelity if deployment else "")
+        if self.workloads[workload].transport != "tcp":
+            found = replace(found, congestion_control=NONE)
+        return found
 
     def outages(self, suspect: bool = False) -> bool:
         """Whether the cluster was unavailable at any time since the last call; each such time

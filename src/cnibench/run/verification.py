@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from cnibench.errors import CnibenchError, EndedError, Interrupted
 from cnibench.model.cell import Attestation, Cell
@@ -96,12 +95,11 @@ class Verification:
             (sample.cell, sample.block): sample.status
             for sample in RunReader(session.writer.path).samples()
         }
-        fidelity = state.deployment.fidelity if state.deployment else ""
-        provenance = replace(session.provenance, fidelity=fidelity)
         revoked = 0
         for cell, block in measured:
             if stored.get((cell.id, block)) == "ok":
                 with session.stop.held():
+                    provenance = session.provenance_of(cell.workload, state.deployment)
                     lines = failure(cell, block, provenance, "failed", state.reason, now())
                     session.writer.finish(cell, block, lines)
                 _log.warning("%s, block %d: revoked", cell.id, block + 1)

@@ -123,6 +123,18 @@ class Chain:
     hashes: dict[int, str] = field(default_factory=dict)
 
     @property
+    def sealed(self) -> int:
+        """The number of the last event that a seal names; 0 when the run never finished."""
+        return max(
+            (
+                number
+                for number, event in enumerate(self.events, 1)
+                if event.event in (FINISHED, CALIBRATED) and event.sha256
+            ),
+            default=0,
+        )
+
+    @property
     def again(self) -> int:
         """How many samples were measured more than once."""
         return sum(event.attempt > 1 for event in self.latest.values())
@@ -182,8 +194,8 @@ def read(data: bytes, file: str, plan_schema: int) -> Chain:
 
 
 def _adopt(chain: Chain, lines: Iterable[bytes], file: str) -> int:
-    """The events of an older version, which nothing chains; a broken line is left out and told. The
-    bytes that they take.
+    """The events of an older version, which nothing chains; a broken line is left out and
+    reported. The bytes that they take.
     """
     at = 0
     for number, line in enumerate(lines, 1):

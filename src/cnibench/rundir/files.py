@@ -86,9 +86,7 @@ class RunFiles:
         descriptor, size = self._open[name], self.sizes.get(name, 0)
         if os.fstat(descriptor).st_size <= size:
             return ""
-        number = 1
-        while os.path.lexists(self.path / (orphan := f"{name}.orphan-{number}")):
-            number += 1
+        orphan = _orphan(self.path, name)
         with self.storing(self.path / orphan):
             kept = open_beneath(self.path, orphan, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             with open(open_beneath(self.path, name), "rb") as source, open(kept, "wb") as target:
@@ -101,6 +99,20 @@ class RunFiles:
             os.ftruncate(descriptor, size)
             os.fsync(descriptor)
         return orphan
+
+    def move_aside(self, name: str) -> str:
+        """Renames a file that is not the run's and is in the way of one; it is not opened. Its new
+        name, '' when there is none.
+        """
+        with self.storing(self.path / name):
+            return aside(self.path, name)
+
+    def end_line(self, name: str) -> None:
+        """Writes the newline that the last line of the file has lost."""
+        descriptor = self.descriptor(name)
+        with self.storing(self.path / name):
+            os.write(descriptor, b"\n")
+            os.fsync(descriptor)
 
     def append(self, name: str, content: bytes) -> int:
         """Appends, and syncs; the size of the file then. When the disk takes only a part of it,
@@ -178,6 +190,29 @@ class RunFiles:
         )
 
 
+def aside(path: Path, name: str) -> str:
+    """Renames whatever has this name in the run directory ``path`` to NAME.orphan-N, which is
+    returned; '' when there is none. Raises OSError.
+    """
+    if not os.path.lexists(path / name):
+        return ""
+    orphan = _orphan(path, name)
+    os.rename(path / name, path / orphan)
+    at = _opened(path)
+    try:
+        os.fsync(at)
+    finally:
+        os.close(at)
+    return orphan
+
+
+def _orphan(path: Path, name: str) -> str:
+    number = 1
+    while os.path.lexists(path / (orphan := f"{name}.orphan-{number}")):
+        number += 1
+    return orphan
+
+
 def open_log(path: Path) -> int:
     """A descriptor that appends to the log of the run directory ``path``. Only its owner may read
     it: it names machines and addresses.
@@ -186,6 +221,8 @@ def open_log(path: Path) -> int:
     """
     try:
         return open_beneath(path, LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    except InputError as error:
+        raise InputError(error.message, "remove it: a new one is written") from None
     except OSError as error:
         raise FullError(
             f"{path / LOG}: {error.strerror}; the run ends",

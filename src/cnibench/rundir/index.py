@@ -5,17 +5,20 @@ them).
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from cnibench.errors import InputError, UsageError
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import PLAN
+from cnibench.system.files import check_relative
 
 
 def runs(folder: Path, unreadable: list[str] | None = None) -> list[RunReader]:
     """All runs below ``folder``, oldest first; what is no run is passed over, one that cannot be
-    read is told in ``unreadable``.
+    read is reported in ``unreadable``. Raises InputError when the working directory is gone.
     """
+    check_relative(folder)
     found = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if os.path.lexists(path / PLAN):
@@ -25,6 +28,24 @@ def runs(folder: Path, unreadable: list[str] | None = None) -> list[RunReader]:
                 if unreadable is not None:
                     unreadable.append(error.message)
     return found
+
+
+def each_once(
+    readers: Sequence[RunReader],
+    remedy: str = "each run counts once: its blocks would be taken for more than they are",
+    *,
+    words: str = "one run was named twice",
+) -> None:
+    """Raises UsageError that names both folders if two readers have the same run id: one folder
+    named twice, or a run and a copy of it, damaged or not.
+    """
+    seen: dict[str, Path] = {}
+    for reader in readers:
+        if reader.id in seen:
+            raise UsageError(
+                f"{words}: {seen[reader.id]} and {reader.path} have the run id {reader.id}", remedy
+            )
+        seen[reader.id] = reader.path
 
 
 def find(name: str, folder: Path = Path("runs")) -> Path:

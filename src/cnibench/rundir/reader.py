@@ -18,13 +18,13 @@ import msgspec
 
 from cnibench.errors import InputError
 from cnibench.model.cell import Attestation, Cell, Sample
-from cnibench.rundir import documents, raw_output
 from cnibench.rundir.chain import STARTED, Chain, Problem
 from cnibench.rundir.chain import read as read_chain
-from cnibench.rundir.committed_lines import CommittedLines
-from cnibench.rundir.completion import finished_samples
-from cnibench.rundir.decoded_lines import DecodedLines
-from cnibench.rundir.findings import Findings
+from cnibench.rundir.reading import documents, raw_output
+from cnibench.rundir.reading.committed_lines import CommittedLines
+from cnibench.rundir.reading.completion import finished_samples
+from cnibench.rundir.reading.decoded_lines import DecodedLines
+from cnibench.rundir.reading.findings import Findings
 from cnibench.rundir.schema import (
     ATTESTATIONS,
     EVENTS,
@@ -32,6 +32,7 @@ from cnibench.rundir.schema import (
     PLAN,
     RAW,
     SAMPLES,
+    SEAL,
     Manifest,
     Record,
     check,
@@ -129,8 +130,25 @@ class RunReader:
         """The environment of each session that recorded one: of the first, and of those that
         resumed the run.
         """
-        names = [environment_file(number) for number in range(1, max(1, self.chain.sessions) + 1)]
-        return [facts for name in names if (facts := documents.facts(self.path, name))]
+        return [
+            facts for name in self.environment_files if (facts := documents.facts(self.path, name))
+        ]
+
+    @property
+    def environment_files(self) -> list[str]:
+        """The names of these documents, one a session; some may not be there."""
+        return [environment_file(number) for number in range(1, max(1, self.chain.sessions) + 1)]
+
+    @property
+    def installed(self) -> Record:
+        """By label, the SHA-256 of what its CNI was installed from and runs; of all sessions, the
+        first one's word before later ones.
+        """
+        found: Record = {}
+        for facts in reversed(self.environments):
+            said = facts.get("installed")
+            found |= said if isinstance(said, dict) else {}
+        return found
 
     @property
     def started(self) -> str:
@@ -143,6 +161,11 @@ class RunReader:
     def finished(self) -> str:
         """RFC 3339; '' while cells are missing."""
         return self.chain.finished
+
+    @property
+    def unsealed(self) -> bool:
+        """Did it finish, and is seal.json missing?"""
+        return bool(self.chain.sealed) and not os.path.lexists(self.path / SEAL)
 
     @cached_property
     def chain(self) -> Chain:
@@ -247,7 +270,7 @@ class RunReader:
 
     def raw_bytes(self, cell: Cell | str, block: int, name: str) -> bytes:
         """A raw file of that sample. Raises InputError when it is not there; one that was changed
-        is told in ``problems``.
+        is reported in ``problems``.
         """
         identity = cell if isinstance(cell, str) else cell.id
         return raw_output.content(self.path, self.chain, self.findings, identity, block, name)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,9 +33,10 @@ from cnibench.model import context
 from cnibench.model.cell import SCHEMA, Cell
 
 PLAN, ENVIRONMENT, SEAL = "plan.json", "env.json", "seal.json"
-LOG = "run.log"
+LOG, REPORT = "run.log", "report.md"  # for people; not part of the evidence
 CALIBRATION = "calibration.json"  # what 'cnibench calibrate' found, beside its samples
 EVENTS, SAMPLES, ATTESTATIONS, RAW = "events.jsonl", "samples.jsonl", "attestations.jsonl", "raw"
+SLICES = "slices.jsonl"  # in the raw folder of a sample that was measured in slices
 
 # Bytes that are read of a file at most, so that no file fills the memory.
 LONGEST_DOCUMENT, LONGEST_EVENTS, LONGEST_LINES, LONGEST_RAW = (
@@ -124,7 +125,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         str, str
     ] = {}  # workload to the metric that decides; without one metrics.MAIN_ORDER does
     plan: Record = {}
-    extra: Record = {}  # options that only this kind of cluster knows (Options.extra)
+    extra: Record = {}  # ClusterOptions that were given, and keep
 
     def cell(self, identity: str) -> Cell | None:
         """The cell of that id."""
@@ -135,27 +136,8 @@ def check(manifest: Manifest, file: str) -> None:
     """Raises InputError for a field that is out of bounds, before it becomes a path, a loop or a
     wait.
     """
-    for what, value, low, high in (
-        ("blocks", manifest.blocks, 0, MOST_BLOCKS),
-        ("max_blocks", manifest.max_blocks, 0, MOST_BLOCKS),
-        ("number of cells", len(manifest.cells), 0, MOST_CELLS),
-        ("duration", manifest.duration, 0, LONGEST_WINDOW),
-        ("warmup", manifest.warmup, 0, LONGEST_WINDOW),
-        ("target_ci", manifest.target_ci, 0, LONGEST_WINDOW),
-        ("seed", manifest.seed, -(2**63), 2**64),
-        *(
-            (f"duration of {cell.label[:80]!a}", cell.duration or 0, 0, LONGEST_WINDOW)
-            for cell in manifest.cells
-        ),
-        *(
-            (f"blocks of {cell.label[:80]!a}", cell.blocks or 0, 0, MOST_BLOCKS)
-            for cell in manifest.cells
-        ),
-        *((f"pair of {cell.label[:80]!a}", cell.pair, 0, MOST_BLOCKS) for cell in manifest.cells),
-        *((f"ip of {cell.label[:80]!a}", cell.ip, 0, 6) for cell in manifest.cells),
-        *((f"mtu of {cell.label[:80]!a}", cell.mtu, 0, 2**31) for cell in manifest.cells),
-    ):
-        if not low <= value <= high:
+    for what, value, low, high in _bounded(manifest):
+        if value is not None and not low <= value <= high:
             raise InputError(
                 f"{file}: {what}: expected {low:g} to {high:g}, found {str(value)[:40]}", _WHOLE
             )
@@ -174,6 +156,24 @@ def check(manifest: Manifest, file: str) -> None:
 
 
 _WHOLE = "take the file from a complete copy of the run"
+
+
+def _bounded(manifest: Manifest) -> Iterator[tuple[str, float | None, float, float]]:
+    """(what, value, least, most) of each number of a manifest; a value of None is not given."""
+    yield "blocks", manifest.blocks, 0, MOST_BLOCKS
+    yield "max_blocks", manifest.max_blocks, 0, MOST_BLOCKS
+    yield "number of cells", len(manifest.cells), 0, MOST_CELLS
+    yield "duration", manifest.duration, 0, LONGEST_WINDOW
+    yield "warmup", manifest.warmup, 0, LONGEST_WINDOW
+    yield "target_ci", manifest.target_ci, 0, LONGEST_WINDOW
+    yield "seed", manifest.seed, -(2**63), 2**64
+    for cell in manifest.cells:
+        label = f"{cell.label[:80]!a}"
+        yield f"duration of {label}", cell.duration, 0, LONGEST_WINDOW
+        yield f"blocks of {label}", cell.blocks, 0, MOST_BLOCKS
+        yield f"pair of {label}", cell.pair, 0, MOST_BLOCKS
+        yield f"ip of {label}", cell.ip, 0, 6
+        yield f"mtu of {label}", cell.mtu, 0, 2**31
 
 
 def raw_folder(cell: str, block: int, attempt: int = 1) -> str:
@@ -202,7 +202,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def new_id(name: str = "") -> str:
+def new_id(name: str) -> str:
     """A run id: sorts by time, says the run's name, safe as a folder's name."""
     word = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:40]
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{word + '-' if word else ''}{secrets.token_hex(2)}"

@@ -4,17 +4,18 @@ agree.
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from cnibench.errors import InputError
-from cnibench.model.cell import Attestation, Sample
+from cnibench.model.cell import Attestation, Cell, Sample
 from cnibench.rundir.chain import Event, Kind, Problem, digest
 from cnibench.rundir.reader import RunReader
+from cnibench.rundir.reading.raw_listing import RawListing, folder_of
 from cnibench.rundir.schema import (
     ATTESTATIONS,
     ENVIRONMENT,
@@ -25,9 +26,10 @@ from cnibench.rundir.schema import (
     RAW,
     SAMPLES,
     SEAL,
+    SLICES,
     Record,
-    raw_folder,
 )
+from cnibench.rundir.writing import raw_folders
 from cnibench.system.files import open_beneath, read_beneath
 
 _CHUNK = 1 << 20
@@ -36,12 +38,23 @@ _KINDS: dict[str, type[Any]] = {SAMPLES: Sample, ATTESTATIONS: Attestation}
 
 def verify(reader: RunReader, *, raw: bool = False) -> list[Problem]:
     """All that is lost, changed, doubled, out of order or not chained; ``raw``: in the raw files,
-    too.
+    too. Of these only the folders are looked for otherwise, which costs little.
 
     Nothing is written. Figures that ``reader`` gives are made of lines that are none of these.
     """
-    for name, expected in reader.chain.documents().items():
+    known = reader.chain.documents()
+    for name, expected in known.items():
         _document(reader, name, expected)
+    for name in reader.environment_files:
+        if (
+            reader.chain.count
+            and reader.chain.chained
+            and name not in known
+            and os.path.lexists(reader.path / name)
+            and not reader.grows()
+        ):
+            words = "no event names it, and an event is written before its document"
+            reader.findings.add(Problem(kind="not chained", file=name, detail=words))
     if (
         reader.chain.chained
         and not reader.chain.count
@@ -61,8 +74,16 @@ def verify(reader: RunReader, *, raw: bool = False) -> list[Problem]:
         ):  # nothing vouches for its lines: decoding tells what is broken
             for _ in reader.decoded(name, _KINDS.get(name, Record)):
                 pass
-    if raw:
-        _raw(reader)
+    listing = RawListing(reader.path, reader.chain)
+    try:
+        lost = _folders(reader, listing)
+    except InputError as error:  # raw output is its owner's, and other users read reports
+        if raw:
+            raise
+        reader.findings.warn(f"{error.message}: whether raw output is missing is not known")
+    else:
+        if raw:
+            _raw(reader, listing, lost)
     return reader.problems
 
 
@@ -92,6 +113,12 @@ def _seal(reader: RunReader) -> None:
     try:
         data = read_beneath(reader.path, SEAL, LONGEST_DOCUMENT)
     except FileNotFoundError:
+        if reader.chain.sealed and not _is_written(reader):
+            # A run that was killed, or whose disk failed, after its last event has none either.
+            reader.findings.warn(
+                f"{SEAL} is missing, although the run finished: whether its end was cut off"
+                " afterwards cannot be verified; 'cnibench run --resume' writes it again"
+            )
         return
     except OSError as error:
         raise InputError(
@@ -108,6 +135,21 @@ def _seal(reader: RunReader) -> None:
         reader.findings.add(Problem(kind=kind, file=EVENTS, line=seal.lines, detail=words))
 
 
+def _is_written(reader: RunReader) -> bool:
+    """Does a writer hold the run? It writes the seal after its event."""
+    try:
+        events = open_beneath(reader.path, EVENTS)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(events, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    finally:
+        os.close(events)
+    return False
+
+
 class _Seal(msgspec.Struct):
     """``lines``: the number of the last line of events.jsonl when the run finished; ``sha256``:
     that line's own.
@@ -117,19 +159,20 @@ class _Seal(msgspec.Struct):
     sha256: str
 
 
-def _raw(reader: RunReader) -> None:
-    for event in reader.chain.events:
-        for name, expected in event.raw.items():
-            folder = event.folder or raw_folder(event.cell, event.block, event.attempt)
-            file = f"{RAW}/{folder}/{name}"
-            found = _hash(reader, file)
-            if found != expected:
-                words = "it is not what was recorded" if found else "the raw file is missing"
-                kind: Kind = "changed" if found else "lost"
-                reader.findings.add(
-                    Problem(kind=kind, file=file, detail=words, cell=event.cell, block=event.block)
-                )
-    strange = _without_events(reader)
+def _folders(reader: RunReader, listing: RawListing) -> set[str]:
+    """Names raw output whose folder is gone, and raw output without events of more samples than
+    can have been in flight. The folders that are gone.
+    """
+    lost = listing.lost()
+    with_raw = sum(bool(event.raw) for event in reader.chain.events)
+    if 1 < len(lost) == with_raw:
+        words = f"all {len(lost)} folders with raw output are missing"
+        reader.findings.add(Problem(kind="lost", file=RAW, detail=words))
+    else:
+        for event in lost:
+            words = "the folder with the raw output is missing"
+            _name(reader, event, "lost", folder_of(event), words)
+    strange = _without_events(reader, listing)
     if len(strange) > 1 and not reader.grows():
         words = (
             f"raw output of {len(strange)} samples is there that no event commits, the first of"
@@ -138,6 +181,42 @@ def _raw(reader: RunReader) -> None:
         reader.findings.add(
             Problem(kind="lost", file=EVENTS, line=reader.chain.count + 1, detail=words)
         )
+    return {folder_of(event) for event in lost}
+
+
+def _raw(reader: RunReader, listing: RawListing, lost: set[str]) -> None:
+    for event in reader.chain.events:
+        folder = folder_of(event)
+        if folder in lost:
+            continue
+        for name, expected in event.raw.items():
+            found = _hash(reader, f"{RAW}/{folder}/{name}")
+            if found != expected:
+                words = "it is not what was recorded" if found else "the raw file is missing"
+                _name(reader, event, "changed" if found else "lost", f"{folder}/{name}", words)
+        if event.sha256 and (event.cell or event.folder) and listing.has(folder):
+            _not_known(reader, event, folder)
+
+
+def _not_known(reader: RunReader, event: Event, folder: str) -> None:
+    """Names the files in the folder that the event does not commit."""
+    try:
+        names = sorted(raw_folders.regular(reader.path / RAW / folder))
+    except OSError as error:
+        raise InputError(
+            f"{reader.path / RAW / folder}: {error.strerror}", "check the path and its permissions"
+        ) from None
+    for name in names:
+        if name not in event.raw:
+            words = "no event commits this file"
+            _name(reader, event, "not chained", f"{folder}/{name}", words)
+
+
+def _name(reader: RunReader, event: Event, kind: Kind, file: str, detail: str) -> None:
+    """A problem with a sample's raw output; ``file`` is relative to raw/."""
+    reader.findings.add(
+        Problem(kind=kind, file=f"{RAW}/{file}", detail=detail, cell=event.cell, block=event.block)
+    )
 
 
 def _hash(reader: RunReader, file: str) -> str:
@@ -160,39 +239,29 @@ def _hash(reader: RunReader, file: str) -> str:
     return found.hexdigest()
 
 
-def _without_events(reader: RunReader) -> list[str]:
+def _without_events(reader: RunReader, listing: RawListing) -> list[str]:
     """Samples with raw output that no event commits, one for those that are measured at the same
-    time.
+    time. All cells that are measured in slices have output when their block begins: those without
+    slices were not measured yet.
     """
     if not reader.chain.chained:
         return []
     found: dict[tuple[object, ...], str] = {}
-    known: dict[tuple[str, int], Event] = reader.chain.latest
-    for cell in reader.plan.cells:
-        for block in _blocks(reader, cell.id):
-            if (cell.id, block) not in known:
-                key = (
-                    cell.label,
-                    cell.placement,
-                    cell.path,
-                    cell.workload,
-                    str(cell.params),
-                    cell.ip,
-                    cell.window,
-                    block,
-                )
-                found.setdefault(key, f"{cell.id}, block {block}")
+    for cell, block, folder in listing.uncommitted(reader.plan.cells):
+        if _measured(reader, cell, folder):
+            key = (
+                cell.label,
+                cell.placement,
+                cell.path,
+                cell.workload,
+                str(cell.params),
+                cell.ip,
+                cell.window,
+                block,
+            )
+            found.setdefault(key, f"{cell.id}, block {block}")
     return list(found.values())
 
 
-def _blocks(reader: RunReader, cell: str) -> Iterator[int]:
-    folder = reader.path / RAW / cell
-    try:
-        names = (
-            [] if (reader.path / RAW).is_symlink() or folder.is_symlink() else os.listdir(folder)
-        )
-    except OSError:
-        return
-    for name in names:
-        if name.isascii() and name.isdigit() and len(name) < 10 and os.path.isdir(folder / name):
-            yield int(name)
+def _measured(reader: RunReader, cell: Cell, folder: str) -> bool:
+    return cell.method != "slices" or os.path.lexists(reader.path / RAW / folder / SLICES)

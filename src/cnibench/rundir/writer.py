@@ -18,9 +18,7 @@ import msgspec
 
 from cnibench.errors import InputError, MeasureError
 from cnibench.model.cell import SCHEMA, Attestation, Cell, Sample
-from cnibench.rundir import raw_folders, resumption
 from cnibench.rundir.chain import CALIBRATED, RESUMED, STARTED, Segment, digest
-from cnibench.rundir.event_log import EventLog
 from cnibench.rundir.files import FullError, RunFiles
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import (
@@ -39,6 +37,8 @@ from cnibench.rundir.schema import (
     record_file,
 )
 from cnibench.rundir.verification import verify
+from cnibench.rundir.writing import raw_folders, resumption
+from cnibench.rundir.writing.event_log import EventLog
 from cnibench.system.files import read_beneath
 
 
@@ -93,14 +93,18 @@ class RunWriter:
         writer = cls(path, first.plan)
         try:
             reader = RunReader(path)  # nobody else writes any more
-            if problems := verify(reader):
+            problems = verify(reader, raw=True)
+            if resumption.restore_newlines(writer.files, problems):
+                reader = RunReader(path)
+                problems = verify(reader, raw=True)
+            if problems:
                 more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
                 raise InputError(
                     f"{path}: the run is damaged and cannot be resumed: {problems[0]}{more}",
                     resumption.RESTORE,
                 )
             writer.manifest = reader.plan
-            resumption.take_up(writer.files, writer.log, reader.chain)
+            resumption.take_up(writer.files, writer.log, reader.chain, reader.plan.cells)
             writer.attempts = {key: one.attempt for key, one in reader.chain.latest.items()}
         except BaseException:
             writer.close()
@@ -273,8 +277,8 @@ class RunWriter:
         """All lines of the lots by one write(2), then fsync(2); where each lot is then."""
         pieces = [b"".join(msgspec.json.encode(line) + b"\n" for line in lines) for lines in lots]
         if not self.files.is_open(name):
-            self.files.descriptor(name)
-            self.files.set_aside(name)  # of a sample in flight, the first that had such records
+            # Of a sample in flight, the first that had such records, or not the run's at all.
+            self.files.move_aside(name)
         at = self.files.sizes.get(name, 0)
         self.files.sizes[name] = self.files.append(name, b"".join(pieces))
         found = []

@@ -162,9 +162,9 @@ def turbo() -> str:
 
 def tsc_hz() -> float:
     """The TSC's frequency in Hz as the kernel or the CPU tells it; 0 when neither does."""
-    told = _read("/sys/devices/system/cpu/cpu0/tsc_freq_khz").strip()
-    if told.isdigit():
-        return int(told) * 1e3
+    khz = _read("/sys/devices/system/cpu/cpu0/tsc_freq_khz").strip()
+    if khz.isdigit():
+        return int(khz) * 1e3
     match = re.search(r"^model name\s*:.*@ ([\d.]+)\s*GHz", _read("/proc/cpuinfo"), re.MULTILINE)
     return float(match[1]) * 1e9 if match else 0.0
 

@@ -15,6 +15,7 @@ from cnibench.errors import InputError
 _ONLY_REGULAR = (
     os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 )  # a FIFO without a writer must not block the open
+_PIECE = 1 << 20  # bytes
 
 
 def open_beneath(
@@ -126,18 +127,36 @@ def _regular(
 
 
 def _read(descriptor: int, path: Path, limit: int) -> bytes:
+    data = bytearray()
     with open(descriptor, "rb") as file:
-        data = file.read(limit + 1)
+        # in pieces: read(limit + 1) takes that much memory before it reads anything
+        while len(data) <= limit and (piece := file.read(_PIECE)):
+            data += piece
     if len(data) > limit:
         raise InputError(
             f"{path}: is larger than {limit:,} bytes", "is this really a file of that kind?"
         )
-    return data
+    return bytes(data)
 
 
-def make_beneath(folder: Path, name: str | Path) -> int:
-    """A descriptor of the folder ``name`` below ``folder``, made where it is missing; no component
-    may be a symbolic link.
+def working_directory_is_gone() -> bool:
+    """Was the folder removed that relative paths begin in?"""
+    try:
+        os.getcwd()
+    except OSError:
+        return True
+    return False
+
+
+def check_relative(path: Path) -> None:
+    """Raises InputError when ``path`` is relative to a working directory that is gone."""
+    if not path.is_absolute() and working_directory_is_gone():
+        raise InputError("the working directory is gone", "change into a folder that exists")
+
+
+def make_beneath(folder: Path, name: str | Path, mode: int = 0o777) -> int:
+    """A descriptor of the folder ``name`` below ``folder``, made with ``mode`` where it is missing;
+    no component may be a symbolic link.
 
     Raises InputError when one is, or is no folder; OSError for the rest.
     """
@@ -146,7 +165,7 @@ def make_beneath(folder: Path, name: str | Path) -> int:
     try:
         for part in parts:
             try:
-                os.mkdir(part, dir_fd=at)
+                os.mkdir(part, mode, dir_fd=at)
             except FileExistsError:
                 pass
             inner = _open_one(

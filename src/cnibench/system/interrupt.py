@@ -68,12 +68,12 @@ class Stop:
         if not self._held and not self._raised:
             self._raise()
 
-    def _dropped(self, told: Any) -> None:
+    def _dropped(self, args: Any) -> None:
         """What is raised within a callback (one of fork's, which a signal often hits, or a
         destructor) Python drops: it is raised again.
         """
-        if not isinstance(told.exc_value, Interrupted):
-            self._hook(told)
+        if not isinstance(args.exc_value, Interrupted):
+            self._hook(args)
             return
         self._raised = False
         self._timer = threading.Timer(_AGAIN, os.kill, (os.getpid(), signal.SIGINT))

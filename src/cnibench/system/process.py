@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -37,22 +37,58 @@ _CHUNK = 1 << 16  # bytes
 MOST_OUTPUT = 64 << 20  # bytes that a program may print, on each of its streams
 
 
+_refused: dict[str, None] = {}
+
+
 def ahead() -> None:
     """From now on this thread, and those that it starts, get a CPU before the programs that we
     start, where we may: hundreds of loaded connections would keep us from making the rest of them
     for minutes, and from opening a window in time. It sleeps within windows.
     """
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, min(_PRIORITY, _AHEAD))
+    wanted = min(_PRIORITY, _AHEAD)
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, wanted)
+    except PermissionError as error:
+        _refuse("cnibench itself", wanted, error)
 
 
-def _as_child() -> None:
-    """A child must not outlive us, whatever kills us (prctl(2), PR_SET_PDEATHSIG), and has the
-    priority that we were given.
-    """
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    with contextlib.suppress(OSError):  # somebody has reniced us, and we may not undo it
+def priority_refused() -> list[str]:
+    """Which priorities this process asked for and did not get, in words."""
+    return list(_refused)
+
+
+def _refuse(who: str, wanted: int, error: OSError) -> None:
+    now = os.getpriority(os.PRIO_PROCESS, 0)
+    _refused[f"nice value of {who}: {wanted} was asked for, {now} ({error.strerror})"] = None
+
+
+def _may_restore() -> bool:
+    """Whether a child may have the priority that we were given; we note where it may not."""
+    now = os.getpriority(os.PRIO_PROCESS, 0)
+    if now <= _PRIORITY:
+        return True
+    try:  # somebody has reniced us
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+    except PermissionError as error:
+        _refuse("the programs that cnibench starts", _PRIORITY, error)
+        return False
+    os.setpriority(os.PRIO_PROCESS, 0, now)
+    return True
+
+
+def _child(more: Callable[[], None] = lambda: None) -> Callable[[], None]:
+    """What a child does before it becomes another program. It must not outlive us, whatever kills
+    us (prctl(2), PR_SET_PDEATHSIG), and has the priority that we were given.
+    """
+    restore = _may_restore()
+
+    def as_child() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if restore:
+            os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
+        more()
+
+    return as_child
 
 
 @dataclass(frozen=True)
@@ -145,7 +181,8 @@ class Process:
         self._ended(status)
         if status is not None:  # SIGXFSZ, or whatever a shell around it makes of that
             for path in self._outputs:
-                with contextlib.suppress(OSError):
+                # a file that is gone has no size
+                with contextlib.suppress(FileNotFoundError):
                     if os.stat(path).st_size >= self._most:
                         raise too_much(self.argv, self._most)
         return status
@@ -208,8 +245,7 @@ def spawn(
     """
     outputs = [path for path in (stdout, stderr) if path is not None]
 
-    def as_child() -> None:
-        _as_child()
+    def limit() -> None:
         if outputs:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
@@ -230,7 +266,7 @@ def spawn(
             env=None if env is None else {**os.environ, **env},
             cwd=cwd,
             process_group=0,
-            preexec_fn=as_child,
+            preexec_fn=_child(limit),
             pass_fds=pass_fds,
         )
     except FileNotFoundError:
@@ -280,7 +316,7 @@ def converse(argv: Sequence[str], errors: Errors) -> tuple[Process, IO[bytes], I
             stderr=errors.file,
             bufsize=0,
             process_group=0,
-            preexec_fn=_as_child,
+            preexec_fn=_child(),
         )
     except FileNotFoundError:
         raise _no_program(argv[0]) from None
@@ -313,7 +349,7 @@ def run(
             env=None if env is None else {**os.environ, **env},
             cwd=cwd,
             process_group=0,
-            preexec_fn=_as_child,
+            preexec_fn=_child(),
         )
     except FileNotFoundError:
         raise _no_program(argv[0]) from None
@@ -326,9 +362,8 @@ def run(
             raise LimitError(f"{shown(argv)} did not end within {timeout:.0f} s") from None
         finally:
             for pipe in (popen.stdin, popen.stdout, popen.stderr):
-                with contextlib.suppress(OSError):
-                    if pipe is not None:
-                        pipe.close()
+                if pipe is not None:
+                    pipe.close()
     done = Done(
         tuple(argv),
         popen.returncode,

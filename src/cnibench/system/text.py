@@ -58,7 +58,7 @@ _HIDDEN_IN_A_LINE = re.compile(f"(?![\n\t])[{_CLASS}]")
 
 
 def printable(text: str, *, newlines: bool = True) -> str:
-    """``text`` with every hidden character as ``\\uXXXX``; newlines and tabs stay unless told
+    """``text`` with every hidden character as ``\\uXXXX``; newlines and tabs stay unless asked
     otherwise.
     """
     if text.isascii() and text.isprintable():
@@ -110,9 +110,9 @@ class Stream:
                 return
             if isinstance(error, BrokenPipeError):
                 raise ReaderGoneError from None
-            told = getattr(error, "strerror", None) or error
+            reason = getattr(error, "strerror", None) or error
             raise OutputError(
-                f"standard output: {told}", "write to a writable file on a disk with free space"
+                f"standard output: {reason}", "write to a writable file on a disk with free space"
             ) from None
 
     def _silence(self) -> None:

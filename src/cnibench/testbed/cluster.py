@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from cnibench.model.profile import Profile
+from cnibench.testbed.cluster_options import ClusterOptions
 from cnibench.testbed.deployment import Deployment
 
 Wire = Literal["veth", "virtio", "nic", "none"]
@@ -32,11 +33,16 @@ class Problem:
     kind: Literal["", "kernel"] = ""
 
 
+def lacking_family(profile: Profile, family: int) -> Problem:
+    """A profile whose mode has no IPv4, or no IPv6."""
+    return Problem(
+        profile.name, f"IPv{family} in this mode", f"leave it out, or --ip {profile.features.ip[0]}"
+    )
+
+
 @dataclass(frozen=True)
 class Options:
-    """What a run asks of its cluster. ``extra`` holds what only one kind knows (kubeconfig,
-    context, ...).
-    """
+    """What a run asks of its cluster; ``cluster`` has the options of this kind of cluster alone."""
 
     mtu: int = 1500
     wire_offload: str = ""
@@ -48,7 +54,8 @@ class Options:
     settings: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict
     )  # label -> key -> value of --set
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    in_vm: bool = False  # the run was carried into a VM
 
 
 class Cluster(abc.ABC):

@@ -41,7 +41,7 @@ class Accelerator(NamedTuple):
 
     @property
     def kernel_options(self) -> str:
-        """What the guest's kernel is told, for its command line; '' for nothing.
+        """The guest's kernel command line; '' for nothing.
 
         Without KVM qemu hands out the host's own TSC, but no flag says so and the guest takes its
         two for unsynchronised: each look at the clock would then be a read of the emulated HPET,

@@ -14,6 +14,7 @@ from cnibench.analysis.model import Disturbed, Failure
 from cnibench.analysis.samples.stream import Line, samples
 from cnibench.model import context
 from cnibench.model.cell import Cell
+from cnibench.model.coordinates import NONE, UNREAD
 from cnibench.rundir.reader import RunReader
 
 CPP_METRICS = ("cycles_per_packet", "cycles_per_byte")
@@ -22,11 +23,14 @@ Block = tuple[int, int]  # (number of the run, block)
 
 @dataclass(slots=True)
 class Series:
-    """``first`` stands for all lines' coordinates; ``params`` is canonical JSON."""
+    """``first`` stands for all lines' coordinates; ``params`` is canonical JSON. ``tried`` is its
+    cell.
+    """
 
     run: int
     first: Line
     params: str
+    tried: Tried
     blocks: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
 
@@ -46,7 +50,8 @@ class Series:
 @dataclass(slots=True)
 class Tried:
     """One cell of one run: the blocks in which it was tried and those that gave any figure;
-    ``params`` are its own, canonical JSON.
+    ``params`` are its own, canonical JSON. A cell whose samples differ in what is read back from
+    them has several.
 
     A cell that is unsupported there was not tried, nor is a block ``disturbed``.
     """
@@ -62,15 +67,18 @@ class Tried:
 
 @dataclass
 class Gathered:
-    """All that was read of the runs; ``tried`` by (run, id of the cell)."""
+    """All that was read of the runs. ``unread`` maps a coordinate that is read back from each
+    sample to the number of samples where that failed.
+    """
 
     series: list[Series]
-    tried: dict[tuple[int, str], Tried]
+    tried: list[Tried]
     failures: list[Failure]
     disturbed: list[Disturbed]
     notes: list[str]
     lines: int
     samples: int = 0
+    unread: dict[str, int] = field(default_factory=dict)
 
 
 def gather(readers: Sequence[RunReader]) -> Gathered:
@@ -79,18 +87,19 @@ def gather(readers: Sequence[RunReader]) -> Gathered:
 
     Disturbed samples give no figure, and are neither a success nor a failure.
     """
-    found = Gathered([], {}, [], [], [], 0)
+    found = Gathered([], [], [], [], [], 0)
     for number, reader in enumerate(readers):
         _gather_run(number, reader, found)
     return found
 
 
 def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
-    series: dict[tuple[str, str, bytes], Series] = {}
+    series: dict[tuple[int, str, bytes], Series] = {}
+    of_cell: dict[str, list[Tried]] = {}
     canonical: dict[bytes, str] = {}
     latest, backwards = "", 0
     disturbed: dict[tuple[str, int], Disturbed] = {}
-    block, cell = -1, ""
+    block, cell, known = -1, "", dict[str, Any]()
     environment = reader.environment
     cells = {cell.id: cell for cell in reader.plan.cells}
 
@@ -105,21 +114,27 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
             if line.block != block or line.cell != cell:  # a sample's lines stand together
                 block, cell = line.block, line.cell
                 found.samples += 1
+                known = _read_back(line)
+                for name in context.READ_BACK if line.status == "ok" else ():
+                    if known[name] == UNREAD:
+                        found.unread[name] = found.unread.get(name, 0) + 1
             if line.end < line.start or line.start < latest:
                 backwards += 1
             latest = max(latest, line.start)
-            tried = found.tried.get((number, line.cell))
+            variants = of_cell.setdefault(line.cell, [])
+            tried = next((one for one in variants if _agree(_read_back(one.first), known)), None)
             if tried is None:
                 own = (
                     cells[line.cell].params
                     if line.cell in cells
                     else msgspec.json.decode(line.params)
                 )
-                tried = found.tried[number, line.cell] = Tried(
-                    number, first(line), json.dumps(own, sort_keys=True)
-                )
-            elif tried.first.status != "ok" and line.status == "ok":
-                tried.first = first(line)  # a failed sample does not know all that was in force
+                tried = Tried(number, first(line), json.dumps(own, sort_keys=True))
+                variants.append(tried)
+            elif line.status == "ok" and (
+                tried.first.status != "ok" or UNREAD in _read_back(tried.first).values()
+            ):
+                tried.first = first(line)  # others do not know all that was in force
             if line.disturbed:
                 tried.disturbed.add(line.block)
                 disturbed.setdefault((line.cell, line.block), _disturbed(number, line))
@@ -135,15 +150,16 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
                 tried.reasons.setdefault(line.block, failure.reason)
                 continue
             tried.ok.add(line.block)
-            key = (line.cell, line.metric, raw)
+            key = (id(tried), line.metric, raw)
             one = series.get(key)
             if one is None:
                 if raw not in canonical:
                     canonical[raw] = json.dumps(msgspec.json.decode(raw), sort_keys=True)
-                one = series[key] = Series(number, first(line), canonical[raw])
+                one = series[key] = Series(number, first(line), canonical[raw], tried)
             one.blocks.append(line.block)
             one.values.append(value)
-    left = {cell for cell, _, _ in series}
+    found.tried += [one for variants in of_cell.values() for one in variants]
+    left = {one.first.cell for one in series.values()}
     params = {cell.id: cell.params for cell in reader.plan.cells}
     found.disturbed += [
         msgspec.structs.replace(one, alone=one.cell not in left, params=params.get(one.cell, {}))
@@ -155,6 +171,46 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
             f"{reader.id}: the clock was set back at {backwards} samples (set by hand, or by NTP);"
             " figures and the order of blocks do not depend on it, the times shown do"
         )
+
+
+def _read_back(line: Line) -> dict[str, Any]:
+    """What was read from the sample while it was measured; a failed one says nothing."""
+    if line.status != "ok":
+        return dict.fromkeys(context.READ_BACK, UNREAD)
+    return {name: getattr(line, name) for name in context.READ_BACK}
+
+
+def _agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """None is what lines of earlier versions do not say."""
+    return all(
+        one[name] == other[name] or UNREAD in (one[name], other[name]) or other[name] is None
+        for name in one
+    )
+
+
+def taken_from_others(gathered: Gathered, environments: Sequence[int]) -> None:
+    """Gives each cell that lacks what is read back from a sample the value of the same workload's
+    other cells in that placement, if these have one only: otherwise it would be compared with none
+    of them. ``environments`` has the number of each run's.
+    """
+    for name in context.READ_BACK:
+        known: dict[tuple[Any, ...], set[Any]] = {}
+        for one in gathered.tried:
+            value = getattr(one.first, name)
+            if one.first.status == "ok" and value not in (UNREAD, NONE):
+                known.setdefault(_like(one, environments), set()).add(value)
+        for one in gathered.tried:
+            values = known.get(_like(one, environments), set())
+            if getattr(one.first, name) == UNREAD and len(values) == 1:
+                one.first = msgspec.structs.replace(one.first, **{name: next(iter(values))})
+    for series in gathered.series:
+        same = {name: getattr(series.tried.first, name) for name in context.READ_BACK}
+        series.first = msgspec.structs.replace(series.first, **same)
+
+
+def _like(one: Tried, environments: Sequence[int]) -> tuple[Any, ...]:
+    first = one.first
+    return environments[one.run], first.method, first.window, first.placement, first.workload
 
 
 def _in_force(
@@ -172,7 +228,7 @@ def _in_force(
     lacking = {name: value for name, value in known.items() if getattr(line, name) is None}
     offload = context.wire_offload(
         cell.params if cell else {}, line.wire_offload
-    )  # earlier versions told the run's in any case
+    )  # earlier versions gave the run's in any case
     return msgspec.structs.replace(line, wire_offload=offload, **lacking)
 
 

@@ -21,6 +21,6 @@ def samples(reader: RunReader) -> Iterator[list[Line]]:
     """The samples in pieces, in order: those that the run's events vouch for, of the last attempt
     at each of them.
 
-    What is left out is told in ``reader.problems``. Raises InputError for a newer schema.
+    What is left out is reported in ``reader.problems``. Raises InputError for a newer schema.
     """
     yield from reader.decoded(SAMPLES, Line)

@@ -9,9 +9,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cnibench.analysis.model import Where
+from cnibench.analysis.records import usable
 from cnibench.analysis.text.narrative import percent
-from cnibench.analysis.text.places import describe
+from cnibench.analysis.text.places import describe, of_cell
 from cnibench.model.context import OF_RECORD
 from cnibench.model.units import human, is_number
 from cnibench.rundir.reader import RunReader
@@ -19,7 +19,7 @@ from cnibench.rundir.schema import Record
 
 ENOUGH = 0.9  # of what was asked; headers are counted as sent, which adds some percent
 _LOAD = ("connections", "pairs", "asked")
-_SAID = ("connections", "pods", "rate")  # parameters that the load is told by
+_SAID = ("connections", "pods", "rate")  # parameters that identify the load
 
 _Load = tuple[
     float, float, float, str
@@ -30,37 +30,30 @@ def shortfalls(readers: Sequence[RunReader], numbers: Sequence[int]) -> list[str
     """One note for each label and place where the load's median over the blocks is below
     ``ENOUGH``; ``numbers`` are the environments.
 
-    A record that lacks a key, or whose rates are no finite numbers, is passed over, and told by its
-    reader.
+    A record that lacks a key, or whose rates are no finite numbers, is passed over, and reported
+    by its reader.
     """
     places: dict[tuple[Any, ...], tuple[Record, dict[_Load, list[float]]]] = {}
-    for reader, environment in zip(readers, numbers, strict=True):
-        for record in reader.records("background"):
-            if not _usable(record):
-                reader.warnings.append(
-                    f"a record of background.jsonl (cell {record.get('cell')!r}) has no usable"
-                    " rates and is left out"
-                )
-                continue
-            if record["achieved"] is None:  # Pods without a device of their own
-                continue
-            key = (
-                environment,
-                record["label"],
-                record["window"],
-                *(record[name] for name in OF_RECORD if name != "params"),
-            )
-            _, loads = places.setdefault(key, (record, {}))
-            rest = {name: value for name, value in record["params"].items() if name not in _SAID}
-            load = (
-                float(record["connections"]),
-                float(record["pairs"]),
-                float(record["asked"]),
-                json.dumps(rest, sort_keys=True),
-            )
-            loads.setdefault(load, []).append(float(record["achieved"]))
+    for record, environment in usable(readers, numbers, "background", _usable, "rates"):
+        if record["achieved"] is None:  # Pods without a device of their own
+            continue
+        key = (
+            environment,
+            record["label"],
+            record["window"],
+            *(record[name] for name in OF_RECORD if name != "params"),
+        )
+        _, loads = places.setdefault(key, (record, {}))
+        rest = {name: value for name, value in record["params"].items() if name not in _SAID}
+        load = (
+            float(record["connections"]),
+            float(record["pairs"]),
+            float(record["asked"]),
+            json.dumps(rest, sort_keys=True),
+        )
+        loads.setdefault(load, []).append(float(record["achieved"]))
     return [
-        note for key, (record, loads) in places.items() if (note := _told(record, loads, key[0]))
+        note for key, (record, loads) in places.items() if (note := _note(record, loads, key[0]))
     ]
 
 
@@ -75,7 +68,7 @@ def _usable(record: Mapping[str, Any]) -> bool:
     return all(is_number(value) for value in numbers)
 
 
-def _told(record: Record, loads: Mapping[_Load, Sequence[float]], environment: int) -> str:
+def _note(record: Record, loads: Mapping[_Load, Sequence[float]], environment: int) -> str:
     several = {name for name, values in _values(loads).items() if len(values) > 1}
     short = []
     for (connections, pairs, asked, rest), achieved in sorted(loads.items()):
@@ -91,16 +84,7 @@ def _told(record: Record, loads: Mapping[_Load, Sequence[float]], environment: i
             )
     if not short:
         return ""
-    where = Where(
-        **{name: record[name] for name in OF_RECORD},
-        metric="",
-        unit="",
-        better="",
-        testbed="",
-        wire="",
-        wire_offload="",
-        environment=environment,
-    )
+    where = of_cell(**{name: record[name] for name in OF_RECORD}, environment=environment)
     perf = " with perf" * (record["window"] == "cpp")
     return (
         f"{record['label']}, {describe(where)}{perf}: the background load fell short:"

@@ -3,29 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from cnibench.analysis.model import Analysis, Disturbed, Where
-from cnibench.analysis.text.places import describe
+from cnibench.analysis.model import Analysis, Disturbed
+from cnibench.analysis.text.places import describe, of_cell
+from cnibench.model.units import is_number
+from cnibench.system.usage import BUSY
 
-_TOLD = 3  # in the summary; the report's table has all
+_SHOWN = 3  # in the summary; the report's table has all
 
 
 def summary(analysis: Analysis) -> list[str]:
     """The first sentences of a report with disturbed samples; none without."""
     found = analysis.disturbed
     if not found:
-        return []
-    told = [f"{_place(one)}, block {one.block + 1}: {one.reason}" for one in found[:_TOLD]]
-    more = f"; and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
+        return busy(analysis)
+    shown = [f"{_place(one)}, block {one.block + 1}: {one.reason}" for one in found[:_SHOWN]]
+    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     are = "sample was" if analysis.samples == 1 else "samples were"
     text = (
         f"Disturbed: {len(found)} of {analysis.samples} {are} disturbed and not used:"
-        f" {'; '.join(told)}{more}."
+        f" {'; '.join(shown)}{more}."
     )
     alone = list(dict.fromkeys(_place(one) for one in found if one.alone))
     if alone:
         text += f" For these there is no figure: {'; '.join(alone)}."
-    return [text]
+    return [*busy(analysis), text]
+
+
+def busy(analysis: Analysis) -> list[str]:
+    """Other programs that used CPUs before the run, or while it measured; none where none did."""
+    found = []
+    for environment in analysis.environments:
+        before, cpus = (_number(environment.get(name)) for name in ("busy", "cpus_online"))
+        if before > BUSY * cpus > 0:
+            found.append(f"{before:.1f} of {cpus:.0f} CPUs before it started")
+    during, cpus = analysis.others or 0.0, _number(analysis.environment.get("cpus_online"))
+    if during > BUSY * cpus > 0:
+        found.append(f"at least {during:.1f} of {cpus:.0f} CPUs while it measured (median)")
+    if not found:
+        return []
+    return [f"Busy machine: other programs used {' and '.join(dict.fromkeys(found))}."]
+
+
+def _number(value: Any) -> float:
+    return float(value) if is_number(value) else 0.0
+
+
+def brief(analysis: Analysis) -> list[str]:
+    """How many, and the first one with its reason, in one sentence; none without."""
+    if not analysis.disturbed:
+        return busy(analysis)
+    first = analysis.disturbed[0]
+    return [
+        *busy(analysis),
+        f"Disturbed and not used: {len(analysis.disturbed)} of {analysis.samples} samples, first"
+        f" {_place(first)}, block {first.block + 1}: {first.reason}.",
+    ]
 
 
 def rows(found: Sequence[Disturbed]) -> list[list[str]]:
@@ -37,7 +71,7 @@ def rows(found: Sequence[Disturbed]) -> list[list[str]]:
 
 
 def _place(one: Disturbed) -> str:
-    where = Where(
+    where = of_cell(
         placement=one.placement,
         path=one.path,
         workload=one.workload,
@@ -46,12 +80,6 @@ def _place(one: Disturbed) -> str:
         mtu=one.mtu,
         cpus="",
         pair=one.pair,
-        metric="",
-        unit="",
-        better="",
-        testbed="",
-        wire="",
-        wire_offload="",
     )
     params = " ".join(f"{key}={value}" for key, value in one.params.items())
     cycles = " with perf" if one.window == "cpp" else ""

@@ -13,7 +13,7 @@ from cnibench.analysis.model import Analysis, Group, Where
 from cnibench.analysis.samples.series import CPP_METRICS
 from cnibench.analysis.text import disturbances
 from cnibench.analysis.text.places import describe
-from cnibench.analysis.text.summary import names, sentences
+from cnibench.analysis.text.summary import Place, names, places_of, sentences
 from cnibench.model import context
 from cnibench.model.context import fact
 from cnibench.model.metrics import main_metric
@@ -48,6 +48,11 @@ def primary_groups(analysis: Analysis) -> list[Group]:
     ]
 
 
+def primary_places(analysis: Analysis) -> list[Place]:
+    """The places of the primary groups, with their results and pairs."""
+    return places_of(analysis, primary_groups(analysis), describe, place_of)
+
+
 def with_words(analysis: Analysis) -> Analysis:
     """The same analysis with its summary and its notes."""
     return msgspec.structs.replace(
@@ -56,7 +61,7 @@ def with_words(analysis: Analysis) -> Analysis:
 
 
 def _summary(analysis: Analysis) -> list[str]:
-    disturbed = [*_unheld(analysis), *disturbances.summary(analysis)]
+    disturbed = [*unheld(analysis), *disturbances.summary(analysis)]
     if not analysis.results:
         failed = sum(failure.status != "unsupported" for failure in analysis.failures)
         return [
@@ -71,28 +76,57 @@ def _summary(analysis: Analysis) -> list[str]:
     shown = primary_groups(analysis)
     return [
         *disturbed,
-        *sentences(analysis, shown, describe, place_of),
-        _sure(analysis, shown),
+        *sentences(primary_places(analysis)),
+        certainty(analysis),
         *_planned(analysis, shown),
-        _not_tested(analysis),
+        not_tested(analysis),
     ]
 
 
-def _unheld(analysis: Analysis) -> list[str]:
+def unheld(analysis: Analysis) -> list[str]:
     """Settings that were asked for and do not hold: they may decide what was measured."""
     found: list[str] = []
     for environment in analysis.environments:
         said = environment.get("unheld")
         found += [str(one) for one in said] if isinstance(said, list) else []
     every = list(dict.fromkeys(found))
-    if not every:
-        return []
-    more = f"; and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
-    return [f"Settings that do not hold: {'; '.join(every[:_LISTED])}{more}."]
+    lines = []
+    if every:
+        more = f"; and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
+        lines.append(f"Settings that do not hold: {'; '.join(every[:_LISTED])}{more}.")
+    for name, number in analysis.unread.items():
+        lines.append(
+            f"Settings that were not read back: {context.coordinate(name).title} of {number} of"
+            f" {analysis.samples} samples."
+        )
+    return lines + _mixed(analysis)
 
 
-def _sure(analysis: Analysis, shown: Sequence[Group]) -> str:
-    keys = {(place_of(group), group.metric) for group in shown}
+def _mixed(analysis: Analysis) -> list[str]:
+    """Cells whose samples differ in what was read back from them: each value has figures of its
+    own.
+    """
+    found: dict[tuple[object, ...], dict[str, set[str]]] = {}
+    for one in analysis.results:
+        key = (one.environment, one.label, context.key(context.place(one), context.IDENTITY))
+        for name in context.READ_BACK:
+            values = found.setdefault(key, {}).setdefault(name, set())
+            values.add(context.coordinate(name).words(getattr(one, name)))
+    kinds: dict[str, int] = {}
+    for cell in found.values():
+        for name, values in cell.items():
+            if len(values) > 1:
+                said = f"{context.coordinate(name).title} ({' and '.join(sorted(values))})"
+                kinds[said] = kinds.get(said, 0) + 1
+    return [
+        f"The samples of {number} cell{'s' * (number != 1)} differ in {said}; they are not pooled."
+        for said, number in kinds.items()
+    ]
+
+
+def certainty(analysis: Analysis) -> str:
+    """How many pairs were decided, by which test, and what would have been detected."""
+    keys = {(place_of(group), group.metric) for group in primary_groups(analysis)}
     pairs = [
         pair
         for pair in analysis.pairs
@@ -199,7 +233,8 @@ def _range(numbers: Sequence[int]) -> str:
     return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
 
 
-def _not_tested(analysis: Analysis) -> str:
+def not_tested(analysis: Analysis) -> str:
+    """What is unsupported or failed, and what a run like this one says nothing about."""
     parts = []
     unsupported = list(
         dict.fromkeys(f.label for f in analysis.failures if f.status == "unsupported")

@@ -19,7 +19,7 @@ _EACH = 4  # settings of one sweep that get a sentence each; more get one togeth
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """``results`` has the best first; ``pairs`` are all of the place. ``name`` says where, in
     words, ``plain`` without its parameters.
     """
@@ -37,14 +37,14 @@ class _Place:
         return self.group.environment, context.key(place)
 
 
-def sentences(
+def places_of(
     analysis: Analysis,
     shown: Sequence[Group],
     describe: Callable[[Group], str],
     place_of: Callable[[Any], Hashable],
-) -> list[str]:
-    """One for each outcome, in the order of the places. ``describe`` names a place, ``place_of``
-    gives each place a key of its own.
+) -> list[Place]:
+    """One for each of these groups, in their order. ``describe`` names a place, ``place_of`` gives
+    each place a key of its own.
     """
     results: dict[Hashable, list[Result]] = {}
     pairs: dict[Hashable, list[Pair]] = {}
@@ -60,8 +60,13 @@ def sentences(
         ranked = sorted(
             results[key], key=lambda result: result.median, reverse=group.better == "higher"
         )
-        places.append(_Place(name, plain, group, ranked, pairs.get(key, [])))
-    lots: dict[Hashable, list[_Place]] = {}
+        places.append(Place(name, plain, group, ranked, pairs.get(key, [])))
+    return places
+
+
+def sentences(places: Sequence[Place]) -> list[str]:
+    """One for each outcome, in the order of the places."""
+    lots: dict[Hashable, list[Place]] = {}
     for one in places:
         lots.setdefault(_outcome(one), []).append(one)
     return [text for lot in lots.values() for text in _sentences_of(lot)]
@@ -95,7 +100,7 @@ def _with(name: str, more: str) -> str:
     return f"{name[:-1]}, {more})" if name.endswith(")") else f"{name} ({more})"
 
 
-def _outcome(one: _Place) -> Hashable:
+def _outcome(one: Place) -> Hashable:
     """Places with the same outcome share a sentence."""
     if not one.pairs:
         return "alone", one.results[0].label, one.sweep
@@ -111,7 +116,7 @@ def _outcome(one: _Place) -> Hashable:
     return "decided", one.sweep
 
 
-def _sentences_of(lot: Sequence[_Place]) -> list[str]:
+def _sentences_of(lot: Sequence[Place]) -> list[str]:
     kind, one = str(_outcome(lot[0])[0]), lot[0]  # type: ignore[index]
     where = names(_together(lot))
     if kind == "inconclusive":
@@ -131,7 +136,7 @@ def _sentences_of(lot: Sequence[_Place]) -> list[str]:
     return [_alone(place) if kind == "alone" else _decided(place) for place in lot]
 
 
-def _together(lot: Sequence[_Place]) -> list[str]:
+def _together(lot: Sequence[Place]) -> list[str]:
     """Their names; settings of one sweep are counted."""
     found: dict[str, list[str]] = {}
     for one in lot:
@@ -142,7 +147,7 @@ def _together(lot: Sequence[_Place]) -> list[str]:
     ]
 
 
-def _alone(one: _Place) -> str:
+def _alone(one: Place) -> str:
     said = (
         f"{one.name}: {one.results[0].label} reached {_figure(one.results[0])}; there was"
         " no other profile to compare it with"
@@ -150,7 +155,7 @@ def _alone(one: _Place) -> str:
     return f"{said}{_failed([one])}."
 
 
-def _decided(one: _Place) -> str:
+def _decided(one: Place) -> str:
     best, worst, rest = one.results[0], one.results[-1], one.group.order[0][1:]
     pair = next(p for p in one.pairs if {p.a, p.b} == {best.label, worst.label})
     together = (
@@ -162,7 +167,7 @@ def _decided(one: _Place) -> str:
     return f"{one.name}: best {best.label} ({_figure(best)}){together}; {last}{_failed([one])}."
 
 
-def _swept(lot: Sequence[_Place], kind: str) -> str:
+def _swept(lot: Sequence[Place], kind: str) -> str:
     """A sweep in one sentence: who leads how often."""
     first = lot[0]
     where = _with(first.plain, f"{len(lot)} settings")
@@ -183,7 +188,7 @@ def _swept(lot: Sequence[_Place], kind: str) -> str:
     return f"{where}: in the leading group {names(counts)}; the best reached {span}{_failed(lot)}."
 
 
-def _failed(lot: Sequence[_Place]) -> str:
+def _failed(lot: Sequence[Place]) -> str:
     said = failures([one.group for one in lot])
     return f"; {said}" if said else ""
 

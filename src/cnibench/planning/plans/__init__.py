@@ -59,12 +59,12 @@ def scaled(
             "--scale 0.1 makes windows a tenth as long",
         )
     enough = blocks_needed(profiles)
-    told: dict[str, None] = {}
+    adjustments: dict[str, None] = {}
 
     def window(seconds: float, what: str) -> float:
         fresh = min(seconds, max(SHORTEST, round(seconds * factor, 1)))
         if fresh != seconds:
-            told[f"{what} of {duration(fresh)} instead of {duration(seconds)}"] = None
+            adjustments[f"{what} of {duration(fresh)} instead of {duration(seconds)}"] = None
         return fresh
 
     def number_of_blocks(blocks: Any) -> Any:
@@ -72,7 +72,7 @@ def scaled(
             return blocks
         fresh = max(math.ceil(blocks * factor), min(blocks, enough))
         if fresh != blocks:
-            told[f"{fresh} blocks instead of {blocks}"] = None
+            adjustments[f"{fresh} blocks instead of {blocks}"] = None
         return fresh
 
     def count(name: str, value: Any, least: int) -> Any:
@@ -80,7 +80,7 @@ def scaled(
             return value
         fresh = max(least, round(value * factor))
         if fresh != value:
-            told[f"{fresh} {name} instead of {value}"] = None
+            adjustments[f"{fresh} {name} instead of {value}"] = None
         return fresh
 
     def shorter(work: Work) -> Work:
@@ -109,7 +109,9 @@ def scaled(
             "workload": tuple(shorter(work) for work in plan.workload),
         }
     )
-    return made, [f"--scale {factor:g} changes the plan: {'; '.join(told)}"] if told else []
+    return made, [
+        f"--scale {factor:g} changes the plan: {'; '.join(adjustments)}"
+    ] if adjustments else []
 
 
 def _least(work: Work, workload: Workload) -> dict[str, int]:

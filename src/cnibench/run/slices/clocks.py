@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from cnibench.errors import UnsupportedError
+from cnibench.errors import MeasureError, UnsupportedError
 
 
 class Clocks:
@@ -37,7 +37,7 @@ class Clocks:
 
     def read(self) -> tuple[int, int]:
         """(ns on a CPU, ns waiting for one), all threads together; a thread that has ended keeps
-        nothing.
+        nothing. Raises MeasureError.
         """
         ran = waited = 0
         for file in self._files:
@@ -45,6 +45,10 @@ class Clocks:
                 words = os.pread(file, 100, 0).split()
             except ProcessLookupError:
                 continue
+            except OSError as error:
+                raise MeasureError(
+                    f"the CPU time of a load cannot be read: {error.strerror}"
+                ) from None
             ran += int(words[0])
             waited += int(words[1])
         return ran, waited

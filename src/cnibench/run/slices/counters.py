@@ -1,5 +1,5 @@
-"""What the kernel has counted for a load: by connection (sock_diag(7), struct tcp_info of
-include/uapi/linux/tcp.h), or by network namespace (/proc/net/snmp, /proc/net/snmp6).
+"""What the kernel has counted for a load: by connection, or by network namespace (/proc/net/snmp,
+/proc/net/snmp6).
 
 A counter is made inside its Pod's namespace and is read from anywhere afterwards.
 """
@@ -7,26 +7,15 @@ A counter is made inside its Pod's namespace and is read from anywhere afterward
 from __future__ import annotations
 
 import abc
-import errno
 import os
-import socket
-import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from cnibench.errors import MeasureError, UnsupportedError
+from cnibench.run.slices.sock_diag import ESTABLISHED, OPEN, Connection, SockDiag
 
-_SOCK_DIAG, _BY_FAMILY, _ERROR, _DONE = 4, 20, 2, 3
-_REQUEST, _DUMP = 0x1, 0x300
-_INFO, _CONGESTION = 2, 4  # INET_DIAG_INFO, INET_DIAG_CONG
-_ESTABLISHED = 1 << 1
-# Offsets in struct tcp_info.
-_UNACKED, _BYTES_ACKED, _BYTES_RECEIVED, _NOTSENT = 24, 120, 128, 144
-_LEAST_INFO = 148  # bytes: a kernel that lacks the last of them is older than 4.6
 _LARGEST = 1 << 20
-
-_WANTED = 1 << (_INFO - 1) | 1 << (_CONGESTION - 1)
+_SENT_BYTES = 8  # of the columns of /proc/net/dev
 
 Direction = Literal["acked", "received"]
 
@@ -55,16 +44,6 @@ class Counter(abc.ABC):
         """May be called twice."""
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """One connection's counters."""
-
-    acked: int
-    received: int
-    pending: int
-    congestion_control: str
-
-
 class Connections(Counter):
     """Bytes of the new TCP connections to one port: acknowledged by the peer, or received from it.
 
@@ -76,26 +55,16 @@ class Connections(Counter):
         """Raises UnsupportedError when the kernel has no sock_diag."""
         self._direction = direction
         self._port, self._expected = port, expected
+        self._kernel = SockDiag(port, ip)
         try:
-            self._sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG)
-        except OSError as error:
-            raise UnsupportedError(
-                f"this kernel does not report a connection's counters ({error.strerror})",
-                "use --method windows, or a kernel with CONFIG_INET_DIAG",
-            ) from None
-        self._sock.settimeout(2.0)
-        family = socket.AF_INET6 if ip == 6 else socket.AF_INET
-        try:
-            self._family = family
-            self._head = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, _WANTED, 0, 0)
-            self._others = set(self._dump())
-            self._which: tuple[bytes, ...] = ()
+            self._others = {one.id for one in self._kernel.connections(ESTABLISHED)}
         except BaseException:
-            self._sock.close()
+            self._kernel.close()
             raise
+        self._which: tuple[bytes, ...] = ()
 
     def begin(self) -> None:
-        found = [one for one in self._dump() if one not in self._others]
+        found = {one.id for one in self._kernel.connections(ESTABLISHED)} - self._others
         if len(found) < self._expected:
             raise MeasureError(
                 f"{len(found)} of {self._expected} connections to port {self._port} are established"
@@ -114,72 +83,10 @@ class Connections(Counter):
         return sum(one.pending for one in self._each())
 
     def close(self) -> None:
-        self._sock.close()
+        self._kernel.close()
 
-    def _each(self) -> list[_Seen]:
-        found = []
-        for number, which in enumerate(self._which, 1):
-            head = struct.pack("=IHHII", 72, _BY_FAMILY, _REQUEST, number, 0)
-            try:
-                self._sock.send(head + self._head + which)
-                data = self._sock.recv(_LARGEST)
-            except OSError as error:
-                raise MeasureError(f"a connection's counters cannot be read: {error}") from None
-            (kind,) = struct.unpack_from("=4xH", data)
-            if kind == _ERROR:
-                (number,) = struct.unpack_from("=i", data, 16)
-                gone = -number in (errno.ENOENT, errno.ESTALE)
-                raise MeasureError(
-                    "its connection has ended" if gone else f"sock_diag: {os.strerror(-number)}"
-                )
-            found.append(_info(data[16:]))
-        return found
-
-    def _dump(self) -> list[bytes]:
-        """struct inet_diag_sockid of each established connection to that port."""
-        head = struct.pack("=IHHII", 72, _BY_FAMILY, _REQUEST | _DUMP, 0, 0)
-        body = struct.pack("=BBBBI", self._family, socket.IPPROTO_TCP, 0, 0, _ESTABLISHED)
-        self._sock.send(head + body + bytes(48))
-        found: list[bytes] = []
-        while True:
-            data, at = self._sock.recv(_LARGEST), 0
-            while at + 16 <= len(data):
-                length, kind = struct.unpack_from("=IH", data, at)
-                if kind == _DONE:
-                    return found
-                if kind == _ERROR:
-                    (number,) = struct.unpack_from("=i", data, at + 16)
-                    raise UnsupportedError(
-                        "this kernel does not list TCP connections:"
-                        f" {os.strerror(-number) if number else 'no answer'}",
-                        "use --method windows, or a kernel with CONFIG_INET_TCP_DIAG",
-                    )
-                which = data[at + 20 : at + 68]
-                if struct.unpack_from("!H", which, 2)[0] == self._port:
-                    found.append(which)
-                at += (length + 3) & ~3
-
-
-def _info(message: bytes) -> _Seen:
-    """Out of struct inet_diag_msg and its attributes. Raises UnsupportedError."""
-    at, algorithm, info = 72, "", b""
-    while at + 4 <= len(message):
-        length, kind = struct.unpack_from("=HH", message, at)
-        if kind == _INFO and length - 4 >= _LEAST_INFO:
-            info = message[at + 4 : at + length]
-        elif kind == _CONGESTION:
-            algorithm = message[at + 4 : at + length].rstrip(b"\0").decode(errors="replace")
-        at += max(4, (length + 3) & ~3)
-    if info:
-        (acked,) = struct.unpack_from("=Q", info, _BYTES_ACKED)
-        (received,) = struct.unpack_from("=Q", info, _BYTES_RECEIVED)
-        (unacked,) = struct.unpack_from("=I", info, _UNACKED)
-        (unsent,) = struct.unpack_from("=I", info, _NOTSENT)
-        return _Seen(acked, received, unacked + unsent, algorithm)
-    raise UnsupportedError(
-        "this kernel's tcp_info does not have bytes_acked and notsent_bytes",
-        "use --method windows, or Linux 4.6 or newer",
-    )
+    def _each(self) -> list[Connection]:
+        return [self._kernel.connection(id) for id in self._which]
 
 
 class Namespace(Counter):
@@ -200,18 +107,85 @@ class Namespace(Counter):
             ) from None
 
     def read(self) -> int:
-        text = os.pread(self._fd, _LARGEST, 0).decode()
         try:
+            text = os.pread(self._fd, _LARGEST, 0).decode()
             return _pairs(text)[self._key] if self._key else _table(text, self._group)[self._name]
         except (KeyError, ValueError):
             raise MeasureError(
                 f"the kernel's counters have no {self._group} {self._name}"
             ) from None
+        except OSError as error:
+            raise MeasureError(f"the kernel's counters cannot be read: {error.strerror}") from None
 
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+class Opened(Counter):
+    """The TCP connections that a namespace's programs have opened (``ActiveOpens``), for loads
+    that make a connection for each transaction.
+    """
+
+    def __init__(self, port: int, ip: int) -> None:
+        """Made in the client's namespace. Raises UnsupportedError."""
+        self._kernel = SockDiag(port, ip)
+        try:
+            self._opened = Namespace("Tcp", "ActiveOpens")
+        except BaseException:
+            self._kernel.close()
+            raise
+
+    def read(self) -> int:
+        return self._opened.read()
+
+    def congestion_control(self) -> str:
+        """Of the connections that the client has just now; '' between two of them."""
+        return ",".join(sorted({one.congestion_control for one in self._kernel.connections(OPEN)}))
+
+    def close(self) -> None:
+        self._kernel.close()
+        self._opened.close()
+
+
+class Sent:
+    """What a Pod has sent. Made in its namespace."""
+
+    def __init__(self, transport: str, ip: int, interface: str) -> None:
+        """Packets of ``transport`` (tcp: segments, as windows count them; udp: datagrams), bytes of
+        ``interface``. Raises UnsupportedError.
+        """
+        self._device = f"{interface}:"
+        names = {"tcp": ("Tcp", "OutSegs"), "udp": ("Udp", "OutDatagrams")}
+        self._packets = Namespace(*names[transport], ip)
+        try:
+            self._devices = os.open("/proc/thread-self/net/dev", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            self._packets.close()
+            raise UnsupportedError(
+                f"/proc/net/dev: {error.strerror}", "use --method windows"
+            ) from None
+
+    def read(self) -> tuple[int, int]:
+        """(packets, bytes with link headers) so far; 0 bytes without such an interface. Raises
+        MeasureError.
+        """
+        packets = self._packets.read()
+        try:
+            lines = os.pread(self._devices, _LARGEST, 0).decode().splitlines()
+        except OSError as error:
+            raise MeasureError(f"the devices' counters cannot be read: {error.strerror}") from None
+        for line in lines:
+            if line.lstrip().startswith(self._device):
+                return packets, int(line.partition(":")[2].split()[_SENT_BYTES])
+        return packets, 0
+
+    def close(self) -> None:
+        self._packets.close()
+        if self._devices >= 0:
+            os.close(self._devices)
+            self._devices = -1
 
 
 def _table(text: str, group: str) -> Mapping[str, int]:

@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from cnibench.errors import CnibenchError, Interrupted, UsageError
+from cnibench.run.sample_context import Measurements
 from cnibench.run.slices.generator import Generator, Reading
 from cnibench.run.slices.priority import ahead
 from cnibench.run.slices.rounds import Slice, order
+from cnibench.system import usage
+from cnibench.system.usage import Share
 
 LENGTH = 0.02  # s that are counted of each slice
 LEAD_IN = 0.005  # s before them: caches, congestion window, what the last load left behind
@@ -21,14 +24,20 @@ _SHARE = 0.25  # of a slice that its control may take
 @dataclass
 class Driven:
     """What the rounds of a block gave. ``failed`` maps cells to the reason why they ended early;
+    ``began`` is when the first slice's ``start`` is 0, in ns of CLOCK_MONOTONIC;
     ``wall`` is the time of all rounds in s, ``control`` the median of what a slice takes beyond its
-    lead-in and its length.
+    lead-in and its length. ``share`` is what else the machine did meanwhile. ``priority`` is why
+    the rounds had no real-time priority, '' when they had. ``cycles`` is what perf found, by cell.
     """
 
     slices: list[Slice] = field(default_factory=list)
     failed: dict[str, CnibenchError] = field(default_factory=dict)
+    began: int = 0
     wall: float = 0.0
     control: float = 0.0
+    share: Share = field(default_factory=lambda: Share(0.0, 0.0, 0.0))
+    priority: str = ""
+    cycles: dict[str, Measurements] = field(default_factory=dict)
 
 
 def drive(
@@ -46,8 +55,12 @@ def drive(
 
     Raises UsageError when a slice is shorter than what its control takes.
     """
-    with ahead():
-        return _drive(generators, rounds, block, seed, length, lead_in, after)
+    before = usage.read()
+    with ahead() as refused:
+        driven = _drive(generators, rounds, block, seed, length, lead_in, after, refused)
+    driven.share = usage.between(before, usage.read())
+    driven.priority = refused
+    return driven
 
 
 def _drive(
@@ -58,12 +71,13 @@ def _drive(
     length: float,
     lead_in: float,
     after: Callable[[int], None],
+    refused: str,
 ) -> Driven:
     driven = Driven()
     left = dict(generators)
     for cell, generator in generators.items():
         try:
-            _long_enough(generator, length, lead_in)
+            _long_enough(generator, length, lead_in, refused)
         except (Interrupted, UsageError):
             raise
         except CnibenchError as error:
@@ -87,6 +101,7 @@ def _drive(
         if not left:
             break
         after(number + 1)
+    driven.began = began
     driven.wall = (time.monotonic_ns() - began) / 1e9
     driven.control = statistics.median(beyond) if beyond else 0.0
     return driven
@@ -105,8 +120,8 @@ def _slice(generator: Generator, length: float, lead_in: float) -> tuple[Reading
     return first, last
 
 
-def _long_enough(generator: Generator, length: float, lead_in: float) -> None:
-    """Raises UsageError."""
+def _long_enough(generator: Generator, length: float, lead_in: float, refused: str) -> None:
+    """``refused`` is why there is no real-time priority. Raises UsageError."""
     took = []
     for _ in range(_TRIED):
         began = time.monotonic()
@@ -116,8 +131,9 @@ def _long_enough(generator: Generator, length: float, lead_in: float) -> None:
     if length * _SHARE < control:
         raise UsageError(
             f"a slice of {length * 1e3:.3g} ms is too short: starting, counting and stopping the"
-            f" load takes {control * 1e3:.3g} ms here",
-            f"use slices of {control / _SHARE * 1e3:.0f} ms or more, or --method windows",
+            f" load takes {control * 1e3:.3g} ms here" + (f", and {refused}" if refused else ""),
+            ("run it with CAP_SYS_NICE" if refused else "stop other programs")
+            + ", or use --method windows",
         )
 
 
@@ -140,4 +156,6 @@ def _made(
         client=(last.client - first.client) / 1e9,
         server=(last.server - first.server) / 1e9,
         waited=(last.waited - first.waited) / 1e9,
+        packets=last.packets - first.packets,
+        bytes=last.bytes - first.bytes,
     )

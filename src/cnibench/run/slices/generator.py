@@ -11,9 +11,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from cnibench.errors import CnibenchError, Interrupted, LimitError, MeasureError
+from cnibench.run.checks.cpus import check_pinned
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.clocks import Clocks, descendants
-from cnibench.run.slices.counters import Counter
+from cnibench.run.slices.counters import Counter, Sent
 from cnibench.run.slices.load import FOR_EVER, Load
 from cnibench.run.slices.priority import CLIENT, SERVER, raised
 from cnibench.system.process import Process
@@ -21,12 +22,14 @@ from cnibench.system.process import Process
 _START = 10.0  # s
 _SILENT = 0.25  # s: what is in flight then is lost or stuck, and the next slice's lead-in has it
 _LOOK = 0.0002  # s
+_SEEN = 0.3  # s for a connection to be seen
 
 
 @dataclass(frozen=True)
 class Reading:
     """All counters of one load at a moment. Times in ns; ``at`` is CLOCK_MONOTONIC; ``waited`` is
-    what the client waited for a CPU.
+    what the client waited for a CPU; ``packets`` and ``bytes`` are what its Pod has sent, where
+    they are counted.
     """
 
     at: int
@@ -34,21 +37,28 @@ class Reading:
     client: int
     server: int
     waited: int
+    packets: int = 0
+    bytes: int = 0
 
 
 class Generator:
     """One cell's load. ``with`` starts it, paused, and ends all of it. Raises CnibenchError when it
     does not start.
+
+    ``packets`` of tcp or udp are counted; '': none.
     """
 
-    def __init__(self, s: SampleContext, load: Load) -> None:
+    def __init__(self, s: SampleContext, load: Load, packets: str = "") -> None:
         self.s = replace(s, duration=FOR_EVER, warmup=0.0)
         self.load = load
         self.failure: CnibenchError | None = None  # what its end found out
-        self.priority = ""  # why it has no real-time priority
+        self.priority = ""  # why it has no real-time priority, '' when it has
+        self.congestion_control = ""  # of its connections; '': none was seen
         self._running = ExitStack()
         self._client: Process | None = None
         self._counter: Counter | None = None
+        self._packets = packets
+        self._sent: Sent | None = None
         self._clocks: list[Clocks] = []
 
     def __enter__(self) -> Generator:
@@ -60,8 +70,9 @@ class Generator:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._counter is not None:
-            self._counter.close()
+        for counter in (self._counter, self._sent):
+            if counter is not None:
+                counter.close()
         for clock in self._clocks:
             clock.close()
         try:  # the server first: it would complain about a client that is gone
@@ -79,6 +90,9 @@ class Generator:
         self._running.enter_context(self.load.serve(self.s))
         with self.load.counted(self.s).entered():
             self._counter = self.load.counter(self.s)
+        if self._packets:
+            with self.s.client.entered():
+                self._sent = Sent(self._packets, self.s.cell.ip, self.s.client.interface)
         self._client = self.load.start(self.s)
         end = time.monotonic() + _START
         while True:
@@ -98,17 +112,23 @@ class Generator:
             if time.monotonic() > end:
                 raise LimitError(f"nothing was delivered within {_START:.0f} s")
             time.sleep(0.001)
+        end = time.monotonic() + _SEEN
+        while not (algorithm := self._counter.congestion_control()) and time.monotonic() < end:
+            time.sleep(0.001)  # connections of one transaction each come and go
+        self.congestion_control = algorithm
         ours = descendants(os.getpid()) - before
         clients = sorted(pid for pid in ours if _group(pid) == self._client.pid)
         servers = sorted(ours.difference(clients))
+        for pids, cpu, who in (
+            (clients, self.s.client_cpu, "its client"),
+            (servers, self.s.server_cpu, "its server"),
+        ):
+            if cpu is not None:
+                for pid in pids:
+                    check_pinned(pid, cpu, who)
         self._clocks = [Clocks(clients), Clocks(servers)]
         self.pause()
         self.priority = raised(servers, SERVER) or raised(clients, CLIENT)
-
-    @property
-    def congestion_control(self) -> str:
-        """Of its connections. Raises MeasureError when they are gone."""
-        return self._counter.congestion_control() if self._counter is not None else ""
 
     def resume(self) -> None:
         """Raises MeasureError when the client is gone."""
@@ -130,7 +150,8 @@ class Generator:
         ended = time.monotonic_ns()
         client, waited = self._clocks[0].read()
         server, _ = self._clocks[1].read()
-        return Reading((began + ended) // 2, count, client, server, waited)
+        sent = self._sent.read() if self._sent else (0, 0)
+        return Reading((began + ended) // 2, count, client, server, waited, *sent)
 
     def _signal(self, number: int) -> None:
         assert self._client is not None

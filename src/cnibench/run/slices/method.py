@@ -1,16 +1,16 @@
 """The method (blocks.Method) of slices: the cells of a block take turns, in rounds of random order.
 
-Cells that are measured in windows, those of cycles per packet above all, follow.
+Rounds with perf, for cycles per packet, come after those without; cells that are measured in
+windows follow.
 """
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,36 +20,47 @@ from cnibench.errors import (
     Interrupted,
     LimitError,
     MeasureError,
-    MissingError,
     UnsupportedError,
     UsageError,
 )
-from cnibench.model.cell import Cell, Status
+from cnibench.model.cell import Cell, Status, Window
 from cnibench.model.context import IDENTITY, key
-from cnibench.planning.plan import expected_seconds
+from cnibench.model.coordinates import NONE, UNREAD
+from cnibench.planning.forecast import CROSS_CHECK, expected_seconds
 from cnibench.run.blocks import Method
+from cnibench.run.checks.congestion import remedy
+from cnibench.run.checks.stalls import Evidence
+from cnibench.run.checks.stalls import disturbed as stalls_disturbed
+from cnibench.run.collector import Collector
 from cnibench.run.profiles import ProfileState
 from cnibench.run.provenance import Measured, failure, lines
 from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.run.sample_faults import private, recorded
 from cnibench.run.session import Session
+from cnibench.run.slices.cross_check import cross_check
+from cnibench.run.slices.cycles import with_cycles
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
 from cnibench.run.slices.generator import Generator
+from cnibench.run.slices.room import require
 from cnibench.run.slices.rounds import FEWEST, Slice, Value, values
 from cnibench.rundir.files import FullError
-from cnibench.rundir.schema import now
+from cnibench.rundir.reader import STALLS
+from cnibench.rundir.schema import SLICES, now
 from cnibench.system.files import make_private
+from cnibench.system.usage import look
 
-_MEMORY = 16 << 20  # bytes that a cell's client, server and socket buffers take, about
-_FILES = 16  # descriptors of a cell
 _MOST_DISTURBED = 0.5  # share of a sample's slices
 
 
 @dataclass
 class Slices:
-    """``windows`` measures the cells whose method is not slices."""
+    """``windows`` measures the cells whose method is not slices, ``cycles`` reads the cycles of
+    rounds of their own.
+    """
 
     session: Session
     windows: Method
+    cycles: Collector | None
 
     def measure(
         self, states: Mapping[str, ProfileState], cells: Sequence[Cell], block: int, blocks: int
@@ -64,40 +75,104 @@ class Slices:
         self, states: Mapping[str, ProfileState], cells: Sequence[Cell], block: int, blocks: int
     ) -> int:
         session = self.session
-        _room(len(cells))
+        require(len(cells))
         session.progress.cell(cells[0], block, blocks)
         start = now()
         failed: dict[str, CnibenchError] = {}
         generators: dict[str, Generator] = {}
-        algorithms: dict[str, str] = {}
         with ExitStack() as running:
             for cell in cells:
                 state = states[cell.label]
                 try:
                     if state.reason or state.deployment is None:
                         raise MeasureError(state.reason or "it is not installed")
+                    workload = session.workloads[cell.workload]
                     generator = Generator(
                         self._context(state, cell, block, generators),
-                        session.workloads[cell.workload].load(cell),
+                        workload.load(cell),
+                        workload.transport if cell.window == "cpp" else "",
                     )
                     generators[cell.id] = running.enter_context(generator)
-                    algorithms[cell.id] = _checked(generator)
+                    _check(generator)
                 except (Interrupted, FullError, EndedError):
                     raise
                 except CnibenchError as error:
                     failed[cell.id] = error
-            ready = {cell: one for cell, one in generators.items() if cell not in failed}
-            driven = (
-                drive(ready, self._rounds(cells), block, session.writer.manifest.seed)
-                if ready
-                else Driven()
-            )
-        failed |= driven.failed
+            driven = self._drive(cells, "speed", generators, failed, block)
+            with_perf = self._drive(cells, "cpp", generators, failed, block)
+        checks = self._cross_checks(cells, generators, failed) if block == 0 else {}
         for cell in cells:
             if (ended := generators.get(cell.id)) and ended.failure:
                 failed.setdefault(cell.id, ended.failure)
             self._died(states[cell.label], cell, failed)
-        return self._store(cells, block, start, driven, failed, generators, algorithms, states)
+        return sum(
+            self._store(
+                [cell for cell in cells if cell.window == window],
+                block,
+                start,
+                rounds,
+                failed,
+                generators,
+                states,
+                checks,
+            )
+            for window, rounds in (("speed", driven), ("cpp", with_perf))
+        )
+
+    def _drive(
+        self,
+        cells: Sequence[Cell],
+        window: Window,
+        generators: Mapping[str, Generator],
+        failed: dict[str, CnibenchError],
+        block: int,
+    ) -> Driven:
+        """The rounds of these cells that run, with perf where their ``window`` is cpp; adds those
+        that failed.
+        """
+        here = [cell for cell in cells if cell.window == window and cell.id not in failed]
+        ready = {cell.id: generators[cell.id] for cell in here}
+        if not ready:
+            return Driven()
+        rounds, seed = self._rounds(here), self.session.writer.manifest.seed
+        if window == "speed":
+            driven = drive(ready, rounds, block, seed)
+        else:
+            raw = [generator.s.raw for generator in ready.values()]
+            try:
+                with recorded(raw[0], self.session.writer), private(raw):
+                    driven = with_cycles(self.cycles, ready, rounds, block, seed)
+            except (Interrupted, FullError, UsageError):
+                raise
+            except CnibenchError as error:
+                driven = Driven(failed=dict.fromkeys(ready, error))
+        failed |= driven.failed
+        return driven
+
+    def _cross_checks(
+        self,
+        cells: Sequence[Cell],
+        generators: Mapping[str, Generator],
+        failed: Mapping[str, CnibenchError],
+    ) -> dict[str, dict[str, Any]]:
+        """Cell to what its tool found in a window, one after the other.
+
+        Windows have ordinary priority. On a machine that other programs use they say nothing of the
+        slices, whose priority is real-time, and have that as ``reason``.
+        """
+        session, found = self.session, dict[str, dict[str, Any]]()
+        checked = [cell for cell in cells if cell.window == "speed" and cell.id not in failed]
+        busy = look() if checked else None  # while nothing of ours runs
+        for cell in checked:
+            ended = generators[cell.id]
+            session.progress.stage(f"cross-check of {cell.label} {cell.placement} {cell.workload}")
+            workload = session.workloads[cell.workload]
+            record = cross_check(ended.s, workload, ended.load, session.writer)
+            if busy and busy.disturbs:
+                record["reason"] = record["reason"] or str(busy)
+            found[cell.id] = record
+            session.progress.made(CROSS_CHECK)
+        return found
 
     def _context(
         self, state: ProfileState, cell: Cell, block: int, generators: Mapping[str, Generator]
@@ -151,10 +226,15 @@ class Slices:
         driven: Driven,
         failed: dict[str, CnibenchError],
         generators: Mapping[str, Generator],
-        algorithms: Mapping[str, str],
         states: Mapping[str, ProfileState],
+        checks: Mapping[str, dict[str, Any]],
     ) -> int:
         session = self.session
+        for refused in dict.fromkeys(
+            [driven.priority, *(one.priority for one in generators.values())]
+        ):
+            if refused:
+                session.does_not_hold(f"{refused} to what is measured in slices")
         found = values(_compared(cells), driven.slices)
         for cell in cells:
             if cell.id not in found:
@@ -162,10 +242,7 @@ class Slices:
                     cell.id, MeasureError(f"fewer than {FEWEST} of its slices were undisturbed")
                 )
         for cell in cells:
-            deployment = states[cell.label].deployment
-            provenance = replace(
-                session.provenance, fidelity=deployment.fidelity if deployment else ""
-            )
+            provenance = session.provenance_of(cell.workload, states[cell.label].deployment)
             seconds = expected_seconds([cell], session.workloads, 0.0, 0.0)
             with session.stop.held():
                 if cell.id in failed:
@@ -179,31 +256,38 @@ class Slices:
                 else:
                     generator = generators[cell.id]
                     own = [one for one in driven.slices if one.cell == cell.id]
-                    _write(generator.s, own)
-                    measured = _measured(generator, found[cell.id], driven, start)
+                    with session.writer.storing(generator.s.raw):
+                        _write(generator.s, own)
+                    measured = _measured(
+                        cell,
+                        generator,
+                        found[cell.id],
+                        driven,
+                        start,
+                        provenance.congestion_control != NONE,
+                    )
+                    if check := checks.get(cell.id):
+                        own_value = found[cell.id]
+                        rate = generator.load.rate(own_value.rate)
+                        record = {**check, "value": rate, "half_width": own_value.half}
+                        measured.findings.records.append(("crosscheck", record))
                     made = lines(cell, block, provenance, measured)
-                    if algorithms[cell.id]:
-                        made = [
-                            msgspec.structs.replace(one, congestion_control=algorithms[cell.id])
-                            for one in made
-                        ]
                     session.writer.finish_all([(cell, made, measured.findings.records)], block)
                     said, reason = "disturbed" if measured.disturbed else "ok", measured.disturbed
             session.progress.finished(cell, seconds, said, reason)
-        return len(failed)
+        return sum(cell.id in failed for cell in cells)
 
 
-def _checked(generator: Generator) -> str:
-    """The congestion control of its connections. Raises MeasureError when it is not what was asked
+def _check(generator: Generator) -> None:
+    """Raises MeasureError when the congestion control of its connections is not what was asked
     for.
     """
     found, asked = generator.congestion_control, generator.s.congestion_control
     if asked and found and found != asked:
         raise MeasureError(
             f"its connection has the congestion control {found}, and {asked} was asked for",
-            "leave --congestion-control out to measure with the Pods' own",
+            remedy(generator.s),
         )
-    return found
 
 
 def _compared(cells: Sequence[Cell]) -> list[list[str]]:
@@ -218,10 +302,14 @@ def _compared(cells: Sequence[Cell]) -> list[list[str]]:
     ]
 
 
-def _measured(generator: Generator, value: Value, driven: Driven, start: str) -> Measured:
+def _measured(
+    cell: Cell, generator: Generator, value: Value, driven: Driven, start: str, tcp: bool
+) -> Measured:
     load = generator.load
-    found = Measurements()
+    found = driven.cycles.get(cell.id) or Measurements()
     own = load.params()
+    refused = generator.priority or driven.priority
+    algorithm = generator.congestion_control or (UNREAD if tcp else NONE)
     rate = load.rate(value.rate)
     found.add(load.metric, rate, **own)
     found.add(load.per, value.cpu, **own)
@@ -236,18 +324,29 @@ def _measured(generator: Generator, value: Value, driven: Driven, start: str) ->
         "half_width": value.half,
         "control": round(driven.control, 6),
         "wall": round(driven.wall, 6),
-        "priority": generator.priority or "real-time",
+        "priority": refused or "real-time",
     }
     found.records.append(("slices", record))
-    disturbed = ""
+    seen = Evidence(
+        driven.wall,
+        steal=driven.share.steal,
+        throttled=driven.share.throttled,
+        others=driven.share.others,
+    )
+    reasons = [stalls_disturbed(seen)]
     if value.left_out > _MOST_DISTURBED * value.rounds:
-        disturbed = f"{value.left_out} of {value.rounds} slices got too little of the machine"
-    return Measured(found, start, now(), disturbed)
+        reasons.append(f"{value.left_out} of {value.rounds} slices got too little of the machine")
+    disturbed = "; ".join(filter(None, reasons))
+    if disturbed:  # who reads records leaves these out
+        found.records = [(name, {**one, "disturbed": disturbed}) for name, one in found.records]
+    found.records.append((STALLS, seen.record(disturbed)))
+    priority = "normal" if refused else "real-time"
+    return Measured(found, start, now(), disturbed, algorithm, priority)
 
 
 def _write(s: SampleContext, slices: Sequence[Slice]) -> None:
     """raw/CELL/BLOCK/slices.jsonl: one slice a line (rounds.Slice)."""
-    path = s.raw / "slices.jsonl"
+    path = s.raw / SLICES
     path.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in slices))
     make_private(s.raw)
 
@@ -256,33 +355,3 @@ def _status(error: CnibenchError) -> Status:
     if isinstance(error, LimitError):
         return "timeout"
     return "unsupported" if isinstance(error, UnsupportedError) else "failed"
-
-
-def _available() -> int:
-    """Bytes that programs can have without swapping."""
-    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) << 10
-    return 1 << 62
-
-
-def _room(cells: int) -> None:
-    """Raises UsageError when the load generators of all cells have no room in memory, MissingError
-    when they need more descriptors than this process may have.
-    """
-    available = _available()
-    if cells * _MEMORY > available:
-        raise UsageError(
-            f"{cells} cells have a load generator each, which take about"
-            f" {cells * _MEMORY >> 20} MiB; {available >> 20} MiB are free",
-            "measure fewer profiles or workloads at once, or use --method windows",
-        )
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = cells * _FILES + 256
-    if hard != resource.RLIM_INFINITY and needed > hard:
-        raise MissingError(
-            f"{cells} cells need {needed} open files, and the limit is {hard}",
-            "raise the limit (ulimit -Hn), or measure fewer cells at once",
-        )
-    if soft != resource.RLIM_INFINITY and needed > soft:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

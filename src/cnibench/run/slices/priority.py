@@ -14,20 +14,36 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator
 
+from cnibench.model.coordinates import UNREAD
+
 CLIENT, SERVER, HARNESS = 1, 2, 3  # priorities of SCHED_RR
+REFUSED = "real-time priority was refused"
 
 
 def raised(pids: Iterable[int], priority: int) -> str:
-    """Gives all threads of the processes that priority; '' when they have it, else why not."""
+    """Gives all threads of the processes that priority and reads it back; '' when they have it,
+    else why not.
+    """
     for pid in pids:
         try:
             for thread in os.listdir(f"/proc/{pid}/task"):
                 os.sched_setscheduler(int(thread), os.SCHED_RR, os.sched_param(priority))
+                if os.sched_getscheduler(int(thread)) != os.SCHED_RR:
+                    return f"{REFUSED} (it did not hold)"
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended: its generator says so
         except OSError as error:
-            return f"real-time priority was refused ({error.strerror})"
+            return f"{REFUSED} ({error.strerror})"
     return ""
+
+
+def priority_of(pid: int) -> str:
+    """``real-time`` or ``normal``, as the kernel has it; UNREAD of a program that is gone."""
+    try:
+        policy = os.sched_getscheduler(pid)
+    except ProcessLookupError:
+        return UNREAD
+    return "real-time" if policy in (os.SCHED_RR, os.SCHED_FIFO) else "normal"
 
 
 @contextlib.contextmanager
@@ -39,7 +55,7 @@ def ahead() -> Iterator[str]:
     try:
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(HARNESS))
     except OSError as error:
-        yield f"real-time priority was refused ({error.strerror})"
+        yield f"{REFUSED} ({error.strerror})"
         return
     try:
         yield ""

@@ -26,7 +26,8 @@ FEWEST = 4  # rounds of which a value can be made
 class Slice:
     """One cell's turn in a round. ``start`` in s since the block's first slice, ``seconds`` as
     taken (``asked`` as asked), ``units`` transactions or bytes; ``client``, ``server`` and
-    ``waited`` in s of CPU time, and of waiting for a CPU.
+    ``waited`` in s of CPU time, and of waiting for a CPU. ``packets`` and ``bytes`` are what the
+    client's Pod sent, where cycles per packet are measured.
     """
 
     round: int
@@ -38,6 +39,8 @@ class Slice:
     client: float
     server: float
     waited: float
+    packets: int = 0
+    bytes: int = 0
 
     @property
     def rate(self) -> float:
@@ -156,3 +159,16 @@ def trimmed(values: Sequence[float]) -> tuple[float, float]:
     from scipy.stats import t
 
     return mean, float(t.ppf(0.975, len(kept) - 1)) * deviation / ((1 - 2 * TRIM) * math.sqrt(n))
+
+
+def log_ratio(slices: Iterable[Slice], one: str, other: str) -> tuple[float, float]:
+    """(log of the ratio of two cells' rates, half width of its 95 % interval), over the rounds in
+    which both moved something.
+    """
+    rates: dict[int, dict[str, float]] = {}
+    for piece in slices:
+        if piece.units > 0:
+            rates.setdefault(piece.round, {})[piece.cell] = piece.rate
+    return trimmed(
+        [math.log(r[one] / r[other]) for r in rates.values() if {one, other} <= r.keys()]
+    )

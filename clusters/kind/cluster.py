@@ -1,0 +1,222 @@
+"""Installs, measures on and removes clusters that kind makes."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cnibench.clusters.kind.containers import OneCluster
+from cnibench.clusters.kubernetes import images, install
+from cnibench.clusters.kubernetes.api import pods, tools
+from cnibench.clusters.kubernetes.api.objects import Making
+from cnibench.clusters.kubernetes.cni import suitability, wait
+from cnibench.clusters.kubernetes.cni.image_digests import image_digests
+from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
+from cnibench.clusters.kubernetes.nodes import agents
+from cnibench.clusters.kubernetes.nodes.environment import describe
+from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
+from cnibench.clusters.kubernetes.ownership import kind_clusters, state
+from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
+from cnibench.clusters.kubernetes.pods import paths, unsupported
+from cnibench.errors import CnibenchError, MissingError, cleaning_up
+from cnibench.model.cell import Cell
+from cnibench.model.profile import Profile
+from cnibench.model.units import seconds
+from cnibench.offload.nic import Nic
+from cnibench.testbed.capabilities.cell_limits import CellLimits
+from cnibench.testbed.capabilities.nics import Nics
+from cnibench.testbed.capabilities.outages import Outage, Outages
+from cnibench.testbed.capabilities.ownership import Leftover, Ownership
+from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
+
+_READY = 300.0  # s: of a CNI; images may have to be fetched
+# s that making, installing, attesting and removing one takes on a small machine, for plans
+_SECONDS = 75.0
+
+
+class KindDeployment(KubernetesDeployment):
+    """A profile on its own cluster, which goes with it."""
+
+    cluster: OneCluster
+
+    def remove(self) -> None:
+        self.disconnect()
+        self.cluster.delete()
+
+
+class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
+    """Real CNIs between two containers of this machine: the datapath is real, the wire is a veth
+    pair and a bridge.
+    """
+
+    kind: ClassVar[str] = "kind"
+    deploys: ClassVar[type] = KindDeployment
+    testbed: str = "kind"
+    wire: Wire = "veth"
+    most_pairs: ClassVar[int] = 50
+    paths: ClassVar[tuple[str, ...]] = paths.ALL
+    pod_seconds: ClassVar[float] = pods.EACH
+    conntrack_bypass: ClassVar[bool] = False
+    mtus: ClassVar[tuple[int, ...]] = (1500,)
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.patience = seconds(options.cluster.patience or PATIENCE)
+        self._deployment: list[KindDeployment] = []
+        self._facts: dict[str, Any] = {}
+        self._installed: dict[str, dict[str, str]] = {}  # by label: what it is, by SHA-256
+
+    def missing(self) -> list[Problem]:
+        problems = tools.problems("kind", "kubectl")
+        try:
+            engine = images.engine()
+        except MissingError as error:
+            return [*problems, Problem("", error.message, error.remedy)]
+        if not self.options.cluster.registry and (absent := images.missing(engine)):
+            problems.append(
+                Problem(
+                    "",
+                    f"{engine.program} has not the image {', '.join(absent)}",
+                    "cnibench images build",
+                )
+            )
+        return problems
+
+    def check(self, profile: Profile, options: Options | None = None) -> list[Problem]:
+        options = options or self.options
+        found = suitability.problems(profile, options) + suitability.on_this_kernel(profile)
+        if options.mtu not in self.mtus:
+            found.append(
+                Problem(
+                    profile.name,
+                    f"a wire with an MTU of {options.mtu}",
+                    "leave --mtu out: kind's network has 1500",
+                )
+            )
+        return found
+
+    def refuses(self, profile: Profile, cell: Cell) -> str:
+        return unsupported.refusal(profile, cell)
+
+    def seconds(self, profile: Profile) -> float:
+        return _SECONDS
+
+    def install(self, label: str, profile: Profile) -> KindDeployment:
+        installation = profile.kubernetes
+        assert installation is not None
+        self._replace(label)
+        settings = {**self.options.settings.get("", {}), **self.options.settings.get(label, {})}
+        cluster = OneCluster(self.options, installation.kube_proxy)
+        try:
+            variables = cluster.variables(self.options)
+            archives = [*install.archives(settings), *map(Path, self.options.cluster.image_archive)]
+            making, nodes = self._agents(
+                cluster, install.images(cluster.access, profile, settings, variables), archives
+            )
+            cluster.nodes = nodes
+            sources = install.install(cluster.access, profile, settings, variables, nodes)
+            wait.ready(cluster.access, profile, _READY)
+            install.policies(cluster.access, profile, making.namespace)
+            # The control plane, which is the last, is left out unless the pairs would have one node
+            # twice without it.
+            measured = nodes[:-1] if len(nodes) > 2 * self.options.pairs else nodes
+            deployment = KindDeployment(
+                label, profile, self.options, cluster.access, making, measured, variables
+            )
+            deployment.cluster = cluster
+            self._facts = describe(cluster.access, nodes) | {
+                "kind_node_image": self.options.cluster.node_image or ""
+            }
+            self._facts |= deployment.pair_facts()
+            self._installed[label] = sources | image_digests(cluster.access, profile)
+        except BaseException as error:
+            with cleaning_up(error):
+                cluster.delete()
+            raise
+        self._deployment.append(deployment)
+        return deployment
+
+    def _agents(
+        self, cluster: OneCluster, wanted: Sequence[str], archives: Sequence[Path]
+    ) -> tuple[Making, list[KubernetesNode]]:
+        """Agents on all nodes of a new cluster, the control plane's last; it gets our images, and
+        those of ``wanted`` that are here.
+        """
+        making = agents.plan(
+            cluster.name, self.options.cluster, tolerations=({"operator": "Exists"},)
+        )
+        cluster.claim = Claim(cluster.access, making)
+        cluster.access.availability.patience = self.patience
+        cluster.access.availability.notify = self.notify
+        engine = images.engine()
+        here = [
+            image
+            for image in dict.fromkeys((making.workload_image, making.agent_image, *wanted))
+            if engine.has(image)
+        ]
+        cluster.load([*([images.archive(engine, here)] if here else []), *archives])
+        return agents.start(
+            cluster.access,
+            making,
+            sorted(cluster.facts, key=lambda node: (node.control_plane, node.name)),
+        )
+
+    def nics(self, every: bool = False) -> tuple[list[Nic], list[int]]:
+        """Of a cluster without a CNI, which is made for it and removed."""
+        cluster = OneCluster(self.options, kube_proxy=True)
+        try:
+            _, nodes = self._agents(cluster, (), ())
+            try:
+                return agents.nics(nodes, every)
+            finally:
+                for node in nodes:
+                    node.gateway.close()
+        finally:
+            cluster.delete()
+
+    def _replace(self, label: str) -> None:
+        """The cluster of the block before that --keep left: one a label is enough to look at."""
+        for deployment in [
+            one for one in self._deployment if one.label == label and self.options.keep
+        ]:
+            self._deployment.remove(deployment)
+            deployment.remove()
+
+    def environment(self) -> dict[str, Any]:
+        return {
+            "kernel": platform.release(),
+            "wire_offload": "as the veth has it: super-packets cross it whole",
+            **self._facts,
+            **({"installed": dict(self._installed)} if self._installed else {}),
+        }
+
+    def leftovers(
+        self, owners: Sequence[str] = (), notify: Callable[[str], None] = print
+    ) -> list[Leftover]:
+        """The clusters of runs that are no more, and those that were kept."""
+        return kind_clusters.leftovers({state.owner(), *owners}, notify)
+
+    def outages(self, suspect: bool = False) -> list[Outage]:
+        measured = [(one, one.cluster.claim) for one in self._deployment if one.cluster.there]
+        return [
+            outage
+            for one, claim in measured
+            if claim
+            for outage in claim.outages(suspect, one.alive)
+        ]
+
+    def __exit__(self, *error: object) -> None:
+        while self._deployment:
+            deployment = self._deployment.pop()
+            if self.options.keep:
+                print(deployment.cluster.keep(), file=sys.stderr)
+                deployment.disconnect()
+                continue
+            try:
+                deployment.remove()
+            except CnibenchError:
+                if error[0] is None:
+                    raise

@@ -1,0 +1,185 @@
+"""Our Pods: made, waited for with a limit and the reason why they do not come, removed."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from cnibench.clusters.kubernetes.api.access import Access, UnreachableError
+from cnibench.errors import ClusterError, LimitError
+from cnibench.system.guest import patience
+
+READY = 180.0  # s: pulling an image takes most of it
+EACH = 1.0  # s: what a plan reckons with for one of many that are made at once on a small machine
+_AGAIN = 0.25  # s
+# What a container that waits for these will not come out of by itself soon (kubelet, images and
+# container runtime).
+_HOPELESS = (
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "CrashLoopBackOff",
+)
+# the scheduler's word for a node that has as many as its kubelet takes (110 by default)
+_FULL = "Too many pods"
+_PULL = ("ErrImagePull", "ImagePullBackOff")
+_PULL_TRIES = 20.0  # s: a registry may be slow to answer once, not for ever
+
+
+def addresses(pod: Mapping[str, Any]) -> dict[int, str]:
+    """4 and 6 to the Pod's address, out of its object."""
+    found: dict[int, str] = {}
+    for item in pod.get("status", {}).get("podIPs", ()):
+        found.setdefault(ipaddress.ip_address(item["ip"]).version, item["ip"])
+    return found
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    return any(
+        item["type"] == "Ready" and item["status"] == "True"
+        for item in pod.get("status", {}).get("conditions", ())
+    )
+
+
+def of_workload(access: Access, workload: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The Pods of a DaemonSet or Deployment, of which the object is given. Raises ClusterError."""
+    labels = workload["spec"]["selector"].get("matchLabels", {})
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    namespace = workload["metadata"]["namespace"]
+    return list(access.get("pods", "-n", namespace, "-l", selector)["items"])
+
+
+def trouble(pod: Mapping[str, Any]) -> tuple[str, str]:
+    """(the reason's name, words) why a Pod is not ready, ('', '') when nothing speaks against
+    it.
+    """
+    status = pod.get("status", {})
+    if status.get("phase") in ("Failed", "Succeeded"):
+        ended = [
+            item["state"]["terminated"]
+            for item in status.get("containerStatuses", ())
+            if "terminated" in item.get("state", {})
+        ]
+        said = (
+            status if "reason" in status or not ended else ended[0]
+        )  # the kubelet's own reason (Evicted), else the container's
+        return "Ended", f"{said.get('reason', status['phase'])} {said.get('message', '')}".strip()
+    for item in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+        waiting = item.get("state", {}).get("waiting", {})
+        if waiting.get("reason") in (*_HOPELESS, *_PULL):
+            said = str(waiting.get("message", ""))
+            if waiting["reason"] == "CrashLoopBackOff" and (
+                last := item.get("lastState", {}).get("terminated")
+            ):
+                said = (
+                    f"its container ended with {last.get('exitCode')} {last.get('reason', '')}"
+                    f" {last.get('message', '')}".strip()
+                )
+            return str(waiting["reason"]), said
+    for item in status.get("conditions", ()):
+        if item["type"] == "PodScheduled" and item["status"] == "False":
+            return "Unschedulable", str(item.get("message", ""))
+    return "", ""
+
+
+def wait_ready(
+    access: Access, namespace: str, selector: str, count: int, limit: float = READY
+) -> list[dict[str, Any]]:
+    """Until ``count`` Pods of that label selector are Ready; their objects. Raises ClusterError,
+    LimitError with what the Pods and the namespace's events say."""
+    start = time.monotonic()
+    pulling: float | None = None
+    while True:
+        try:
+            found = list(access.get("pods", "-n", namespace, "-l", selector)["items"])
+        except UnreachableError:
+            if time.monotonic() - start > limit * patience():
+                raise
+            time.sleep(1.0)
+            continue
+        if len(found) >= count and all(is_ready(pod) for pod in found):
+            return found
+        for pod in found:
+            reason, said = trouble(pod)
+            if reason in (*_HOPELESS, "Ended") or (reason == "Unschedulable" and _FULL in said):
+                raise _never(access, namespace, pod, reason, said)
+            if reason in _PULL:
+                pulling = pulling or time.monotonic()
+                if time.monotonic() - pulling > _PULL_TRIES * patience():
+                    raise _never(access, namespace, pod, reason, said)
+        if time.monotonic() - start > limit * patience():
+            details = f"{_late(access, namespace, found, selector, count)} within {limit:.0f} s"
+            raise LimitError(details, f"kubectl get events -n {namespace} says more")
+        time.sleep(_AGAIN)
+
+
+def _never(
+    access: Access, namespace: str, pod: Mapping[str, Any], reason: str, said: str
+) -> ClusterError:
+    name = pod["metadata"]["name"]
+    remedy = f"kubectl get events -n {namespace} says more"
+    if _FULL in said:
+        remedy = (
+            "a kubelet runs at most 110 Pods by default (maxPods): ask for fewer Pods, or raise the"
+            " limit"
+        )
+    if "Image" in reason or reason in _PULL:
+        remedy = (
+            "'cnibench images build' and 'cnibench images load' bring the images where there is no"
+            " registry; or --registry, --pull-secret"
+        )
+    if "resource temporarily unavailable" in said:
+        remedy = (
+            "its node has all processes and threads that it may: pids_limit of containers.conf,"
+            " podPidsLimit of the kubelet, pid_max"
+        )
+    details = said or events(access, namespace, name)
+    return ClusterError(f"the Pod {name} will not run: {reason}: {details}", remedy)
+
+
+def _late(
+    access: Access, namespace: str, found: Sequence[Mapping[str, Any]], selector: str, count: int
+) -> str:
+    waiting = [pod["metadata"]["name"] for pod in found if not is_ready(pod)]
+    if not waiting:
+        return (
+            f"{len(found)} of {count} Pods ({selector}) were made"
+            f" ({events(access, namespace, '') or 'no event'})"
+        )
+    first = next(pod for pod in found if pod["metadata"]["name"] == waiting[0])
+    details = (
+        " ".join(trouble(first)).strip() or events(access, namespace, waiting[0]) or "no event"
+    )
+    return f"the Pods {', '.join(waiting)} were not ready ({details})"
+
+
+def events(access: Access, namespace: str, name: str) -> str:
+    """The last warnings about a Pod (or, with '', anything) in that namespace, as one line."""
+    options = ["--field-selector", f"involvedObject.name={name}"] if name else []
+    try:
+        items = access.get("events", "-n", namespace, *options)["items"]
+    except ClusterError:
+        return ""
+    warnings = [item for item in items if item.get("type") == "Warning"] or items
+    messages = [f"{item.get('reason')}: {item.get('message')}" for item in warnings[-2:]]
+    return access.hidden("; ".join(messages))[:600]
+
+
+def remove(access: Access, namespace: str, names: Iterable[str], limit: float = 60.0) -> None:
+    """Removes Pods at once, and waits until they are gone. Raises ClusterError, LimitError."""
+    listed = list(names)
+    if listed:
+        access.kubectl(
+            "delete",
+            "pod",
+            "-n",
+            namespace,
+            "--ignore-not-found",
+            "--force",
+            "--grace-period=0",
+            *listed,
+            timeout=limit,
+        )

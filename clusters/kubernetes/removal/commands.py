@@ -1,0 +1,234 @@
+"""The shell commands that remove from a node what a CNI left there, made from what the node shows.
+
+``shown`` is the output of the snapshot's script, ``had`` what the node had before: that stays.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from cnibench.clusters.kubernetes.removal.node_snapshot import (
+    VOLATILE,
+    addresses,
+    empty_bases,
+    plain,
+)
+
+_TYPES = (
+    "local",
+    "broadcast",
+    "anycast",
+    "multicast",
+    "blackhole",
+    "unreachable",
+    "prohibit",
+    "throw",
+    "unicast",
+)
+_FALLBACK = (
+    "tunl0",
+    "ip6tnl0",
+    "gre0",
+    "sit0",
+)  # devices that the kernel makes with a module, and nobody can delete
+
+Items = Mapping[
+    str, Collection[str]
+]  # as in remains.Snapshot; and "path", "address", "mount", and "up": devices
+
+
+def chain_removal(
+    saved: str,
+    chains: Sequence[str],
+    rules: Sequence[str],
+    backend: str = "",
+    had: Collection[str] = (),
+) -> str:
+    """Input of ``iptables-restore --noflush`` that takes a CNI's chains and rules out of what
+    ``iptables-save`` printed, '' for none.
+
+    What the node ``had`` (as ``remains.parse`` names it) stays.
+    """
+    script: list[str] = []
+    for part in re.split(r"^\*", saved, flags=re.MULTILINE)[1:]:
+        table, *lines = part.splitlines()
+        names = [line[1:].split()[0] for line in lines if line.startswith(":")]
+        own = [
+            name
+            for name in names
+            if named(name, chains) and f"{backend} {table}: chain {name}" not in had
+        ]
+        others = [line for line in lines if line.startswith("-A") and line.split()[1] not in own]
+        doomed = [
+            line
+            for line in others
+            if _target(line) in own
+            or named(line.split()[1], chains)
+            or any(text in line + " " for text in rules)
+        ]
+        doomed = [line for line in doomed if f"{backend} {table}: {line}" not in had]
+        if own or doomed:
+            script += [
+                f"*{table}",
+                *(f":{name} - [0:0]" for name in own),
+                *(f"-D{line[2:]}" for line in doomed),
+            ]
+            script += [*(f"-X {name}" for name in own), "COMMIT"]
+    return "\n".join(script) + "\n" if script else ""
+
+
+def base_chain_removal(shown: str, had: Collection[str] = ()) -> Iterator[str]:
+    """Packets walk a base chain although nothing is in it; iptables makes it again when it needs
+    it.
+    """
+    for which in empty_bases("\n".join(section(shown, "ruleset"))):
+        if which not in had:
+            # somebody may have put a rule there meanwhile
+            yield f"nft delete chain {which} 2>/dev/null || true"
+
+
+def _target(rule: str) -> str:
+    match = re.search(r" (?:-j|-g) (\S+)", rule)
+    return match[1] if match else ""
+
+
+def named(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def section(shown: str, name: str) -> list[str]:
+    match = re.search(rf"^@@ {name}\n(.*?)(?=^@@ |\Z)", shown, re.MULTILINE | re.DOTALL)
+    return [line for line in match[1].splitlines() if line.strip()] if match else []
+
+
+def device_removal(shown: str, patterns: Sequence[str], had: Items) -> Iterator[str]:
+    """One that was there before stays, with the addresses that it had. A kernel's fallback device,
+    which comes with its module and cannot be deleted, loses its new addresses and goes down if it
+    was down.
+    """
+    for item in json.loads("".join(section(shown, "links")) or "[]"):
+        name = str(item["ifname"])
+        if not named(name, patterns) or (name in had.get("device", ()) and name not in _FALLBACK):
+            continue
+        quoted = shlex.quote(name)
+        if name not in _FALLBACK:
+            # its pair may have taken it along
+            yield f"ip link delete {quoted} 2>/dev/null || ! ip link show {quoted} >/dev/null 2>&1"
+            continue
+        for address in addresses(item):
+            if address not in had.get("address", ()):
+                yield f"ip address del {address.partition(' ')[2]} dev {quoted}"
+        if name not in had.get("up", ()):
+            yield f"ip link set {quoted} down"
+
+
+def xfrm_removal(had: Collection[str]) -> str:
+    """States and policies cannot be distinguished from those of others: they go only where
+    there were none.
+    """
+    if any(re.search(r"count [1-9]|(IN|OUT|FWD)\s+[1-9]", line) for line in had):
+        return (
+            "echo 'IPsec states or policies of others were there before: none is removed' >&2;"
+            " false"
+        )
+    return "ip xfrm state flush; ip xfrm policy flush"
+
+
+def tc_removal(shown: str, patterns: Sequence[str], had: Collection[str] = ()) -> Iterator[str]:
+    for line in section(shown, "tc"):
+        device, way, _, pref, _, handle, name = line.split()[:7]
+        if named(name, patterns) and f"{device} {way} pref {pref} {name}" not in had:
+            where = f"dev {shlex.quote(device)}"
+            yield (
+                f"! ip link show {where} >/dev/null 2>&1 || tc filter del {where} {way} pref {pref}"
+                f" handle {handle} bpf"
+            )
+            ways = " || ".join(
+                f"tc filter show {where} {one} 2>/dev/null | grep -q ."
+                for one in ("ingress", "egress")
+            )
+            yield f"{ways} || tc qdisc del {where} clsact 2>/dev/null || true"
+
+
+def route_removal(
+    shown: str, cidrs: Sequence[str], tables: Sequence[int], had: Items
+) -> Iterator[str]:
+    networks = [ipaddress.ip_network(cidr, strict=False) for cidr in cidrs]
+    for line in section(shown, "routes"):
+        words = line.split()
+        table = re.search(r" table (\S+)", line)
+        named = bool(table and table[1] in map(str, tables))
+        if plain(line) in had.get("route", ()):
+            continue
+        if words[0] in ("local", "broadcast", "anycast", "multicast") and not named:
+            continue
+        text = words[1] if words[0] in _TYPES else words[0]
+        try:
+            target = ipaddress.ip_network(text)
+        except ValueError:
+            target = None
+        inside = target is not None and any(
+            one.version == target.version and target.subnet_of(one)  # type: ignore[arg-type]
+            for one in networks
+        )
+        if inside or named:
+            family = "-6" if ":" in line.split(" dev ")[0] else "-4"
+            route = VOLATILE.sub(
+                "",
+                re.sub(
+                    r" (proto|metric|pref|error) \S+",
+                    lambda m: m[0] if m[1] == "metric" else "",
+                    line,
+                ),
+            )
+            yield (
+                f"ip {family} route del {route} 2>/dev/null || ! ip {family} route show table all |"
+                f" grep -qF {shlex.quote(text + ' ')}"
+            )
+    for line in section(shown, "rules"):
+        match = re.match(r"(\d+):.* lookup (\S+)", line)
+        if plain(line) in had.get("routing rule", ()):
+            continue
+        if match and match[2] in map(str, tables):
+            which = f"rule del pref {match[1]} lookup {match[2]} 2>/dev/null"
+            yield f"ip -4 {which} || ip -6 {which} || true"
+
+
+def local_rule(shown: str, had: Collection[str] = ()) -> Iterator[str]:
+    """Who moved the kernel's first rule (lookup local) away from preference 0, to have rules before
+    it, left it there: it goes back.
+    """
+    lines = [re.sub(r"\s+", " ", line).strip() for line in section(shown, "rules")]
+    moved = sorted(
+        {
+            match[1]
+            for line in lines
+            if (match := re.fullmatch(r"([1-9]\d*): from all lookup local", line))
+            and line not in had
+        }
+    )
+    for family in ("-4", "-6"):
+        for pref in moved:
+            there = f"ip {family} rule show pref {pref} | grep -q 'lookup local'"
+            back = (
+                f"{{ ip {family} rule show pref 0 | grep -q . || ip {family} rule add pref 0 lookup"
+                " local; }"
+            )
+            yield f"! {there} || {{ {back} && ip {family} rule del pref {pref} lookup local; }}"
+
+
+def unmounting(
+    shown: str, files: Sequence[str], kept: Collection[str], had: Collection[str]
+) -> Iterator[str]:
+    """What the CNI mounted below its own files: nothing of another file system is ever deleted."""
+    for at in sorted(section(shown, "mounts"), reverse=True):
+        above = [at[: end.start()] for end in re.finditer("/", at)][1:]
+        if at not in had and any(
+            fnmatchcase(one, path) and one not in kept for one in above for path in files
+        ):
+            yield f"nsenter -t 1 -m -- umount -l {shlex.quote(at)}"

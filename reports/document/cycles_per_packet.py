@@ -1,0 +1,64 @@
+"""A section for each place with cycles per packet: a column for each component."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cnibench.analysis.model import Analysis, Cpp
+from cnibench.model import context
+from cnibench.reports.document.parts import Section, Table
+
+# samples of perf: an interval (95 %) of a share of one half is then three percent of the total wide
+# each way
+_FEW = 1000
+_SMALL = 0.01  # a component below this share of every total is added to the others
+
+
+def cycles(analysis: Analysis) -> list[Section]:
+    """One section for each place that has cycles per packet."""
+    found: dict[tuple[object, ...], list[Cpp]] = {}
+    for row in analysis.cpp:
+        key = (row.environment, context.key(msgspec.structs.asdict(row), context.OF_RECORD))
+        found.setdefault(key, []).append(row)
+    return [_cycles_of(rows) for rows in found.values()]
+
+
+def _cycles_of(rows: Sequence[Cpp]) -> Section:
+    first = rows[0]
+    names = dict.fromkeys(name for row in rows for name in row.components)
+    largest = {
+        name: max(row.components.get(name, 0.0) / row.total if row.total else 0.0 for row in rows)
+        for name in names
+    }
+    shown = sorted(
+        (name for name in names if largest[name] >= _SMALL), key=lambda name: -largest[name]
+    )
+    small = [name for name in names if name not in shown]
+    heads = ["profile", "total", "unclassified", *shown, *(["others"] if small else [])]
+    table = []
+    for row in sorted(rows, key=lambda row: row.total):
+        numbers = [row.total, row.unclassified, *(row.components.get(name, 0.0) for name in shown)]
+        numbers += [sum(row.components.get(name, 0.0) for name in small)] if small else []
+        table.append(
+            [
+                row.label,
+                *(f"{number:.0f}" if abs(number) >= 100 else f"{number:.1f}" for number in numbers),
+            ]
+        )
+    sources = ", ".join(dict.fromkeys(row.cycles_source for row in rows))
+    where = f"{first.workload}, {first.placement}" + (
+        f", path {first.path}" if first.path != "pod" else ""
+    )
+    lines = [
+        f"cycles: {sources}, without idle; components, unclassified and others add up to the total"
+    ]
+    if small:
+        lines.append(f"others: {', '.join(small)}")
+    if few := [row for row in rows if 0 < row.counted < _FEW]:
+        shares = ", ".join(
+            f"{row.label} {row.counted} (±{100 / row.counted**0.5:.0f} %)" for row in few
+        )
+        lines.append(f"few samples (uncertainty of a share, in percent of the total): {shares}")
+    return Section(f"cycles per packet by component: {where}", [Table(heads, table)], lines)

@@ -1,0 +1,1 @@
+"""What each page shows, before its template."""

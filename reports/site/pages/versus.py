@@ -1,0 +1,218 @@
+"""Two profiles against each other: one page for each pair, with every verdict, the cycles and the
+features side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import msgspec
+
+from cnibench.analysis.model import Cpp, Pair, Result
+from cnibench.analysis.text.narrative import place_of
+from cnibench.model import context
+from cnibench.model.units import human
+from cnibench.reports._numbers import p_value
+from cnibench.reports.document.comparison import ratio
+from cnibench.reports.document.parts import Table
+from cnibench.reports.site.dataset import Material
+from cnibench.reports.site.figures import specs
+from cnibench.reports.site.figures.charts import Chart
+from cnibench.reports.site.places import Place
+
+MOST = 120  # pairs with a page of their own: those of 15 profiles
+_MEANING = {
+    "a-better": "{a} is better",
+    "b-better": "{b} is better",
+    "no-difference-found": "no difference found",
+    "inconclusive": "inconclusive",
+}
+
+
+@dataclass(frozen=True)
+class Versus:
+    """``figures`` has each place's main metric; ``lead`` says in a sentence who is ahead where."""
+
+    a: str
+    b: str
+    lead: str
+    figures: Table
+    chart: Chart | None
+    cycles: Table | None
+    features: list[tuple[str, str, str]]
+
+
+def pairs_of(labels: Sequence[str], places: Sequence[Place]) -> list[tuple[str, str]]:
+    """The pairs that were measured at one place at least, the first MOST of them."""
+    together = {
+        frozenset((p, q))
+        for place in places
+        for p, q in combinations(sorted(row.label for row in place.rows), 2)
+    }
+    return [pair for pair in combinations(labels, 2) if frozenset(pair) in together][:MOST]
+
+
+def versus(
+    material: Material,
+    places: Sequence[Place],
+    a: str,
+    b: str,
+    features: Sequence[tuple[str, str, str]],
+) -> Versus:
+    """Everything that was measured of both."""
+    rows, bars, count = [], [], dict.fromkeys(_MEANING, 0)
+    for place in places:
+        results = {row.label: row.result for row in place.rows}
+        pair = _pair(material, place, a, b)
+        if a not in results or b not in results or pair is None:
+            continue
+        verdict = (
+            pair.verdict
+            if pair.a == a
+            else {"a-better": "b-better", "b-better": "a-better"}.get(pair.verdict, pair.verdict)
+        )
+        count[verdict] += 1
+        rows.append(
+            _row(place, results[a], results[b], pair, a, _MEANING[verdict].format(a=a, b=b))
+        )
+        if pair.ratio is not None and pair.ci_low is not None and pair.ci_high is not None:
+            bars.append(_bar(place, pair, a, rows[-1][3], _MEANING[verdict].format(a=a, b=b)))
+    heads = ["where", a, b, f"{a} / {b}", "p", "blocks", "verdict"]
+    return Versus(
+        a,
+        b,
+        _lead(a, b, count),
+        Table(heads, rows, False),
+        _chart(a, b, bars, rows),
+        _cycles(material, a, b),
+        list(features),
+    )
+
+
+def _pair(material: Material, place: Place, a: str, b: str) -> Pair | None:
+    key = place_of(place.group)
+    return next(
+        (
+            p
+            for p in material.analysis.pairs
+            if {p.a, p.b} == {a, b}
+            and p.metric == place.group.metric
+            and not p.reading
+            and place_of(p) == key
+        ),
+        None,
+    )
+
+
+def _row(place: Place, one: Result, other: Result, pair: Pair, a: str, verdict: str) -> list[str]:
+    unit = place.group.unit
+    name = (
+        f"{place.title}: {place.metric}, {'more' if place.group.better == 'higher' else 'less'} is"
+        " better"
+    )
+    return [
+        name,
+        human(one.median, unit),
+        human(other.median, unit),
+        ratio(pair, a),
+        p_value(pair.p_holm),
+        str(pair.n),
+        verdict,
+    ]
+
+
+def _bar(place: Place, pair: Pair, a: str, shown: str, verdict: str) -> dict[str, object]:
+    """The ratio turned so that above 1 ``a`` is the better one."""
+    ratio, low, high = pair.ratio or 1.0, pair.ci_low or 1.0, pair.ci_high or 1.0
+    if (pair.a == a) != (place.group.better == "higher"):
+        ratio, low, high = 1 / ratio, 1 / high, 1 / low
+    return {
+        "where": place.title,
+        "ratio": ratio,
+        "low": low,
+        "high": high,
+        "verdict": verdict,
+        "shown": shown,
+    }
+
+
+def _chart(
+    a: str, b: str, bars: Sequence[dict[str, object]], rows: Sequence[list[str]]
+) -> Chart | None:
+    if not bars:
+        return None
+    title = f"How much better {a} is than {b}"
+    about = (
+        f"{title} at each place: the ratio with its interval of 95 %; right of 1 {a} is the better"
+        " one, an interval that holds 1 is open."
+    )
+    notes = (
+        (
+            f"right of 1: {a} is better, left of it {b}, whichever way is better for the figure;"
+            " point: ratio within the blocks, line: its interval, of this pair alone"
+        ),
+    )
+    verdicts = (
+        f"{a} is better",
+        f"{b} is better",
+        _MEANING["no-difference-found"],
+        _MEANING["inconclusive"],
+    )
+    table = Table(
+        ["where", f"{a} / {b}", "verdict"], [[row[0], row[3], row[6]] for row in rows], False
+    )
+    return Chart(
+        title, about, specs.ratios(bars, "times better (log scale)", verdicts), table, notes
+    )
+
+
+def _lead(a: str, b: str, count: dict[str, int]) -> str:
+    whole = sum(count.values())
+    if not whole:
+        return f"{a} and {b} were not measured in the same blocks anywhere."
+    parts = []
+    for name, number in ((a, count["a-better"]), (b, count["b-better"])):
+        if number:
+            parts.append(f"{name} is better in {number}")
+    if count["no-difference-found"]:
+        parts.append(f"no significant difference in {count['no-difference-found']}")
+    if count["inconclusive"]:
+        parts.append(f"{count['inconclusive']} could not be decided")
+    return f"Of {whole} comparison{'s' * (whole != 1)}: {'; '.join(parts)}."
+
+
+def _cycles(material: Material, a: str, b: str) -> Table | None:
+    """Cycles per packet of both by component, where both have them: means over the blocks, without
+    a test.
+    """
+    found: dict[tuple[object, ...], dict[str, Cpp]] = {}
+    for row in material.analysis.cpp:
+        if row.label in (a, b):
+            key = (row.environment, context.key(msgspec.structs.asdict(row), context.OF_RECORD))
+            found.setdefault(key, {})[row.label] = row
+    both = [(rows[a], rows[b]) for rows in found.values() if a in rows and b in rows]
+    if not both:
+        return None
+    lines = []
+    for one, other in both:
+        where = f"{one.workload} {one.placement}" + (
+            f" ({one.cycles_source})" if one.cycles_source != "pmu" else ""
+        )
+        names = sorted(
+            {*one.components, *other.components},
+            key=lambda name: (
+                -max(one.components.get(name, 0.0), other.components.get(name, 0.0)),
+                name,
+            ),
+        )
+        parts = [
+            ("total", one.total, other.total),
+            *((n, one.components.get(n, 0.0), other.components.get(n, 0.0)) for n in names),
+        ]
+        lines += [
+            [where, name, f"{x:.1f}", f"{y:.1f}", f"{x - y:+.1f}"]
+            for name, x, y in [*parts, ("unclassified", one.unclassified, other.unclassified)]
+        ]
+    return Table(["where", "component", a, b, "difference"], lines, numbers=False)

@@ -1,0 +1,96 @@
+"""Windows of the workloads' own tools that contradict what was measured in slices."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cnibench.analysis.records import usable
+from cnibench.analysis.text.places import describe, of_cell
+from cnibench.model.context import OF_RECORD
+from cnibench.model.metrics import METRICS
+from cnibench.model.units import human, is_number
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import Record
+
+# standard deviation of the log of a window of a second, an assumption: several times that of the
+# windows of ten seconds that are published
+NOISE = 0.1
+_Z = 1.96  # of the 95 % interval
+_SHOWN = 3
+
+
+def contradictions(readers: Sequence[RunReader], numbers: Sequence[int]) -> list[str]:
+    """One note, if a window contradicts or none could be judged; ``numbers`` are the environments
+    of ``readers``.
+
+    Windows that were disturbed, that failed, or on a machine that other programs used, are not
+    judged.
+    """
+    records = list(usable(readers, numbers, "crosscheck", _usable, "figures"))
+    judged = [
+        (record, environment, difference)
+        for record, environment in records
+        if (difference := _difference(record)) is not None
+    ]
+    if records and not judged:
+        reason = next((record["reason"] for record, _ in records if record["reason"]), "no figure")
+        return [
+            "cross-check: no window of the workloads' own tools could be compared with the slices:"
+            f" {reason}"
+        ]
+    found = [
+        f"{_place(record, environment)}: {_figure(record, record['found'][record['metric']])} in a"
+        f" window, {_figure(record, record['value'])} in slices"
+        for record, environment, difference in judged
+        if abs(difference) > _allowed(record)
+    ]
+    if not found:
+        return []
+    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    middle = math.exp(statistics.median(difference for *_, difference in judged))
+    skipped = len(records) - len(judged)
+    return [
+        f"cross-check: {len(found)} of {len(judged)} windows of the workloads' own tools contradict"
+        f" the slices (an error of {_Z * NOISE:.0%} of a window is assumed; the median window is"
+        f" {middle:.2f} times the slices{f'; {skipped} windows were not judged' * bool(skipped)}):"
+        f" {'; '.join(found[:_SHOWN])}{more}"
+    ]
+
+
+def _difference(record: Record) -> float | None:
+    """Log of the window's value over that in slices; None where there is no usable window."""
+    window = record["found"].get(record["metric"])
+    if record["reason"] or not window or not record["value"]:
+        return None
+    return math.log(window / record["value"])
+
+
+def _allowed(record: Record) -> float:
+    return math.hypot(float(record["half_width"]), _Z * NOISE)
+
+
+def _usable(record: Mapping[str, Any]) -> bool:
+    needed = (*OF_RECORD, "label", "metric", "found", "reason", "value", "half_width")
+    if not all(name in record for name in needed):
+        return False
+    found = record["found"]
+    return (
+        isinstance(found, Mapping)
+        and isinstance(record["params"], Mapping)
+        and isinstance(record["reason"], str)
+        and all(is_number(one) and one >= 0 for one in found.values())
+        and all(is_number(record[name]) for name in ("value", "half_width"))
+    )
+
+
+def _place(record: Record, environment: int) -> str:
+    where = of_cell(**{name: record[name] for name in OF_RECORD}, environment=environment)
+    return f"{record['label']}, {describe(where)}"
+
+
+def _figure(record: Record, value: float) -> str:
+    metric = METRICS.get(record["metric"])
+    return human(value, metric.unit if metric else "")

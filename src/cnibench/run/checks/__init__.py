@@ -1,0 +1,1 @@
+"""What is checked of a sample while it is measured: its CPUs, its congestion control, stalls."""

@@ -1,0 +1,58 @@
+"""Rounds of slices while perf samples, and what it saw in each cell's turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cnibench.errors import CnibenchError, Interrupted, MeasureError
+from cnibench.model.cell import Reading
+from cnibench.run.collector import Collector, Turns
+from cnibench.run.sample_context import Measurements
+from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
+from cnibench.run.slices.generator import Generator
+from cnibench.run.slices.rounds import Slice, disturbed
+
+
+def with_cycles(
+    collector: Collector | None,
+    generators: Mapping[str, Generator],
+    rounds: int,
+    block: int,
+    seed: int,
+) -> Driven:
+    """As ``drive``, with what the collector found of each cell in ``cycles``. Raises CnibenchError
+    when it cannot sample.
+    """
+    if collector is None:
+        raise MeasureError("nothing here reads cycles", "'cnibench doctor' checks perf")
+    samples = [generator.s for generator in generators.values()]
+    seconds = 2 * rounds * len(generators) * (LENGTH + LEAD_IN)
+    with collector.rounds(samples, seconds) as evaluate:
+        driven = drive(generators, rounds, block, seed)
+        for cell, generator in generators.items():
+            if cell in driven.failed:
+                continue
+            own_turns = turns([one for one in driven.slices if one.cell == cell], driven.began)
+            found = driven.cycles[cell] = Measurements()
+            try:
+                evaluate(generator.s, own_turns, found)
+            except Interrupted:
+                raise
+            except CnibenchError as error:
+                driven.failed[cell] = error
+            own = generator.load.params()
+            found.readings = [
+                Reading(metric=one.metric, value=one.value, params={**one.params, **own})
+                for one in found.readings
+            ]
+    return driven
+
+
+def turns(slices: Sequence[Slice], began: int) -> Turns:
+    """Of the undisturbed slices."""
+    good = [one for one, bad in zip(slices, disturbed(slices), strict=True) if not bad]
+    windows = [
+        (began + round(one.start * 1e9), began + round((one.start + one.seconds) * 1e9))
+        for one in good
+    ]
+    return Turns(windows, sum(one.packets for one in good), sum(one.bytes for one in good))

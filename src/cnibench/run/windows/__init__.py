@@ -1,0 +1,1 @@
+"""The method of windows: each sample has a client and a window of its own."""

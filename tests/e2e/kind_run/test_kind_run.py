@@ -1,0 +1,141 @@
+"""Runs on kind and on an existing cluster as a user types them: installed, attested, measured, and
+nothing else changed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _kind_runs import (
+    CNIBENCH,
+    ONE_CELL,
+    SHORT,
+    cnibench,
+    kubectl,
+    lines,
+    namespaces_of_runs,
+    output,
+    run_of,
+)
+
+from cnibench.clusters.kubernetes.nodes.pids_limit import limit_of
+
+pytestmark = pytest.mark.timeout(900)
+
+KINDS = "namespaces,daemonsets,deployments,services,configmaps,secrets,networkpolicies,clusterroles,clusterrolebindings,crds,serviceaccounts"  # noqa: E501
+
+
+def objects(kept: Mapping[str, Any]) -> set[tuple[str, ...]]:
+    items = json.loads(kubectl(kept, "get", KINDS, "-A", "-o", "json"))["items"]
+    return {
+        (
+            item["kind"],
+            item["metadata"].get("namespace", ""),
+            item["metadata"]["name"],
+            json.dumps(item.get("spec", "")),
+        )
+        for item in items
+    }
+
+
+def test_a_profile_is_installed_attested_and_measured_and_kept(kept: Mapping[str, Any]) -> None:
+    folder = kept["folder"]
+    samples = lines(folder, "samples")
+    assert {(line["placement"], line["window"], line["status"]) for line in samples} == {
+        (placement, window, "ok") for placement in ("intra", "inter") for window in ("speed", "cpp")
+    }
+    assert {(line["testbed"], line["wire"], line["fidelity"]) for line in samples} == {
+        ("kind", "veth", "cni")
+    }
+    found = {line["metric"] for line in samples}
+    assert {
+        "transaction_rate",
+        "latency_mean",
+        "packets",
+        "cpu_system",
+        "cycles_per_packet",
+        "memory",
+    } <= found
+    inter = next(line for line in lines(folder, "cpp") if line["placement"] == "inter")
+    assert inter["components"].get("vxlan", 0) > 0, inter["components"]
+    assert {line["at"] for line in lines(folder, "sizes") if line["placement"] == "inter"} == {
+        "pod",
+        "tunnel",
+        "wire",
+    }
+    attested = lines(folder, "attestations")
+    assert {"encapsulation", "mtu", "reach-inter"} <= {line["check"] for line in attested}
+    assert all(line["passed"] for line in attested)
+    told = "".join(
+        path.read_text(errors="replace")
+        for path in run_of(folder).rglob("*")
+        if path.suffix in (".json", ".jsonl", ".txt", ".md")
+    )
+    assert not re.search(r"client-key-data|PRIVATE KEY|LS0tLS1CRUdJTi", told)
+
+
+def test_a_node_has_room_for_the_background_pods_of_the_studies(kept: Mapping[str, Any]) -> None:
+    """99 Pods, whose runtime takes some 2000 threads: more than podman gives a container."""
+    nodes = kubectl(kept, "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}").split()
+    assert kubectl(
+        kept, "get", "nodes", "-o", "jsonpath={.items[*].status.allocatable.pods}"
+    ).split() == ["250"] * len(nodes)
+    for line in output(
+        "podman", "inspect", "--format", "{{.Id}} {{.State.Pid}}", *nodes
+    ).splitlines():
+        container, pid = line.split()
+        file = limit_of(Path(f"/proc/{pid}/cgroup").read_text(), container)
+        assert file is not None
+        assert file.read_text().strip() == "max"
+
+
+def test_what_is_there_is_measured_by_every_path_and_nothing_else_is_touched(
+    kept: Mapping[str, Any], existing: list[str], tmp_path: Path
+) -> None:
+    before = objects(kept)
+    paths = ("pod", "clusterip", "nodeport", "host", "pod-to-host")
+    run = ["run", *existing, "--cni", "current", *ONE_CELL, "--path", ",".join(paths)]
+    done = cnibench(*run, *SHORT, cwd=tmp_path)
+    assert "nothing outside our own namespace is changed" in done.stderr
+    assert {
+        (line["path"], line["status"], line["profile"]) for line in lines(tmp_path, "samples")
+    } == {(p, "ok", "flannel") for p in paths}
+    assert all(line["passed"] for line in lines(tmp_path, "attestations"))
+    assert objects(kept) == before
+
+
+def test_two_runs_at_the_same_time_do_not_meet(
+    kept: Mapping[str, Any], existing: list[str], tmp_path: Path
+) -> None:
+    started = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        argv = [
+            CNIBENCH,
+            "run",
+            *existing,
+            "--cni",
+            "current",
+            *ONE_CELL,
+            *SHORT,
+            "--duration",
+            "8s",  # both begin at the same time, on the same CPUs
+        ]
+        started.append(
+            subprocess.Popen(
+                argv,
+                cwd=tmp_path / name,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    told = [process.communicate(timeout=300)[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0], told
+    assert not namespaces_of_runs(kept)

@@ -1,0 +1,62 @@
+"""The listing of a namespace has what somebody put there, and not what the kernel adds later."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from cnibench.clusters.lab.listing import routing
+from cnibench.clusters.lab.namespaces import links, sysctls
+from cnibench.clusters.lab.namespaces.netns import Namespace
+
+
+@pytest.fixture
+def ns() -> Iterator[Namespace]:
+    with ExitStack() as made:
+        here, there = Namespace("listing-a"), Namespace("listing-b")
+        made.callback(here.remove)
+        made.callback(there.remove)
+        here.sysctl(sysctls.node())
+        links.veth(here, "eth0", there, "eth0")
+        yield here
+
+
+def ip(ns: Namespace, words: str) -> str:
+    return subprocess.run(
+        ["nsenter", f"--net={ns.path}", *words.split()],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=20,
+    ).stdout
+
+
+def listed(ns: Namespace) -> list[str]:
+    names = {index: name for name, index in ns.links.items()}
+    with ns.inside():
+        return routing.routes(names) + routing.neighbours(names)
+
+
+def test_a_router_s_anycast_addresses_and_their_groups_are_not_listed(ns: Namespace) -> None:
+    """The kernel adds them some time after the address: within milliseconds, or not for seconds
+    on a busy machine."""
+    links.address(ns, "eth0", "fd00:100::1/64")
+    end = time.monotonic() + 30.0
+    while "fd00:100::" not in ip(ns, "ip -6 route show table local type anycast"):
+        assert time.monotonic() < end, "no anycast route"
+        time.sleep(0.01)
+    assert "33:33:" in ip(ns, "bridge fdb show dev eth0")
+    assert [line for line in listed(ns) if "type 4" in line or "33:33:" in line] == []
+
+
+def test_what_somebody_added_is_listed(ns: Namespace) -> None:
+    links.address(ns, "eth0", "fd00:100::1/64")
+    ip(ns, "ip -6 route add anycast fd00:5::9/128 dev eth0")
+    ip(ns, "bridge fdb add 02:00:00:00:00:07 dev eth0 self")
+    found = listed(ns)
+    assert any(line.startswith("fd00:5::9/128 type 4") for line in found), found
+    assert any("02:00:00:00:00:07" in line for line in found), found

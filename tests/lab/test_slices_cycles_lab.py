@@ -1,0 +1,54 @@
+"""Cycles per packet in rounds of slices: one recording, and each cell has the samples of its own
+turns.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.registry import provider
+from cnibench.run.slices.cycles import with_cycles
+from cnibench.run.slices.generator import Generator
+from tests.lab._cycles import evaluated_again
+from tests.lab._samples import context
+
+MakeStand = Callable[..., LabDeployment]
+ROUNDS = 75  # 1.5 s for each cell
+
+
+def test_each_cell_has_the_cycles_of_its_own_turns(make_stand: MakeStand, tmp_path: Path) -> None:
+    cells = list(itertools.product(("veth-baseline", "flannel"), ("tcp-rr", "iperf3-tcp")))
+    stands = {profile: make_stand(profile) for profile in ("veth-baseline", "flannel")}
+    with ExitStack() as running:
+        generators = {}
+        for profile, workload in cells:
+            s = context(stands[profile], workload, tmp_path / profile / workload, cpu=0)
+            s = replace(s, cell=msgspec.structs.replace(s.cell, window="cpp"))
+            load = provider("workloads", workload).load(s.cell)
+            name = f"{profile} {workload}"
+            generators[name] = running.enter_context(Generator(s, load, "tcp"))
+        driven = with_cycles(provider("collectors", "perf"), generators, ROUNDS, 0, 1)
+    assert driven.failed == {}
+    records = {}
+    for name, found in driven.cycles.items():
+        assert {"cycles_per_packet", "cycles_per_byte"} <= {one.metric for one in found.readings}
+        [(file, records[name])] = found.records
+        assert file == "cpp"
+        evaluated_again(generators[name].s.raw, records[name])
+    assert len(list(tmp_path.glob("*/*/perf.*.data.gz"))) == 1
+    for workload in ("tcp-rr", "iperf3-tcp"):
+        plain, bridged = (records[f"{profile} {workload}"] for profile in stands)
+        assert {"bridge", "netfilter", "conntrack"} <= bridged["components"].keys()
+        for component in ("bridge", "netfilter"):
+            # flannel's turns do not count for a profile that has neither
+            assert plain["components"].get(component, 0) < bridged["components"][component] / 5
+    of_requests = [one for one in driven.slices if one.cell == "flannel tcp-rr"]
+    packets, transactions = sum(s.packets for s in of_requests), sum(s.units for s in of_requests)
+    assert 0.9 < packets / transactions < 1.5, "a request each, and few acknowledgements alone"

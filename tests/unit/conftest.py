@@ -1,0 +1,56 @@
+"""Fixtures that several files' tests use."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from cnibench.analysis import Analysis
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a test stores a run; not created yet."""
+    return tmp_path / "run"
+
+
+@pytest.fixture(scope="session")
+def empty_analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    """An analysis without results: a test adds its own."""
+    import msgspec
+
+    from cnibench.analysis import analyse  # most tests do not need numpy
+    from tests.unit._runs import synthetic
+
+    run = synthetic(
+        tmp_path_factory.mktemp("claims"),
+        {"flannel": 1.0},
+        blocks=1,
+        cpp=False,
+        placements=("intra",),
+        workloads=("tcp-rr",),
+    )
+    return msgspec.structs.replace(analyse([run]), results=[], pairs=[], groups=[], cpp=[])
+
+
+@pytest.fixture
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of small runs: whether they reach the disk is not what is tested here."""
+    monkeypatch.setattr("cnibench.rundir.files.os.fsync", lambda _: None)
+
+
+@pytest.fixture(scope="session")
+def hook() -> ModuleType:
+    """setup.py, which compiles the programs."""
+    file = Path(__file__).parents[2] / "setup.py"
+    spec = importlib.util.spec_from_file_location("cnibench_setup", file)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,151 @@
+"""What fails while a run goes on: a cell, a client, a profile. The rest is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from cnibench.errors import ClusterError
+from cnibench.run.progress import Silent
+from cnibench.run.sample_context import SampleContext
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.writer import RunWriter
+from cnibench.system.process import Process
+from cnibench.testbed.cluster import Options
+from tests.unit._local_cluster import (
+    Echo,
+    Local,
+    LocalDeployment,
+    OneByOne,
+    cell,
+    manifest,
+    measured,
+    runner,
+)
+
+
+def test_a_profile_that_cannot_be_removed_fails_a_complete_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(deployment: LocalDeployment) -> None:
+        if deployment.label == "a":
+            raise ClusterError("still there: Namespace x", "kubectl get namespace x")
+
+    monkeypatch.setattr(LocalDeployment, "remove", fails)
+    with (
+        RunWriter.create(folder, manifest([cell("a"), cell("b")], 1)) as writer,
+        pytest.raises(ClusterError, match=r"a \(still there: Namespace x\)") as raised,
+    ):
+        runner(writer, Local(Options())).run()
+    assert raised.value.exit_code == 1
+    assert raised.value.remedy == "kubectl get namespace x"
+    assert RunReader(folder).finished
+    assert len(measured(folder)) == 2
+
+
+def test_a_deployment_that_changes_loses_the_samples_since_it_was_last_compared(
+    folder: Path,
+) -> None:
+    with RunWriter.create(folder, manifest([cell("a"), cell("b")], 3)) as writer:
+        cluster = Local(Options())
+        cluster.changing = ("a",)
+        assert runner(writer, cluster).run() == 2
+    status = {
+        (item.label, item.block): (item.status, item.reason) for item in RunReader(folder).samples()
+    }
+    assert status["a", 0] == ("ok", "")
+    for block in (1, 2):
+        assert status["a", block][0] == "failed"
+        assert "changed during the run" in status["a", block][1]
+        assert "kernel-state-a: expected as declared, observed other rules" in status["a", block][1]
+    assert all(status["b", block] == ("ok", "") for block in range(3))
+    wrong = [item for item in RunReader(folder).attestations() if not item.passed]
+    assert [item.label for item in wrong] == ["a"]
+
+
+def test_traffic_that_changed_by_the_end_costs_all_samples(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunWriter.create(folder, manifest([cell("a"), cell("b")], 2)) as writer:
+        cluster = Local(Options())
+        monkeypatch.setattr(
+            LocalDeployment, "alive", lambda self: cluster.__setattr__("lying", ("b",)) or ""
+        )
+        assert runner(writer, cluster).run() == 2
+    status = {(item.label, item.block): item.status for item in RunReader(folder).samples()}
+    assert status == {("a", 0): "ok", ("a", 1): "ok", ("b", 0): "failed", ("b", 1): "failed"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("server gone", "the client said"),
+        ("defect", "a defect of cnibench: KeyError"),
+        ("dies", "the daemon died"),
+    ],
+)
+def test_a_failed_cell_is_recorded_and_the_run_goes_on(folder: Path, fault: str, said: str) -> None:
+    cells = [cell("bad", fault), cell("good")]
+    with RunWriter.create(folder, manifest(cells, 2)) as writer:
+        assert runner(writer, Local(Options())).run() == 2
+    status = {
+        (item.label, item.block): (item.status, item.reason) for item in RunReader(folder).samples()
+    }
+    for block in range(2):
+        assert status["good", block] == ("ok", "")
+        assert status["bad", block][0] == "failed"
+        assert said in status["bad", block][1]
+    assert RunReader(folder).finished
+
+
+def test_a_client_that_never_ends_is_a_timeout(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stuck(Echo):
+        def start(self, s: SampleContext) -> Process:
+            return s.client.spawn(["sleep", "1000"], stdout=s.raw / "stdout")
+
+    monkeypatch.setattr("cnibench.run.windows.sample._GRACE", 0.2)
+    one = cell("a")
+    with RunWriter.create(folder, manifest([one], 1)) as writer:
+        subject = runner(writer, Local(Options()))
+        subject.workloads = {"echo": Stuck()}
+        assert subject.run() == 1
+    (sample,) = RunReader(folder).samples()
+    assert (sample.status, sample.value, sample.metric) == ("timeout", None, "")
+    assert "did not end" in sample.reason
+
+
+@pytest.mark.parametrize(
+    ("which", "said"), [("lying", "attestation failed: address"), ("broken", "no such device")]
+)
+@pytest.mark.parametrize("kind", [Local, OneByOne])
+def test_a_profile_that_is_not_what_it_claims_is_not_measured(
+    folder: Path, kind: type[Local], which: str, said: str
+) -> None:
+    with RunWriter.create(folder, manifest([cell("bad"), cell("good")], 1)) as writer:
+        cluster = kind(Options(), **{which: ("bad",)})
+        assert runner(writer, cluster).run() == 1
+    reader = RunReader(folder)
+    bad = [item for item in reader.samples() if item.label == "bad"]
+    assert [item.status for item in bad] == ["failed"]
+    assert said in bad[0].reason
+    assert [item.status for item in reader.samples() if item.label == "good"].count("ok") == 2
+    assert any(
+        event["event"] == "profile-failed" and event["label"] == "bad" for event in reader.events()
+    )
+    assert not reader.raw(bad[0].cell, 0).exists()
+
+
+def test_why_a_profile_was_not_installed_is_reported_with_the_remedy(folder: Path) -> None:
+    class Told(Silent):
+        said: ClassVar[list[str]] = []
+
+        def notify(self, text: str) -> None:
+            self.said.append(text)
+
+    with RunWriter.create(folder, manifest([cell("bad"), cell("good")], 1)) as writer:
+        assert runner(writer, Local(Options(), broken=("bad",)), progress=Told()).run() == 1
+    assert "bad is not measured, installing: no such device; remedy: modprobe it" in Told.said
