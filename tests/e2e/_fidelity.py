@@ -36,6 +36,7 @@ WIRE = {"intra": set[str](), "inter": {"bridge"}}  # kind's nodes are joined by 
 _ETHERNET = 14  # bytes of a frame's header
 _LIMIT = 20.0  # s: of a command that only looks
 _TRIES = 3
+_SECONDS = 1.5  # of a window, at first
 _PROGRAM = re.compile(r"\bcil_[a-z_]+")
 _SETTINGS = (
     "net/ipv4/ip_forward",
@@ -142,7 +143,9 @@ class Seen:
     def _sample(
         self, placement: Placement, workload: str, params: Mapping[str, Any], window: Any
     ) -> Measurements:
-        """A datagram may be lost and rules may change (then nothing is counted): once more then."""
+        """A datagram may be lost, rules may change (then nothing is counted), perf may begin late:
+        once more then, with a window twice as long.
+        """
         driver = provider("workloads", workload)
         label = self.deployment.label
         cell = Cell(
@@ -160,7 +163,10 @@ class Seen:
             self.deployment.reset_state()
             client, server = self.deployment.pairs_for([cell])[0]
             cpus = choose_cpus("shared", sorted(os.sched_getaffinity(0)), cores())
-            context = SampleContext(cell, 0, self.deployment, client, server, 1.0, 0.0, raw, *cpus)
+            seconds = _SECONDS * 2**again
+            context = SampleContext(
+                cell, 0, self.deployment, client, server, seconds, 0.0, raw, *cpus
+            )
             try:
                 return measure(
                     context, driver, [provider("collectors", "perf")] if window == "cpp" else []

@@ -44,8 +44,8 @@ def sample(
     collectors: tuple[str, ...] = (),
     **params: Any,
 ) -> Measurements:
-    # collectors begin within the window: a busy machine takes more than a second for that
-    seconds = 4.0 if collectors else 1.0
+    # collectors begin within the window: a busy machine takes seconds for that
+    seconds = 5.0 if collectors else 2.0
     s = context(deployment, workload, raw, placement, seconds, **params)
     return measure(
         s, provider("workloads", workload), [provider("collectors", name) for name in collectors]

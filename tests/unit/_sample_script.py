@@ -27,6 +27,7 @@ class Script:
     folder: Path
     now: float = 1000.0
     log: list[tuple[Any, ...]] = field(default_factory=list)
+    reading: float = 0.0  # s that reading the congestion control takes
     opening: float = 0.0  # s that collectors take to begin
     waiting: float = 0.0  # s that a client goes on after its window
     status: int = 0
@@ -173,6 +174,7 @@ def scripted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
 
     def of_sample(s: SampleContext, port: int, seen: float, over: Callable[[], bool]) -> str:
         it.step("congestion", s, port, seen)
+        it.now += it.reading
         assert over() == (it.ended is not None)
         return it.said
 

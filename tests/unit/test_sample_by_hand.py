@@ -146,6 +146,14 @@ def test_collectors_that_begin_after_the_client_has_ended(
         measure_one(script, workload, duration=duration)
 
 
+def test_without_collectors_nothing_is_late(script: Script) -> None:
+    script.port, script.reading = 5000, 9.7
+    with pytest.raises(MeasureError, match="ended before the collectors started"):
+        measure_one(script)
+    found = sample.measure(script.context(), Workload(script), [])  # type: ignore[arg-type]
+    assert found.findings.readings[0].value == 7.0
+
+
 def test_conditions_hold_around_the_server(script: Script) -> None:
     found = measure_one(script, params={"size": 1, "offload.pods": "tso-off"})
     steps = [entry[0] for entry in script.log]
