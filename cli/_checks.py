@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from cnibench.cli import _priority
 from cnibench.cli._packages import install_command, lacking
 from cnibench.errors import MissingError
 from cnibench.model import conditions
@@ -75,13 +76,14 @@ def unsupported(cluster: Cluster, needed: Sequence[type[Capability]]) -> str:
     return f"--cluster {cluster.kind} does not support {lacks}" if lacks else ""
 
 
-def check_machine(cluster: Cluster, tools: Sequence[str]) -> None:
+def check_machine(cluster: Cluster, workloads: Mapping[str, Workload], priority: str) -> None:
     """Everything that is missing whatever the profile, in one message. In a VM nothing is asked:
     its files are the host's, which did.
     """
     if inside():
         return
-    problems = cluster.missing()
+    tools = [tool for workload in workloads.values() for tool in workload.tools]
+    problems = [*cluster.missing(), *_priority.missing(priority)]
     absent = lacking(tools) if cluster.kind == "lab" else []  # elsewhere the images bring them
     if absent:
         problems = [

@@ -26,6 +26,7 @@ _SINGLE = (
     "wire_offload",
     "wire_rate",
     "congestion_control",
+    "priority",
     "pairs",
     "target_ci",
     "max_blocks",

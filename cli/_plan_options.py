@@ -31,6 +31,7 @@ class PlanOptions:
     wire_offload: str | None = None
     wire_rate: str | None = None
     congestion_control: str | None = None
+    priority: str | None = None
     kernel: str | None = None
     pairs: int | None = None
     no_perf: bool = False

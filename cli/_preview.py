@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -114,6 +115,7 @@ def show(request: Request, as_json: bool) -> None:
         f"{len(manifest.cells)} cells x {_blocks(manifest)} blocks{most} = {len(samples)} samples,"
         f" seed {manifest.seed}"
     )
+    click.echo(f"priority: {_priorities(manifest.cells)}")
     click.echo(f"time: {_about(request, seconds)}")
     click.echo(f"traffic: at most about {human(volume, 'B')}" if volume else "traffic: little")
     for one in manifest.unsupported:
@@ -122,5 +124,13 @@ def show(request: Request, as_json: bool) -> None:
         click.echo(f"note: {note}")
 
 
+def _priorities(cells: Sequence[Cell]) -> str:
+    """Of clients and servers: ``normal``, or ``real-time in slices, normal in windows``."""
+    found = {cell.method: cell.priority or cell.usual_priority for cell in cells}
+    if len(set(found.values())) == 1:
+        return found[cells[0].method]
+    return ", ".join(f"{priority} in {method}" for method, priority in sorted(found.items()))
+
+
 def _fields(cell: Cell) -> dict[str, Any]:
-    return msgspec.structs.asdict(cell)
+    return msgspec.structs.asdict(cell) | {"priority": cell.priority or cell.usual_priority}

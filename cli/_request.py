@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from msgspec.structs import replace as replace_fields
 
 from cnibench import __version__
+from cnibench.cli import _priority
 from cnibench.cli._checks import (
     Runnable,
     check_machine,
@@ -99,11 +100,11 @@ def prepare(
         )
     cluster = kind(_options(plan, keep=keep, cluster=cluster_options or ClusterOptions()))
     workloads: dict[str, Workload] = providers("workloads")
-    cells(
-        plan, workloads, asked
-    )  # wrong names and parameters are reported before anything that this machine lacks
+    # wrong names and parameters are reported before anything that this machine lacks
+    wished, remarks = cells(plan, workloads, asked)
+    _priority.check(plan, wished, remarks, in_vm=other_kernel)
     used = {work.name: workloads[work.name] for work in plan.workload}
-    check_machine(cluster, [tool for workload in used.values() for tool in workload.tools])
+    check_machine(cluster, used, plan.priority)
     if isinstance(cluster, Recognition):
         asked = dict(cluster.resolve(asked))
     found = runnable_profiles(cluster, asked, other_kernel)
@@ -225,7 +226,8 @@ def again(manifest: Manifest) -> Request:
             f"this cnibench has other workloads: {error.message}",
             f"resume with cnibench {manifest.tool_version}",
         ) from None
-    check_machine(cluster, [tool for workload in used.values() for tool in workload.tools])
+    _priority.check(plan, manifest.cells)
+    check_machine(cluster, used, plan.priority)
     found = runnable_profiles(cluster, profiles)
     warnings = []
     if found.unsupported and inside():

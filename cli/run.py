@@ -136,6 +136,14 @@ _log = logging.getLogger(__name__)
     ),
 )
 @click.option(
+    "--priority",
+    type=click.Choice(["real-time", "normal"]),
+    help=(
+        "Of clients, servers and cnibench while they measure.  [default: real-time in slices,"
+        " normal in windows]"
+    ),
+)
+@click.option(
     "--kernel",
     metavar="auto|host|vm|PATH",
     help="Use this kernel, or a distribution kernel in a VM (lab only).  [default: auto]",

@@ -184,15 +184,95 @@ def test_nothing_is_left_after_a_signal(tmp_path: Path, number: signal.Signals) 
     assert verify(RunReader(run), raw=True) == []
 
 
+def policies(mark: str) -> set[tuple[str, bool]]:
+    """Each program with that mark, and whether a thread of it has real-time priority."""
+    found = set()
+    for pid in marked(mark):
+        for task in Path(f"/proc/{pid}/task").glob("*"):
+            try:
+                name = (task / "comm").read_text().strip()
+                policy = os.sched_getscheduler(int(task.name)) & ~os.SCHED_RESET_ON_FORK
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            known = name if name in ("netperf", "netserver") else "cnibench"
+            found.add((known, policy in (os.SCHED_RR, os.SCHED_FIFO)))
+    return found
+
+
+@pytest.mark.parametrize(("asked", "length"), [("real-time", "1s"), ("normal", "4s")])
+def test_the_priority_that_was_asked_for_is_in_force(
+    tmp_path: Path, asked: str, length: str
+) -> None:
+    """In the samples, and in the kernel while they are measured. At normal priority a machine with
+    other work disturbs many slices, so there are more of them.
+    """
+    mark, seen = uuid.uuid4().hex, set[tuple[str, bool]]()
+    plain = ["--placement", "inter", "--no-perf", "--workload", "tcp-rr", "--blocks", "1"]
+    with subprocess.Popen(
+        [
+            *(*PROGRAM, "run", "--cni", "veth-baseline", "--out", str(tmp_path), *plain),
+            *("--duration", length, "--priority", asked),
+        ],
+        env={**os.environ, MARK: mark},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        end = time.monotonic() + LIMIT
+        while running.poll() is None and time.monotonic() < end:
+            seen |= policies(mark)
+            time.sleep(0.05)
+        _, said = running.communicate(timeout=1)
+    assert running.returncode == 0, said
+    (run,) = tmp_path.iterdir()
+    samples = lines(run / "samples.jsonl")
+    assert {(one["method"], one["status"], one["priority"]) for one in samples} == {
+        ("slices", "ok", asked)
+    }
+    assert {one["priority"] for one in lines(run / "slices.jsonl")} == {asked}
+    manifest = json.loads((run / "plan.json").read_text())
+    assert manifest["plan"]["priority"] == asked
+    assert {one["priority"] for one in manifest["cells"]} == {asked}
+    real_time = {name for name, policy in seen if policy}
+    assert real_time == ({"netperf", "netserver", "cnibench"} if asked == "real-time" else set())
+    assert {name for name, _ in seen} == {"netperf", "netserver", "cnibench"}
+
+
+def unprivileged() -> None:
+    """Without the right to real-time priority."""
+    resource.setrlimit(resource.RLIMIT_RTPRIO, (0, 0))
+    ctypes.CDLL(None).prctl(24, 23, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_SYS_NICE
+
+
+def test_a_resumed_run_must_have_the_priority_that_was_asked_for(tmp_path: Path) -> None:
+    plain = ["--workload", "tcp-rr", "--blocks", "2", "--duration", "60s"]
+    with subprocess.Popen(
+        command(tmp_path, *plain, "--priority", "real-time"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as running:
+        end = time.monotonic() + 60
+        while not list(tmp_path.glob("*/events.jsonl")) and time.monotonic() < end:
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(LIMIT) == 130
+    (run,) = tmp_path.iterdir()
+    done = subprocess.run(
+        [*PROGRAM, "run", "--resume", str(run)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        preexec_fn=unprivileged,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "real-time priority was refused (Operation not permitted)" in done.stderr
+    assert "CAP_SYS_NICE" in done.stderr
+
+
 def test_without_real_time_priority(tmp_path: Path) -> None:
     """Its slices say so; where they are then too short for the machine, the message does."""
-
-    def unprivileged() -> None:
-        resource.setrlimit(resource.RLIMIT_RTPRIO, (0, 0))
-        ctypes.CDLL(None).prctl(24, 23, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_SYS_NICE
-
     done = subprocess.run(
-        command(tmp_path, "--workload", "tcp-rr", "--blocks", "1"),
+        command(tmp_path, "--workload", "tcp-rr", "--blocks", "1", "--duration", "4s"),
         capture_output=True,
         text=True,
         timeout=LIMIT,
@@ -202,6 +282,9 @@ def test_without_real_time_priority(tmp_path: Path) -> None:
     refused = "real-time priority was refused (Operation not permitted)"
     if done.returncode == 0:
         assert {one["priority"] for one in lines(run / "slices.jsonl")} == {refused}
+        assert {one["priority"] for one in lines(run / "samples.jsonl")} == {"normal"}
+        report = (run / "report.md").read_text().split()
+        assert refused in " ".join(report[:100])
     else:
         assert done.returncode == 2, done.stderr
         assert refused in done.stderr

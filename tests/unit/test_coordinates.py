@@ -13,6 +13,7 @@ from cnibench.cli.run import command
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.model import context
 from cnibench.model.cell import Cell, Sample
+from cnibench.model.coordinates import UNREAD
 from cnibench.run.provenance import Measured, Provenance, failure, lines
 from cnibench.run.sample_context import Measurements
 from cnibench.system.environment import machine
@@ -58,6 +59,7 @@ def test_lines_say_what_was_in_force() -> None:
             3.0,
         )
         assert (one.congestion_control, one.method) == ("cubic", "windows")
+    assert (line.priority, failed.priority) == ("normal", UNREAD)
     (own,) = failure(
         msgspec.structs.replace(cell, duration=60.0, params={"offload.wire": "default"}),
         0,

@@ -12,6 +12,7 @@ import msgspec
 Placement = Literal["intra", "inter"]
 Window = Literal["speed", "cpp"]
 Method = Literal["windows", "slices"]
+Priority = Literal["real-time", "normal"]
 Status = Literal["ok", "failed", "timeout", "unsupported"]
 
 SCHEMA = 2
@@ -22,7 +23,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     ``speed`` (no perf) or ``cpp`` (with perf).
 
     ``duration`` (s) and ``blocks`` are this cell's own where its plan gives it others than the
-    run's; they are no part of its identity, and neither is the ``method``.
+    run's; they are no part of its identity, and neither are ``method`` and ``priority`` (None: that
+    of the method, see usual_priority).
     """
 
     label: str
@@ -39,6 +41,12 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     duration: float | None = None
     blocks: int | None = None
     method: Method = "windows"
+    priority: Priority | None = None
+
+    @property
+    def usual_priority(self) -> Priority:
+        """Of client and server where none is asked for."""
+        return "real-time" if self.method == "slices" else "normal"
 
     @property
     def id(self) -> str:

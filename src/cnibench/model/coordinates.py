@@ -172,7 +172,14 @@ PLACE = (
     Coordinate("method", "must agree", "method", options=("method",), usual=("windows",)),
     Coordinate("slice_length", "must agree", "slice length", "DOUBLE", "s", usual=(0,)),
     Coordinate("lead_in", "must agree", "lead-in", "DOUBLE", "s", usual=(0,)),
-    Coordinate("priority", "must agree", "priority", usual=("normal",), read_back=True),
+    Coordinate(
+        "priority",
+        "must agree",
+        "priority",
+        options=("priority",),
+        usual=("normal",),
+        read_back=True,
+    ),
     Coordinate(
         "congestion_control",
         "must agree",

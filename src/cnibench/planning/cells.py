@@ -76,6 +76,7 @@ def cells(
                     pair=pair,
                     duration=work.duration,
                     blocks=blocks,
+                    priority=plan.priority or None,
                 )
                 if plan.method == "slices":
                     cell, note = with_method(cell, plan, workloads[work.name])

@@ -144,6 +144,10 @@ class Plan(Strict):
         pattern=r"^[a-z0-9_-]{0,15}$",
         description="of TCP; empty: cubic in the lab, elsewhere the Pods' own default",
     )
+    priority: Literal["", "real-time", "normal"] = Field(
+        default="",
+        description="of clients and servers; empty: real-time in slices, normal in windows",
+    )
     wire_rate: Rate = Field(default=0.0, ge=0.0, description="0: unlimited")
     pairs: int = Field(default=1, ge=1, le=1000)
     resolution: Fraction = Field(

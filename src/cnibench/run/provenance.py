@@ -28,7 +28,8 @@ class Provenance:
     pairs: int = 1
     duration: float = 0.0  # s
     warmup_time: float = 0.0  # s
-    congestion_control: str = UNREAD  # until it is read from a sample
+    priority: str = UNREAD  # both until they are read from a sample
+    congestion_control: str = UNREAD
 
     def of(self, cell: Cell) -> dict[str, Any]:
         """What was in force for a cell, its own conditions and duration included."""

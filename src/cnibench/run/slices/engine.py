@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from cnibench.errors import CnibenchError, Interrupted, UsageError
@@ -27,7 +28,8 @@ class Driven:
     ``began`` is when the first slice's ``start`` is 0, in ns of CLOCK_MONOTONIC;
     ``wall`` is the time of all rounds in s, ``control`` the median of what a slice takes beyond its
     lead-in and its length. ``share`` is what else the machine did meanwhile. ``priority`` is why
-    the rounds had no real-time priority, '' when they had. ``cycles`` is what perf found, by cell.
+    the rounds had no real-time priority that they should have had, '' otherwise. ``cycles`` is what
+    perf found, by cell.
     """
 
     slices: list[Slice] = field(default_factory=list)
@@ -51,12 +53,14 @@ def drive(
     after: Callable[[int], None] = lambda done: None,
 ) -> Driven:
     """Rounds over all generators, which are started and paused. One that fails is left out from
-    then on. ``after`` is called between rounds with the number of those that are done.
+    then on. ``after`` is called between rounds with the number of those that are done. The calling
+    thread has real-time priority if any generator is to have it.
 
     Raises UsageError when a slice is shorter than what its control takes.
     """
     before = usage.read()
-    with ahead() as refused:
+    real_time = any(one.wanted == "real-time" for one in generators.values())
+    with ahead() if real_time else nullcontext("") as refused:
         driven = _drive(generators, rounds, block, seed, length, lead_in, after, refused)
     driven.share = usage.between(before, usage.read())
     driven.priority = refused
@@ -121,7 +125,7 @@ def _slice(generator: Generator, length: float, lead_in: float) -> tuple[Reading
 
 
 def _long_enough(generator: Generator, length: float, lead_in: float, refused: str) -> None:
-    """``refused`` is why there is no real-time priority. Raises UsageError."""
+    """``refused`` is why there is no real-time priority that was asked for. Raises UsageError."""
     took = []
     for _ in range(_TRIED):
         began = time.monotonic()
@@ -129,10 +133,13 @@ def _long_enough(generator: Generator, length: float, lead_in: float, refused: s
         took.append(time.monotonic() - began - lead_in)
     control = min(took)  # what it takes where nothing else delays it
     if length * _SHARE < control:
+        normal = generator.wanted == "normal"
         raise UsageError(
             f"a slice of {length * 1e3:.3g} ms is too short: starting, counting and stopping the"
-            f" load takes {control * 1e3:.3g} ms here" + (f", and {refused}" if refused else ""),
+            f" load takes {control * 1e3:.3g} ms here"
+            + (" at normal priority" if normal else f", and {refused}" if refused else ""),
             ("run it with CAP_SYS_NICE" if refused else "stop other programs")
+            + (", leave out --priority normal" if normal else "")
             + ", or use --method windows",
         )
 

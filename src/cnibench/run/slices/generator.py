@@ -16,7 +16,7 @@ from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.clocks import Clocks, descendants
 from cnibench.run.slices.counters import Counter, Sent
 from cnibench.run.slices.load import FOR_EVER, Load
-from cnibench.run.slices.priority import CLIENT, SERVER, raised
+from cnibench.run.slices.priority import CLIENT, SERVER, check_normal, raised
 from cnibench.system.process import Process
 
 _START = 10.0  # s
@@ -52,7 +52,8 @@ class Generator:
         self.s = replace(s, duration=FOR_EVER, warmup=0.0)
         self.load = load
         self.failure: CnibenchError | None = None  # what its end found out
-        self.priority = ""  # why it has no real-time priority, '' when it has
+        self.wanted = s.cell.priority or "real-time"
+        self.priority = ""  # why it has no real-time priority that it should have, '' otherwise
         self.congestion_control = ""  # of its connections; '': none was seen
         self._running = ExitStack()
         self._client: Process | None = None
@@ -128,7 +129,10 @@ class Generator:
                     check_pinned(pid, cpu, who)
         self._clocks = [Clocks(clients), Clocks(servers)]
         self.pause()
-        self.priority = raised(servers, SERVER) or raised(clients, CLIENT)
+        if self.wanted == "real-time":
+            self.priority = raised(servers, SERVER) or raised(clients, CLIENT)
+        else:
+            check_normal(ours)
 
     def resume(self) -> None:
         """Raises MeasureError when the client is gone."""

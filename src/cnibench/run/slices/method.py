@@ -324,7 +324,7 @@ def _measured(
         "half_width": value.half,
         "control": round(driven.control, 6),
         "wall": round(driven.wall, 6),
-        "priority": refused or "real-time",
+        "priority": refused or generator.wanted,
     }
     found.records.append(("slices", record))
     seen = Evidence(
@@ -340,7 +340,7 @@ def _measured(
     if disturbed:  # who reads records leaves these out
         found.records = [(name, {**one, "disturbed": disturbed}) for name, one in found.records]
     found.records.append((STALLS, seen.record(disturbed)))
-    priority = "normal" if refused else "real-time"
+    priority = "normal" if refused else generator.wanted
     return Measured(found, start, now(), disturbed, algorithm, priority)
 
 

@@ -14,6 +14,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator
 
+from cnibench.errors import MeasureError
 from cnibench.model.coordinates import UNREAD
 
 CLIENT, SERVER, HARNESS = 1, 2, 3  # priorities of SCHED_RR
@@ -46,6 +47,22 @@ def priority_of(pid: int) -> str:
     return "real-time" if policy in (os.SCHED_RR, os.SCHED_FIFO) else "normal"
 
 
+def check_normal(pids: Iterable[int]) -> None:
+    """Raises MeasureError when one of these programs has real-time priority all the same."""
+    for pid in pids:
+        if priority_of(pid) == "real-time":
+            raise MeasureError(
+                f"its program {pid} has real-time priority, and --priority normal was asked for",
+                "start cnibench, and what it starts, without chrt",
+            )
+
+
+def refusal() -> str:
+    """Why the kernel does not give this thread real-time priority; '' when it does."""
+    with ahead() as refused:
+        return refused
+
+
 @contextlib.contextmanager
 def ahead() -> Iterator[str]:
     """The calling thread before all loads; programs that it starts meanwhile are as before. Gives
@@ -60,4 +77,7 @@ def ahead() -> Iterator[str]:
     try:
         yield ""
     finally:
-        os.sched_setscheduler(0, policy, parameters)
+        try:
+            os.sched_setscheduler(0, policy, parameters)
+        except PermissionError:  # only CAP_SYS_NICE takes the flag back, RLIMIT_RTPRIO does not
+            os.sched_setscheduler(0, policy | os.SCHED_RESET_ON_FORK, parameters)
