@@ -15,6 +15,7 @@ from cnibench.cli._plan_options import PlanOptions
 from cnibench.errors import UsageError
 from cnibench.model.units import seconds
 from cnibench.system import log
+from cnibench.system.files import check_relative
 from cnibench.system.guest import inside
 from cnibench.testbed.cluster_options import ClusterOptions
 
@@ -231,6 +232,7 @@ def command(
         raise UsageError(
             "no profile was named", "name one with --cni NAME; 'cnibench profiles' lists them"
         )
+    check_relative(out)  # before it is tried whether KVM runs a kernel, which takes up to 10 s
     from cnibench.cli import _kernel
     from cnibench.cli._plan import at_scale, plan_of, suited, with_usual_method
     from cnibench.cli._preview import expect, preview, show

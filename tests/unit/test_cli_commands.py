@@ -30,6 +30,8 @@ from cnibench.run.provenance import Provenance, failure
 from cnibench.rundir.schema import now
 from cnibench.system.environment import cpu_model, disturbances, machine, memory, steal
 from cnibench.testbed.capabilities.ownership import Leftover, Ownership
+from cnibench.vm import requirements
+from cnibench.vm.accel import Accelerator
 
 ENTRY = "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"
 TWO = "a=veth-baseline,b=veth-baseline"
@@ -177,6 +179,8 @@ def test_doctor_names_what_is_missing_and_one_command(
     monkeypatch.setattr(
         _packages, "path", lambda tool: "" if tool in ("netperf", "netserver") else "/usr/bin/true"
     )
+    # Really starting a kernel takes up to 10 s: tests/e2e/test_vm.py does.
+    monkeypatch.setattr(requirements, "accelerator", lambda kernel: Accelerator("kvm"))
     assert call("doctor", "--json") == 3
     found = document(capsys)
     assert found["install"].startswith(

@@ -7,9 +7,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.errors import InputError, UsageError
@@ -39,11 +39,19 @@ def test_schema_is_current() -> None:
     )
 
 
+@pytest.fixture(scope="module")
+def validator() -> Draft202012Validator:
+    """Of the profiles' schema, which is checked once."""
+    schema = json.loads((FOLDER / "schema.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
 @pytest.mark.parametrize("name", sorted(builtin()))
-def test_profile(name: str) -> None:
+def test_profile(name: str, validator: Draft202012Validator) -> None:
     profile = builtin()[name]
     data = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
-    jsonschema.validate(data, json.loads((FOLDER / "schema.json").read_text()))
+    validator.validate(data)
     assert len(profile.summary) > 40
     assert profile.sources or profile.features.network_model == "host"
     for source in profile.sources:

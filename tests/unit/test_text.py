@@ -340,6 +340,7 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
         assert found.returncode in (0, 2, 3), (arguments, found.stderr)
         assert "a defect" not in found.stderr
         assert "Traceback" not in found.stderr
+    assert found.stderr.startswith("error: the working directory is gone\n"), "before anything else"
 
 
 def test_what_a_stream_does_not_take(tmp_path: Path) -> None:

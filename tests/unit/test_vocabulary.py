@@ -46,7 +46,7 @@ def texts() -> Iterator[tuple[str, int, str]]:
 def _docstrings(tree: ast.Module) -> Iterator[int]:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(tree):
-        if isinstance(node, kinds) and ast.get_docstring(node) is not None:
+        if isinstance(node, kinds) and ast.get_docstring(node, clean=False) is not None:
             first = node.body[0]
             assert isinstance(first, ast.Expr)
             yield id(first.value)
