@@ -6,9 +6,12 @@ machine's speed.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+from collections.abc import Generator
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 # The examples are made anew in a folder of their own where a test needs files: a fixture of the
@@ -35,3 +38,16 @@ os.environ["PATH"] = os.pathsep.join(
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for _number in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(_number, signal.SIG_DFL)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Without the garbage collector: what is imported and collected stays to the end, and is not
+    looked through again.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
