@@ -290,3 +290,31 @@ def test_without_real_time_priority(tmp_path: Path) -> None:
         assert refused in done.stderr
         assert "remedy: run it with CAP_SYS_NICE" in done.stderr
     assert verify(RunReader(run), raw=True) == []
+
+
+def test_an_interruption_of_the_cross_checks_costs_no_sample(tmp_path: Path) -> None:
+    plain = ("--workload", "tcp-rr", "--blocks", "2")
+    with subprocess.Popen(
+        command(tmp_path, *plain), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stderr is not None
+        said = next((line for line in running.stderr if line.startswith("cross-check of ")), "")
+        running.send_signal(signal.SIGINT)
+        rest = running.stderr.read()
+    assert said, rest
+    assert running.returncode == 130, rest
+    (run,) = tmp_path.iterdir()
+    reader = RunReader(run)
+    assert reader.done() == {(cell.id, 0) for cell in reader.plan.cells}
+    assert {one.status for one in reader.samples()} == {"ok"}
+    assert list(reader.records("crosscheck")) == []
+    assert verify(reader, raw=True) == []
+    done = subprocess.run(
+        [*PROGRAM, "run", "--resume", str(run)], capture_output=True, text=True, timeout=LIMIT
+    )
+    assert done.returncode == 0, done.stderr
+    reader = RunReader(run)
+    assert {(one.block, one.attempt) for one in reader.samples()} == {(0, 1), (1, 1)}
+    checks = list(reader.records("crosscheck"))
+    assert sorted((one["label"], one["block"]) for one in checks) == [("a", 1), ("b", 1)]
+    assert verify(reader, raw=True) == []

@@ -11,6 +11,7 @@ from cnibench.analysis.build import analyse
 from cnibench.run.provenance import Provenance, failure
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import now
+from cnibench.rundir.verification import verify
 from cnibench.rundir.writer import RunWriter
 from tests._manifest import manifest, transactions
 
@@ -80,3 +81,28 @@ def test_a_record_that_cannot_be_used_is_left_out_and_reported(tmp_path: Path) -
         (told,) = notes(written(tmp_path / str(number), a=check(1.0) | broken))
         assert "a record of crosscheck.jsonl" in told
         assert "has no usable figures" in told
+
+
+def test_a_cross_check_is_committed_after_its_sample(tmp_path: Path) -> None:
+    cell = transactions("a", method="slices")
+    folder = tmp_path / "run"
+    with RunWriter.create(folder, manifest([cell], id="run", blocks=2)) as writer:
+        (writer.raw(cell, 0) / "slices.jsonl").write_text("{}\n")
+        line = failure(cell, 0, Provenance("lab", "veth", "plain", ""), "failed", "why", now())[0]
+        writer.finish(cell, 0, [line])
+        raw = writer.raw_of_check(cell, 0)
+        (raw / "netperf.txt").write_text("1")
+    reader = RunReader(folder)  # an interruption left the window's output: the sample stands
+    assert (reader.done(), verify(reader, raw=True)) == ({(cell.id, 0)}, [])
+    with RunWriter.resume(folder) as writer:
+        assert writer.cross_checked == set()
+        (writer.raw_of_check(cell, 0) / "netperf.txt").write_text("2")
+        writer.cross_check(cell, 0, check(1e4))
+    with RunWriter.resume(folder) as writer:
+        assert writer.cross_checked == {cell.id}
+    reader = RunReader(folder)
+    assert [one["value"] for one in reader.records("crosscheck")] == [1e4]
+    assert verify(reader, raw=True) == []
+    (raw / "netperf.txt").write_text("3")
+    (problem,) = verify(RunReader(folder), raw=True)
+    assert (problem.kind, problem.cell) == ("changed", cell.id)

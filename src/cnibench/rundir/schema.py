@@ -9,7 +9,7 @@ present one.
 - ``attestations.jsonl``: the checks of each installed profile
 - ``NAME.jsonl``: records of collectors and workloads (cpp, sizes, ...) with their coordinates
 - ``raw/CELL/BLOCK/``: raw output of the tools, kept before anything parses it;
-  ``BLOCK.attempt-N`` of a sample measured again
+  ``BLOCK.attempt-N`` of a sample measured again, ``BLOCK.crosscheck`` of its cross-check
 - ``seal.json``: which line of events.jsonl the finished run ended with
 - ``NAME.orphan-N``: what an interrupted run had written without an event that commits it
 - ``run.log``: the log, for people. No figure needs it: no event commits it, no reader opens it,
@@ -36,6 +36,7 @@ PLAN, ENVIRONMENT, SEAL = "plan.json", "env.json", "seal.json"
 LOG, REPORT = "run.log", "report.md"  # for people; not part of the evidence
 CALIBRATION = "calibration.json"  # what 'cnibench calibrate' found, beside its samples
 EVENTS, SAMPLES, ATTESTATIONS, RAW = "events.jsonl", "samples.jsonl", "attestations.jsonl", "raw"
+CROSS_CHECKS = "crosscheck"  # the records of windows beside slices, and their raw folders' suffix
 SLICES = "slices.jsonl"  # in the raw folder of a sample that was measured in slices
 
 # Bytes that are read of a file at most, so that no file fills the memory.

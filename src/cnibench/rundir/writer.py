@@ -24,6 +24,7 @@ from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import (
     ATTESTATIONS,
     CALIBRATION,
+    CROSS_CHECKS,
     LONGEST_DOCUMENT,
     PLAN,
     RAW,
@@ -46,7 +47,8 @@ class RunWriter:
     """One run directory, written by one process at a time (flock on events.jsonl). Use ``create``
     or ``resume``; a context manager.
 
-    ``attempts`` is the last attempt at each (cell id, block). Raises FullError when the disk is
+    ``attempts`` is the last attempt at each (cell id, block), ``cross_checked`` are the ids of the
+    cells that have a cross-check. Raises FullError when the disk is
     full, UsageError when another process writes this run.
     """
 
@@ -54,6 +56,7 @@ class RunWriter:
         self.path = path
         self.manifest = manifest
         self.attempts: dict[tuple[str, int], int] = {}
+        self.cross_checked: set[str] = set()
         self.files = RunFiles(path)
         self.log = EventLog(self.files)
         self._facts = b""
@@ -106,6 +109,8 @@ class RunWriter:
             writer.manifest = reader.plan
             resumption.take_up(writer.files, writer.log, reader.chain, reader.plan.cells)
             writer.attempts = {key: one.attempt for key, one in reader.chain.latest.items()}
+            checks = reader.chain.segments.get(record_file(CROSS_CHECKS), ())
+            writer.cross_checked = {segment.cell for segment in checks}
         except BaseException:
             writer.close()
             raise
@@ -238,7 +243,32 @@ class RunWriter:
         """A new, empty folder for the raw output; what an interrupted attempt left there is kept
         beside it.
         """
-        return raw_folders.make(self.files, cell.id, block, self._attempt(cell, block))
+        return raw_folders.make(self.files, raw_folder(cell.id, block, self._attempt(cell, block)))
+
+    def raw_of_check(self, cell: Cell, block: int) -> Path:
+        """The same for the cross-check of a sample that is stored."""
+        return raw_folders.make(self.files, self._folder_of_check(cell, block))
+
+    def cross_check(self, cell: Cell, block: int, record: Record) -> None:
+        """The record and the raw output of the cross-check of a sample that is stored."""
+        attempt, folder = self.attempts[cell.id, block], self._folder_of_check(cell, block)
+        raw = self.hashes(folder)
+        name = record_file(CROSS_CHECKS)
+        segment = self._append(name, [{**coordinates(cell, block, attempt), **record}])
+        self.event(
+            "cross-checked",
+            cell=cell.id,
+            block=block,
+            attempt=attempt,
+            files={name: segment},
+            folder=folder,
+            raw=raw,
+        )
+        self.cross_checked.add(cell.id)
+
+    def _folder_of_check(self, cell: Cell, block: int) -> str:
+        attempt = self.attempts[cell.id, block]
+        return f"{raw_folder(cell.id, block, attempt)}.{CROSS_CHECKS}"
 
     def _attempt(self, cell: Cell, block: int) -> int:
         """The number of the attempt that is not finished yet."""

@@ -13,7 +13,7 @@ from cnibench.model.context import OF_RECORD
 from cnibench.model.metrics import METRICS
 from cnibench.model.units import human, is_number
 from cnibench.rundir.reader import RunReader
-from cnibench.rundir.schema import Record
+from cnibench.rundir.schema import CROSS_CHECKS, Record
 
 # standard deviation of the log of a window of a second, an assumption: several times that of the
 # windows of ten seconds that are published
@@ -29,7 +29,7 @@ def contradictions(readers: Sequence[RunReader], numbers: Sequence[int]) -> list
     Windows that were disturbed, that failed, or on a machine that other programs used, are not
     judged.
     """
-    records = list(usable(readers, numbers, "crosscheck", _usable, "figures"))
+    records = list(usable(readers, numbers, CROSS_CHECKS, _usable, "figures"))
     judged = [
         (record, environment, difference)
         for record, environment in records

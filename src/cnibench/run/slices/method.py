@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import msgspec
 
@@ -26,7 +25,7 @@ from cnibench.errors import (
 from cnibench.model.cell import Cell, Status, Window
 from cnibench.model.context import IDENTITY, key
 from cnibench.model.coordinates import NONE, UNREAD
-from cnibench.planning.forecast import CROSS_CHECK, expected_seconds
+from cnibench.planning.forecast import expected_seconds
 from cnibench.run.blocks import Method
 from cnibench.run.checks.congestion import remedy
 from cnibench.run.checks.stalls import Evidence
@@ -37,7 +36,7 @@ from cnibench.run.provenance import Measured, failure, lines
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.sample_faults import private, recorded
 from cnibench.run.session import Session
-from cnibench.run.slices.cross_check import cross_check
+from cnibench.run.slices.cross_check import cross_checks
 from cnibench.run.slices.cycles import with_cycles
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
 from cnibench.run.slices.generator import Generator
@@ -47,7 +46,6 @@ from cnibench.rundir.files import FullError
 from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import SLICES, now
 from cnibench.system.files import make_private
-from cnibench.system.usage import look
 
 _MOST_DISTURBED = 0.5  # share of a sample's slices
 
@@ -100,24 +98,21 @@ class Slices:
                     failed[cell.id] = error
             driven = self._drive(cells, "speed", generators, failed, block)
             with_perf = self._drive(cells, "cpp", generators, failed, block)
-        checks = self._cross_checks(cells, generators, failed) if block == 0 else {}
         for cell in cells:
             if (ended := generators.get(cell.id)) and ended.failure:
                 failed.setdefault(cell.id, ended.failure)
             self._died(states[cell.label], cell, failed)
-        return sum(
-            self._store(
-                [cell for cell in cells if cell.window == window],
-                block,
-                start,
-                rounds,
-                failed,
-                generators,
-                states,
-                checks,
-            )
-            for window, rounds in (("speed", driven), ("cpp", with_perf))
-        )
+        found = dict[str, Value]()
+        for window, rounds in (("speed", driven), ("cpp", with_perf)):
+            here = [cell for cell in cells if cell.window == window]
+            found |= self._store(here, block, start, rounds, failed, generators, states)
+        checked = [
+            (cell, generators[cell.id], found[cell.id])
+            for cell in cells
+            if cell.window == "speed" and cell.id not in failed
+        ]
+        cross_checks(session, checked, block)
+        return len(failed)
 
     def _drive(
         self,
@@ -148,31 +143,6 @@ class Slices:
                 driven = Driven(failed=dict.fromkeys(ready, error))
         failed |= driven.failed
         return driven
-
-    def _cross_checks(
-        self,
-        cells: Sequence[Cell],
-        generators: Mapping[str, Generator],
-        failed: Mapping[str, CnibenchError],
-    ) -> dict[str, dict[str, Any]]:
-        """Cell to what its tool found in a window, one after the other.
-
-        Windows have ordinary priority. On a machine that other programs use they say nothing of the
-        slices, whose priority is real-time, and have that as ``reason``.
-        """
-        session, found = self.session, dict[str, dict[str, Any]]()
-        checked = [cell for cell in cells if cell.window == "speed" and cell.id not in failed]
-        busy = look() if checked else None  # while nothing of ours runs
-        for cell in checked:
-            ended = generators[cell.id]
-            session.progress.stage(f"cross-check of {cell.label} {cell.placement} {cell.workload}")
-            workload = session.workloads[cell.workload]
-            record = cross_check(ended.s, workload, ended.load, session.writer)
-            if busy and busy.disturbs:
-                record["reason"] = record["reason"] or str(busy)
-            found[cell.id] = record
-            session.progress.made(CROSS_CHECK)
-        return found
 
     def _context(
         self, state: ProfileState, cell: Cell, block: int, generators: Mapping[str, Generator]
@@ -227,8 +197,8 @@ class Slices:
         failed: dict[str, CnibenchError],
         generators: Mapping[str, Generator],
         states: Mapping[str, ProfileState],
-        checks: Mapping[str, dict[str, Any]],
-    ) -> int:
+    ) -> dict[str, Value]:
+        """Adds what has no value to ``failed``; returns the values."""
         session = self.session
         for refused in dict.fromkeys(
             [driven.priority, *(one.priority for one in generators.values())]
@@ -266,16 +236,11 @@ class Slices:
                         start,
                         provenance.congestion_control != NONE,
                     )
-                    if check := checks.get(cell.id):
-                        own_value = found[cell.id]
-                        rate = generator.load.rate(own_value.rate)
-                        record = {**check, "value": rate, "half_width": own_value.half}
-                        measured.findings.records.append(("crosscheck", record))
                     made = lines(cell, block, provenance, measured)
                     session.writer.finish_all([(cell, made, measured.findings.records)], block)
                     said, reason = "disturbed" if measured.disturbed else "ok", measured.disturbed
             session.progress.finished(cell, seconds, said, reason)
-        return sum(cell.id in failed for cell in cells)
+        return found
 
 
 def _check(generator: Generator) -> None:

@@ -9,15 +9,15 @@ from hashlib import sha256
 from pathlib import Path
 
 from cnibench.rundir.files import CHUNK, RunFiles
-from cnibench.rundir.schema import RAW, raw_folder
+from cnibench.rundir.schema import RAW
 from cnibench.system.files import make_beneath, open_beneath
 
 
-def make(files: RunFiles, cell: str, block: int, attempt: int) -> Path:
-    """A new, empty folder for the raw output, which only its owner can read; what an interrupted
-    attempt left there is kept beside it.
+def make(files: RunFiles, where: str) -> Path:
+    """A new, empty raw/``where`` for the raw output, which only its owner can read; what
+    an interrupted attempt left there is kept beside it.
     """
-    name = raw_folder(cell, block, attempt).rpartition("/")[2]
+    cell, _, name = where.rpartition("/")
     folder = files.path / RAW / cell / name
     files.room()
     try:
