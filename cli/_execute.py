@@ -19,6 +19,7 @@ from cnibench.errors import Interrupted, MeasureError, UsageError
 from cnibench.model import context
 from cnibench.model.cell import Sample
 from cnibench.model.context import disagreements
+from cnibench.model.units import plural
 from cnibench.run.checks.cpus import pins
 from cnibench.run.progress import Lines, Progress, Terminal
 from cnibench.run.runner import Runner
@@ -197,7 +198,9 @@ def _target(path: Path, request: Request) -> Callable[[int], str] | None:
         )  # a long run's samples are never in memory together
         series = comparisons(lines, request.workloads, blocks)
         decision = decide(series, manifest.target_ci, manifest.max_blocks)
-        _log.info("after %d blocks: %s", blocks, decision.reason or "the target is not reached")
+        _log.info(
+            "after %s: %s", plural(blocks, "block"), decision.reason or "the target is not reached"
+        )
         return decision.reason if decision.stop else ""
 
     return enough

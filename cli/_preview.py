@@ -11,7 +11,7 @@ import msgspec
 from cnibench.cli._output import print_json, print_table
 from cnibench.cli._request import Request
 from cnibench.model.cell import Cell
-from cnibench.model.units import duration, human
+from cnibench.model.units import duration, human, plural
 from cnibench.planning.forecast import expected_bytes, expected_seconds, passes, whole
 from cnibench.run.progress import words
 from cnibench.rundir.schema import Manifest
@@ -42,7 +42,7 @@ def _about(request: Request, seconds: float) -> str:
 def expect(request: Request) -> None:
     """The time that a plan takes, before it starts."""
     samples, seconds = _forecast(request)
-    click.echo(f"{len(samples)} samples, {_about(request, seconds)}", err=True)
+    click.echo(f"{plural(len(samples), 'sample')}, {_about(request, seconds)}", err=True)
 
 
 def preview(request: Request) -> list[str]:
@@ -75,9 +75,11 @@ def preview(request: Request) -> list[str]:
 
 
 def _blocks(manifest: Manifest) -> str:
-    """How many blocks: ``7``, or ``2 to 7`` where cells have numbers of their own."""
+    """``7 blocks``, or ``2 to 7 blocks`` where cells have numbers of their own."""
     numbers = {min(cell.blocks or manifest.blocks, manifest.blocks) for cell in manifest.cells}
-    return f"{min(numbers)} to {max(numbers)}" if len(numbers) > 1 else str(manifest.blocks)
+    if len(numbers) > 1:
+        return f"{min(numbers)} to {max(numbers)} blocks"
+    return plural(manifest.blocks, "block")
 
 
 def show(request: Request, as_json: bool) -> None:
@@ -112,8 +114,8 @@ def show(request: Request, as_json: bool) -> None:
         else ""
     )
     click.echo(
-        f"{len(manifest.cells)} cells x {_blocks(manifest)} blocks{most} = {len(samples)} samples,"
-        f" seed {manifest.seed}"
+        f"{plural(len(manifest.cells), 'cell')} x {_blocks(manifest)}{most} ="
+        f" {plural(len(samples), 'sample')}, seed {manifest.seed}"
     )
     click.echo(f"priority: {_priorities(manifest.cells)}")
     click.echo(f"time: {_about(request, seconds)}")

@@ -20,7 +20,7 @@ from cnibench.analysis.text.narrative import (
 )
 from cnibench.analysis.text.places import cycles_of
 from cnibench.analysis.text.summary import Place, names
-from cnibench.model.units import human
+from cnibench.model.units import human, plural
 from cnibench.reports._escape import plain
 
 _WIDTH = 80
@@ -77,7 +77,7 @@ def _ranking(analysis: Analysis, place: Place) -> str:
         words.append(f"{len(others) - _OTHERS} more")
     if undecided and len(undecided) == len(pairs):
         blocks, needed = undecided[0].n, max(pair.blocks_needed for pair in undecided)
-        words.append(f"inconclusive ({blocks} blocks, needs {needed})")
+        words.append(f"inconclusive ({plural(blocks, 'block')}, needs {needed})")
     if missing := [name for name in analysis.labels if name not in place.group.letters]:
         words.append(f"no figure from {names(missing)}")
     return "; ".join(words) + " (less is better)" * (place.group.better == "lower")
@@ -101,7 +101,7 @@ def _versus(pair: Pair | None, label: str) -> str:
     if pair is None:
         return "not compared"
     if pair.verdict == "inconclusive":
-        return f"inconclusive ({pair.n} blocks, needs {pair.blocks_needed})"
+        return f"inconclusive ({plural(pair.n, 'block')}, needs {pair.blocks_needed})"
     if pair.verdict == "no-difference-found":
         return "no significant difference"
     if pair.ratio is None:
@@ -155,8 +155,8 @@ def _failed(analysis: Analysis) -> list[str]:
     if not failed:
         return []
     labels = names(list(dict.fromkeys(one.label for one in failed)))
-    are = "sample" if len(failed) == 1 else "samples"
-    return [f"Failed: {len(failed)} {are} of {labels}, first: {failed[0].reason}"]
+    samples = plural(len(failed), "sample")
+    return [f"Failed: {samples} of {labels}, first: {failed[0].reason}"]
 
 
 PROVIDER = BriefReport()

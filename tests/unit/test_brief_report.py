@@ -39,6 +39,16 @@ def test_too_few_blocks_give_medians_and_what_is_needed(tmp_path: Path) -> None:
     assert "; b " in place
 
 
+def test_one_block_is_no_plural(tmp_path: Path) -> None:
+    run = synthetic(tmp_path, {"a": 1.0, "b": 0.5}, blocks=1)
+    said = " ".join(BRIEF.render(analyse([run]), 200).split())
+    assert "inconclusive (1 block, needs 6)" in said
+    assert "(1 paired block; exact" in said
+    report = call(["report", str(run.path)]).stdout
+    assert "1 block is too few to compare" in " ".join(report.split())
+    assert "1 blocks" not in report + said
+
+
 def test_why_names_the_component_that_differs_most(tmp_path: Path) -> None:
     lines = brief(tmp_path, {"fast": 1.0, "slow": 0.8}, noise=0.002)
     (why,) = [line for line in lines if line.startswith("Why, ")]

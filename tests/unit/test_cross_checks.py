@@ -65,7 +65,7 @@ def test_a_window_that_says_nothing_is_not_judged(tmp_path: Path) -> None:
     assert notes(written(tmp_path / "one", a=busy, b=check(1e4))) == []
     (said,) = notes(written(tmp_path / "two", a=busy, b=check(1e3)))
     assert "1 of 1 windows" in said
-    assert "; 1 windows were not judged)" in said
+    assert "; 1 window was not judged)" in said
 
 
 def test_a_record_that_cannot_be_used_is_left_out_and_reported(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_differences_of_rounding_are_none() -> None:
 
 def test_too_few_blocks_say_how_many_it_takes() -> None:
     one = _pair({"a": {0: 1.0}, "b": {0: 2.0}})
-    assert one.reason == "1 paired block cannot decide among 1 pairs, it takes 6"
+    assert one.reason == "1 paired block cannot decide among 1 pair, it takes 6"
     assert (one.verdict, one.n, one.p, one.spread, one.detectable) == (
         "inconclusive",
         1,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from cnibench.model.units import plural
 from cnibench.stats.inference import Array, signed_rank
 from cnibench.stats.power import least_blocks
 
@@ -57,7 +58,7 @@ def paired(
     within, worse = (above, below) if better == "higher" else (below, above)
     needed = least_blocks(1, 2 * LEVEL)
     short = (
-        f"{len(both)} paired blocks cannot decide, at least {needed} are needed"
+        f"{plural(len(both), 'paired block')} cannot decide, at least {needed} are needed"
         if len(both) < needed
         else ""
     )

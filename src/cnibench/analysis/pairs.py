@@ -13,6 +13,7 @@ import numpy as np
 from cnibench.analysis.figures import by_length
 from cnibench.analysis.model import Group, Pair, Verdict
 from cnibench.model.metrics import COUNTED
+from cnibench.model.units import plural
 from cnibench.stats.diagnostics import dependence
 from cnibench.stats.inference import Array, groups, holm, letters, signed_rank
 from cnibench.stats.power import least_blocks, standard_effect
@@ -199,8 +200,8 @@ def _verdict(
         return (
             "inconclusive",
             (
-                f"{n} paired block{'s' * (n != 1)} cannot decide among {test.family} pairs, it"
-                f" takes {needed}"
+                f"{plural(n, 'paired block')} cannot decide among {plural(test.family, 'pair')},"
+                f" it takes {needed}"
             ),
         )
     return "no-difference-found", ""

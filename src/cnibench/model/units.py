@@ -89,6 +89,11 @@ def _three(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
+def plural(number: int, noun: str) -> str:
+    """``'1 block'``, ``'3 blocks'``."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def duration(value: float) -> str:
     """Seconds as people say them: ``'1 h 03 min'``, ``'2 min 05 s'``, ``'4.2 s'``."""
     if value < 60:

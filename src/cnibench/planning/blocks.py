@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from cnibench.errors import InputError, UsageError
+from cnibench.model.units import plural
 from cnibench.planning import schedule
 from cnibench.planning.plan import Plan, Work
 from cnibench.rundir.chain import digest
@@ -280,23 +281,24 @@ def words(found: Sequence[Planned]) -> list[str]:
 
 def _words(one: Planned) -> str:
     if one.source == COUNTED:
-        return f"{one.blocks} blocks: {COUNTED}"
+        return f"{plural(one.blocks, 'block')}: {COUNTED}"
     what = "the pair" if one.pairs == 1 else f"each of {one.pairs} pairs"
     wanted = (
         f"{_percent(one.resolution)} in {what} with a power of {POWER:.0%} at a noise of"
         f" {_percent(one.noise)} ({one.source})"
     )
     if one.blocks == one.wished:
-        return f"{one.blocks} blocks, planned to find {wanted}"
+        return f"{plural(one.blocks, 'block')}, planned to find {wanted}"
     more = f"{one.wished} would find" if one.wished else "no number of blocks would find"
     mend = (
         f"--max-blocks {one.wished}, longer windows"
         if 0 < one.wished <= MOST_BLOCKS
         else "longer windows"
     )
+    finds = "finds" if one.blocks == 1 else "find"
     return (
-        f"{one.blocks} blocks, which find {_percent(one.finds)} or more; {more} {wanted}: {mend} or"
-        " a coarser --resolution"
+        f"{plural(one.blocks, 'block')}, which {finds} {_percent(one.finds)} or more;"
+        f" {more} {wanted}: {mend} or a coarser --resolution"
     )
 
 

@@ -7,7 +7,7 @@ import time
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from cnibench.model.cell import Cell
-from cnibench.model.units import duration
+from cnibench.model.units import duration, plural
 from cnibench.system.text import console, printable
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Lines:
 
     def begin(self, samples: int, seconds: float) -> None:
         self._clock = _Clock(samples, seconds)
-        self._say(f"{samples} samples, about {duration(seconds)}")
+        self._say(f"{plural(samples, 'sample')}, about {duration(seconds)}")
 
     def stage(self, text: str) -> None:
         self._say(text)

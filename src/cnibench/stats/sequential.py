@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cnibench.model.units import plural
 from cnibench.stats.power import least_blocks
 
 ALPHA = 0.05
@@ -81,8 +82,8 @@ def decide(
     if widest <= target:
         return Decision(
             True,
-            f"after {blocks} blocks every interval is within ±{widest:.2%}, {target:.2%} was"
-            " asked for",
+            f"after {plural(blocks, 'block')} every interval is within ±{widest:.2%},"
+            f" {target:.2%} was asked for",
             widest,
             name,
         )

@@ -11,7 +11,7 @@ from cnibench.analysis.records import usable
 from cnibench.analysis.text.places import describe, of_cell
 from cnibench.model.context import OF_RECORD
 from cnibench.model.metrics import METRICS
-from cnibench.model.units import human, is_number
+from cnibench.model.units import human, is_number, plural
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import CROSS_CHECKS, Record
 
@@ -52,10 +52,12 @@ def contradictions(readers: Sequence[RunReader], numbers: Sequence[int]) -> list
     more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     middle = math.exp(statistics.median(difference for *_, difference in judged))
     skipped = len(records) - len(judged)
+    were = "was" if skipped == 1 else "were"
+    unjudged = f"; {plural(skipped, 'window')} {were} not judged" if skipped else ""
     return [
         f"cross-check: {len(found)} of {len(judged)} windows of the workloads' own tools contradict"
         f" the slices (an error of {_Z * NOISE:.0%} of a window is assumed; the median window is"
-        f" {middle:.2f} times the slices{f'; {skipped} windows were not judged' * bool(skipped)}):"
+        f" {middle:.2f} times the slices{unjudged}):"
         f" {'; '.join(found[:_SHOWN])}{more}"
     ]
 

@@ -17,7 +17,7 @@ from cnibench.analysis.text.summary import Place, names, places_of, sentences
 from cnibench.model import context
 from cnibench.model.context import fact
 from cnibench.model.metrics import main_metric
-from cnibench.model.units import human
+from cnibench.model.units import human, plural
 from cnibench.stats.power import POWER, about
 
 _PLACEMENT = dict(context.coordinate("placement").named)
@@ -150,8 +150,8 @@ def certainty(analysis: Analysis) -> str:
     text = (
         f"Certainty: of {_pairs(len(pairs))}, {_were(apart)} significantly different,"
         f" {count['no-difference-found']} not, {count['inconclusive']} inconclusive"
-        f" ({_range(blocks)} paired blocks; exact signed-rank test of log ratios, Holm's"
-        f" correction, level {analysis.level:.3g}"
+        f" ({_range(blocks)} paired block{'s' * (blocks != [1])}; exact signed-rank test of log"
+        f" ratios, Holm's correction, level {analysis.level:.3g}"
         + (
             f"; {len(pairs) - len(tested)} are counts, not measurements, and need no test)."
             if len(tested) < len(pairs)
@@ -172,7 +172,7 @@ def certainty(analysis: Analysis) -> str:
 
 
 def _pairs(number: int) -> str:
-    return f"{number} pair{'s' * (number != 1)}"
+    return plural(number, "pair")
 
 
 def _were(number: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from cnibench.analysis.model import Analysis, Group, Pair, Result, Where
 from cnibench.model import context
-from cnibench.model.units import human
+from cnibench.model.units import human, plural
 
 W = TypeVar("W", bound=Where)
 SEVERAL = 6  # names listed before the rest is counted
@@ -122,7 +122,8 @@ def _sentences_of(lot: Sequence[Place]) -> list[str]:
     if kind == "inconclusive":
         needed = max(pair.blocks_needed for pair in one.pairs)
         return [
-            f"{where}: inconclusive; {one.pairs[0].n} blocks are too few to compare"
+            f"{where}: inconclusive; {plural(one.pairs[0].n, 'block')}"
+            f" {'is' if one.pairs[0].n == 1 else 'are'} too few to compare"
             f" {len(one.results)} profiles, at least {needed} are needed{_failed(lot)}."
         ]
     if kind == "none":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cnibench.errors import UsageError
-from cnibench.model.units import duration
+from cnibench.model.units import duration, plural
 from cnibench.planning.plan import Plan, Work, read_plan
 from cnibench.planning.schedule import blocks_needed
 
@@ -72,7 +72,7 @@ def scaled(
             return blocks
         fresh = max(math.ceil(blocks * factor), min(blocks, enough))
         if fresh != blocks:
-            adjustments[f"{fresh} blocks instead of {blocks}"] = None
+            adjustments[f"{plural(fresh, 'block')} instead of {blocks}"] = None
         return fresh
 
     def count(name: str, value: Any, least: int) -> Any:
