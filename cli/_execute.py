@@ -14,6 +14,7 @@ import msgspec
 
 from cnibench.cli._errors import guarded
 from cnibench.cli._output import fancy
+from cnibench.cli._ranking import Shown
 from cnibench.cli._request import Request
 from cnibench.errors import Interrupted, MeasureError, UsageError
 from cnibench.model import context
@@ -137,6 +138,7 @@ def _measure(
                 "tools": known.get("tools", {}),
                 "offload": known.get("offload", {}),
             }
+        shown = progress()
         runner = Runner(
             cluster=request.cluster,
             writer=writer,
@@ -145,10 +147,11 @@ def _measure(
             collectors=request.collectors,
             cpus=pinned,
             done=done,
-            progress=progress(),
+            progress=shown,
             environment=facts,
             enough=_target(path, request),
             recorded=recorded,
+            ranking=Shown(path, request.manifest, shown),
         )
         ahead()
         failed = runner.run()

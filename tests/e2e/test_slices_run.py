@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from _commands import PROGRAM
 
-from cnibench.run.slices.rounds import trimmed
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.verification import verify
+from cnibench.stats.robust import trimmed
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the lab's real-time priority needs root")
 LIMIT = 300.0

@@ -113,7 +113,7 @@ def test_a_load_that_dies_is_named_and_the_others_go_on(
         assert victim._client is not None
         pid = victim._client.pid
 
-        def after(done: int) -> None:
+        def after(done: int, slices: object) -> None:
             if done == 5:
                 os.kill(pid, signal.SIGKILL)
 
@@ -135,7 +135,7 @@ def test_a_server_that_dies_is_named(make_stand: MakeStand, tmp_path: Path) -> N
             if "netserver" in Path(f"/proc/{pid}/comm").read_text()
         ]
 
-        def after(done: int) -> None:
+        def after(done: int, slices: object) -> None:
             if done == 5:
                 for pid in servers:
                     os.kill(pid, signal.SIGKILL)

@@ -19,7 +19,8 @@ from cnibench.errors import MeasureError
 from cnibench.run.slices import rounds
 from cnibench.run.slices.clocks import Clocks, descendants
 from cnibench.run.slices.counters import Connections, Namespace, Opened
-from cnibench.run.slices.rounds import Slice, disturbed, order, trimmed, values
+from cnibench.run.slices.rounds import Slice, disturbed, order, values
+from cnibench.stats.robust import trimmed
 
 CELLS = ["a", "b", "c", "d"]
 

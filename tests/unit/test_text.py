@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.text import Text
 
 from cnibench.cli.main import group
 from cnibench.errors import OutputError
@@ -59,8 +60,6 @@ def test_json_means_the_same_after_it(text: str) -> None:
 
 
 def test_rich_writes_its_own_sequences_and_no_others() -> None:
-    from rich.text import Text
-
     out = io.StringIO()
     shown = console(out, force_terminal=True, color_system="standard", width=200)
     shown.print(Text(ESCAPES, style="red"))
@@ -69,6 +68,17 @@ def test_rich_writes_its_own_sequences_and_no_others() -> None:
     assert "\x1b[31m" in out.getvalue()  # rich's own red
     assert "\x1b]" not in out.getvalue()
     assert "[bold]no markup[/bold] :smile:" in out.getvalue()
+
+
+def test_a_screen_in_another_one_lets_rich_draw() -> None:
+    """The lab guards the part of a command that it carries into its namespaces."""
+    out = io.StringIO()
+    within = Screen(Screen(out), comment=True)  # type: ignore[arg-type]
+    console(within, force_terminal=True, color_system="standard", width=200).print(
+        Text(ESCAPES, style="red")
+    )
+    assert "\x1b[31m" in out.getvalue()
+    assert "\x1b]" not in out.getvalue()
 
 
 def test_progress_is_clean_too(capsys: pytest.CaptureFixture[str]) -> None:

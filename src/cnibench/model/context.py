@@ -8,9 +8,9 @@ columns of ``query`` and of the reports come from here.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cnibench.model.coordinates import (
     FIGURE,
@@ -24,6 +24,9 @@ from cnibench.model.coordinates import (
     UNREAD,
     Coordinate,
 )
+
+if TYPE_CHECKING:
+    from cnibench.model.cell import Cell
 
 OPTIONS = FREE_OPTIONS | {option for one in (*LABEL, *PLACE, *MACHINE) for option in one.options}
 FACTS = (
@@ -95,6 +98,15 @@ def order(where: Mapping[str, Any]) -> tuple[Any, ...]:
 def key(where: Mapping[str, Any], names: tuple[str, ...] = PLACE_NAMES) -> str:
     """Those coordinates as one value that can be compared."""
     return json.dumps([where[name] for name in names], sort_keys=True, default=str)
+
+
+def alike(cells: Iterable[Cell]) -> list[list[Cell]]:
+    """Those that differ by their label alone together, in the order of the first ones."""
+    names = tuple(name for name in IDENTITY if name != "pairs")
+    found: dict[str, list[Cell]] = {}
+    for cell in cells:
+        found.setdefault(key({name: getattr(cell, name) for name in names}, names), []).append(cell)
+    return list(found.values())
 
 
 def unusual(where: Any) -> list[str]:

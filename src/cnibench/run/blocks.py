@@ -145,6 +145,8 @@ class Blocks:
             if missing:
                 failed += measure(block, missing)
                 session.writer.event("block-finished", block=block)
+                if session.ranking is not None:
+                    session.ranking.finished(block + 1)
             if (
                 manifest.target_ci
                 and self.enough is not None

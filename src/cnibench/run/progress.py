@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import textwrap
 import time
+from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from cnibench.model.cell import Cell
@@ -11,13 +14,18 @@ from cnibench.model.units import duration, plural
 from cnibench.system.text import console, printable
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.progress import Progress as Bar
+
+_NARROW = 40  # columns to which the ranking is wrapped at least
 
 
 class Progress(Protocol):
     """Told by the runner; must not do anything between ``cell`` and ``finished`` (a window may be
-    open).
+    open) but in ``ranking``. ``pace`` is how many s are between two of these at least.
     """
+
+    pace: float
 
     def begin(self, samples: int, seconds: float) -> None:
         """So many samples are left, of so many seconds together; installing is in it where it is
@@ -42,11 +50,16 @@ class Progress(Protocol):
         ``disturbed``.
         """
 
+    def ranking(self, title: str, lines: Sequence[str]) -> None:
+        """Who is ahead, provisionally, a line for each place; the last one counts."""
+
     def end(self) -> None: ...
 
 
 class Silent:
     """Says nothing."""
+
+    pace = math.inf
 
     def begin(self, samples: int, seconds: float) -> None: ...
 
@@ -59,6 +72,8 @@ class Silent:
     def cell(self, cell: Cell, block: int, blocks: int) -> None: ...
 
     def finished(self, cell: Cell, seconds: float, status: str, reason: str) -> None: ...
+
+    def ranking(self, title: str, lines: Sequence[str]) -> None: ...
 
     def end(self) -> None: ...
 
@@ -96,7 +111,9 @@ def words(cell: Cell) -> str:
 
 
 class Lines:
-    """One line a sample, for logs."""
+    """One line a sample and a ranking, for logs."""
+
+    pace = 5.0
 
     def __init__(self, stream: IO[str] | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -127,6 +144,9 @@ class Lines:
             f" {self._clock.left()} left"
         )
 
+    def ranking(self, title: str, lines: Sequence[str]) -> None:
+        self._say(f"{title}: {' | '.join(lines)}")
+
     def end(self) -> None: ...
 
     def _say(self, text: str) -> None:
@@ -134,27 +154,42 @@ class Lines:
 
 
 class Terminal:
-    """A bar. It is redrawn between samples only: a thread that redraws would take CPU time from
-    what is measured.
+    """The ranking above a bar. They are redrawn between samples and rounds only: a thread that
+    redraws would take CPU time from what is measured.
     """
+
+    pace = 1.0
 
     def __init__(self, *, colour: bool = True) -> None:
         self._console = console(sys.stderr, no_color=not colour)
         self._bar: Bar | None = None
         self._task: Any = None
         self._clock = _Clock(0, 0.0)
+        self._ranking: list[str] = []
 
     def begin(self, samples: int, seconds: float) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as Bar
+        from rich.text import Text
+
+        ranking, console = self._ranking, self._console
+
+        class Ranked(Bar):
+            def get_renderables(self) -> Iterable[RenderableType]:
+                width = max(_NARROW, console.width)
+                for line in ranking:
+                    wrapped = textwrap.fill(
+                        line, width, subsequent_indent="  ", break_on_hyphens=False
+                    )
+                    yield Text(wrapped)
+                yield from super().get_renderables()
+                for task in self.tasks:
+                    yield Text(task.description, no_wrap=True, overflow="ellipsis")
 
         self._clock = _Clock(samples, seconds)
-        words = (
-            TextColumn("{task.fields[left]} left", markup=False),
-            TextColumn("{task.description}", markup=False),
-        )
-        columns = (BarColumn(24), MofNCompleteColumn(), *words)
-        self._bar = Bar(*columns, console=self._console, auto_refresh=False, transient=True)
+        left = TextColumn("{task.fields[left]} left", markup=False)
+        columns = (BarColumn(24), MofNCompleteColumn(), left)
+        self._bar = Ranked(*columns, console=self._console, auto_refresh=False, transient=True)
         self._task = self._bar.add_task("", total=samples, left=duration(seconds))
         self._bar.start()
 
@@ -178,6 +213,10 @@ class Terminal:
         if reason:
             self.notify(f"{words(cell)}: {status}: {reason}")
         self._update(completed=self._clock.done, left=self._clock.left())
+
+    def ranking(self, title: str, lines: Sequence[str]) -> None:
+        self._ranking[:] = [printable(line, newlines=False) for line in (title, *lines)]
+        self._update()
 
     def end(self) -> None:
         if self._bar is not None:

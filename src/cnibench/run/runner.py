@@ -15,6 +15,7 @@ from cnibench.model.profile import Profile
 from cnibench.run.blocks import Blocks
 from cnibench.run.collector import Collector
 from cnibench.run.progress import Progress, Silent
+from cnibench.run.ranking import Ranking
 from cnibench.run.session import Session
 from cnibench.run.slices.method import Slices
 from cnibench.run.windows.method import Windows
@@ -46,6 +47,7 @@ class Runner:
     environment: Mapping[str, Any] = field(default_factory=dict)
     enough: Callable[[int], str] | None = None
     recorded: Mapping[str, Any] = field(default_factory=dict)
+    ranking: Ranking | None = None
 
     def run(self) -> int:
         """Measures all that is missing; returns the number of samples that failed.
@@ -65,6 +67,7 @@ class Runner:
             self.environment,
             self.recorded,
             stop,
+            self.ranking,
         )
         cycles = next((one for one in self.collectors if one.cycles), None)
         method = Slices(session, Windows(session, self.collectors), cycles)

@@ -15,6 +15,7 @@ from cnibench.model.units import duration
 from cnibench.run.checks.cpus import cores, doubts
 from cnibench.run.progress import Progress
 from cnibench.run.provenance import Provenance
+from cnibench.run.ranking import Ranking
 from cnibench.run.workload import Workload
 from cnibench.rundir.files import FullError
 from cnibench.rundir.writer import RunWriter
@@ -42,6 +43,7 @@ class Session:
     environment: Mapping[str, Any]
     recorded: Mapping[str, Any]
     stop: Stop
+    ranking: Ranking | None = None
     provenance: Provenance = field(default_factory=lambda: Provenance("", "", "", ""))
     not_removed: dict[str, CnibenchError] = field(default_factory=dict)  # by label
     unheld: list[str] = field(default_factory=list)  # settings that do not hold, in words

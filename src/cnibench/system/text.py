@@ -166,5 +166,8 @@ def console(stream: Any, **options: Any) -> Console:
                 text = one.text if one.control else printable(one.text)
                 yield one if text is one.text else Segment(text, one.style)
 
-    file: Any = Stream(stream.raw, comment=stream.comment) if isinstance(stream, Screen) else stream
+    raw = stream
+    while isinstance(raw, Screen):  # one in another, where a guarded command guards a part of it
+        raw = raw.raw
+    file: Any = stream if raw is stream else Stream(raw, comment=stream.comment)
     return Safe(file=file, markup=False, highlight=False, emoji=False, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -20,6 +20,8 @@ LENGTH = 0.02  # s that are counted of each slice
 LEAD_IN = 0.005  # s before them: caches, congestion window, what the last load left behind
 _TRIED = 5
 _SHARE = 0.25  # of a slice that its control may take
+
+After = Callable[[int, Sequence[Slice]], None]
 
 
 @dataclass
@@ -50,11 +52,11 @@ def drive(
     *,
     length: float = LENGTH,
     lead_in: float = LEAD_IN,
-    after: Callable[[int], None] = lambda done: None,
+    after: After = lambda done, slices: None,
 ) -> Driven:
     """Rounds over all generators, which are started and paused. One that fails is left out from
-    then on. ``after`` is called between rounds with the number of those that are done. The calling
-    thread has real-time priority if any generator is to have it.
+    then on. ``after`` is called between rounds with the number of those that are done, and all
+    slices so far. The calling thread has real-time priority if any generator is to have it.
 
     Raises UsageError when a slice is shorter than what its control takes.
     """
@@ -74,7 +76,7 @@ def _drive(
     seed: int,
     length: float,
     lead_in: float,
-    after: Callable[[int], None],
+    after: After,
     refused: str,
 ) -> Driven:
     driven = Driven()
@@ -104,7 +106,7 @@ def _drive(
             beyond.append(time.monotonic() - started - (last.at - first.at) / 1e9 - lead_in)
         if not left:
             break
-        after(number + 1)
+        after(number + 1, driven.slices)
     driven.began = began
     driven.wall = (time.monotonic_ns() - began) / 1e9
     driven.control = statistics.median(beyond) if beyond else 0.0

@@ -6,10 +6,10 @@ windows follow.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import groupby
 
 import msgspec
 
@@ -23,7 +23,7 @@ from cnibench.errors import (
     UsageError,
 )
 from cnibench.model.cell import Cell, Status, Window
-from cnibench.model.context import IDENTITY, key
+from cnibench.model.context import alike
 from cnibench.model.coordinates import NONE, UNREAD
 from cnibench.planning.forecast import expected_seconds
 from cnibench.run.blocks import Method
@@ -41,7 +41,7 @@ from cnibench.run.slices.cycles import with_cycles
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.room import require
-from cnibench.run.slices.rounds import FEWEST, Slice, Value, values
+from cnibench.run.slices.rounds import FEWEST, Slice, Value, undisturbed, values
 from cnibench.rundir.files import FullError
 from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import SLICES, now
@@ -131,7 +131,13 @@ class Slices:
             return Driven()
         rounds, seed = self._rounds(here), self.session.writer.manifest.seed
         if window == "speed":
-            driven = drive(ready, rounds, block, seed)
+            driven = drive(
+                ready,
+                rounds,
+                block,
+                seed,
+                after=lambda done, slices: self._tell(slices, ready, block, done == rounds),
+            )
         else:
             raw = [generator.s.raw for generator in ready.values()]
             try:
@@ -143,6 +149,23 @@ class Slices:
                 driven = Driven(failed=dict.fromkeys(ready, error))
         failed |= driven.failed
         return driven
+
+    def _tell(
+        self, slices: Sequence[Slice], generators: Mapping[str, Generator], block: int, last: bool
+    ) -> None:
+        """The rounds so far, for a first ranking; after the ``last`` one in any case."""
+        ranking = self.session.ranking
+        if ranking is not None and (last or ranking.due()):
+            ranking.rounds(
+                block,
+                {
+                    cell: {
+                        number: math.log(generators[cell].load.rate(one.rate))
+                        for number, one in its.items()
+                    }
+                    for cell, its in undisturbed(slices).items()
+                },
+            )
 
     def _context(
         self, state: ProfileState, cell: Cell, block: int, generators: Mapping[str, Generator]
@@ -205,7 +228,7 @@ class Slices:
         ):
             if refused:
                 session.does_not_hold(f"{refused} to what is measured in slices")
-        found = values(_compared(cells), driven.slices)
+        found = values([[cell.id for cell in group] for group in alike(cells)], driven.slices)
         for cell in cells:
             if cell.id not in found:
                 failed.setdefault(
@@ -253,18 +276,6 @@ def _check(generator: Generator) -> None:
             f"its connection has the congestion control {found}, and {asked} was asked for",
             remedy(generator.s),
         )
-
-
-def _compared(cells: Sequence[Cell]) -> list[list[str]]:
-    """The ids of the cells that differ by their label alone."""
-    places = [name for name in IDENTITY if name != "pairs"]
-
-    def place(cell: Cell) -> str:
-        return key({name: getattr(cell, name) for name in places}, tuple(places))
-
-    return [
-        [cell.id for cell in group] for _, group in groupby(sorted(cells, key=place), key=place)
-    ]
 
 
 def _measured(

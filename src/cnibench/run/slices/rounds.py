@@ -13,10 +13,12 @@ from __future__ import annotations
 import hashlib
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-TRIM = 0.2  # share of the rounds that is left out at each end
+from cnibench.stats.robust import trimmed
+
 WAITED = 0.25  # share of a slice, beyond what is usual for the cell
 LATE = 0.5  # share of a slice by which it took longer than it was asked to
 FEWEST = 4  # rounds of which a value can be made
@@ -87,17 +89,24 @@ def disturbed(slices: Sequence[Slice]) -> list[bool]:
     ]
 
 
+def undisturbed(slices: Iterable[Slice]) -> dict[str, dict[int, Slice]]:
+    """Cell to round to its slice."""
+    of: dict[str, list[Slice]] = {}
+    for one in slices:
+        of.setdefault(one.cell, []).append(one)
+    return {
+        cell: {one.round: one for one, bad in zip(its, disturbed(its), strict=True) if not bad}
+        for cell, its in of.items()
+    }
+
+
 def values(groups: Iterable[Sequence[str]], slices: Iterable[Slice]) -> dict[str, Value]:
     """Cell to its value. ``groups`` are the cells that are compared with each other; a cell with
     fewer than FEWEST good slices has no value.
     """
-    of: dict[str, list[Slice]] = {}
-    for one in slices:
-        of.setdefault(one.cell, []).append(one)
-    good: dict[str, dict[int, Slice]] = {}
-    for cell, its in of.items():
-        marks = disturbed(its)
-        good[cell] = {one.round: one for one, bad in zip(its, marks, strict=True) if not bad}
+    slices = list(slices)
+    tried = Counter(one.cell for one in slices)
+    good = undisturbed(slices)
     found = {}
     for group in groups:
         here = [cell for cell in group if len(good.get(cell, ())) >= FEWEST]
@@ -113,8 +122,8 @@ def values(groups: Iterable[Sequence[str]], slices: Iterable[Slice]) -> dict[str
             found[cell] = Value(
                 rate=math.exp(log),
                 cpu=math.exp(costs[cell][0]) if cell in costs else 0.0,
-                rounds=len(of[cell]),
-                left_out=len(of[cell]) - len(good[cell]),
+                rounds=tried[cell],
+                left_out=tried[cell] - len(good[cell]),
                 seconds=math.fsum(one.seconds for one in good[cell].values()),
                 half=half,
             )
@@ -141,24 +150,6 @@ def _fit(logs: Mapping[str, Mapping[int, float]]) -> dict[str, tuple[float, floa
         mean, half = trimmed([log - effects[round] for round, log in its.items()])
         found[cell] = (mean + whole, half)
     return found
-
-
-def trimmed(values: Sequence[float]) -> tuple[float, float]:
-    """(trimmed mean, half width of its 95 % interval after Tukey and McLaughlin: the winsorized
-    standard deviation with Student's t).
-    """
-    ordered = sorted(values)
-    n = len(ordered)
-    cut = int(TRIM * n)
-    kept = ordered[cut : n - cut]
-    mean = math.fsum(kept) / len(kept)
-    if len(kept) < 2:
-        return mean, math.inf
-    winsorized = [kept[0]] * cut + kept + [kept[-1]] * cut
-    deviation = statistics.stdev(winsorized)
-    from scipy.stats import t
-
-    return mean, float(t.ppf(0.975, len(kept) - 1)) * deviation / ((1 - 2 * TRIM) * math.sqrt(n))
 
 
 def log_ratio(slices: Iterable[Slice], one: str, other: str) -> tuple[float, float]:

@@ -1,0 +1,147 @@
+"""Who is ahead while a run measures, from the blocks that are finished and the rounds so far.
+
+The interval of a profile against the one that is ahead is that of the final answer (the inverted
+signed-rank test over finished blocks) as soon as there are enough blocks for it, six at a level of
+5 %. Before, it is that of the rounds: the log ratios of both profiles' slices in the same round,
+their trimmed mean and its interval after Tukey and McLaughlin, widened to the ratio of each
+finished block. The spread between deployments is in it only as far as the blocks have shown it, so
+that it may be too narrow. No interval is corrected for several comparisons, and a look decides
+nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from msgspec.structs import asdict
+
+from cnibench.analysis.samples.stream import samples
+from cnibench.analysis.text.places import describe, of_cell
+from cnibench.analysis.text.summary import named
+from cnibench.model.cell import Cell
+from cnibench.model.context import OF_RECORD, alike, order
+from cnibench.model.metrics import METRICS
+from cnibench.model.units import human
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import Manifest
+from cnibench.stats import sequential
+from cnibench.stats.inference import ALPHA, signed_rank
+from cnibench.stats.robust import trimmed
+
+Logs = Mapping[str, Mapping[int, float]]  # cell id to round to the log of its rate
+_FEWEST = 8  # rounds of a profile, and that two profiles share
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One label at one place. ``low`` and ``high`` are the interval of its ratio to the best one,
+    None for that one and where there is none yet.
+    """
+
+    label: str
+    figure: str
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A place in words, who is there, the best first, and whether the intervals are those of the
+    blocks alone.
+    """
+
+    place: str
+    standings: Sequence[Standing]
+    of_blocks: bool
+
+
+@dataclass
+class SoFar:
+    """What a run has found so far. ``level`` is that of the intervals between blocks."""
+
+    manifest: Manifest
+    _blocks: dict[str, dict[int, float]] = field(default_factory=dict)  # of each cell's id
+    _rounds: dict[str, dict[tuple[int, int], float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        cells = [cell for cell in self.manifest.cells if cell.window == "speed"]
+        places = [
+            (of_cell(**{name: getattr(group[0], name) for name in OF_RECORD}, environment=0), group)
+            for group in alike(cells)
+        ]
+        places.sort(key=lambda place: order(asdict(place[0])))
+        self._groups = [group for _, group in places]
+        self._names = named([where for where, _ in places], describe)
+        self.level = sequential.level(ALPHA) if self.manifest.target_ci else ALPHA
+
+    def rounds(self, block: int, logs: Logs) -> None:
+        """All rounds of that block so far."""
+        for cell, its in logs.items():
+            known = self._rounds.setdefault(cell, {})
+            known.update(((block, number), log) for number, log in its.items())
+
+    def read(self, reader: RunReader) -> None:
+        """The blocks that are stored."""
+        self._blocks = {}
+        main = self.manifest.main
+        for piece in samples(reader):
+            for line in piece:
+                if (
+                    line.metric == main.get(line.workload)
+                    and line.window == "speed"
+                    and line.status == "ok"
+                    and not line.disturbed
+                    and line.value
+                    and line.value > 0
+                ):
+                    self._blocks.setdefault(line.cell, {})[line.block] = line.value
+
+    def rankings(self) -> list[Ranking]:
+        """Of the places where anything is known."""
+        found = []
+        for name, group in zip(self._names, self._groups, strict=True):
+            if ranking := self._ranking(name, group):
+                found.append(ranking)
+        return found
+
+    def _ranking(self, name: str, group: Sequence[Cell]) -> Ranking | None:
+        metric = METRICS.get(self.manifest.main.get(group[0].workload, ""))
+        there = [(value, cell) for cell in group if (value := self._figure(cell.id)) is not None]
+        if metric is None or not there:
+            return None
+        there.sort(key=lambda one: one[0], reverse=metric.better == "higher")
+        best, *others = there
+        standings = [Standing(best[1].label, human(best[0], metric.unit))]
+        of_blocks = True
+        for value, cell in others:
+            interval, alone = self._interval(cell.id, best[1].id)
+            of_blocks = of_blocks and alone
+            low, high = map(math.exp, interval) if interval else (None, None)
+            standings.append(Standing(cell.label, human(value, metric.unit), low, high))
+        return Ranking(name, standings, of_blocks)
+
+    def _figure(self, cell: str) -> float | None:
+        """The median of its blocks, else the mean of its rounds."""
+        if values := self._blocks.get(cell):
+            return statistics.median(values.values())
+        rounds = self._rounds.get(cell, {})
+        return math.exp(trimmed(list(rounds.values()))[0]) if len(rounds) >= _FEWEST else None
+
+    def _interval(self, cell: str, best: str) -> tuple[tuple[float, float] | None, bool]:
+        """Of the log ratio, and whether it is that of the blocks alone."""
+        ours, theirs = self._blocks.get(cell, {}), self._blocks.get(best, {})
+        ratios = [math.log(ours[b] / theirs[b]) for b in sorted(ours.keys() & theirs.keys())]
+        if ratios:
+            found = signed_rank(np.array([ratios]), self.level)
+            if not math.isnan(found.low[0]):
+                return (float(found.low[0]), float(found.high[0])), True
+        mine, its = self._rounds.get(cell, {}), self._rounds.get(best, {})
+        paired = [mine[r] - its[r] for r in mine.keys() & its.keys()]
+        if len(paired) < _FEWEST:
+            return None, False
+        mean, half = trimmed(paired)
+        return (min(mean - half, *ratios, mean), max(mean + half, *ratios, mean)), False
