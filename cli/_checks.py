@@ -13,6 +13,7 @@ from cnibench.model.cell import Cell
 from cnibench.model.profile import Profile
 from cnibench.planning.plan import Plan
 from cnibench.run.collector import Collector
+from cnibench.run.slices.requirements import require
 from cnibench.run.workload import Workload
 from cnibench.rundir.schema import Unsupported
 from cnibench.system.guest import inside
@@ -58,6 +59,12 @@ def possible_cells(
         else:
             possible.append(cell)
     return possible, list(refused)
+
+
+def check_slices(cells: Sequence[Cell]) -> None:
+    """Raises NoSlicesError when this machine cannot measure those in slices that are to be."""
+    if sliced := sum(cell.method == "slices" for cell in cells):
+        require(sliced)
 
 
 def needs(cell: Cell, workload: Workload) -> list[type[Capability]]:

@@ -13,6 +13,7 @@ from cnibench.cli import _priority
 from cnibench.cli._checks import (
     Runnable,
     check_machine,
+    check_slices,
     possible_cells,
     runnable_profiles,
     working_collectors,
@@ -66,8 +67,8 @@ def prepare(
     notes: Sequence[str] = (),
     here: Here | None = None,
 ) -> Request:
-    """Checks everything that the plan needs. Raises UsageError, InputError, MissingError; nothing
-    has been started then.
+    """Checks everything that the plan needs. Raises UsageError, InputError, MissingError (among
+    these NoSlicesError); nothing has been started then.
 
     Profiles that this machine cannot run are left out and recorded, unless none is left.
     ``other_kernel``: what the running kernel lacks does not matter, it is measured on another.
@@ -122,6 +123,8 @@ def prepare(
             "nothing is left to measure",
             "; ".join([*refused, *left_out, *without]) or "name a profile and a workload",
         )
+    if not other_kernel:
+        check_slices(planned)
     remarks = [*notes, *without, *left_out, *refused, *words(blocks)]
     request = _request(whole, name, cluster, found, planned, used, collectors, remarks)
     request = replace(request, warnings=[*request.warnings, *refused])
@@ -251,4 +254,5 @@ def again(manifest: Manifest) -> Request:
     )
     if set(same.windows) < {cell.window for cell in manifest.cells}:
         raise MissingError("; ".join(notes), "'cnibench doctor' says what to install")
+    check_slices(manifest.cells)
     return Request(manifest, found.runnable, used, collectors, cluster, warnings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from cnibench.cli._cluster_options import cluster_options
 from cnibench.cli._options import gathered, kind_option, out_option, seed_option
 from cnibench.cli._output import json_option
 from cnibench.cli._plan_options import PlanOptions
-from cnibench.errors import UsageError
+from cnibench.errors import NoSlicesError, UsageError
 from cnibench.model.units import seconds
 from cnibench.system import log
 from cnibench.system.files import check_relative
@@ -65,7 +66,7 @@ _log = logging.getLogger(__name__)
     type=click.Choice(["slices", "windows"]),
     help=(
         "slices: all cells alternate every 20 ms (lab only); windows: one after the other. "
-        " [default: slices in the lab, else windows]"
+        " [default: slices in the lab if possible, else windows]"
     ),
 )
 @click.option(
@@ -252,18 +253,23 @@ def command(
     if vm is not None:
         plan, shortened = vm.shortened(plan, options)
         given_up += shortened
-    else:
-        plan = with_usual_method(plan, options)
     here = Here(out, plan.cluster, *(("vm", vm.kernel.release) if vm else ()))
-    request = prepare(
-        plan,
+    prepared = partial(
+        prepare,
         name=options.title or "",
         cluster_options=cluster_options,
         keep=options.keep,
         other_kernel=vm is not None,
-        notes=given_up,
         here=here,
     )
+    usual = plan if vm is not None else with_usual_method(plan, options)
+    try:
+        request = prepared(usual, notes=given_up)
+    except NoSlicesError as error:
+        if usual is plan or plan.priority == "real-time":  # which windows cannot have
+            raise
+        given_up.append(f"measured in windows, not in slices: {error.message}")
+        request = prepared(plan, notes=given_up)
     for line in (*request.manifest.notes, *words(request.manifest.planned)):
         _log.info("planned: %s", line)
     for line in preview(request):

@@ -62,6 +62,10 @@ class MissingError(CnibenchError):
     exit_code = 3
 
 
+class NoSlicesError(MissingError):
+    """This machine cannot measure in slices what a plan has in slices."""
+
+
 class MeasureError(CnibenchError):
     """One measurement failed; the run goes on and records the reason."""
 
