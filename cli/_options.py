@@ -44,6 +44,14 @@ file_option = click.option(
     "--out", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
 )
 kind_option = click.option("--cluster", metavar="KIND", help="Where the Pods run.  [default: lab]")
+method_option = click.option(
+    "--method",
+    type=click.Choice(["slices", "windows"]),
+    help=(
+        "slices: all cells alternate every 20 ms (lab only); windows: one after the other. "
+        " [default: slices in the lab if possible, else windows]"
+    ),
+)
 seed_option = click.option(
     "--seed", type=int, metavar="N", help="Random seed for the order of the cells."
 )

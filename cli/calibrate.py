@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cnibench.cli._cluster_options import cluster_options
-from cnibench.cli._options import kind_option, out_option, seed_option
+from cnibench.cli._options import kind_option, method_option, out_option, seed_option
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.errors import CnibenchError, UsageError
 from cnibench.system import log
@@ -50,16 +50,13 @@ if TYPE_CHECKING:
     metavar="LIST",
     help="CPU pinnings to test: split, shared, none.",
 )
+@method_option
 @click.option(
-    "--duration", default="1s", show_default=True, metavar="LIST", help="Window durations to test."
+    "--duration",
+    metavar="LIST",
+    help="Durations to test.  [default: 1s of windows, 0.25s of slices]",
 )
-@click.option(
-    "--warmup",
-    default="200ms",
-    show_default=True,
-    metavar="TIME",
-    help="Warm-up before each window.",
-)
+@click.option("--warmup", metavar="TIME", help="Warm-up before each window.  [default: 200ms]")
 @click.option(
     "--resolution",
     default="2%",
@@ -78,8 +75,9 @@ def command(
     workload: tuple[str, ...],
     placement: tuple[str, ...],
     cpus: str,
-    duration: str,
-    warmup: str,
+    method: str | None,
+    duration: str | None,
+    warmup: str | None,
     resolution: str,
     seed: int | None,
     out: Path,
@@ -97,10 +95,11 @@ def command(
     """
     from cnibench.analysis.calibration import ROUND, calibration
     from cnibench.cli._execute import carry_out
-    from cnibench.cli._plan import plan_of
+    from cnibench.cli._plan import plan_of, with_usual_method
     from cnibench.cli._plan_options import PlanOptions
     from cnibench.cli._request import prepare
     from cnibench.model.units import fraction
+    from cnibench.planning.method import MEASURED
     from cnibench.rundir.reader import RunReader
     from cnibench.rundir.writer import RunWriter
 
@@ -110,8 +109,11 @@ def command(
             f"--resolution must be between 0 and 100 %, not {resolution}", "write --resolution 2%"
         )
     labels = _labels(cni)
+    wanted = PlanOptions(cluster=cluster, method=method)
+    usual = with_usual_method(plan_of(wanted), wanted).method
+    durations = duration or ("1s" if usual == "windows" else f"{MEASURED:g}s")
     paths, status = [], 0
-    for mode, window in product(_list(cpus), _list(duration)):
+    for mode, seconds in product(_list(cpus), _list(durations)):
         log.keep()
         asked = PlanOptions(
             cni=tuple(labels),
@@ -119,14 +121,15 @@ def command(
             workload=workload,
             placement=placement or ("intra",),
             cpus=mode,
-            duration=window,
-            warmup=warmup,
+            method=usual,
+            duration=seconds,
+            warmup=warmup or "200ms",
             blocks=str(ROUND * rounds),
             seed=seed,
             no_perf=True,
         )
         request = prepare(
-            plan_of(asked), name=f"calibrate-{mode}-{window}", cluster_options=cluster_options
+            plan_of(asked), name=f"calibrate-{mode}-{seconds}", cluster_options=cluster_options
         )
         path = (out / request.manifest.id).absolute()
         ended = carry_out(request, path, resume=False)
@@ -182,7 +185,7 @@ def _show(found: Calibration) -> None:
         "workload",
         "placement",
         "CPUs",
-        "window",
+        "method",
         "metric",
         "n",
         "noise",
@@ -196,7 +199,7 @@ def _show(found: Calibration) -> None:
             one.workload,
             one.placement,
             one.cpus,
-            f"{one.duration:g} s",
+            f"{one.method} {one.duration:g} s",
             one.metric,
             str(one.n),
             f"{one.noise:.2%}",

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from cnibench.cli._cluster_options import cluster_options
-from cnibench.cli._options import gathered, kind_option, out_option, seed_option
+from cnibench.cli._options import gathered, kind_option, method_option, out_option, seed_option
 from cnibench.cli._output import json_option
 from cnibench.cli._plan_options import PlanOptions
 from cnibench.errors import NoSlicesError, UsageError
@@ -61,18 +61,11 @@ _log = logging.getLogger(__name__)
     metavar="LIST",
     help="Workloads: NAME or NAME:KEY=VALUE:...  [default: tcp-stream,tcp-rr]",
 )
-@click.option(
-    "--method",
-    type=click.Choice(["slices", "windows"]),
-    help=(
-        "slices: all cells alternate every 20 ms (lab only); windows: one after the other. "
-        " [default: slices in the lab if possible, else windows]"
-    ),
-)
+@method_option
 @click.option(
     "--duration",
     metavar="TIME",
-    help="Length of each window, or of a cell's slices in a block.  [default: 10s; slices 0.5s]",
+    help="Length of each window, or of a cell's slices in a block.  [default: 10s; slices 0.25s]",
 )
 @click.option(
     "--warmup",

@@ -36,6 +36,7 @@ class Iperf3Tcp(_iperf3.Iperf3):
     name = "iperf3-tcp"
     title = "iperf3 TCP"
     Params = Params
+    slices_noise = 0.02  # docs/adr/0012-shorter-blocks.md
     primary = "throughput"
 
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:

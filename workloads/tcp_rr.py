@@ -24,6 +24,7 @@ class TcpRr(_netperf.Netperf):
     name = "tcp-rr"
     title = "netperf TCP_RR"
     Params = Params
+    slices_noise = 0.02  # docs/adr/0012-shorter-blocks.md
     primary = "transaction_rate"
     test = "TCP_RR"
     selectors = ("TRANSACTION_RATE", *_netperf.LATENCIES, "LOCAL_TRANSPORT_RETRANS")

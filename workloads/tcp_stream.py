@@ -25,6 +25,7 @@ class TcpStream(_netperf.Netperf):
     name = "tcp-stream"
     title = "netperf TCP_STREAM"
     Params = Params
+    slices_noise = 0.02  # docs/adr/0012-shorter-blocks.md
     primary = "throughput"
     test = "TCP_STREAM"
     selectors = (

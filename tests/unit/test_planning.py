@@ -18,6 +18,7 @@ from cnibench.errors import InputError, UsageError
 from cnibench.model.cell import Cell
 from cnibench.planning import blocks as planning
 from cnibench.planning.blocks import Here, noise_of, with_blocks, words
+from cnibench.planning.method import MEASURED
 from cnibench.planning.plan import Plan, Work, build_plan, read_plan
 from cnibench.planning.schedule import ALONE
 from cnibench.registry import providers
@@ -172,7 +173,8 @@ def test_only_a_calibration_that_fits_is_taken(tmp_path: Path) -> None:
         here(tmp_path, testbed="vm"),
         Here(tmp_path, "kind"),
     ):
-        assert noise_of(plan(), other)(providers("workloads")["tcp-rr"], "intra", 10.0).assumed
+        ask = noise_of(plan(), other)
+        assert ask(providers("workloads")["tcp-rr"], "intra", "windows", 10.0).assumed
     calibrated(tmp_path, noise=0.05, name="newer", created="2026-02-01")
     assert source() == "measured by newer-1"
     (tmp_path / "newer" / CALIBRATION).write_text("{not json")
@@ -189,6 +191,26 @@ def test_only_a_calibration_that_fits_is_taken(tmp_path: Path) -> None:
     assert source() == "measured by aa-1"
     (tmp_path / "newer" / "plan.json").write_text("{}")
     assert source() == "measured by aa-1"
+
+
+def test_slices_have_a_noise_of_their_own(tmp_path: Path) -> None:
+    def planned(**more: object) -> Planned:
+        one = plan(method="slices", **more)
+        return with_blocks(one, LABELS, providers("workloads"), noise_of(one, here(tmp_path)))[1][0]
+
+    calibrated(tmp_path, noise=0.01)  # in windows
+    rr = providers("workloads")["tcp-rr"]
+    assert (planned().noise, planned().assumed) == (rr.slices_noise, True)
+    in_windows = planned(workload=[{"name": "tcp-rr", "params": {"offload.pods": "tso-off"}}])
+    assert in_windows.source == "measured by aa-1"  # what cannot be sliced is measured in windows
+    crr = planned(workload=["tcp-crr"])
+    assert crr.noise == providers("workloads")["tcp-crr"].noise  # nobody measured it in slices
+    place = {"workload": "tcp-rr", "placement": "intra", "cpus": "shared", "method": "slices"}
+    floors = [{**place, "noise": 0.013, "duration": MEASURED, "metric": "transaction_rate"}]
+    (tmp_path / "aa" / CALIBRATION).write_text(json.dumps({"floors": floors}))
+    assert (planned().noise, planned().source) == (0.013, "measured by aa-1")
+    assert planned(duration="0.2s").assumed  # shorter than what was calibrated, so noisier
+    assert planned(duration="2s").noise == 0.013
 
 
 def test_a_calibration_that_somebody_changed_is_not_planned_with(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ ROUND = least_blocks(
 
 @dataclass(frozen=True)
 class Floor:
-    """One place with one pinning and duration. ``noise`` is the standard deviation of the log of
-    one label's value between blocks, what the blocks have in common taken out; ``alarms`` of
+    """One place with one method, pinning and duration. ``noise`` is the standard deviation of the
+    log of one label's value between blocks, what the blocks have in common taken out; ``alarms`` of
     ``rounds`` comparisons of 6 blocks each called a difference; ``ratio`` is the two labels' over
     all blocks, with its interval; ``dependence_p`` is of neighbouring blocks. ``blocks`` gives each
     resolution's cost for a run of two profiles, ``blocks_ten`` for one of ten."""
@@ -39,6 +39,7 @@ class Floor:
     placement: str
     cpus: str
     metric: str
+    method: str
     duration: float
     warmup: float
     n: int
@@ -105,7 +106,7 @@ def calibration(readers: Sequence[RunReader], resolution: float) -> Calibration:
 
 def scatter(reader: RunReader) -> list[dict[str, Any]]:
     """The noise at each place of any run with two labels or more: {workload, placement, cpus,
-    metric, duration, n, noise}.
+    metric, method, duration, n, noise}.
 
     ``noise`` is the standard deviation of the logs that neither the label nor the block explains
     (both taken out by their means), which for two labels is that of an A/A run.
@@ -130,6 +131,7 @@ def scatter(reader: RunReader) -> list[dict[str, Any]]:
                 "placement": where["placement"],
                 "cpus": where["cpus"],
                 "metric": where["metric"],
+                "method": where["method"],
                 "duration": where["duration"],
                 "n": len(both),
                 "noise": noise,
@@ -198,6 +200,7 @@ def _floor(context: Context, resolution: float) -> Floor | None:
         placement=where["placement"],
         cpus=where["cpus"],
         metric=where["metric"],
+        method=where["method"],
         duration=duration,
         warmup=warmup,
         n=len(both),
@@ -242,7 +245,7 @@ def _recommended(floors: Sequence[Floor], resolution: float) -> list[str]:
         if not usable:
             found.append(
                 f"{workload} {placement}: too noisy to find {100 * resolution:.3g} % in"
-                f" {MOST_BLOCKS} blocks; make the windows longer"
+                f" {MOST_BLOCKS} blocks; use a longer --duration"
             )
             continue
         best = min(usable, key=lambda floor: floor.seconds or 0.0)

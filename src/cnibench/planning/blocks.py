@@ -2,8 +2,8 @@
 the wished resolution.
 
 The noise is, in this order: a number that was given; what ``cnibench calibrate`` (or any earlier
-run that is named) found here at the same place with the same pinning and windows no longer than the
-planned ones; what the workload assumes, and then it is called assumed.
+run that is named) found here at the same place with the same method, the same pinning and a
+duration no longer than the planned one; what the workload assumes, and then it is called assumed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from cnibench.errors import InputError, UsageError
 from cnibench.model.units import plural
 from cnibench.planning import schedule
+from cnibench.planning.method import method_of
 from cnibench.planning.plan import Plan, Work
 from cnibench.rundir.chain import digest
 from cnibench.rundir.index import find
@@ -84,8 +85,8 @@ class Noise:
 
 
 Ask = Callable[
-    ["Workload", str, float], Noise
-]  # of a workload, a placement, and a window of so many seconds
+    ["Workload", str, str, float], Noise
+]  # of a workload, a placement, a method, and so many seconds in a block
 
 
 def noise_of(plan: Plan, here: Here | None) -> Ask:
@@ -94,16 +95,16 @@ def noise_of(plan: Plan, here: Here | None) -> Ask:
     """
     if isinstance(plan.noise, float):
         given = Noise(plan.noise, "given")
-        return lambda workload, placement, duration: given
-    if plan.method == "slices" and plan.noise == "auto":  # calibrations are made of windows
-        return lambda workload, placement, duration: Noise(workload.noise, "assumed", True)
+        return lambda workload, placement, method, duration: given
     known = _calibrations(plan.noise, here)
 
-    def ask(workload: Workload, placement: str, duration: float) -> Noise:
+    def ask(workload: Workload, placement: str, method: str, duration: float) -> Noise:
         for name, floors in known:
-            if (found := _fitting(floors, workload, placement, plan.cpus, duration)) is not None:
+            here = [one for one in floors if one.get("method", "windows") == method]
+            if (found := _fitting(here, workload, placement, plan.cpus, duration)) is not None:
                 return Noise(found, f"measured by {name}")
-        return Noise(workload.noise, "assumed", True)
+        sliced = method == "slices" and workload.slices_noise
+        return Noise(sliced or workload.noise, "assumed", True)
 
     return ask
 
@@ -241,9 +242,9 @@ def _planned(
             wished=_COUNTS,
             finds=0.0,
         )
+    method, duration = method_of(plan, work, workload)
     noises = [
-        ask(workload, placement, work.duration or plan.duration)
-        for placement in work.placement or plan.placement
+        ask(workload, placement, method, duration) for placement in work.placement or plan.placement
     ]
     noise = max(noises, key=lambda one: (one.value, one.assumed))
     least = schedule.blocks_needed(len(own))

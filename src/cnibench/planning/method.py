@@ -12,11 +12,13 @@ from cnibench.model import conditions
 from cnibench.model.cell import Cell
 
 if TYPE_CHECKING:
-    from cnibench.planning.plan import Plan
+    from cnibench.planning.plan import Plan, Work
     from cnibench.run.workload import Workload
 
-MEASURED = 0.5  # s of slices that a cell has in a block, unless the plan gives a duration
-CYCLES = 1.0  # s of slices with perf, for its cycles per packet
+# s of slices that a cell has in a block, unless the plan gives a duration. Deployments of one
+# profile differ by more than its slices do, so more blocks are worth more than longer ones.
+MEASURED = 0.25
+CYCLES = 0.5  # s of slices with perf, for its cycles per packet
 CPP_BLOCKS = 2  # that have slices with perf, unless the plan gives a number
 
 
@@ -29,6 +31,28 @@ def with_method(cell: Cell, plan: Plan, workload: Workload) -> tuple[Cell, str]:
         return cell, f"{cell.workload} is measured in windows, not in slices: {reason}"
     usual = CYCLES if cell.window == "cpp" else MEASURED
     return replace(cell, method="slices", duration=cell.duration if given else usual), ""
+
+
+def method_of(plan: Plan, work: Work, workload: Workload) -> tuple[str, float]:
+    """The method of all cells of ``work`` without perf, and their time in a block in s; windows
+    where some of them cannot be measured in slices.
+    """
+    duration = work.duration or plan.duration
+    for given in work.combinations() if plan.method == "slices" else ():
+        own, around = conditions.split(given)
+        cell = Cell(
+            label="",
+            profile="",
+            placement=(work.placement or plan.placement)[0],
+            workload=work.name,
+            params={**workload.params(own), **around},
+            duration=work.duration,
+        )
+        cell, why_not = with_method(cell, plan, workload)
+        if why_not:
+            return "windows", duration
+        duration = cell.duration or duration
+    return plan.method, duration
 
 
 def with_fewer_cycles(cells: Sequence[Cell], asked: Plan) -> list[Cell]:

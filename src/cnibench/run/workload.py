@@ -60,6 +60,8 @@ class Workload(abc.ABC):
     # were published as
     # benchmark-k8s-cni-2024-01 (bare metal, 40 Gbit/s) have 2.1 to 2.7 %.
     noise: ClassVar[float] = 0.03
+    # The same of a block in slices; 0: ``noise``, nobody measured it.
+    slices_noise: ClassVar[float] = 0.0
 
     def params(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """``given`` over the defaults, checked. Raises pydantic.ValidationError."""
