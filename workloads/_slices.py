@@ -7,6 +7,7 @@ returns a short count then, which it takes for the end of the test (docs/adr/000
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -111,3 +112,6 @@ class Stream(Load):
 
     def params(self) -> dict[str, Any]:
         return {} if self._message == self._asked else {"message": self._message}
+
+    def window(self, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        return "iperf3-tcp", {"streams": self._streams, "message": self._message}

@@ -1,33 +1,40 @@
-"""One window of the workload's own tool for each cell that was measured in slices: what the kernel
-counted in slices of milliseconds should be what the tool reports when it runs on.
+"""One window of the load's own program for each cell that was measured in slices: what the kernel
+counted in slices of milliseconds should be what the program reports when it runs on, with the same
+parameters and at the same priority.
 
 Its samples are stored before, so that whatever happens to a window costs no sample.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from cnibench.errors import CnibenchError, EndedError, Interrupted
-from cnibench.model.cell import Cell
+from cnibench.model.cell import Cell, Priority, Reading
 from cnibench.planning.forecast import CROSS_CHECK
+from cnibench.registry import provider
+from cnibench.run.checks.stalls import Evidence, disturbed
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.sample_faults import private, recorded
 from cnibench.run.session import Session
+from cnibench.run.slices.clocks import descendants
 from cnibench.run.slices.generator import Generator
-from cnibench.run.slices.load import Load
+from cnibench.run.slices.priority import CLIENT, SERVER, raised
 from cnibench.run.slices.rounds import Value
-from cnibench.run.windows.sample import measure
 from cnibench.run.workload import Workload
 from cnibench.rundir.files import FullError
-from cnibench.rundir.writer import RunWriter
+from cnibench.system import usage
 from cnibench.system.usage import look
 
 SECONDS = 1.0  # of the window: what netperf and iperf3 take at least
+_GRACE = 10.0  # s beyond what the window should take
 
 
 def cross_checks(
@@ -36,17 +43,17 @@ def cross_checks(
     """Measures and stores a window for each of these cells that the run has none of yet, one after
     the other.
 
-    Windows have ordinary priority. On a machine that other programs use they say nothing of the
-    slices, whose priority is real-time, and have that as ``reason``.
+    At normal priority and on a machine that other programs use, a window says nothing of the
+    slices, and has that as ``reason``.
     """
     writer = session.writer
     due = [one for one in measured if one[0].id not in writer.cross_checked]
-    busy = look() if due else None  # while nothing of ours runs
+    normal = any(_priority(ended) == "normal" for _, ended, _ in due)
+    busy = look() if normal else None  # while nothing of ours runs
     for cell, ended, value in due:
         session.progress.stage(f"cross-check of {cell.label} {cell.placement} {cell.workload}")
-        s = replace(ended.s, raw=writer.raw_of_check(cell, block))
-        record = cross_check(s, session.workloads[cell.workload], ended.load, writer)
-        if busy and busy.disturbs:
+        record = _cross_check(session, ended, writer.raw_of_check(cell, block))
+        if busy and busy.disturbs and _priority(ended) == "normal":
             record["reason"] = record["reason"] or str(busy)
         record |= {"value": ended.load.rate(value.rate), "half_width": value.half}
         with session.stop.held():
@@ -54,26 +61,66 @@ def cross_checks(
         session.progress.made(CROSS_CHECK)
 
 
-def cross_check(
-    s: SampleContext, workload: Workload, load: Load, writer: RunWriter
-) -> dict[str, Any]:
-    """The record of one cell: what the tool found (metric to value), or ``reason``, why it has no
-    usable figure. ``s`` is the cell's own; its load generator has ended.
+def _priority(ended: Generator) -> Priority:
+    """That of the cell's slices."""
+    return "normal" if ended.priority else ended.wanted
 
-    Raises Interrupted, FullError and EndedError only: a tool that fails here says nothing about the
-    slices.
+
+def _cross_check(session: Session, ended: Generator, raw: Path) -> dict[str, Any]:
+    """The record of one cell: what its program found (metric to value), or ``reason``, why it has
+    no usable figure. Its load generator has ended.
+
+    Raises Interrupted, FullError and EndedError only: a program that fails here says nothing about
+    the slices.
     """
-    record: dict[str, Any] = {"metric": load.metric, "seconds": SECONDS, "found": {}, "reason": ""}
-    cell = msgspec.structs.replace(
-        s.cell, params={**s.cell.params, **load.params()}, method="windows", duration=SECONDS
+    load, priority = ended.load, _priority(ended)
+    name, params = load.window(ended.s.cell.params)
+    workload: Workload = (
+        provider("workloads", name) if name else session.workloads[ended.s.cell.workload]
     )
+    cell = msgspec.structs.replace(
+        ended.s.cell,
+        workload=workload.name,
+        params=workload.params(params),
+        method="windows",
+        priority=priority,
+        duration=SECONDS,
+    )
+    s = replace(ended.s, cell=cell, duration=SECONDS, raw=raw)
+    record: dict[str, Any] = {
+        "metric": load.metric,
+        "tool": workload.name,
+        "tool_priority": priority,
+        "seconds": SECONDS,
+        "found": {},
+        "reason": "",
+    }
     try:
-        with recorded(s.raw, writer), private([s.raw]):
+        with recorded(raw, session.writer), private([raw]):
             s.deployment.reset_state()
-            measured = measure(replace(s, cell=cell, duration=SECONDS), workload, ())
+            readings, reason = _window(s, workload)
     except (Interrupted, FullError, EndedError):
         raise
     except CnibenchError as error:
         return record | {"reason": error.message}
-    found = {one.metric: one.value for one in measured.findings.readings}
-    return record | {"found": found, "reason": measured.disturbed}
+    return record | {"found": {one.metric: one.value for one in readings}, "reason": reason}
+
+
+def _window(s: SampleContext, workload: Workload) -> tuple[Sequence[Reading], str]:
+    """What the workload's program reports of ``s.duration``, and what disturbed it, in words.
+    Programs inherit the priority that their first process is given.
+    """
+    before, known = usage.read(), descendants(os.getpid())
+    real_time, refused = s.cell.priority == "real-time", ""
+    with workload.serve(s):
+        if real_time:
+            refused = raised(descendants(os.getpid()) - known, SERVER)
+        began = time.monotonic()
+        with workload.start(s) as client:
+            if real_time:
+                refused = refused or raised([client.pid], CLIENT)
+            client.wait(workload.longest(s.cell.params, s.duration) + _GRACE)
+        taken = time.monotonic() - began
+    share = usage.between(before, usage.read())
+    seen = Evidence(taken, steal=share.steal, throttled=share.throttled, others=share.others)
+    return workload.findings(s).readings, refused or disturbed(seen)

@@ -5,6 +5,7 @@ and what of the kernel's counters is its work.
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
@@ -48,6 +49,12 @@ class Load(abc.ABC):
     def params(self) -> dict[str, Any]:
         """Parameters of the cell that are other than asked for while it is driven in slices."""
         return {}
+
+    def window(self, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The workload that runs this load's program in one window, '' for the cell's own, and its
+        parameters where ``params`` are the cell's.
+        """
+        return "", {**params, **self.params()}
 
     def rate(self, units: float) -> float:
         """``units`` in a second as ``metric`` has it."""
