@@ -219,8 +219,8 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         return [*([self._shown(cni)] if cni else []), *found.namespaces()]
 
     def _shown(self, cni: Leftover) -> Leftover:
-        """With the objects that would be deleted, or kept because of objects of others that would
-        go with them.
+        """With the objects that would be deleted and what is looked for on nodes; or kept because
+        of objects of others that would go with them.
         """
         plan = None if cni.kept else install.planned(self.access)
         if plan is None:
@@ -233,7 +233,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
             f"deleted, after its manifests are saved below {saved_manifests()}:"
             f" {', '.join(objects) or 'no object'}"
         )
-        return replace(cni, about=f"{cni.about}; {deleted}")
+        return replace(cni, about=f"{cni.about}; {deleted}; {install.outlook(plan)}")
 
     def outages(self, suspect: bool = False) -> list[Outage]:
         return self._claim.outages(suspect, self._dead) if self._claim else []

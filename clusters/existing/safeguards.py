@@ -97,7 +97,8 @@ class GuardedCluster(PresentCluster, Consent):
             raise safety.RefusedError(error.message, error.remedy) from None
         return [
             f"deleted of {plan.name}, after its manifests are saved below {saved_manifests()}:"
-            f" {', '.join(found) or 'no object'}"
+            f" {', '.join(found) or 'no object'}",
+            install.outlook(plan),
         ]
 
     @cached_property

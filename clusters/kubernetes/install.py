@@ -24,6 +24,7 @@ from cnibench.clusters.kubernetes.removal.record import Record
 from cnibench.clusters.kubernetes.removal.uninstallation import (
     Removal,
     give_up,
+    outlook,
     planned,
     preview,
     uninstall,
@@ -46,6 +47,7 @@ __all__ = [
     "give_up",
     "images",
     "install",
+    "outlook",
     "planned",
     "policies",
     "preview",

@@ -323,6 +323,12 @@ def test_the_cni_is_replaced_and_its_manifests_are_kept(
     )
     assert match, said
     assert "DaemonSet kube-flannel/kube-flannel-ds" in said[: match.start()], "shown before"
+    assert "removed from each node, whoever made it" in said[: match.start()]
+    for node in kubectl(kept, "get", "nodes", "-o", "name").split():
+        name = node.removeprefix("node/")
+        (found,) = re.findall(rf"^removed from node {name}: (.*)$", said, re.MULTILINE)
+        assert "device flannel.1" in found
+        assert str(Path(match[1]).with_name(f"flannel-node-{name}.tar")) in found
     assert {(line["profile"], line["status"]) for line in lines(tmp_path, "samples")} == {
         ("flannel-host-gw", "ok")
     }

@@ -20,8 +20,7 @@ from _kind_runs import until
 from cnibench.clusters.kubernetes import install
 from cnibench.clusters.kubernetes.cni import manifests, recognise, wait
 from cnibench.clusters.kubernetes.pods import policy_objects
-from cnibench.clusters.kubernetes.removal import eviction
-from cnibench.clusters.kubernetes.removal import nodes as removal
+from cnibench.clusters.kubernetes.removal import eviction, node_cleaning
 from cnibench.errors import ClusterError, LimitError
 from cnibench.model.profile import Profile, builtin
 
@@ -72,14 +71,14 @@ def test_a_plugin_that_outlives_its_file_is_ended(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it writes its files again after they were removed."""
-    monkeypatch.setattr(removal, "_PLUGINS", 1.0)
+    monkeypatch.setattr(node_cleaning, "_PLUGINS", 1.0)
     node, host = kept.nodes[0], ["nsenter", "-t", "1", "-m", "--"]
     node.run([*host, "sh", "-c", "cp $(command -v sleep) /opt/cni/bin/slow"], timeout=30)
     with node.spawn([*host, "/opt/cni/bin/slow", "300"]) as process:
         look = ["sh", "-c", "ls -l /proc/[0-9]*/exe 2>/dev/null | grep -q /opt/cni/bin/slow"]
         until(lambda: node.run(look, timeout=10, check=False).returncode == 0, 30)
         node.run([*host, "rm", "/opt/cni/bin/slow"], timeout=30)
-        removal.end_plugins(node)
+        node_cleaning.end_plugins(node)
         assert process.wait(10) != 0
 
 

@@ -5,6 +5,7 @@ anything that is not shown and saved.
 from __future__ import annotations
 
 import json
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -141,14 +142,29 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
         )
         access.kubectl("delete", "configmap/somebodys", "secret/hidden", "-n", "kube-flannel")
 
+        owner = access.get("daemonset", "kube-flannel-ds", "-n", "kube-flannel")["metadata"]
+        reference = {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "name": owner["name"],
+            "uid": owner["uid"],
+        }
+        access.apply(config("with-its-owner", "kube-flannel", ownerReferences=[reference]))
         plan = install.planned(access)
         assert plan is not None
         shown = install.preview(access, plan)
+        with_owner = (
+            "ConfigMap kube-flannel/with-its-owner (written by others, goes with its owner)"
+        )
         assert {
             "DaemonSet kube-flannel/kube-flannel-ds",
             "Namespace kube-flannel",
             "ClusterRole flannel",
+            with_owner,
         } <= set(shown)
+        assert "devices flannel.*" in install.outlook(plan)
+        configuration = "/etc/cni/net.d/10-flannel.conflist"
+        theirs = node.read_text(configuration)
         said: list[str] = []
         install.uninstall(access, None, {}, kept.nodes, saved=tmp_path / "saved", say=said.append)
         assert "kube-flannel" not in uids(kept, "namespaces")
@@ -165,9 +181,25 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
         ).stdout
         assert files.split() == ["mine", "keep", "mine"]
 
-        (saved,) = (tmp_path / "saved").iterdir()
+        archives = [tmp_path / "saved" / f"flannel-node-{one.facts.name}.tar" for one in kept.nodes]
+        saved, listed = tmp_path / "saved/flannel.yaml", tmp_path / "saved/flannel-nodes.txt"
+        assert set((tmp_path / "saved").iterdir()) == {saved, listed, *archives}
         assert str(saved) in said[0]
-        assert saved.stat().st_mode & 0o777 == 0o600
+        assert with_owner in said[1]
+        for one, archive, words in zip(kept.nodes, archives, said[2:], strict=True):
+            assert words.startswith(f"removed from node {one.facts.name}: ")
+            for what in ("device flannel.1", "chain FLANNEL-POSTRTG", configuration, str(archive)):
+                assert what in words
+            for what in (MINE, "SOMEBODYS", "10.244.250.0", "/run/flannel/mine"):
+                assert what not in words
+            assert archive.stat().st_mode & 0o777 == 0o600
+        assert "  device flannel.1" in listed.read_text().splitlines()
+        with tarfile.open(archives[0]) as opened:
+            member = opened.extractfile(configuration[1:])
+            assert member is not None
+            assert member.read().decode() == theirs
+        assert saved.stat().st_mode & 0o777 == listed.stat().st_mode & 0o777 == 0o600
+        assert "name: with-its-owner" in saved.read_text()
         access.kubectl("apply", "--server-side", "-f", str(saved), timeout=60)
         kept.ready(flannel)
 
@@ -176,13 +208,24 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
         )  # nothing is recorded of this one
         assert plan is not None
         assert plan.record is None
-        assert install.preview(access, plan) == shown
+        # What comes back has no owner any more, for that has another UID: now it blocks.
+        with pytest.raises(BlockedError, match="ConfigMap kube-flannel/with-its-owner"):
+            install.preview(access, plan)
+        access.kubectl("delete", "configmap/with-its-owner", "-n", "kube-flannel")
+        assert install.preview(access, plan) == [one for one in shown if one != with_owner]
         access.apply(config("somebodys", "kube-flannel"))
         with pytest.raises(BlockedError, match="ConfigMap kube-flannel/somebodys"):
             install.uninstall(access, None, kept.variables, kept.nodes, plan=plan)
         access.kubectl("delete", "configmap/somebodys", "-n", "kube-flannel")
         node.run(["sh", "-c", OWN_GONE], timeout=30)
-        install.uninstall(access, None, kept.variables, kept.nodes, plan=plan)
+        assert "whoever made it" in install.outlook(plan)
+        said.clear()
+        again = tmp_path / "again"
+        install.uninstall(
+            access, None, kept.variables, kept.nodes, plan=plan, saved=again, say=said.append
+        )
+        assert all("device flannel.1" in words for words in said[2:])
+        assert len(list(again.glob("*.tar"))) == len(kept.nodes) == len(said[2:])
         assert "kube-flannel" not in uids(kept, "namespaces")
         assert not [
             key

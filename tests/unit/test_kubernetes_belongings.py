@@ -142,6 +142,42 @@ def test_what_follows_from_its_own_does_not_block() -> None:
     assert names(found.derived) == names(follows)
 
 
+def test_what_others_wrote_for_its_own_to_own_is_shown_and_saved(tmp_path: Path) -> None:
+    """Kubernetes deletes it with its owner; nobody writes it again."""
+    theirs = [
+        one("ConfigMap", "net/theirs", "kubectl", owner=SET.uid),
+        one("ConfigMap", "net/edited", "kube-controller-manager", "kubectl", owner=SET.uid),
+        one("ConfigMap", "net/without-a-word-on-who-wrote-it", owner=SET.uid),
+    ]
+    comes_back = [
+        one("ServiceAccount", "net/default"),
+        one("Pod", "net/agent-x", "kube-controller-manager", "kubelet", owner=SET.uid),
+        one("ControllerRevision", "net/agent-6f97", "kube-controller-manager", owner=SET.uid),
+        one("CiliumNode", "of-a-run", "kubectl", labels={OURS: NAME}),
+        one("Lease", "net/both", "cnibench", "cilium-agent", owner=SET.uid),
+    ]
+    found = selection.find(known(SPACE, SET), [SPACE, SET, NODES, *theirs, *comes_back])
+    selection.check(found, "cilium")
+    assert set(found.dependents) == set(theirs)
+    assert {f"{item} (written by others, goes with its owner)" for item in theirs} | {
+        "Namespace net"
+    } <= set(found.lines())
+    assert not [line for line in found.lines() if "agent-x" in line]
+
+    class Api:
+        def get(self, path: str) -> dict[str, Any] | None:
+            item = next((each for each in [SPACE, SET, *theirs] if each.path == path), None)
+            return item and {
+                "kind": item.kind.kind,
+                "metadata": {"name": item.name, "uid": item.uid},
+            }
+
+    api: Any = Api()
+    (saved,) = backup.save(api, replace(found, made=()), tmp_path, "cilium")
+    for item in theirs:
+        assert f"name: {item.name}\n" in saved.read_text()
+
+
 def test_a_namespace_that_follows_holds_others_back_as_well() -> None:
     """Calico's operator makes calico-system, which its Installation owns."""
     made, theirs = (

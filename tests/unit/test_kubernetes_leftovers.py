@@ -81,6 +81,12 @@ def test_chains_and_what_jumps_to_them_are_removed_and_nothing_else() -> None:
         "-X FLANNEL-POSTRTG",
         "COMMIT",
     ]
+    assert list(commands.chains(script, "iptables-nft")) == [
+        'iptables-nft filter: -A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD',
+        "iptables-nft filter: chain FLANNEL-FWD",
+        'iptables-nft nat: -A POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG',
+        "iptables-nft nat: chain FLANNEL-POSTRTG",
+    ]
     assert commands.chain_removal(IPTABLES, ("cali-*",), ()) == ""
     assert (
         '-D FORWARD -i kube-bridge -m comment --comment "allow outbound traffic from pods" -j'
@@ -90,15 +96,27 @@ def test_chains_and_what_jumps_to_them_are_removed_and_nothing_else() -> None:
 
 def test_commands_for_a_node() -> None:
     devices = list(commands.device_removal(SHOWN, ("cni0", "flannel.*", "tunl0"), {}))
-    assert devices[2:] == ["ip address del 10.244.0.9/32 dev tunl0", "ip link set tunl0 down"]
-    routes = "\n".join(commands.route_removal(SHOWN, ["10.244.0.0/16"], (2004, 2005), {}))
+    assert [one.line for one in devices[2:]] == [
+        "ip address del 10.244.0.9/32 dev tunl0",
+        "ip link set tunl0 down",
+    ]
+    assert [one.what for one in devices] == [
+        "device cni0",
+        "device flannel.1",
+        "address 10.244.0.9/32 of tunl0",
+        "",
+    ], "tunl0 is down already"
+    found = list(commands.route_removal(SHOWN, ["10.244.0.0/16"], (2004, 2005), {}))
+    routes = "\n".join(one.line for one in found)
+    assert "route 10.244.1.0/24 via 10.89.0.3 dev eth0" in [one.what for one in found]
+    assert "routing rule 9: from all fwmark 0x200/0xf00 lookup 2004" in [one.what for one in found]
     assert "route del 10.244.1.0/24 via 10.89.0.3 dev eth0" in routes
     assert "route del blackhole 10.244.7.0/26" in routes
     assert "cilium_host table 2005" in routes
     assert "rule del pref 9 lookup 2004" in routes
     assert "10.89.0.0/24" not in routes
     assert "table local" not in routes
-    programs = "\n".join(commands.tc_removal(SHOWN, ("cil_*",)))
+    programs = "\n".join(one.line for one in commands.tc_removal(SHOWN, ("cil_*",)))
     assert "tc filter del dev eth0 ingress pref 1 handle 0x1 bpf" in programs
     assert "somebody" not in programs
 
@@ -128,11 +146,13 @@ def test_what_a_node_had_before_is_never_removed() -> None:
 
 
 def test_ipsec_is_flushed_only_where_nobody_had_any() -> None:
-    assert "flush" in commands.xfrm_removal(
-        ["SAD count 0", "SPD IN 0 OUT 0 FWD 0 (Sock: IN 0 OUT 0)"]
-    )
+    none = ["SAD count 0", "SPD IN 0 OUT 0 FWD 0 (Sock: IN 0 OUT 0)"]
+    assert "flush" in commands.xfrm_removal(SHOWN, none).line
+    assert commands.xfrm_removal(SHOWN, none).what == "", "there is none to be shown"
+    some = SHOWN.replace("SAD count 0", "SAD count 2")
+    assert commands.xfrm_removal(some, none).what.endswith("policies (SAD count 2)")
     for line in ("SAD count 2", "SPD IN 0 OUT 1 FWD 0"):
-        assert "flush" not in commands.xfrm_removal([line])
+        assert "flush" not in commands.xfrm_removal(SHOWN, [line]).line
 
 
 def test_only_new_mounts_below_its_own_files_are_undone() -> None:
@@ -144,7 +164,8 @@ def test_only_new_mounts_below_its_own_files_are_undone() -> None:
             shown, ("/run/cilium", "/sys/fs/bpf/tc/globals/cilium_*"), (), ("/run/cilium/old",)
         )
     )
-    assert lines == ["nsenter -t 1 -m -- umount -l /run/cilium/cgroupv2"]
+    assert [one.line for one in lines] == ["nsenter -t 1 -m -- umount -l /run/cilium/cgroupv2"]
+    assert lines[0].what == "mount /run/cilium/cgroupv2"
     assert not list(commands.unmounting(shown, ("/run/cilium",), ("/run/cilium",), ()))
 
 
@@ -220,6 +241,7 @@ def test_base_chains_that_hold_nothing_are_leftovers_and_removed() -> None:
     assert node_snapshot.empty_bases(ruleset) == empty
     assert node_snapshot.parse(f"@@ ruleset\n{ruleset}")["empty base chain"] == set(empty)
     lines = list(commands.base_chain_removal(f"@@ ruleset\n{ruleset}@@ tc\n"))
-    assert [line.split(" 2>")[0] for line in lines] == [
+    assert [one.line.split(" 2>")[0] for one in lines] == [
         f"nft delete chain {which}" for which in empty
     ]
+    assert [one.what for one in lines] == [f"empty base chain {which}" for which in empty]

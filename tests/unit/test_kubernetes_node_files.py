@@ -4,10 +4,13 @@ goes, nothing of another file system.
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +80,7 @@ def test_what_is_named_goes_and_nothing_else(root: Path) -> None:
 
 
 def test_what_was_there_before_stays_with_its_folders(root: Path) -> None:
-    before = ask(root, do="list", patterns=["/run/x", "/opt/cni/bin/x"])["found"]
+    before = ask(root, do="list", kept=[], patterns=["/run/x", "/opt/cni/bin/x"])["found"]
     assert set(before) == {"/run/x", "/run/x/a", "/run/x/deep", "/run/x/deep/b", "/opt/cni/bin/x"}
     (root / "run/x/deep/new").write_text("")
     (root / "run/x/more").mkdir()
@@ -185,3 +188,41 @@ def test_what_is_kept_is_private_and_never_written_through_a_link(root: Path) ->
     with pytest.raises(ValueError, match=r"NotADirectoryError|OSError"):
         ask(root, do="save", path=where, text="new")
     assert not (root / "etc/before.json").exists()
+
+
+def archive(
+    root: Path, *patterns: str, kept: tuple[str, ...] = (), largest: int = 100, most: int = 1 << 20
+) -> tuple[dict[str, tarfile.TarInfo], dict[str, str], list[str]]:
+    """(its entries by name, what is unsaved and why, what was found)"""
+    asked = {"patterns": patterns, "kept": kept, "largest": largest, "most": most}
+    answer = ask(root, do="archive", **asked)
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(answer["tar"]))) as opened:
+        return {one.name: one for one in opened}, answer["unsaved"], answer["found"]
+
+
+def test_files_are_archived_with_links_as_links_and_without_what_stays(root: Path) -> None:
+    (root / "run/x/link").symlink_to("/etc/passwd")
+    (root / "run/x/long").write_text("x" * 101)
+    (root / "run/x/\N{LATIN SMALL LETTER E WITH ACUTE}").write_text("name")
+    os.mkfifo(root / "run/x/pipe")
+    (root / "run/x/deep/b").chmod(0o604)
+    saved, unsaved, found = archive(root, "/run/x", "/etc/cni/net.d/10-x.*", kept=("/run/x/a",))
+    assert set(saved) == {
+        "run/x",
+        "run/x/deep",
+        "run/x/deep/b",
+        "run/x/link",
+        "run/x/\N{LATIN SMALL LETTER E WITH ACUTE}",
+        "etc/cni/net.d/10-x.conflist",
+    }
+    assert saved["run/x/link"].issym()
+    assert saved["run/x/link"].linkname == "/etc/passwd"
+    assert saved["run/x/deep/b"].mode == 0o604
+    assert unsaved == {"/run/x/long": "101 bytes", "/run/x/pipe": "a socket, pipe or device"}
+    assert set(found) == {f"/{name}" for name in saved} | set(unsaved)
+
+
+def test_an_archive_is_limited_and_begins_with_what_was_asked_for_first(root: Path) -> None:
+    saved, unsaved, _ = archive(root, "/etc/cni/net.d/10-x.*", "/opt/cni/bin/x", most=2000)
+    assert set(saved) == {"etc/cni/net.d/10-x.conflist"}
+    assert unsaved == {"/opt/cni/bin/x": "more than 2000 bytes together"}

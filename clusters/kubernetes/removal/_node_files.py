@@ -1,5 +1,5 @@
-"""Program: lists, removes and keeps files of a node for cnibench. Standard library only; sent over
-the connection, asked in JSON on its standard input, answers in JSON.
+"""Program: lists, archives, removes and keeps files of a node for cnibench. Standard library only;
+sent over the connection, asked in JSON on its standard input, answers in JSON.
 
 It sees the node's files as the node does (chroot), and no link is ever followed: a folder on the
 way that is one ends the way.
@@ -7,16 +7,20 @@ way that is one ends the way.
 
 from __future__ import annotations
 
+import base64
 import fnmatch
+import io
 import json
 import os
 import stat
 import sys
+import tarfile
 from collections.abc import Iterator
 from typing import Any
 
 MOST = 100_000  # paths in a list
 LARGEST = 1 << 26  # bytes of a file that is read
+ENTRY = 1024  # bytes that an archive has for each entry, at most, beside its data
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -64,13 +68,18 @@ class Files:
                 finally:
                     os.close(inner)
 
-    def below(self, folder: int, path: str, name: str) -> Iterator[str]:
-        """It and all that is in it, on its file system."""
+    def below(self, folder: int, path: str, name: str) -> Iterator[tuple[int, str, str]]:
+        """It and all that is in it, on its file system: (descriptor of the folder, path, name).
+        What goes meanwhile is left out.
+        """
         own = f"{path}/{name}"
-        yield own
-        mode = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISDIR(mode.st_mode):
-            inner = os.open(name, FOLDER, dir_fd=folder)
+        try:
+            mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+            inner = os.open(name, FOLDER, dir_fd=folder) if stat.S_ISDIR(mode) else -1
+        except FileNotFoundError:
+            return
+        yield folder, own, name
+        if inner >= 0:
             try:
                 if os.fstat(inner).st_dev == os.fstat(folder).st_dev:
                     for each in os.listdir(inner):
@@ -118,16 +127,71 @@ class Files:
             self.failed.append(f"{path}/{name}: {error.strerror}")
 
 
-def listed(asked: dict[str, Any]) -> dict[str, Any]:
-    """All that ``patterns`` match, and all below."""
-    files, found = Files([]), list[str]()
-    for pattern in asked["patterns"]:
+def below_all(patterns: list[str], kept: list[str]) -> Iterator[tuple[int, str, str]]:
+    """All that ``patterns`` match and all below, each once, except ``kept``."""
+    files, seen = Files([]), set(kept)
+    for pattern in patterns:
         for match in files.matches(pattern):
-            for path in files.below(*match):
-                found.append(path)
-                if len(found) > MOST:
+            for folder, path, name in files.below(*match):
+                if path not in seen:
+                    seen.add(path)
+                    yield folder, path, name
+                if len(seen) > MOST + len(kept):
                     raise ValueError(f"{pattern}: more than {MOST} files")
-    return {"found": found}
+
+
+def listed(asked: dict[str, Any]) -> dict[str, Any]:
+    return {"found": [path for _, path, _ in below_all(asked["patterns"], asked["kept"])]}
+
+
+def archived(asked: dict[str, Any]) -> dict[str, Any]:
+    """The list, and a tar archive of it in base64, in the order of ``patterns``. Files larger than
+    ``largest`` bytes, what is more than ``most`` bytes together, and what is no file, link or
+    folder on a disk are ``unsaved``, each with the reason.
+    """
+    found = list[str]()
+    unsaved = dict[str, str]()
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for folder, path, name in below_all(asked["patterns"], asked["kept"]):
+            found.append(path)
+            try:
+                info, data = entry(folder, path, name, asked["largest"])
+            except (OSError, ValueError) as error:
+                unsaved[path] = getattr(error, "strerror", None) or str(error)
+                continue
+            if buffer.tell() + len(data) + ENTRY > asked["most"]:
+                unsaved[path] = f"more than {asked['most']} bytes together"
+            else:
+                archive.addfile(info, io.BytesIO(data))
+    tar = base64.b64encode(buffer.getvalue()).decode()
+    return {"found": found, "tar": tar, "unsaved": unsaved}
+
+
+def entry(folder: int, path: str, name: str, largest: int) -> tuple[tarfile.TarInfo, bytes]:
+    """Of one file, link or folder. Raises OSError, and ValueError for what is not saved."""
+    if path.startswith("/sys/"):
+        raise ValueError("an object of the kernel")
+    info = tarfile.TarInfo(path.lstrip("/"))
+    about, data = os.stat(name, dir_fd=folder, follow_symlinks=False), b""
+    if stat.S_ISDIR(about.st_mode):
+        info.type = tarfile.DIRTYPE
+    elif stat.S_ISLNK(about.st_mode):
+        info.type, info.linkname = tarfile.SYMTYPE, os.readlink(name, dir_fd=folder)
+    elif stat.S_ISREG(about.st_mode):
+        descriptor = os.open(
+            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
+        )
+        with os.fdopen(descriptor, "rb") as file:
+            about = os.fstat(descriptor)
+            data = file.read(largest + 1) if stat.S_ISREG(about.st_mode) else b""
+        if len(data) > largest:
+            raise ValueError(f"{about.st_size} bytes")
+    if not (info.isdir() or info.issym() or stat.S_ISREG(about.st_mode)):
+        raise ValueError("a socket, pipe or device")
+    info.mode, info.mtime, info.size = stat.S_IMODE(about.st_mode), about.st_mtime, len(data)
+    info.uid, info.gid = about.st_uid, about.st_gid
+    return info, data
 
 
 def removed(asked: dict[str, Any]) -> dict[str, Any]:
@@ -201,8 +265,8 @@ def main() -> None:
     asked = json.load(sys.stdin)
     os.chroot(asked["root"])
     os.chdir("/")
-    work = {"list": listed, "remove": removed, "save": saved, "load": loaded}[asked["do"]]
-    print(json.dumps(work(asked)))
+    work = {"list": listed, "archive": archived, "remove": removed, "save": saved, "load": loaded}
+    print(json.dumps(work[asked["do"]](asked)))
 
 
 if __name__ == "__main__":

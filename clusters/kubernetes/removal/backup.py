@@ -25,10 +25,9 @@ def save(rest: Rest, found: Belongings, folder: Path, name: str) -> list[Path]:
     when those are known. Raises OSError, ClusterError.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    custom = [
-        one for one in found.explicit if any(defined_by(each, [one]) for each in found.definitions)
-    ]
-    plain = [one for one in found.explicit if one not in custom]
+    things = [*found.explicit, *found.dependents]
+    custom = [one for one in things if any(defined_by(each, [one]) for each in found.definitions)]
+    plain = [one for one in things if one not in custom]
     plain.sort(
         key=lambda one: _FIRST.index(one.kind.kind) if one.kind.kind in _FIRST else len(_FIRST)
     )

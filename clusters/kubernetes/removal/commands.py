@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from cnibench.clusters.kubernetes.removal.node_snapshot import (
     VOLATILE,
@@ -40,6 +41,13 @@ _FALLBACK = (
 Items = Mapping[
     str, Collection[str]
 ]  # as in remains.Snapshot; and "path", "address", "mount", and "up": devices
+
+
+class Command(NamedTuple):
+    """``what`` it removes or changes, for the user; '' for what only follows from another one."""
+
+    line: str
+    what: str = ""
 
 
 def chain_removal(
@@ -82,14 +90,28 @@ def chain_removal(
     return "\n".join(script) + "\n" if script else ""
 
 
-def base_chain_removal(shown: str, had: Collection[str] = ()) -> Iterator[str]:
+def chains(script: str, backend: str) -> Iterator[str]:
+    """What such input removes, named as ``remains.parse`` does."""
+    table = ""
+    for line in script.splitlines():
+        if line.startswith("*"):
+            table = line[1:]
+        elif line.startswith("-X"):
+            yield f"{backend} {table}: chain {line[3:]}"
+        elif line.startswith("-D"):
+            yield f"{backend} {table}: -A{line[2:]}"
+
+
+def base_chain_removal(shown: str, had: Collection[str] = ()) -> Iterator[Command]:
     """Packets walk a base chain although nothing is in it; iptables makes it again when it needs
     it.
     """
     for which in empty_bases("\n".join(section(shown, "ruleset"))):
         if which not in had:
             # somebody may have put a rule there meanwhile
-            yield f"nft delete chain {which} 2>/dev/null || true"
+            yield Command(
+                f"nft delete chain {which} 2>/dev/null || true", f"empty base chain {which}"
+            )
 
 
 def _target(rule: str) -> str:
@@ -106,7 +128,7 @@ def section(shown: str, name: str) -> list[str]:
     return [line for line in match[1].splitlines() if line.strip()] if match else []
 
 
-def device_removal(shown: str, patterns: Sequence[str], had: Items) -> Iterator[str]:
+def device_removal(shown: str, patterns: Sequence[str], had: Items) -> Iterator[Command]:
     """One that was there before stays, with the addresses that it had. A kernel's fallback device,
     which comes with its module and cannot be deleted, loses its new addresses and goes down if it
     was down.
@@ -118,46 +140,63 @@ def device_removal(shown: str, patterns: Sequence[str], had: Items) -> Iterator[
         quoted = shlex.quote(name)
         if name not in _FALLBACK:
             # its pair may have taken it along
-            yield f"ip link delete {quoted} 2>/dev/null || ! ip link show {quoted} >/dev/null 2>&1"
+            yield Command(
+                f"ip link delete {quoted} 2>/dev/null || ! ip link show {quoted} >/dev/null 2>&1",
+                f"device {name}",
+            )
             continue
         for address in addresses(item):
             if address not in had.get("address", ()):
-                yield f"ip address del {address.partition(' ')[2]} dev {quoted}"
+                plain_address = address.partition(" ")[2]
+                yield Command(
+                    f"ip address del {plain_address} dev {quoted}",
+                    f"address {plain_address} of {name}",
+                )
         if name not in had.get("up", ()):
-            yield f"ip link set {quoted} down"
+            up = "UP" in item.get("flags", ())
+            yield Command(f"ip link set {quoted} down", f"{name} is set down" if up else "")
 
 
-def xfrm_removal(had: Collection[str]) -> str:
+def xfrm_removal(shown: str, had: Collection[str]) -> Command:
     """States and policies cannot be distinguished from those of others: they go only where
     there were none.
     """
-    if any(re.search(r"count [1-9]|(IN|OUT|FWD)\s+[1-9]", line) for line in had):
-        return (
+    if _counted(had):
+        return Command(
             "echo 'IPsec states or policies of others were there before: none is removed' >&2;"
             " false"
         )
-    return "ip xfrm state flush; ip xfrm policy flush"
+    counts = [" ".join(line.split()) for line in section(shown, "xfrm")]
+    return Command(
+        "ip xfrm state flush; ip xfrm policy flush",
+        f"all IPsec states and policies ({', '.join(counts)})" if _counted(counts) else "",
+    )
 
 
-def tc_removal(shown: str, patterns: Sequence[str], had: Collection[str] = ()) -> Iterator[str]:
+def _counted(lines: Collection[str]) -> bool:
+    return any(re.search(r"count [1-9]|(IN|OUT|FWD)\s+[1-9]", line) for line in lines)
+
+
+def tc_removal(shown: str, patterns: Sequence[str], had: Collection[str] = ()) -> Iterator[Command]:
     for line in section(shown, "tc"):
         device, way, _, pref, _, handle, name = line.split()[:7]
         if named(name, patterns) and f"{device} {way} pref {pref} {name}" not in had:
             where = f"dev {shlex.quote(device)}"
-            yield (
+            yield Command(
                 f"! ip link show {where} >/dev/null 2>&1 || tc filter del {where} {way} pref {pref}"
-                f" handle {handle} bpf"
+                f" handle {handle} bpf",
+                f"program at tc {device} {way} pref {pref} {name}",
             )
             ways = " || ".join(
                 f"tc filter show {where} {one} 2>/dev/null | grep -q ."
                 for one in ("ingress", "egress")
             )
-            yield f"{ways} || tc qdisc del {where} clsact 2>/dev/null || true"
+            yield Command(f"{ways} || tc qdisc del {where} clsact 2>/dev/null || true")
 
 
 def route_removal(
     shown: str, cidrs: Sequence[str], tables: Sequence[int], had: Items
-) -> Iterator[str]:
+) -> Iterator[Command]:
     networks = [ipaddress.ip_network(cidr, strict=False) for cidr in cidrs]
     for line in section(shown, "routes"):
         words = line.split()
@@ -186,9 +225,10 @@ def route_removal(
                     line,
                 ),
             )
-            yield (
+            yield Command(
                 f"ip {family} route del {route} 2>/dev/null || ! ip {family} route show table all |"
-                f" grep -qF {shlex.quote(text + ' ')}"
+                f" grep -qF {shlex.quote(text + ' ')}",
+                f"route {plain(line)}",
             )
     for line in section(shown, "rules"):
         match = re.match(r"(\d+):.* lookup (\S+)", line)
@@ -196,10 +236,10 @@ def route_removal(
             continue
         if match and match[2] in map(str, tables):
             which = f"rule del pref {match[1]} lookup {match[2]} 2>/dev/null"
-            yield f"ip -4 {which} || ip -6 {which} || true"
+            yield Command(f"ip -4 {which} || ip -6 {which} || true", f"routing rule {plain(line)}")
 
 
-def local_rule(shown: str, had: Collection[str] = ()) -> Iterator[str]:
+def local_rule(shown: str, had: Collection[str] = ()) -> Iterator[Command]:
     """Who moved the kernel's first rule (lookup local) away from preference 0, to have rules before
     it, left it there: it goes back.
     """
@@ -219,16 +259,20 @@ def local_rule(shown: str, had: Collection[str] = ()) -> Iterator[str]:
                 f"{{ ip {family} rule show pref 0 | grep -q . || ip {family} rule add pref 0 lookup"
                 " local; }"
             )
-            yield f"! {there} || {{ {back} && ip {family} rule del pref {pref} lookup local; }}"
+            yield Command(
+                f"! {there} || {{ {back} && ip {family} rule del pref {pref} lookup local; }}",
+                f"routing rule {pref}: from all lookup local, which gets preference 0 again"
+                * (family == "-4"),
+            )
 
 
 def unmounting(
     shown: str, files: Sequence[str], kept: Collection[str], had: Collection[str]
-) -> Iterator[str]:
+) -> Iterator[Command]:
     """What the CNI mounted below its own files: nothing of another file system is ever deleted."""
     for at in sorted(section(shown, "mounts"), reverse=True):
         above = [at[: end.start()] for end in re.finditer("/", at)][1:]
         if at not in had and any(
             fnmatchcase(one, path) and one not in kept for one in above for path in files
         ):
-            yield f"nsenter -t 1 -m -- umount -l {shlex.quote(at)}"
+            yield Command(f"nsenter -t 1 -m -- umount -l {shlex.quote(at)}", f"mount {at}")

@@ -62,13 +62,15 @@ class Belongings:
     programs; ``derived`` follows them by itself.
 
     ``foreign`` are objects of others that would go with one of these, each with the one that it
-    would go with.
+    would go with. ``dependents`` are those among ``derived`` that others wrote: they say themselves
+    (ownerReferences) that they go with their owner, and so do not block.
     """
 
     applied: Sequence[Thing]
     made: Sequence[Thing] = ()
     derived: Sequence[Thing] = ()
     foreign: Sequence[tuple[Thing, Thing]] = ()
+    dependents: Sequence[Thing] = ()
 
     @property
     def explicit(self) -> list[Thing]:
@@ -85,7 +87,8 @@ class Belongings:
 
     def lines(self) -> list[str]:
         """One for each object, for the user to read."""
-        return sorted(map(str, self.explicit))
+        others = [f"{one} (written by others, goes with its owner)" for one in self.dependents]
+        return sorted([*map(str, self.explicit), *others])
 
 
 class BlockedError(ClusterError):
@@ -152,6 +155,10 @@ def find(known: Known, things: Sequence[Thing]) -> Belongings:
         sorted(made.values(), key=lambda one: one.identity),
         list(derived.values()),
         foreign,
+        sorted(
+            (one for one in derived.values() if not _comes_back(known, one)),
+            key=lambda one: one.identity,
+        ),
     )
 
 
@@ -181,6 +188,13 @@ def _follows(one: Thing) -> bool:
     if not one.managers:
         return one.kind.kind == "ServiceAccount" and one.name == "default"
     return one.managers <= _CLUSTER
+
+
+def _comes_back(known: Known, one: Thing) -> bool:
+    """Is it written again by the cluster's controllers, the CNI's programs or a run?"""
+    if _follows(one) or one.of_a_run:
+        return True
+    return bool(one.managers) and one.managers <= {APPLIER, *known.managers, *_CLUSTER}
 
 
 def _is_namespace(one: Thing) -> bool:

@@ -13,10 +13,19 @@ from cnibench.clusters.kubernetes.api.access import Access, UnreachableError
 from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.cni import manifests
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
-from cnibench.clusters.kubernetes.removal import backup, deletion, eviction, record, selection
+from cnibench.clusters.kubernetes.removal import (
+    backup,
+    deletion,
+    eviction,
+    node_backup,
+    record,
+    selection,
+)
 from cnibench.clusters.kubernetes.removal import nodes as removal
 from cnibench.clusters.kubernetes.removal import releases as helm
 from cnibench.clusters.kubernetes.removal.inventory import Inventory, Thing
+from cnibench.clusters.kubernetes.removal.node_cleaning import Cleaning, Found, end_plugins
+from cnibench.clusters.kubernetes.removal.nodes import UntouchedError
 from cnibench.clusters.kubernetes.removal.record import Record
 from cnibench.clusters.kubernetes.removal.selection import Known
 from cnibench.errors import ClusterError, CnibenchError
@@ -109,6 +118,11 @@ def _notes(one: Thing) -> str:
     )
 
 
+def outlook(planned: Removal) -> str:
+    """What would be removed from nodes, by the names that are looked for there."""
+    return node_backup.outlook(planned.about, planned.record is not None)
+
+
 def preview(access: Access, planned: Removal) -> list[str]:
     """The objects that would be deleted now, one a line. Raises BlockedError when it would take
     along those of others.
@@ -133,8 +147,9 @@ def uninstall(
     """Removes what ``install`` recorded, from the API and from all nodes; or what ``plan`` says.
     The record must be of the run that ``variables`` name, if they name one.
 
-    Manifests of all that goes are written to the folder ``saved`` first; ``say`` reports where
-    they are and what goes. Pods of the cluster's own that had the CNI's network are recreated.
+    Manifests of all that goes, the list of what is found on the nodes and the files that can be put
+    back there are written to the folder ``saved`` first; ``say`` reports where they are and what
+    goes. Pods of the cluster's own that had the CNI's network are recreated.
     Raises BlockedError, and then nothing was removed, when others have objects in what would go;
     ClusterError naming what could not be removed.
     """
@@ -170,22 +185,23 @@ def uninstall(
     inventory = Inventory(rest)
     found = selection.find(plan.known, inventory.things())
     selection.check(found, plan.name, inventory.unseen)
+    cidrs = [cidr for cidr in (known.get("pod_cidr", ""), known.get("pod_cidr_ipv6", "")) if cidr]
     if saved is not None:
         paths = backup.save(rest, found, saved, plan.name)
-        if say is not None:
-            say(f"{plan.name} is removed from all {len(nodes)} nodes; {backup.restore_hint(paths)}")
-            say(f"deleted of {plan.name}: {', '.join(found.lines()) or 'no object'}")
+        on_nodes = node_backup.save(_found_on(plan, cidrs, nodes), saved, paths[0].stem)
+        for words in (
+            f"{plan.name} is removed from all {len(nodes)} nodes; {backup.restore_hint(paths)}",
+            f"deleted of {plan.name}: {', '.join(found.lines()) or 'no object'}",
+            *on_nodes,
+        ):
+            if say is not None:
+                say(words)
     step("Pods", lambda: eviction.evict(access))
     eviction.await_teardown(access, nodes)
     deletion.delete(inventory, plan.known, found, step)
     before = plan.record.marks if plan.record else {}
     step("nodes' metadata", lambda: deletion.clean_nodes(rest, plan.about, before))
-    _clean_nodes(
-        plan,
-        [cidr for cidr in (known.get("pod_cidr", ""), known.get("pod_cidr_ipv6", "")) if cidr],
-        nodes,
-        step,
-    )
+    _clean_nodes(plan, cidrs, nodes, step)
     step("Pods", lambda: eviction.admit(access))
     if failed:
         details = "; ".join(f"{what}: {error.message}" for what, error in failed)
@@ -196,6 +212,40 @@ def uninstall(
     if plan.record:
         plan.record.remove(rest)
         on_each([node for node in nodes if node.host], removal.forget)
+
+
+def _cleaning(plan: Removal, cidrs: Sequence[str], node: KubernetesNode) -> Cleaning | None:
+    """None when nothing was begun. Raises UntouchedError, ClusterError."""
+    if plan.record is not None and not plan.record.remembered:
+        return None
+    if not node.host:
+        raise UntouchedError(
+            f"node {node.name}: nothing can be removed from it without a privileged agent",
+            "allow privileged Pods",
+        )
+    if plan.record is None or node.facts.name not in plan.record.marks:
+        # It is new, or the CNI is not ours.
+        copied = plan.record.copied.get(node.facts.name, ()) if plan.record else ()
+        return Cleaning(node, plan.about, cidrs, copied)
+    had, sysctls = removal.before(node)
+    return Cleaning(
+        node, plan.about, cidrs, plan.record.copied.get(node.facts.name, ()), had, sysctls
+    )
+
+
+def _found_on(
+    plan: Removal, cidrs: Sequence[str], nodes: Sequence[KubernetesNode]
+) -> dict[str, Found]:
+    """By the nodes' names. Raises ClusterError."""
+
+    def look(node: KubernetesNode) -> Found:
+        try:
+            cleaning = _cleaning(plan, cidrs, node)
+        except UntouchedError as error:  # ``_clean_nodes`` meets it again, and reports it
+            return Found([f"nothing, for {error.message}"])
+        return cleaning.look() if cleaning else Found([])
+
+    return dict(zip([node.facts.name for node in nodes], on_each(nodes, look), strict=True))
 
 
 def _clean_nodes(
@@ -209,17 +259,10 @@ def _clean_nodes(
     """
 
     def clean(node: KubernetesNode) -> None:
-        if plan.record is not None and not plan.record.remembered:
-            return  # nothing was begun
-        copied = plan.record.copied.get(node.facts.name, ()) if plan.record else ()
-        known = (
-            plan.record is not None and node.facts.name in plan.record.marks
-        )  # else it is new, or the CNI is not ours
-        had, sysctls = removal.before(node) if known else (None, None)
-        for last in (False, True):
-            removal.clean(node, plan.about, cidrs, copied, had, sysctls)
-            if not last:
-                removal.end_plugins(node)
+        if cleaning := _cleaning(plan, cidrs, node):
+            cleaning.clean()
+            end_plugins(node)
+            cleaning.clean()
 
     with ThreadPoolExecutor(max_workers=8) as pool:
         jobs = {node: pool.submit(clean, node) for node in nodes}
