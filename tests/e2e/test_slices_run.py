@@ -101,7 +101,7 @@ def test_cycles_come_from_rounds_of_their_own(tmp_path: Path) -> None:
     done = subprocess.run(
         [
             *[word for word in command(tmp_path) if word != "--no-perf"],
-            *("--workload", "tcp-rr", "--blocks", "2", "--duration", "1s"),
+            *("--workload", "tcp-rr,tcp-stream", "--blocks", "2", "--duration", "1s"),
         ],
         capture_output=True,
         text=True,
@@ -110,9 +110,13 @@ def test_cycles_come_from_rounds_of_their_own(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (run,) = tmp_path.iterdir()
     records = lines(run / "cpp.jsonl")
-    assert sorted((one["label"], one["block"]) for one in records) == [
-        (label, block) for label in "ab" for block in range(2)
+    assert sorted((one["label"], one["workload"], one["block"]) for one in records) == [
+        (label, workload, block)
+        for label in "ab"
+        for workload in ("tcp-rr", "tcp-stream")
+        for block in range(2)
     ]
+    assert {one["params"]["message"] for one in records if "message" in one["params"]} == {1 << 20}
     assert all(one["counted"] >= 10 and one["packets"] > 1000 for one in records)
     samples = [one for one in lines(run / "samples.jsonl") if one["window"] == "cpp"]
     assert {one["method"] for one in samples} == {"slices"}

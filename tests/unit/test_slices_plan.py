@@ -14,7 +14,7 @@ from cnibench.model.cell import Cell
 from cnibench.model.profile import builtin
 from cnibench.planning.cells import cells
 from cnibench.planning.forecast import expected_seconds
-from cnibench.planning.method import with_fewer_cycles
+from cnibench.planning.method import CYCLES, MEASURED, with_fewer_cycles
 from cnibench.planning.plan import build_plan
 from cnibench.registry import providers
 
@@ -26,12 +26,12 @@ def planned(**options: Any) -> tuple[list[Cell], list[str]]:
     return cells(plan, WORKLOADS, {"a": builtin()["flannel"]})
 
 
-def test_slices_last_half_a_second_and_those_with_perf_one() -> None:
+def test_slices_with_perf_last_longer() -> None:
     found, notes = planned(workload=["tcp-rr"])
     assert notes == []
     assert [(one.window, one.method, one.duration, one.blocks) for one in found] == [
-        ("speed", "slices", 0.5, None),
-        ("cpp", "slices", 1.0, None),
+        ("speed", "slices", MEASURED, None),
+        ("cpp", "slices", CYCLES, None),
     ]
 
 
@@ -95,6 +95,27 @@ def test_what_cannot_be_sliced_is_measured_in_windows_and_said(
     (note,) = notes
     assert note.startswith(f"{work['name']} is measured in windows, not in slices: ")
     assert why in note
+
+
+@pytest.mark.parametrize(
+    ("asked", "notes"),
+    [
+        ({}, []),
+        (
+            {"params": {"message": 2 << 20}},
+            ["tcp-stream in slices: message is 1048576, not 2097152"],
+        ),
+        ({"params": {"message": 65536}}, []),
+    ],
+)
+def test_a_cell_has_the_parameters_that_hold_in_slices(
+    asked: dict[str, Any], notes: list[str]
+) -> None:
+    """So that samples, cycles and cross-checks are all of the same cell."""
+    found, said = planned(workload=[{"name": "tcp-stream", **asked}])
+    least = asked.get("params", {}).get("message", 1 << 20)
+    assert {one.params["message"] for one in found} == {min(least, 1 << 20)}
+    assert said == notes
 
 
 def test_pairs_at_the_same_time_are_measured_in_windows() -> None:

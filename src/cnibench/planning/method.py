@@ -23,14 +23,28 @@ CPP_BLOCKS = 2  # that have slices with perf, unless the plan gives a number
 
 
 def with_method(cell: Cell, plan: Plan, workload: Workload) -> tuple[Cell, str]:
-    """The cell with its method and the duration that goes with it, and in words why it is measured
-    in windows.
+    """The cell with its method, and the duration and the parameters that go with it; and in words
+    why it is measured in windows, or which parameter does not hold in slices.
     """
     given = cell.duration is not None or "duration" in plan.model_fields_set
     if reason := _why_not(cell, plan, workload):
         return cell, f"{cell.workload} is measured in windows, not in slices: {reason}"
     usual = CYCLES if cell.window == "cpp" else MEASURED
-    return replace(cell, method="slices", duration=cell.duration if given else usual), ""
+    held = workload.load(cell).params()
+    defaults = workload.params({})
+    changed = [
+        f"{name} is {value}, not {cell.params[name]}"
+        for name, value in held.items()
+        if cell.params[name] != defaults[name]
+    ]
+    sliced = replace(
+        cell,
+        method="slices",
+        duration=cell.duration if given else usual,
+        params={**cell.params, **held},
+    )
+    note = f"{cell.workload} in slices: {', '.join(changed)}" if changed else ""
+    return sliced, note
 
 
 def method_of(plan: Plan, work: Work, workload: Workload) -> tuple[str, float]:
@@ -48,8 +62,8 @@ def method_of(plan: Plan, work: Work, workload: Workload) -> tuple[str, float]:
             params={**workload.params(own), **around},
             duration=work.duration,
         )
-        cell, why_not = with_method(cell, plan, workload)
-        if why_not:
+        cell, _ = with_method(cell, plan, workload)
+        if cell.method == "windows":
             return "windows", duration
         duration = cell.duration or duration
     return plan.method, duration

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cnibench.errors import CnibenchError, Interrupted, MeasureError
-from cnibench.model.cell import Reading
 from cnibench.run.collector import Collector, Turns
 from cnibench.run.sample_context import Measurements
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
@@ -40,11 +39,6 @@ def with_cycles(
                 raise
             except CnibenchError as error:
                 driven.failed[cell] = error
-            own = generator.load.params()
-            found.readings = [
-                Reading(metric=one.metric, value=one.value, params={**one.params, **own})
-                for one in found.readings
-            ]
     return driven
 
 

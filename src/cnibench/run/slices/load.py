@@ -47,14 +47,14 @@ class Load(abc.ABC):
         """Transactions or bytes that a count stands for."""
 
     def params(self) -> dict[str, Any]:
-        """Parameters of the cell that are other than asked for while it is driven in slices."""
+        """Parameters of the cell that are other than asked for in slices: its cell has these."""
         return {}
 
     def window(self, params: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """The workload that runs this load's program in one window, '' for the cell's own, and its
         parameters where ``params`` are the cell's.
         """
-        return "", {**params, **self.params()}
+        return "", dict(params)
 
     def rate(self, units: float) -> float:
         """``units`` in a second as ``metric`` has it."""

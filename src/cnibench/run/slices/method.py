@@ -283,14 +283,13 @@ def _measured(
 ) -> Measured:
     load = generator.load
     found = driven.cycles.get(cell.id) or Measurements()
-    own = load.params()
     refused = generator.priority or driven.priority
     algorithm = generator.congestion_control or (UNREAD if tcp else NONE)
     rate = load.rate(value.rate)
-    found.add(load.metric, rate, **own)
-    found.add(load.per, value.cpu, **own)
+    found.add(load.metric, rate)
+    found.add(load.per, value.cpu)
     if load.metric == "transaction_rate":  # one transaction at a time: its mean is the inverse
-        found.add("latency_mean", 1 / rate, **own)
+        found.add("latency_mean", 1 / rate)
     record = {
         "rounds": value.rounds,
         "left_out": value.left_out,
