@@ -19,6 +19,7 @@ import pytest
 from cnibench.errors import InputError
 from cnibench.model.cell import Cell
 from cnibench.rundir.chain import digest, link
+from cnibench.rundir.files import open_log
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.verification import verify
 from cnibench.rundir.writer import RunWriter
@@ -302,6 +303,77 @@ def test_a_hard_linked_copy_is_not_resumed(run: Path, tmp_path: Path) -> None:
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     shutil.copytree(run, tmp_path / "other")
     RunWriter.resume(tmp_path / "other").close()
+
+
+def _tree(folder: Path) -> dict[str, bytes]:
+    """Every name in the folder, files with their content; FIFOs are not opened."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b""
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["hard link", "link", "fifo", "folder"])
+@pytest.mark.parametrize("events", [True, False])
+def test_a_log_that_cannot_be_written_is_refused_before_anything_is_changed(
+    run: Path, tmp_path: Path, kind: str, events: bool
+) -> None:
+    cell = RunReader(run).plan.cells[-1]
+    with (run / "samples.jsonl").open("ab") as file:
+        file.write(b'{"schema":2,"cell":"x"')  # of a sample in flight
+    (run / "raw" / cell.id / "2").mkdir()
+    if not events:
+        for path in run.glob("*.json*"):
+            if path.name != "plan.json":
+                path.unlink()
+        shutil.rmtree(run / "raw")
+    victim = tmp_path / "victim"
+    victim.write_text("of somebody else\n")
+    log = run / "run.log"
+    if kind == "hard link":
+        os.link(victim, log)
+    elif kind == "link":
+        log.symlink_to(victim)
+    elif kind == "fifo":
+        os.mkfifo(log)
+    else:
+        log.mkdir()
+    with pytest.raises(InputError, match=kind if "link" in kind else "regular file"):
+        open_log(run)
+    before = _tree(run)
+    with pytest.raises(InputError, match=r"run\.log") as refused:
+        RunWriter.resume(run)
+    assert "remove it" in refused.value.remedy
+    assert _tree(run) == before
+    assert victim.read_text() == "of somebody else\n"
+    log.rmdir() if kind == "folder" else log.unlink()
+    RunWriter.resume(run).close()
+
+
+def test_a_refused_resume_makes_no_events(run: Path) -> None:
+    """Without samples nothing says that events are missing, but the environment does."""
+    for name in ("events.jsonl", "samples.jsonl"):
+        (run / name).unlink()
+    before = _tree(run)
+    with pytest.raises(InputError, match="damaged and cannot be resumed"):
+        RunWriter.resume(run)
+    assert _tree(run) == before
+
+
+def test_a_hard_link_in_a_run_of_version_1_is_refused_before_anything_is_moved(
+    tmp_path: Path,
+) -> None:
+    run = synthetic(tmp_path, {"a": 1.0}, blocks=1, finished=False).path
+    *events, last = (run / "events.jsonl").read_bytes().splitlines()
+    sizes = {"samples.jsonl": (run / "samples.jsonl").stat().st_size}
+    event = json.dumps(json.loads(last) | {"sizes": sizes}).encode()
+    (run / "events.jsonl").write_bytes(b"\n".join([*events, event, b'{"schema":1,']))
+    os.link(run / "samples.jsonl", tmp_path / "other")
+    before = _tree(run)
+    with pytest.raises(InputError, match="hard link"):
+        RunWriter.resume(run)
+    assert _tree(run) == before
 
 
 def test_control_characters_of_a_run_do_not_reach_the_terminal(run: Path) -> None:

@@ -68,15 +68,10 @@ class RunFiles:
     def descriptor(self, name: str) -> int:
         if name not in self._open:
             with self.storing(self.path / name):
-                self._open[name] = open_beneath(
-                    self.path, name, os.O_WRONLY | os.O_APPEND | os.O_CREAT
-                )
-            if os.fstat(self._open[name]).st_nlink > 1:
-                raise InputError(
-                    f"{self.path / name}: has another hard link, in a copy of the run perhaps, and"
-                    " new lines would be in both",
-                    "copy the run with 'cp -a', and resume the copy",
-                )
+                opened = open_beneath(self.path, name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            self._open[name] = _single(
+                opened, self.path / name, "copy the run with 'cp -a', and resume the copy"
+            )
         return self._open[name]
 
     def set_aside(self, name: str) -> str:
@@ -217,17 +212,40 @@ def open_log(path: Path) -> int:
     """A descriptor that appends to the log of the run directory ``path``. Only its owner may read
     it: it names machines and addresses.
 
-    Raises FullError when it cannot be written, InputError when it is a link or no regular file.
+    Raises FullError when it cannot be written, InputError when it is a link, has another hard link
+    or is no regular file.
     """
+    remedy = "remove it: a new one is written"
     try:
-        return open_beneath(path, LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        opened = open_beneath(path, LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     except InputError as error:
-        raise InputError(error.message, "remove it: a new one is written") from None
+        raise InputError(error.message, remedy) from None
     except OSError as error:
         raise FullError(
             f"{path / LOG}: {error.strerror}; the run ends",
             f"make it writable, then: cnibench run --resume {path}",
         ) from None
+    return _single(opened, path / LOG, remedy)
+
+
+def check_log(path: Path) -> None:
+    """Raises as ``open_log`` does; makes nothing."""
+    if os.path.lexists(path / LOG):
+        os.close(open_log(path))
+
+
+def _single(descriptor: int, path: Path, remedy: str) -> int:
+    """The descriptor of a file that lines are appended to. One with a second hard link is closed:
+    raises InputError.
+    """
+    if os.fstat(descriptor).st_nlink <= 1:
+        return descriptor
+    os.close(descriptor)
+    raise InputError(
+        f"{path}: has another hard link, in a copy of the run perhaps, and new lines would be in"
+        " both",
+        remedy,
+    )
 
 
 def _opened(path: Path) -> int:

@@ -25,6 +25,7 @@ from cnibench.rundir.schema import (
     ATTESTATIONS,
     CALIBRATION,
     CROSS_CHECKS,
+    EVENTS,
     LONGEST_DOCUMENT,
     PLAN,
     RAW,
@@ -93,6 +94,8 @@ class RunWriter:
         """
         first = RunReader(path)
         resumption.check(path)
+        if not os.path.lexists(path / EVENTS):  # a refused run gets none, and the lock makes it
+            resumption.refuse(path, verify(first, raw=True))
         writer = cls(path, first.plan)
         try:
             reader = RunReader(path)  # nobody else writes any more
@@ -100,12 +103,7 @@ class RunWriter:
             if resumption.restore_newlines(writer.files, problems):
                 reader = RunReader(path)
                 problems = verify(reader, raw=True)
-            if problems:
-                more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
-                raise InputError(
-                    f"{path}: the run is damaged and cannot be resumed: {problems[0]}{more}",
-                    resumption.RESTORE,
-                )
+            resumption.refuse(path, problems)
             writer.manifest = reader.plan
             resumption.take_up(writer.files, writer.log, reader.chain, reader.plan.cells)
             writer.attempts = {key: one.attempt for key, one in reader.chain.latest.items()}

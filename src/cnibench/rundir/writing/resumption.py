@@ -14,7 +14,7 @@ import msgspec
 from cnibench.errors import InputError
 from cnibench.model.cell import Cell
 from cnibench.rundir.chain import ADOPTED, Chain, Problem, Segment, digest
-from cnibench.rundir.files import RunFiles
+from cnibench.rundir.files import RunFiles, check_log
 from cnibench.rundir.reading.raw_listing import RawListing
 from cnibench.rundir.schema import (
     CALIBRATION,
@@ -39,7 +39,9 @@ RESTORE = (
 
 
 def check(path: Path) -> None:
-    """Raises InputError when the run directory cannot be taken up, whatever is in its files."""
+    """Raises InputError when the run directory cannot be taken up, whatever is in its files, and as
+    ``open_log`` when its log cannot be written. Makes nothing.
+    """
     if not os.access(path, os.W_OK):
         raise InputError(
             f"{path}: is read-only",
@@ -48,6 +50,16 @@ def check(path: Path) -> None:
     if not (path / EVENTS).exists() and not (path / EVENTS).is_symlink() and _has_lines(path):
         raise InputError(
             f"{path}: {EVENTS} is missing, so nothing says which samples are complete", RESTORE
+        )
+    check_log(path)
+
+
+def refuse(path: Path, problems: Sequence[Problem]) -> None:
+    """Raises InputError that names the first of the problems, if there are any."""
+    if problems:
+        more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise InputError(
+            f"{path}: the run is damaged and cannot be resumed: {problems[0]}{more}", RESTORE
         )
 
 
@@ -112,10 +124,11 @@ def _adopt(files: RunFiles, log: EventLog, chain: Chain) -> dict[str, str]:
     files.sizes.update({name: size for name, size in sizes.items() if size})
     aside: dict[str, str] = {}
     committed: dict[str, Segment] = {}
-    for name in [EVENTS, *(name for name in files.sizes if name != EVENTS)]:
-        descriptor = files.descriptor(name)
-        if os.fstat(descriptor).st_size < files.sizes[name]:
+    names = [EVENTS, *(name for name in files.sizes if name != EVENTS)]
+    for name in names:  # all that is refused, before anything is moved
+        if os.fstat(files.descriptor(name)).st_size < files.sizes[name]:
             raise InputError(f"{files.path / name}: has lost its end", RESTORE)
+    for name in names:
         if moved := files.set_aside(name):
             aside[name] = moved
         with files.storing(files.path / name), open(open_beneath(files.path, name), "rb") as file:
