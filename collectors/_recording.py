@@ -22,6 +22,7 @@ from cnibench.collectors import _counters
 from cnibench.errors import MeasureError
 from cnibench.run.sample_context import SampleContext
 from cnibench.system import process as programs
+from cnibench.system.files import write_private
 from cnibench.system.guest import inside, patience
 from cnibench.system.process import Process
 from cnibench.testbed.place import Node
@@ -136,7 +137,7 @@ class Recorded:
         self.clock = self._recording.clock
         self._hertz = hertz(machine.node.read_text("/proc/cpuinfo")) if self.clock else 0.0
         if len(content) <= _KEEP:
-            machine.data.with_suffix(".data.gz").write_bytes(gzip.compress(content, 1))
+            write_private(machine.data.with_suffix(".data.gz"), gzip.compress(content, 1))
         machine.data.unlink()
 
     def stacks(self, own: set[int], windows: Sequence[Window], raw: Path) -> list[Stack]:
@@ -162,13 +163,14 @@ class Recorded:
             "own": sorted(own),
             "lost": recording.lost,
         }
-        (raw / machine.data.name).with_suffix(".json").write_text(json.dumps(facts))
+        write_private((raw / machine.data.name).with_suffix(".json"), json.dumps(facts))
         return found
 
     def write_symbols(self) -> None:
         """The names of all addresses that were looked up, beside the recording."""
-        self._machine.data.with_suffix(".symbols").write_text(
-            "".join(f"{start:x} {end:x} {name}\n" for start, end, name in sorted(self._table.used))
+        write_private(
+            self._machine.data.with_suffix(".symbols"),
+            "".join(f"{start:x} {end:x} {name}\n" for start, end, name in sorted(self._table.used)),
         )
 
 

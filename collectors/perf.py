@@ -29,6 +29,7 @@ from cnibench.collectors._recording import (
 from cnibench.errors import MeasureError
 from cnibench.run.collector import Collector, Turns
 from cnibench.run.sample_context import Measurements, SampleContext
+from cnibench.system.files import write_private
 from cnibench.testbed.capabilities.node_inspection import NodeInspection
 from cnibench.testbed.cluster import Cluster
 
@@ -150,7 +151,7 @@ def _evaluate(
         for machine, known in zip(machines, own, strict=True)
         for stack in machine.stacks(known, turns.windows, s.raw)
     ]
-    (s.raw / "stacks.folded").write_text(stacks.fold(found))
+    write_private(s.raw / "stacks.folded", stacks.fold(found))
     breakdown = attribution.attribute(found, names)
     if breakdown.counted < _LEAST:
         seconds = sum(end - start for start, end in turns.windows) / 1e9

@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, Field
 from cnibench.errors import CnibenchError, LimitError, MeasureError, UsageError
 from cnibench.model import units
 from cnibench.run.sample_context import SampleContext
+from cnibench.system.files import write_private
 from cnibench.system.process import Process
 from cnibench.testbed.place import Place, Pod
 
@@ -198,7 +199,7 @@ def note(raw: Path, name: str, argv: Sequence[str]) -> None:
     path = raw / "commands.json"
     known = json.loads(read(path) or "{}")
     known[name] = list(argv)
-    path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    write_private(path, json.dumps(known, indent=1) + "\n")
 
 
 def tail(text: str) -> str:

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 
 from cnibench.errors import LimitError, MeasureError
 from cnibench.run.sample_context import SampleContext
+from cnibench.system.files import write_private
 from cnibench.system.process import Process
 from cnibench.testbed.capabilities.extra_pods import ExtraPods
 from cnibench.testbed.deployment import Deployment
@@ -233,7 +234,7 @@ class Running:
 def running(s: SampleContext, load: Load) -> Iterator[Running]:
     """The load, with all its connections, for the block; checked again at its end."""
     folder = s.raw / "background"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     with ExitStack() as stack:
         background = Running(s, load, folder)
         background.start(stack)
@@ -244,8 +245,8 @@ def running(s: SampleContext, load: Load) -> Iterator[Running]:
 def mark(s: SampleContext, background: Running) -> None:
     """Keeps what each Pod has sent so far, and when, for ``achieved``."""
     at, counted = _counted(background)
-    (s.raw / "background" / "start.json").write_text(
-        json.dumps({"at": at, "bytes": counted}) + "\n", encoding="utf-8"
+    write_private(
+        s.raw / "background" / "start.json", json.dumps({"at": at, "bytes": counted}) + "\n"
     )
 
 

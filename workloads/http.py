@@ -26,6 +26,7 @@ from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.slices.counters import Counter, Opened
 from cnibench.run.slices.load import Load
 from cnibench.run.workload import Workload
+from cnibench.system.files import write_private
 from cnibench.system.process import Process
 from cnibench.testbed.place import Place
 from cnibench.workloads import _ab, _common
@@ -139,7 +140,7 @@ class Http(Workload):
     def serve(self, s: SampleContext) -> Iterator[None]:
         with _scratch(s.server) as folder:
             conf = _CONF.format(folder=folder, listen=_host(s, s.listen))
-            (s.raw / "nginx.conf").write_text(conf, encoding="utf-8")
+            write_private(s.raw / "nginx.conf", conf)
             _made(s.server, ["sh", "-c", f"cat > {folder}/nginx.conf"], conf)
             _made(
                 s.server,

@@ -25,6 +25,7 @@ from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.task import Task
 from cnibench.run.workload import Workload
+from cnibench.system.files import write_private
 from cnibench.system.guest import patience
 from cnibench.system.process import Process
 from cnibench.testbed.capabilities.policies import Policies
@@ -145,7 +146,7 @@ class PolicyEffect(Workload):
                 effect = _observe(s, port, deny, sender)
         finally:
             self._first = (self._first + most(time.monotonic() - began)) % len(_SOURCES)
-        (s.raw / "effect.json").write_text(json.dumps(effect) + "\n", encoding="utf-8")
+        write_private(s.raw / "effect.json", json.dumps(effect) + "\n")
         return Task("policy-effect")
 
     def findings(self, s: SampleContext) -> Measurements:

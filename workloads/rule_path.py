@@ -22,6 +22,7 @@ from cnibench.model.profile import Strict
 from cnibench.rulepath import legacy, trace, walk
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.workload import Workload
+from cnibench.system.files import write_private
 from cnibench.system.process import Process
 from cnibench.testbed.place import Node
 from cnibench.workloads import _common, _netperf, _nflog
@@ -179,12 +180,13 @@ def _tracing(s: SampleContext, node: Node) -> Iterator[None]:
         out, err = _file(s, node, "trace.txt"), _file(s, node, "trace.err")
         with node.spawn(["nft", "-a", "monitor"], stdout=out, stderr=err) as monitor:
             _mark(s, node, "begin", monitor)
-            _file(s, node, "ruleset.json").write_text(
+            write_private(
+                _file(s, node, "ruleset.json"),
                 node.run(["nft", "-a", "-j", "list", "ruleset"], timeout=60).stdout,
-                encoding="utf-8",
             )
-            _file(s, node, "ruleset.txt").write_text(
-                node.run(["nft", "list", "ruleset"], timeout=60).stdout, encoding="utf-8"
+            write_private(
+                _file(s, node, "ruleset.txt"),
+                node.run(["nft", "list", "ruleset"], timeout=60).stdout,
             )
             yield
     finally:
@@ -197,9 +199,7 @@ def _legacy(s: SampleContext, node: Node) -> Iterator[Process]:
     their trace, too.
     """
     save = {4: "iptables-legacy-save", 6: "ip6tables-legacy-save"}[s.cell.ip]
-    _file(s, node, "legacy.txt").write_text(
-        node.run([save], timeout=_LIMIT).stdout, encoding="utf-8"
-    )
+    write_private(_file(s, node, "legacy.txt"), node.run([save], timeout=_LIMIT).stdout)
     with _nflog.capturing(
         node, s.cell.ip, _file(s, node, "legacy.pcap"), _file(s, node, "legacy.err")
     ) as process:

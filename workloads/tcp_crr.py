@@ -24,6 +24,7 @@ from cnibench.model.cell import Cell
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.slices.load import Load
+from cnibench.system.files import write_private
 from cnibench.testbed.place import Pod
 from cnibench.workloads import _common, _netperf, _slices
 from cnibench.workloads._common import Size
@@ -103,8 +104,8 @@ class TcpCrr(_netperf.Netperf):
         drain(s.client)
         drain(s.server)
         ports = count(s.client)
-        (s.raw / "ports.json").write_text(
-            json.dumps({**asdict(ports), "free": ports.free}) + "\n", encoding="utf-8"
+        write_private(
+            s.raw / "ports.json", json.dumps({**asdict(ports), "free": ports.free}) + "\n"
         )
         needed = s.cell.params["ports"]
         if ports.free < needed:

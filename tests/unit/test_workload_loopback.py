@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -89,6 +92,36 @@ def test_netperf_from_end_to_end(tmp_path: Path) -> None:
     assert (
         command[command.index("-l") + 1] == "1"
     )  # half a second is not 0, which would be for ever
+
+
+@pytest.mark.parametrize(
+    ("workload", "params"), [("tcp-rr", {}), ("tcp-crr", {"ports": 100}), ("http", {})]
+)
+def test_raw_files_are_private_before_a_sample_ends(
+    tmp_path: Path, workload: str, params: dict[str, Any]
+) -> None:
+    """One that fails, or whose process is killed, leaves them as they are."""
+    before = os.umask(0o022)
+    try:
+        s = context(workload, tmp_path, 709, **params)
+        measure(s, provider("workloads", workload), [])
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert {"commands.json", "cmd.json", "client.stdout", "server.stdout"} <= modes.keys()
+    assert {name: oct(mode) for name, mode in modes.items() if mode != 0o600} == {}
+
+
+@pytest.mark.parametrize("package", ["workloads", "collectors"])
+def test_nothing_in_a_raw_folder_is_written_for_everybody(package: str) -> None:
+    """The files of workloads that need a cluster: all of them go through write_private."""
+    folder = Path(_common.__file__).parents[1] / package
+    found = {
+        file.name: words
+        for file in folder.glob("*.py")
+        if (words := re.findall(r"\.write_(?:text|bytes)\(", file.read_text()))
+    }
+    assert not found
 
 
 def test_a_port_that_is_taken_is_a_failure_with_its_reason(tmp_path: Path) -> None:

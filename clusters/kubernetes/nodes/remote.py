@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from cnibench.errors import ClusterError, LimitError
 from cnibench.system import process as programs
+from cnibench.system.files import output_file
 from cnibench.system.guest import patience
 from cnibench.system.process import Process
 
@@ -37,7 +38,7 @@ class Answer:
         self._files: dict[int, IO[bytes]] = {}
         for number, path in ((1, stdout), (2, stderr)):
             if path is not None:
-                self._files[number] = os.fdopen(programs.output_file(path), "wb", buffering=0)
+                self._files[number] = os.fdopen(output_file(path), "wb", buffering=0)
 
     def take(self, header: dict[str, Any], data: bytes) -> None:
         if "stream" in header:

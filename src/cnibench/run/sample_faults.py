@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cnibench.errors import CnibenchError, MeasureError
 from cnibench.rundir.writer import RunWriter
-from cnibench.system.files import make_private
+from cnibench.system.files import make_private, write_private
 
 _log = logging.getLogger(__name__)
 
@@ -45,8 +45,7 @@ def recorded(raw: Path, writer: RunWriter) -> Iterator[None]:
     except Exception as error:
         _log.exception("a defect of cnibench")
         with writer.storing(raw / "defect.txt"):
-            (raw / "defect.txt").write_text(traceback.format_exc(), encoding="utf-8")
-            (raw / "defect.txt").chmod(0o600)
+            write_private(raw / "defect.txt", traceback.format_exc())
         raise MeasureError(
             f"a defect of cnibench: {type(error).__name__}: {error}", f"report {raw / 'defect.txt'}"
         ) from None

@@ -67,6 +67,19 @@ def read_named(path: Path, limit: int) -> bytes:
     return _read(open_named(path), path, limit)
 
 
+def output_file(path: Path) -> int:
+    """A descriptor of a new, empty file that only its owner may read: output names programs,
+    addresses and machines.
+    """
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+
+def write_private(path: Path, content: str | bytes) -> None:
+    """Writes a whole file as ``output_file`` makes it."""
+    with open(output_file(path), "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
 def make_private(folder: Path) -> None:
     """Nobody but the owner reads ``folder`` and what is below it; what is gone or a link stays as
     it is.

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import IO, cast
 
 from cnibench.errors import ClusterError, LimitError, MeasureError, MissingError
+from cnibench.system.files import output_file
 from cnibench.system.guest import patience
 from cnibench.system.log import shown
 
@@ -218,13 +219,6 @@ class Process:
         trace: TracebackType | None,
     ) -> None:
         self.kill()
-
-
-def output_file(path: Path) -> int:
-    """A descriptor of a new, empty file that only its owner may read: output names programs,
-    addresses and machines.
-    """
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
 
 
 def spawn(

@@ -30,6 +30,7 @@ from cnibench.run.workload import Workload
 from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import now
 from cnibench.system import usage
+from cnibench.system.files import write_private
 from cnibench.system.guest import inside
 from cnibench.system.process import Process
 from cnibench.testbed.capabilities.cell_conditions import CellConditions
@@ -297,4 +298,4 @@ def _note(s: SampleContext, argv: Sequence[str], status: int, start: str, end: s
         "server_cpu": s.server_cpu,
         "cell": s.cell,
     }
-    (s.raw / "cmd.json").write_bytes(msgspec.json.encode(record) + b"\n")
+    write_private(s.raw / "cmd.json", msgspec.json.encode(record) + b"\n")
