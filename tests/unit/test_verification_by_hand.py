@@ -200,6 +200,9 @@ def test_a_large_raw_file_is_read_in_pieces(run: Path, monkeypatch: pytest.Monke
 def test_raw_output_of_several_samples_without_events_is_a_loss(run: Path) -> None:
     """One sample may have been in flight, or pairs that were measured at the same time."""
     raw = run / "raw"
+    finished = (run / "events.jsonl").read_bytes()
+    _events(run, slice(-1))
+    (run / SEAL).unlink()
     for name in ("2", "0.attempt-1", "2.interrupted-1", "x", "²", "1234567890"):
         (raw / NAMES[0] / name).mkdir()
     (raw / NAMES[0] / "4").write_bytes(b"")  # no folder
@@ -214,6 +217,12 @@ def test_raw_output_of_several_samples_without_events_is_a_loss(run: Path) -> No
         f"raw output of 2 samples is there that no event commits, the first of {first}",
         line=lines + 1,
     )
+    (run / "events.jsonl").write_bytes(finished)  # nothing is in flight any more
+    assert _verify(run) == [
+        _problem("not chained", f"raw/{name}/2", "no event commits this folder", cell=name, block=2)
+        for name in NAMES
+    ]
+    (raw / NAMES[0] / "2").rmdir()
     os.rename(raw / NAMES[1], raw / "elsewhere")
     os.symlink("elsewhere", raw / NAMES[1])
     assert [one.kind for one in _verify(run)] == ["lost", "lost"]  # a link is not followed

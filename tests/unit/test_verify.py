@@ -392,6 +392,56 @@ def test_a_reader_beside_a_live_writer_sees_no_damage(tmp_path: Path) -> None:
     assert fresh.warnings == []
 
 
+@pytest.mark.parametrize("added", ["7", "0.attempt-9"])
+@pytest.mark.parametrize("method", ["windows", "slices"])
+def test_an_added_folder_of_a_finished_run_is_named(
+    tmp_path: Path, added: str, method: str
+) -> None:
+    """Nothing is in flight there."""
+    one, path = cell(method=method), tmp_path / "run"
+    with RunWriter.create(path, manifest([one])) as writer:
+        writer.event("run-started")
+        (writer.raw(one, 0) / "stdout").write_bytes(b"of a tool")
+        writer.finish(one, 0, [])
+        killed = shutil.copytree(path, tmp_path / "killed")
+        writer.event("run-finished")
+    for folder in (path, killed):
+        shutil.copytree(folder / "raw" / one.id / "0", folder / "raw" / one.id / added)
+    for raw in (False, True):
+        assert not verify(RunReader(killed), raw=raw)
+        (problem,) = verify(RunReader(path), raw=raw)
+        assert (problem.kind, problem.file) == ("not chained", f"raw/{one.id}/{added}")
+    assert call(["verify", str(path)]).exit_code == 1
+    with pytest.raises(InputError, match="damaged and cannot be resumed: raw"):
+        RunWriter.resume(path)
+
+
+def test_what_interrupted_sessions_left_in_a_finished_run_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    cells = [cell("a"), cell("b")]
+    with RunWriter.create(path, manifest(cells)) as writer:
+        writer.event("run-started")
+        (writer.raw(cells[0], 0) / "stdout").write_bytes(b"half")
+    with RunWriter.resume(path) as writer:
+        writer.event("run-resumed")
+        for one in cells:
+            (writer.raw(one, 0) / "stdout").write_bytes(b"of a tool")
+            (writer.raw(one, 0) / "stdout").write_bytes(b"again")  # an outage spoilt the first
+            writer.finish(one, 0, [])
+        writer.event("run-finished")
+    assert len(list(path.glob("raw/*/0.interrupted-*"))) == 3
+    assert not verify(RunReader(path), raw=True)
+    with RunWriter.resume(path) as writer:  # --retry-failed
+        writer.event("run-resumed")
+        (writer.raw(cells[0], 0) / "stdout").write_bytes(b"half")
+        assert not verify(RunReader(path), raw=True)
+    assert not verify(RunReader(path), raw=True)
+    with RunWriter.resume(path) as writer:
+        writer.event("run-resumed")
+        writer.event("run-finished")  # --target-ci is met
+    assert not verify(RunReader(path), raw=True)
+
+
 def test_generators_that_wait_for_their_first_slice_are_no_loss(tmp_path: Path) -> None:
     """All cells of a block start together, and only what has slices was measured."""
     cells = [cell(label, method="slices") for label in ("a", "b", "c")]
@@ -430,6 +480,7 @@ def test_an_older_run_is_resumed_and_chained_from_then_on(tmp_path: Path) -> Non
     )
     (old.path / "events.jsonl").write_text(events)
     cell = old.plan.cells[0]
+    (old.path / "raw" / cell.id / "7").mkdir(parents=True)  # in flight; --target-ci is met then
     with RunWriter.resume(old.path) as writer:
         writer.event("run-resumed")
         writer.finish(cell, 1, [before[0]])

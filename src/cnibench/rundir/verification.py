@@ -160,8 +160,8 @@ class _Seal(msgspec.Struct):
 
 
 def _folders(reader: RunReader, listing: RawListing) -> set[str]:
-    """Names raw output whose folder is gone, and raw output without events of more samples than
-    can have been in flight. The folders that are gone.
+    """Names raw output whose folder is gone, and raw output without events: in a finished run any,
+    else that of more samples than can have been in flight. The folders that are gone.
     """
     lost = listing.lost()
     with_raw = sum(bool(event.raw) for event in reader.chain.events)
@@ -172,6 +172,9 @@ def _folders(reader: RunReader, listing: RawListing) -> set[str]:
         for event in lost:
             words = "the folder with the raw output is missing"
             _name(reader, event, "lost", folder_of(event), words)
+    if reader.finished:
+        _added(reader, listing)
+        return {folder_of(event) for event in lost}
     strange = _without_events(reader, listing)
     if len(strange) > 1 and not reader.grows():
         words = (
@@ -182,6 +185,17 @@ def _folders(reader: RunReader, listing: RawListing) -> set[str]:
             Problem(kind="lost", file=EVENTS, line=reader.chain.count + 1, detail=words)
         )
     return {folder_of(event) for event in lost}
+
+
+def _added(reader: RunReader, listing: RawListing) -> None:
+    """Names the folders of samples that no event of a finished run commits."""
+    strange = list(listing.uncommitted(reader.plan.cells)) if reader.chain.chained else []
+    if strange and not reader.grows():
+        for cell, block, folder in strange:
+            where, words = f"{RAW}/{folder}", "no event commits this folder"
+            reader.findings.add(
+                Problem(kind="not chained", file=where, detail=words, cell=cell.id, block=block)
+            )
 
 
 def _raw(reader: RunReader, listing: RawListing, lost: set[str]) -> None:

@@ -93,10 +93,10 @@ def take_up(files: RunFiles, log: EventLog, chain: Chain, cells: Iterable[Cell])
         for name in files.sizes:
             if moved := files.set_aside(name):
                 aside[name] = moved
-        left = [folder for _, _, folder in RawListing(files.path, chain).uncommitted(cells)]
-        raw_folders.set_aside(files, left)
     else:
         aside = _adopt(files, log, chain)
+    left = [folder for _, _, folder in RawListing(files.path, chain).uncommitted(cells)]
+    raw_folders.set_aside(files, left)
     if (number := chain.sealed) and not os.path.lexists(files.path / SEAL):
         log.seal(number, chain.events[number - 1].sha256)  # the writer was killed before that
     if not log.count:
