@@ -30,6 +30,14 @@ def print_json(document: Any) -> None:
     print(text)
 
 
+def print_bytes(content: bytes) -> None:
+    """A binary document on stdout, whose errors are those of text."""
+    from cnibench.system.text import Stream
+
+    stdout: Any = sys.stdout
+    Stream(getattr(stdout, "raw", stdout)).write_bytes(content)
+
+
 def console() -> Console:
     """Where tables go: stdout, with colours only on a terminal and without NO_COLOR; wide enough
     for a table when it is a file.

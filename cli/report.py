@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from cnibench.cli._options import file_option, pooling_options
-from cnibench.cli._output import json_option
+from cnibench.cli._output import json_option, print_bytes
 from cnibench.errors import InputError, UsageError
 from cnibench.system.files import check_relative
 
@@ -89,7 +89,7 @@ def command(
                 raise UsageError(
                     f"{form} is binary and stdout is a terminal", "name a file with --out"
                 )
-            sys.stdout.buffer.write(rendered)
+            print_bytes(rendered)
         else:
             click.echo(rendered, nl=False)
         return status

@@ -294,6 +294,34 @@ def test_a_full_standard_output_is_reported(arguments: list[str]) -> None:
     )
 
 
+@pytest.mark.parametrize("arguments", [["--format", "parquet"], ["--format", "csv"]])
+def test_a_report_that_standard_output_does_not_take(tmp_path: Path, arguments: list[str]) -> None:
+    """Bytes as well as text: above what is buffered, a write fails and not only the last flush."""
+    run = synthetic(tmp_path, {"a": 1.0, "b": 0.9}, blocks=30)
+    command = ["report", str(run.path), *arguments]
+    found = program(*command, shell=">/dev/full")
+    assert found.returncode == 2
+    assert found.stderr.splitlines()[-2:] == [
+        "error: standard output: No space left on device",
+        "  remedy: write to a writable file on a disk with free space",
+    ]
+    closed = program(*command, shell=">&-")
+    assert closed.returncode == 0
+    assert "error" not in closed.stderr
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as pipe:
+        gone = subprocess.run(
+            [sys.executable, "-c", "from cnibench.cli.main import main; main()", *command],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            timeout=120,
+        )
+    assert gone.returncode == 0
+    assert b"error" not in gone.stderr
+
+
 def test_streams_that_are_closed_or_full_do_no_harm() -> None:
     assert program("profiles", shell=">&-").returncode == 0
     assert program("profiles", shell="2>&- </dev/null").returncode == 0

@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from cnibench.errors import OutputError
 
@@ -90,13 +90,17 @@ class Stream:
     has gone raises ReaderGoneError.
     """
 
-    def __init__(self, raw: IO[str], *, comment: bool = False) -> None:
+    def __init__(self, raw: TextIO, *, comment: bool = False) -> None:
         self.raw = raw
         self.comment = comment
 
     def write(self, text: str) -> int:
         self._try(self.raw.write, _encodable(text, self.raw))
         return len(text)
+
+    def write_bytes(self, content: bytes) -> None:
+        """What is no text, as it is."""
+        self._try(self.raw.buffer.write, content)
 
     def flush(self) -> None:
         self._try(self.raw.flush)
