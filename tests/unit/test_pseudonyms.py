@@ -17,7 +17,7 @@ SECRET = st.from_regex(r"[bcdfgq-z]{4,7}[0-9]{2}(-[bcdfgq-z]{3,6})?", fullmatch=
 AROUND = st.text("abcxyz -_./:,()[]'\"=@\u200b\u202e", max_size=6)
 CASES = st.sampled_from([str.lower, str.upper, str.title, str.swapcase])
 HEX = st.binary(min_size=6, max_size=6).filter(lambda data: re.search(r"[a-f]", data.hex()))
-MACS = (":", "-", "_", " ", "Cisco", "CISCO-DASH", "", "0x", "halves-", "halves:")
+MACS = (":", "-", "_", " ", "Cisco", "CISCO-DASH", "", "0x", "halves-", "halves:", "quads")
 
 
 def bare(text: str) -> str:
@@ -30,6 +30,8 @@ def mac(data: bytes, spelling: str) -> str:
         return ".".join(digits[at : at + 4] for at in (0, 4, 8))
     if spelling == "CISCO-DASH":
         return "-".join(digits[at : at + 4] for at in (0, 4, 8)).upper()
+    if spelling == "quads":
+        return ":".join(digits[at : at + 4] for at in (0, 4, 8))
     if spelling.startswith("halves"):
         return f"{digits[:6]}{spelling[-1]}{digits[6:]}"
     if spelling == "0x":
@@ -137,6 +139,46 @@ def test_letters_only_are_a_hardware_address_too() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "5254:00ab:cdef",
+        "5254:0012:3456",
+        "525400:123456",
+        "mac525400abcdef",
+        "MAC525400123456",
+        "mac_525400123456",
+        "lladdr 525400123456",
+        "hwaddr: 525400123456",
+        "iface:52:54:00:12:34:56",
+        "eth0:52:54:00:12:34:56",
+        "mac:5254:0012:3456",
+    ],
+)
+@pytest.mark.parametrize("form", ["{}", "at {},", "({})", "{} REACHABLE", "{}."])
+def test_hardware_addresses_that_look_like_something_else(written: str, form: str) -> None:
+    names = Pseudonyms(True)
+    shown = names.text(form.format(written))
+    assert "525400" not in bare(shown)
+    assert "mac-1" in shown
+    spelled = "52:54:00:ab:cd:ef" if written.endswith("cdef") else "52:54:00:12:34:56"
+    assert names.text(spelled) == "mac-1"  # the same one in another spelling
+
+
+@pytest.mark.parametrize("folder", ["/home2", "/srv/home-03", "/Users1", "/homes10", "%2Fhome2"])
+def test_home_folders_with_a_number(folder: str) -> None:
+    names = Pseudonyms(True)
+    names.learn({"tool": f"{folder}/qwertz77/bin/netperf"})
+    shown = names.text(f"in {folder}/qwertz77/x, of Qwertz77")
+    assert "qwertz" not in shown.lower()
+    assert shown.startswith(f"in {folder}")
+    assert "another9" not in Pseudonyms(True).text(f"cd {folder}/another9")  # never learned
+
+
+def test_a_dashed_home_folder_with_a_number() -> None:
+    assert Pseudonyms(True).text("-home2-another9/x") == "-home2-user/x"
+
+
 @given(HEX)
 def test_a_device_that_is_named_by_its_address(data: bytes) -> None:
     assert data.hex() not in bare(Pseudonyms(True).text(f"enx{data.hex()} and wlx{data.hex()}: up"))
@@ -160,6 +202,19 @@ def test_addresses_of_ipv4(address: ipaddress.IPv4Address) -> None:
         assert str(address) not in names.text(form.format(address, address)), form
     dashed = str(address).replace(".", "-")
     assert dashed not in names.text(f"ip-{dashed}.eu-west-1.compute.internal")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "2001:db8:12:34:56:78:9a:bc",
+        "5254:00ab:cdef::1",
+        "::5254:0012:3456",
+        "1:2:5254:00ab:cdef:3:4:5",
+    ],
+)
+def test_an_address_of_ipv6_that_contains_what_looks_like_a_hardware_address(address: str) -> None:
+    assert Pseudonyms(True).text(f"via {address} dev eth0") == "via address-1 dev eth0"
 
 
 @given(
@@ -216,6 +271,13 @@ def test_figures_times_and_digests_stay(
         "tcp.isra.cold",
         "10-1-2-3",
         "0x0a010203",
+        "[525400:123456] -A FORWARD",
+        "525400-123456",
+        "6.1.0-00123-g525400abcdef",
+        "15b3:1017:15b3:0016",
+        "0000:3b:00.0",
+        "231072:65536",
+        "/homepage/x",
         "6.1.0-13-amd64",
         "22:30:58",
         "0.0.0.0",

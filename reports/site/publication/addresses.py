@@ -9,17 +9,30 @@ from collections.abc import Callable
 Pseudonym = Callable[[str, str], str]  # (kind, address in one spelling) to what stands for it
 
 _H = "[0-9A-Fa-f]"
-# Pairs with colons or dashes (also the longer ones of InfiniBand), Cisco's dotted form, twelve
-# digits after the en of a predictable device name, or after 0x. The other forms need a letter: a
-# number or a time would be one else. These are twelve digits, two groups of six, pairs with spaces
-# or underscores, and six groups with colons whose leading zeros are left out.
+# Not behind a group of such a number, which an IPv6 address may have there; ``iface:`` is none.
+_FIRST = rf"(?<!{_H})" + "".join(rf"(?<!\b{_H * digits}[:-])" for digits in (1, 2, 3, 4))
+# Words behind which twelve digits are an address even without a letter.
+_SAID = "|".join(
+    rf"(?<=(?i:{word}){between})"
+    for word in ("mac", "addr", "address", "ether")
+    for between in ("", "[ =:_-]", "[=:][ '\"]")
+)
+# Pairs with colons or dashes (also the longer ones of InfiniBand), Cisco's dotted form and the same
+# with colons, twelve digits after the en of a predictable device name, after a word for an address,
+# or after 0x, two groups of six with a colon (the counters of iptables are like that, in brackets).
+# The other forms need a letter: a number or a time would be one else. These are twelve digits, two
+# groups of six with a dash, pairs with spaces or underscores, and six groups with colons whose
+# leading zeros are left out. The lookahead in front of a lookbehind is for speed.
 _MAC = re.compile(
-    rf"(?<!{_H})(?<!{_H}[:-])(?:{_H}{{2}}[:-]){{5,19}}{_H}{{2}}(?!{_H})(?![:-]{_H})"
+    rf"(?={_H}{{2}}[:-]){_FIRST}(?:{_H}{{2}}[:-]){{5,19}}{_H}{{2}}(?!{_H})(?![:-]{_H})"
     rf"|(?<!{_H})(?:{_H}{{4}}[.-]){{2}}{_H}{{4}}(?!{_H})"
+    rf"|(?={_H}{{4}}:){_FIRST}(?<!::)(?:{_H}{{4}}:){{2}}{_H}{{4}}(?![\w:])"
     rf"|(?<=[enw][nlw]x){_H}{{12}}(?!{_H})"
+    rf"|(?={_H}{{12}})(?:{_SAID}){_H}{{12}}(?![0-9A-Za-z])"
     rf"|(?<![0-9A-Za-z])0[xX]{_H}{{12}}(?![0-9A-Za-z])"
     rf"|(?<![0-9A-Za-z])(?=\d*[A-Fa-f]){_H}{{12}}(?![0-9A-Za-z])"
     rf"|(?<![0-9A-Za-z:-])(?=[\d:-]*[A-Fa-f]){_H}{{6}}[:-]{_H}{{6}}(?![0-9A-Za-z:-])"
+    rf"|(?<![\w.:\[-])\d{{6}}:\d{{6}}(?![\w:\]-]|\.\d)"
     rf"|(?<![0-9A-Za-z])(?=[\d _]*[A-Fa-f]){_H}{{2}}([ _])(?:{_H}{{2}}\1){{4}}{_H}{{2}}"
     rf"(?![0-9A-Za-z])"
     rf"|(?<![\w:.])(?=[\d:]*[A-Fa-f])(?:{_H}{{1,2}}:){{5}}{_H}{{1,2}}(?![\w:]|\.\w)"

@@ -26,14 +26,15 @@ _PROGRAM_KEY = re.compile(
 _NAMING_OPTION = re.compile(r"--(?:client-node|server-node|context)")
 _HOST_SELECTOR = re.compile(r"kubernetes\.io/hostname={1,2}([^,\s]+)")
 _EMAIL = re.compile(r"[\w.+%-]+@(?!sha\d+:)[\w-]+(?:\.[\w-]+)*", re.IGNORECASE)
-# Words behind the name belong to it when a slash ends them: /home/kim lee/runs.
+# Words behind the name belong to it when a slash ends them: /home/kim lee/runs. A machine may have
+# several such folders: /home2.
 _HOME = re.compile(
-    r"(/|\\|%2f|%5c)(homes?|users)(?:/|\\{1,2}|%2f|%5c)"
+    r"(/|\\|%2f|%5c)((?:homes?|users)[-_]?\d*)(?:/|\\{1,2}|%2f|%5c)"
     r"([^/\\\s'\"%:;,)]+(?:(?: [^\W\d][\w.-]*){1,2}(?=[/\\]))?)",
     re.IGNORECASE,
 )
 _TILDE = re.compile(r"(?<![\w.~/-])~[a-z_][\w.-]*(?=/)", re.IGNORECASE)
-_DASHED_HOME = re.compile(r"(?<![\w-])-(home|users)-[a-z0-9_.]+", re.IGNORECASE)
+_DASHED_HOME = re.compile(r"(?<![\w-])-((?:home|users)\d*)-[a-z0-9_.]+", re.IGNORECASE)
 _ROOT = re.compile(r"(?<![\w/.-])/root(?![\w-])", re.IGNORECASE)
 # Names of machines by their form: any depth below a private top-level domain, or a public one.
 _PRIVATE = "internal|local|lan|corp|home|intranet|localdomain|private|arpa"
