@@ -12,10 +12,10 @@ import subprocess
 import time
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 from _commands import PROGRAM
+from _slices_commands import MARK, command, lines, marked
 
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.verification import verify
@@ -23,28 +23,6 @@ from cnibench.stats.robust import trimmed
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the lab's real-time priority needs root")
 LIMIT = 300.0
-MARK = "CNIBENCH_SLICES_TEST"
-
-
-def command(out: Path, *more: str) -> list[str]:
-    plain = ["--method", "slices", "--no-perf", "--placement", "inter", "--out", str(out)]
-    return [*PROGRAM, "run", "--cni", "a=veth-baseline", "--cni", "b=veth-baseline", *plain, *more]
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def marked(mark: str) -> list[int]:
-    """Processes that were started by a command with that mark in its environment."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"{MARK}={mark}".encode() in (path / "environ").read_bytes().split(b"\0"):
-                found.append(int(path.name))
-        except OSError:
-            continue
-    return found
 
 
 def test_one_profile_under_two_labels(tmp_path: Path) -> None:

@@ -30,15 +30,16 @@ SLICE = Slice(
 
 
 def test_a_disturbed_slice_has_neither_samples_nor_packets() -> None:
-    slices = [replace(SLICE, round=n, start=0.1 * n) for n in range(4)]
+    slices = [replace(SLICE, round=n, start=0.1 * n) for n in range(5)]
     slices[2] = replace(slices[2], waited=0.015)
     found = turns(slices, began=1_000)
     assert found.windows == [
         (1_000, 20_001_000),
         (100_001_000, 120_001_000),
         (300_001_000, 320_001_000),
+        (400_001_000, 420_001_000),
     ]
-    assert (found.packets, found.bytes) == (3 * 210, 3 * 13_000)
+    assert (found.packets, found.bytes) == (4 * 210, 4 * 13_000)
 
 
 windows = st.lists(st.integers(0, 40), unique=True, max_size=16).map(

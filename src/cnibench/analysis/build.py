@@ -14,7 +14,7 @@ from cnibench.analysis.comparability import environments
 from cnibench.analysis.contexts import Context, Member
 from cnibench.analysis.cycles import cycles
 from cnibench.analysis.failure_rates import Tally
-from cnibench.analysis.model import Analysis, Check, Failure, Run
+from cnibench.analysis.model import LEFT_OUT, Analysis, Check, Failure, Run
 from cnibench.analysis.pairs import compare
 from cnibench.analysis.samples.series import (
     CPP_METRICS,
@@ -95,6 +95,7 @@ def analyse(
         samples=gathered.samples,
         unread=gathered.unread,
         others=_others(readers),
+        left_out=_left_out(readers),
     )
     return narrative.with_words(analysis)
 
@@ -118,6 +119,19 @@ def _others(readers: Sequence[RunReader]) -> float | None:
         if is_number(record.get("others"))
     ]
     return statistics.median(found) if found else None
+
+
+def _left_out(readers: Sequence[RunReader]) -> list[float]:
+    """The shares of their slices that undisturbed samples left out, those that are said."""
+    shares = [
+        float(record["left_out"]) / float(record["rounds"])
+        for reader in readers
+        for record in reader.records("slices")
+        if is_number(record.get("left_out"))
+        and is_number(record.get("rounds"))
+        and record["rounds"] > 0
+    ]
+    return [share for share in shares if share > LEFT_OUT]
 
 
 def main_of(readers: Sequence[RunReader]) -> dict[str, str]:

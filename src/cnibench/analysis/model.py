@@ -259,13 +259,17 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     planned: list[Planned] = []
 
 
+LEFT_OUT = 0.1  # share of a sample's slices: that more were left out is said
+
+
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a report shows. ``run`` and ``environment`` are the first run's, ``runs`` and
     ``environments`` all of them.
 
     ``samples`` is the number of samples that were measured, disturbed and failed ones included.
     ``others`` is the median over the samples of the CPUs that other programs used meanwhile, None
-    where nobody knows.
+    where nobody knows. ``left_out`` has the shares of the slices that undisturbed samples left out,
+    those above LEFT_OUT.
     ``unread`` maps a coordinate that is read back from each sample to the number of samples where
     that failed.
     ``problems``: what is lost, changed, doubled, out of order or not chained in the run
@@ -294,4 +298,5 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     samples: int = 0
     unread: dict[str, int] = {}
     others: float | None = None
+    left_out: list[float] = []
     main: dict[str, str] = {}  # workload to the metric that decides about it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cnibench.analysis.model import Analysis, Disturbed
+from cnibench.analysis.model import LEFT_OUT, Analysis, Disturbed
 from cnibench.analysis.text.places import describe, of_cell
 from cnibench.model.units import is_number
 from cnibench.system.usage import BUSY
@@ -17,7 +17,7 @@ def summary(analysis: Analysis) -> list[str]:
     """The first sentences of a report with disturbed samples; none without."""
     found = analysis.disturbed
     if not found:
-        return busy(analysis)
+        return [*busy(analysis), *_left_out(analysis)]
     shown = [f"{_place(one)}, block {one.block + 1}: {one.reason}" for one in found[:_SHOWN]]
     more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     are = "sample was" if analysis.samples == 1 else "samples were"
@@ -28,7 +28,7 @@ def summary(analysis: Analysis) -> list[str]:
     alone = list(dict.fromkeys(_place(one) for one in found if one.alone))
     if alone:
         text += f" For these there is no figure: {'; '.join(alone)}."
-    return [*busy(analysis), text]
+    return [*busy(analysis), text, *_left_out(analysis)]
 
 
 def busy(analysis: Analysis) -> list[str]:
@@ -53,12 +53,23 @@ def _number(value: Any) -> float:
 def brief(analysis: Analysis) -> list[str]:
     """How many, and the first one with its reason, in one sentence; none without."""
     if not analysis.disturbed:
-        return busy(analysis)
+        return [*busy(analysis), *_left_out(analysis)]
     first = analysis.disturbed[0]
     return [
         *busy(analysis),
         f"Disturbed and not used: {len(analysis.disturbed)} of {analysis.samples} samples, first"
         f" {_place(first)}, block {first.block + 1}: {first.reason}.",
+        *_left_out(analysis),
+    ]
+
+
+def _left_out(analysis: Analysis) -> list[str]:
+    found = analysis.left_out
+    if not found:
+        return []
+    return [
+        f"Slices left out: {len(found)} of {analysis.samples} samples are without more than"
+        f" {LEFT_OUT:.0%} of their slices, which were disturbed; {max(found):.0%} at most."
     ]
 
 

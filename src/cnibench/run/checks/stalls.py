@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 Kind = Literal["stopped", "frozen", "gap", "starved"]
 
-# Shares are of the time that the measured client took.
+# Shares are of the time that the measured client took; in slices, those of stalls are of the time
+# of the sample's own slices.
 STOPPED = 0.01  # share: a process was stopped or frozen; no load does that, so little is enough
 GAP = 0.02  # share: nothing ran, although nothing else kept the CPU
 # s: a shorter one is not counted: a virtual CPU waits that long for its host on a busy machine
@@ -29,7 +30,8 @@ class Stall:
     """``what`` stood still in ``where`` (both in words) for ``seconds``, from ``at`` s after the
     client's start.
 
-    ``where`` is '' on the machine that runs cnibench, ``what`` is '' for a gap: nothing ran then.
+    ``where`` is '' on the machine that runs cnibench. ``what`` is '' for a gap in which nothing
+    ran, the program's name where only that is known.
     """
 
     kind: Kind
@@ -46,7 +48,8 @@ class Evidence:
 
     ``steal`` is a share of the machine's CPU time, ``throttled`` is in s; both are the worst of all
     places. ``unseen`` says where nothing could be seen. ``others`` are CPUs that other programs
-    used at least, None where nobody knows.
+    used at least, None where nobody knows. ``slices`` is the time of the sample's own slices, to
+    which its stalls belong; None of a window.
     """
 
     taken: float
@@ -56,11 +59,13 @@ class Evidence:
     throttled: float = 0.0
     unseen: tuple[str, ...] = ()
     others: float | None = None
+    slices: float | None = None
 
     def record(self, reason: str) -> dict[str, Any]:
         """The line of stalls.jsonl: figures in s and shares, those below the thresholds, too."""
         return {
             "taken": round(self.taken, 6),
+            "slices": None if self.slices is None else round(self.slices, 6),
             "longest_gap": round(
                 max((one.seconds for one in self.stalls if one.kind == "gap"), default=0.0), 6
             ),
@@ -86,18 +91,19 @@ def disturbed(seen: Evidence) -> str:
     """
     if not seen.taken > 0:
         return ""
+    own = seen.taken if seen.slices is None else seen.slices
     found: list[tuple[float, str]] = []
     for (kind, what, where), spans in _grouped(seen.stalls).items():
         whole = kind == "starved"  # a busy machine makes many short stretches, none of them a stall
-        total = min(max(spans) if whole else math.fsum(spans), seen.taken)
-        if total >= _least(kind, seen.taken):
+        total = min(max(spans) if whole else math.fsum(spans), own)
+        if total >= _least(kind, own):
             times = f" in {len(spans)} pieces" if len(spans) > 1 and not whole else ""
             found.append(
                 (
                     total,
                     (
                         f"{_subject(kind, what, where)} for {_seconds(total)} of"
-                        f" {_seconds(seen.taken)}{times}"
+                        f" {_seconds(own)}{times}"
                     ),
                 )
             )
@@ -140,7 +146,7 @@ def _least(kind: Kind, taken: float) -> float:
 def _subject(kind: Kind, what: str, where: str) -> str:
     place = f" {where}" if where else ""
     if kind == "gap":
-        return f"everything{place or ' on this machine'} stalled"
+        return f"{what or 'everything'}{place or ' on this machine'} stalled"
     return f"{what}{place} {'got no CPU' if kind == 'starved' else f'was {kind}'}"
 
 

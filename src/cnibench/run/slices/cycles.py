@@ -9,7 +9,7 @@ from cnibench.run.collector import Collector, Turns
 from cnibench.run.sample_context import Measurements
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
 from cnibench.run.slices.generator import Generator
-from cnibench.run.slices.rounds import Slice, disturbed
+from cnibench.run.slices.rounds import Slice, kept
 
 
 def with_cycles(
@@ -43,8 +43,8 @@ def with_cycles(
 
 
 def turns(slices: Sequence[Slice], began: int) -> Turns:
-    """Of the undisturbed slices."""
-    good = [one for one, bad in zip(slices, disturbed(slices), strict=True) if not bad]
+    """Of the slices that count."""
+    good = kept(slices)
     windows = [
         (began + round(one.start * 1e9), began + round((one.start + one.seconds) * 1e9))
         for one in good

@@ -5,12 +5,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
 
-from cnibench.errors import CnibenchError, Interrupted, UsageError
+from cnibench.errors import CnibenchError, Interrupted, MeasureError, UsageError
 from cnibench.run.sample_context import Measurements
 from cnibench.run.slices.generator import Generator, Reading
+from cnibench.run.slices.looks import Look, stops, watch
 from cnibench.run.slices.priority import ahead
 from cnibench.run.slices.rounds import Slice, order
 from cnibench.system import usage
@@ -20,6 +21,7 @@ LENGTH = 0.02  # s that are counted of each slice
 LEAD_IN = 0.005  # s before them: caches, congestion window, what the last load left behind
 _TRIED = 5
 _SHARE = 0.25  # of a slice that its control may take
+_STRAYED = 0.25  # of a slice: CPU time of a client that is not its turn
 
 After = Callable[[int, Sequence[Slice]], None]
 
@@ -91,39 +93,52 @@ def _drive(
             del left[cell]
     began = time.monotonic_ns()
     beyond = []
+    turned = dict.fromkeys(left, 0)  # how many slices there were after the cell's last turn
     for number in range(rounds):
         for cell in order(sorted(left), number, block, seed):
             started = time.monotonic()
             try:
-                first, last = _slice(left[cell], length, lead_in)
+                _mark_beside(driven, turned[cell], left[cell], length)
+                first, last, looks = _slice(left[cell], length, lead_in)
             except Interrupted:
                 raise
             except CnibenchError as error:
                 driven.failed[cell] = error
                 del left[cell]
                 continue
-            driven.slices.append(_made(left[cell], cell, number, began, length, first, last))
+            driven.slices.append(_made(left[cell], cell, number, began, length, first, last, looks))
+            turned[cell] = len(driven.slices)
             beyond.append(time.monotonic() - started - (last.at - first.at) / 1e9 - lead_in)
         if not left:
             break
         after(number + 1, driven.slices)
+    for cell, generator in left.items():
+        with suppress(MeasureError):  # it has ended, and no turn of it is left to be judged
+            _mark_beside(driven, turned[cell], generator, length)
     driven.began = began
     driven.wall = (time.monotonic_ns() - began) / 1e9
     driven.control = statistics.median(beyond) if beyond else 0.0
     return driven
 
 
-def _slice(generator: Generator, length: float, lead_in: float) -> tuple[Reading, Reading]:
+def _mark_beside(driven: Driven, first: int, generator: Generator, length: float) -> None:
+    """Marks the other cells' slices from ``first`` on if this load ran during them."""
+    if generator.strayed() > _STRAYED * length:
+        driven.slices[first:] = [replace(one, beside=True) for one in driven.slices[first:]]
+
+
+def _slice(
+    generator: Generator, length: float, lead_in: float
+) -> tuple[Reading, Reading, list[Look]]:
     generator.resume()
     try:
         time.sleep(lead_in)
         first = generator.read()
-        left = length - (time.monotonic_ns() - first.at) / 1e9
-        time.sleep(max(0.0, left))
+        looks = watch(generator.programs, first.at, length)
         last = generator.read()
     finally:
         generator.pause()
-    return first, last
+    return first, last, looks
 
 
 def _long_enough(generator: Generator, length: float, lead_in: float, refused: str) -> None:
@@ -154,17 +169,21 @@ def _made(
     length: float,
     first: Reading,
     last: Reading,
+    looks: Sequence[Look],
 ) -> Slice:
+    seconds = (last.at - first.at) / 1e9
     return Slice(
         round=number,
         cell=cell,
         start=(first.at - began) / 1e9,
         asked=length,
-        seconds=(last.at - first.at) / 1e9,
+        seconds=seconds,
         units=generator.load.units(last.count - first.count, generator.s),
         client=(last.client - first.client) / 1e9,
         server=(last.server - first.server) / 1e9,
         waited=(last.waited - first.waited) / 1e9,
         packets=last.packets - first.packets,
         bytes=last.bytes - first.bytes,
+        gap=max(look.late for look in looks),
+        stops=stops(looks, first.at, seconds),
     )

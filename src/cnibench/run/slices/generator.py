@@ -16,6 +16,7 @@ from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.clocks import Clocks, descendants
 from cnibench.run.slices.counters import Counter, Sent
 from cnibench.run.slices.load import FOR_EVER, Load
+from cnibench.run.slices.looks import Programs
 from cnibench.run.slices.priority import CLIENT, SERVER, check_normal, raised
 from cnibench.system.process import Process
 
@@ -61,6 +62,8 @@ class Generator:
         self._packets = packets
         self._sent: Sent | None = None
         self._clocks: list[Clocks] = []
+        self._ran = 0  # ns of CPU time that the client had used when it was paused
+        self.programs = Programs(())
 
     def __enter__(self) -> Generator:
         try:
@@ -76,6 +79,7 @@ class Generator:
                 counter.close()
         for clock in self._clocks:
             clock.close()
+        self.programs.close()
         try:  # the server first: it would complain about a client that is gone
             self._running.close()
         except Interrupted:
@@ -128,6 +132,7 @@ class Generator:
                 for pid in pids:
                     check_pinned(pid, cpu, who)
         self._clocks = [Clocks(clients), Clocks(servers)]
+        self.programs = Programs([*clients, *servers])
         self.pause()
         if self.wanted == "real-time":
             self.priority = raised(servers, SERVER) or raised(clients, CLIENT)
@@ -145,6 +150,13 @@ class Generator:
         end = time.monotonic() + _SILENT
         while self._counter.in_flight() and time.monotonic() < end:
             time.sleep(_LOOK)
+        self._ran = self._clocks[0].read()[0]
+
+    def strayed(self) -> float:
+        """Seconds of CPU time that the client has used since it was paused: somebody else continued
+        it. Raises MeasureError.
+        """
+        return (self._clocks[0].read()[0] - self._ran) / 1e9
 
     def read(self) -> Reading:
         """Raises MeasureError when the connection is gone."""

@@ -28,7 +28,6 @@ from cnibench.model.coordinates import NONE, UNREAD
 from cnibench.planning.forecast import expected_seconds
 from cnibench.run.blocks import Method
 from cnibench.run.checks.congestion import remedy
-from cnibench.run.checks.stalls import Evidence
 from cnibench.run.checks.stalls import disturbed as stalls_disturbed
 from cnibench.run.collector import Collector
 from cnibench.run.profiles import ProfileState
@@ -39,6 +38,7 @@ from cnibench.run.session import Session
 from cnibench.run.slices.cross_check import cross_checks
 from cnibench.run.slices.cycles import with_cycles
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
+from cnibench.run.slices.evidence import evidence, left_out
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.room import require
 from cnibench.run.slices.rounds import FEWEST, Slice, Value, undisturbed, values
@@ -46,8 +46,6 @@ from cnibench.rundir.files import FullError
 from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import SLICES, now
 from cnibench.system.files import make_private
-
-_MOST_DISTURBED = 0.5  # share of a sample's slices
 
 
 @dataclass
@@ -232,7 +230,7 @@ class Slices:
         for cell in cells:
             if cell.id not in found:
                 failed.setdefault(
-                    cell.id, MeasureError(f"fewer than {FEWEST} of its slices were undisturbed")
+                    cell.id, MeasureError(f"fewer than {FEWEST} of its slices delivered anything")
                 )
         for cell in cells:
             provenance = session.provenance_of(cell.workload, states[cell.label].deployment)
@@ -302,16 +300,9 @@ def _measured(
         "priority": refused or generator.wanted,
     }
     found.records.append(("slices", record))
-    seen = Evidence(
-        driven.wall,
-        steal=driven.share.steal,
-        throttled=driven.share.throttled,
-        others=driven.share.others,
-    )
-    reasons = [stalls_disturbed(seen)]
-    if value.left_out > _MOST_DISTURBED * value.rounds:
-        reasons.append(f"{value.left_out} of {value.rounds} slices got too little of the machine")
-    disturbed = "; ".join(filter(None, reasons))
+    own = [one for one in driven.slices if one.cell == cell.id]
+    seen = evidence(own, driven.wall, driven.share)
+    disturbed = "; ".join(filter(None, (stalls_disturbed(seen), left_out(value))))
     if disturbed:  # who reads records leaves these out
         found.records = [(name, {**one, "disturbed": disturbed}) for name, one in found.records]
     found.records.append((STALLS, seen.record(disturbed)))

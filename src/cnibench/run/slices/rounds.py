@@ -13,13 +13,14 @@ from __future__ import annotations
 import hashlib
 import math
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cnibench.run.slices.looks import Stop
 from cnibench.stats.robust import trimmed
 
 WAITED = 0.25  # share of a slice, beyond what is usual for the cell
+GAP = 0.25  # share of a slice for which cnibench was not woken, although it waited for no CPU
 LATE = 0.5  # share of a slice by which it took longer than it was asked to
 FEWEST = 4  # rounds of which a value can be made
 
@@ -29,7 +30,10 @@ class Slice:
     """One cell's turn in a round. ``start`` in s since the block's first slice, ``seconds`` as
     taken (``asked`` as asked), ``units`` transactions or bytes; ``client``, ``server`` and
     ``waited`` in s of CPU time, and of waiting for a CPU. ``packets`` and ``bytes`` are what the
-    client's Pod sent, where cycles per packet are measured.
+    client's Pod sent, where cycles per packet are measured. ``gap`` is the longest time in s for
+    which cnibench was not woken, although it did not wait for a CPU; ``stops`` are the programs of
+    the load that were stopped or frozen; ``beside``: the load of another cell ran in these rounds
+    outside its turn.
     """
 
     round: int
@@ -43,6 +47,9 @@ class Slice:
     waited: float
     packets: int = 0
     bytes: int = 0
+    gap: float = 0.0
+    stops: tuple[Stop, ...] = ()
+    beside: bool = False
 
     @property
     def rate(self) -> float:
@@ -58,7 +65,8 @@ class Slice:
 @dataclass(frozen=True)
 class Value:
     """What a block found for one cell. ``half`` is the half width of the 95 % interval of its log,
-    from the spread within the block; ``left_out`` are its disturbed slices.
+    from the spread within the block; ``left_out`` are its disturbed slices, and ``spoilt`` says
+    that they are in the value all the same, because too few others were left.
     """
 
     rate: float
@@ -67,6 +75,7 @@ class Value:
     left_out: int
     seconds: float
     half: float
+    spoilt: bool = False
 
 
 def order(cells: Sequence[str], round: int, block: int, seed: int) -> list[str]:
@@ -78,11 +87,16 @@ def order(cells: Sequence[str], round: int, block: int, seed: int) -> list[str]:
 
 def disturbed(slices: Sequence[Slice]) -> list[bool]:
     """Which slices of one cell had too little of the machine: the client waited for a CPU far
-    longer than is usual for it, the slice took far longer than asked, or nothing was delivered.
+    longer than is usual for it, a program of the load was stopped, another cell's load ran,
+    cnibench was not woken for a while, the slice took far longer than asked, or nothing was
+    delivered.
     """
     usual = statistics.median(one.waited / one.seconds for one in slices) if slices else 0.0
     return [
         one.units <= 0
+        or bool(one.stops)
+        or one.beside
+        or one.gap > one.asked * GAP
         or one.waited / one.seconds > usual + WAITED
         or one.seconds > one.asked * (1 + LATE)
         for one in slices
@@ -91,42 +105,59 @@ def disturbed(slices: Sequence[Slice]) -> list[bool]:
 
 def undisturbed(slices: Iterable[Slice]) -> dict[str, dict[int, Slice]]:
     """Cell to round to its slice."""
-    of: dict[str, list[Slice]] = {}
-    for one in slices:
-        of.setdefault(one.cell, []).append(one)
     return {
         cell: {one.round: one for one, bad in zip(its, disturbed(its), strict=True) if not bad}
-        for cell, its in of.items()
+        for cell, its in _by_cell(slices).items()
     }
+
+
+def _by_cell(slices: Iterable[Slice]) -> dict[str, list[Slice]]:
+    found: dict[str, list[Slice]] = {}
+    for one in slices:
+        found.setdefault(one.cell, []).append(one)
+    return found
+
+
+def kept(slices: Sequence[Slice]) -> list[Slice]:
+    """The slices of one cell that count: the undisturbed ones. When they are fewer than FEWEST,
+    all that delivered something: the sample is disturbed then, and has a value nevertheless.
+    """
+    marks = disturbed(slices)
+    good = [one for one, bad in zip(slices, marks, strict=True) if not bad]
+    return good if len(good) >= FEWEST else [one for one in slices if one.units > 0]
 
 
 def values(groups: Iterable[Sequence[str]], slices: Iterable[Slice]) -> dict[str, Value]:
     """Cell to its value. ``groups`` are the cells that are compared with each other; a cell with
-    fewer than FEWEST good slices has no value.
+    fewer than FEWEST slices that count has no value.
     """
-    slices = list(slices)
-    tried = Counter(one.cell for one in slices)
-    good = undisturbed(slices)
+    of = _by_cell(slices)
+    bad = {cell: sum(disturbed(its)) for cell, its in of.items()}
+    spoilt = {cell for cell, its in of.items() if len(its) - bad[cell] < FEWEST}
     found = {}
     for group in groups:
-        here = [cell for cell in group if len(good.get(cell, ())) >= FEWEST]
-        rates = _fit({cell: {r: math.log(s.rate) for r, s in good[cell].items()} for cell in here})
-        costs = _fit(
-            {
-                cell: {r: math.log(s.cpu) for r, s in good[cell].items() if s.cpu > 0}
-                for cell in here
-            }
-        )
-        for cell in here:
-            log, half = rates[cell]
-            found[cell] = Value(
-                rate=math.exp(log),
-                cpu=math.exp(costs[cell][0]) if cell in costs else 0.0,
-                rounds=tried[cell],
-                left_out=tried[cell] - len(good[cell]),
-                seconds=math.fsum(one.seconds for one in good[cell].values()),
-                half=half,
+        good = {cell: kept(of[cell]) for cell in group if cell in of}
+        good = {cell: its for cell, its in good.items() if len(its) >= FEWEST}
+        together = [cell for cell in good if cell not in spoilt]
+        for cells in (together, *([cell] for cell in good if cell in spoilt)):
+            rates = _fit({cell: {s.round: math.log(s.rate) for s in good[cell]} for cell in cells})
+            costs = _fit(
+                {
+                    cell: {s.round: math.log(s.cpu) for s in good[cell] if s.cpu > 0}
+                    for cell in cells
+                }
             )
+            for cell in cells:
+                log, half = rates[cell]
+                found[cell] = Value(
+                    rate=math.exp(log),
+                    cpu=math.exp(costs[cell][0]) if cell in costs else 0.0,
+                    rounds=len(of[cell]),
+                    left_out=bad[cell],
+                    seconds=math.fsum(one.seconds for one in good[cell]),
+                    half=half,
+                    spoilt=cell in spoilt,
+                )
     return found
 
 

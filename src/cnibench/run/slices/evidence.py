@@ -1,0 +1,59 @@
+"""What is known of the disturbances of one sample in slices, as its heartbeat knows it of one in a
+window (run/checks/stalls.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from cnibench.run.checks.stalls import Evidence, Stall
+from cnibench.run.slices.rounds import Slice, Value
+from cnibench.system.usage import Share
+
+_MOST = 0.5  # share of a sample's slices that may be left out
+
+
+def evidence(slices: Sequence[Slice], wall: float, share: Share) -> Evidence:
+    """``slices`` are those of one cell, in their order, of rounds that took ``wall`` s."""
+    gaps = [Stall("gap", "cnibench", "", one.start, one.gap) for one in slices if one.gap > 0]
+    return Evidence(
+        wall,
+        stalls=tuple(sorted([*_stops(slices), *gaps], key=lambda one: one.at)),
+        steal=share.steal,
+        throttled=share.throttled,
+        others=share.others,
+        slices=math.fsum(one.seconds for one in slices),
+    )
+
+
+def left_out(value: Value) -> str:
+    """Why too many slices of a sample were left out, in words; '' when enough are left."""
+    if value.left_out > _MOST * value.rounds or value.spoilt:
+        return f"{value.left_out} of {value.rounds} slices were disturbed"
+    return ""
+
+
+def _stops(slices: Sequence[Slice]) -> list[Stall]:
+    """One that lasts from one slice into the next is one; its seconds are those in the slices."""
+    found: list[Stall] = []
+    lasting: dict[tuple[str, str], Stall] = {}
+    for one in slices:
+        into = lasting
+        lasting = {}
+        for stop in one.stops:
+            key = (stop.what, stop.kind)
+            stall = Stall(
+                "frozen" if stop.kind == "frozen" else "stopped",
+                stop.what,
+                "",
+                one.start + stop.start,
+                stop.end - stop.start,
+            )
+            if stop.start <= 0 and (before := into.get(key)):
+                found.remove(before)
+                stall = Stall(stall.kind, stall.what, "", before.at, before.seconds + stall.seconds)
+            found.append(stall)
+            if stop.end >= one.seconds:
+                lasting[key] = stall
+    return found

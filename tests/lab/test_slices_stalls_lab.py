@@ -1,0 +1,137 @@
+"""Programs that are really stopped, frozen, or continued outside their turn while slices are
+measured.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.run.checks.stalls import disturbed as stalls_disturbed
+from cnibench.run.slices.engine import Driven, drive
+from cnibench.run.slices.evidence import evidence
+from cnibench.run.slices.generator import Generator
+from cnibench.run.slices.rounds import disturbed
+from tests.lab._samples import context
+from tests.lab.test_slices_lab import LONGER, load_of
+
+MakeStand = Callable[..., LabDeployment]
+ROUNDS = 15
+
+
+@pytest.fixture
+def generators(make_stand: MakeStand, tmp_path: Path) -> Iterator[dict[str, Generator]]:
+    cpu = max(os.sched_getaffinity(0))
+    with ExitStack() as running:
+        made = {}
+        for name in ("one", "two"):
+            folder = tmp_path / name
+            folder.mkdir()
+            s = context(make_stand("veth-baseline"), "tcp-rr", folder, placement="inter", cpu=cpu)
+            made[name] = running.enter_context(Generator(s, load_of(s)))
+        yield made
+
+
+def marks(driven: Driven, cell: str) -> list[bool]:
+    return disturbed([one for one in driven.slices if one.cell == cell])
+
+
+def reason(driven: Driven, cell: str) -> str:
+    own = [one for one in driven.slices if one.cell == cell]
+    return stalls_disturbed(evidence(own, driven.wall, driven.share))
+
+
+def client(generator: Generator) -> int:
+    assert generator._client is not None
+    return generator._client.pid
+
+
+@contextmanager
+def signalling(pid: int, number: signal.Signals, every: float) -> Iterator[None]:
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.wait(every):
+            os.kill(pid, number)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_nothing_is_seen_where_nothing_is_stopped(generators: dict[str, Generator]) -> None:
+    driven = drive(generators, ROUNDS, 0, 1, length=LONGER)
+    assert driven.failed == {}
+    assert not any(one.stops or one.beside for one in driven.slices)
+    assert {reason(driven, cell) for cell in generators} == {""}
+
+
+def test_a_client_that_others_stop_in_its_turn(generators: dict[str, Generator]) -> None:
+    with signalling(client(generators["two"]), signal.SIGSTOP, 0.015):
+        driven = drive(generators, ROUNDS, 0, 1, length=LONGER)
+    assert "netperf was stopped for" in reason(driven, "two")
+    assert reason(driven, "one") == ""
+    assert sum(marks(driven, "two")) > ROUNDS / 2
+
+
+def test_a_client_that_others_continue_spoils_the_slices_of_the_other(
+    generators: dict[str, Generator],
+) -> None:
+    with signalling(client(generators["two"]), signal.SIGCONT, 0.004):
+        driven = drive(generators, ROUNDS, 0, 1, length=LONGER)
+    assert sum(marks(driven, "one")) > ROUNDS / 2
+    assert any(one.beside for one in driven.slices if one.cell == "one")
+
+
+def test_a_server_whose_cgroup_is_frozen(generators: dict[str, Generator]) -> None:
+    freezer = Path("/sys/fs/cgroup/freezer")
+    if not (freezer / "cgroup.procs").exists():
+        freezer = Path("/sys/fs/cgroup")
+    if not (freezer / "cgroup.procs").exists():
+        pytest.skip("no cgroups here")
+    group = freezer / "cnibench-test-slices-stalls"
+    group.mkdir()
+    old = (group / "freezer.state").exists()
+    control = group / ("freezer.state" if old else "cgroup.freeze")
+    server = generators["two"].s.server.run(["readlink", "/proc/self/ns/net"], timeout=5)
+    pids = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            inside = os.readlink(path / "ns/net") == server.stdout.strip()
+            if inside and (path / "comm").read_text() == "netserver\n":
+                pids.append(path.name)
+        except OSError:
+            continue
+
+    def after(done: int, _: object) -> None:
+        if done == 5:
+            control.write_text("FROZEN" if old else "1")
+        if done == 10:
+            control.write_text("THAWED" if old else "0")
+            time.sleep(0.1)
+
+    try:
+        for pid in pids:
+            (group / "cgroup.procs").write_text(pid)
+        driven = drive(generators, ROUNDS, 0, 1, length=LONGER, after=after)
+    finally:
+        control.write_text("THAWED" if old else "0")
+        for pid in pids:
+            (freezer / "cgroup.procs").write_text(pid)
+        group.rmdir()
+    assert pids
+    assert "netserver was frozen for" in reason(driven, "two")
+    assert reason(driven, "one") == ""
+    assert marks(driven, "two")[5:10] == [True] * 5

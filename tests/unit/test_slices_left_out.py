@@ -1,0 +1,51 @@
+"""Reports say where samples left out many of their slices and are used nevertheless."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cnibench.analysis import analyse
+from cnibench.reports.brief import PROVIDER as BRIEF
+from cnibench.rundir.reader import RunReader
+from tests.unit._runs import synthetic
+
+
+def run_with(folder: Path, *records: dict[str, Any]) -> RunReader:
+    """A run with such records in slices.jsonl."""
+    run = synthetic(folder, {"a": 1.0, "b": 0.9}, cpp=False)
+    (run.path / "slices.jsonl").write_bytes(
+        b"".join(msgspec.json.encode({"schema": 1, **one}) + b"\n" for one in records)
+    )
+    return RunReader(run.path)
+
+
+def test_more_than_a_tenth_is_said_and_disturbed_samples_are_not_counted(tmp_path: Path) -> None:
+    analysis = analyse(
+        [
+            run_with(
+                tmp_path,
+                {"rounds": 25, "left_out": 2},
+                {"rounds": 25, "left_out": 3},
+                {"rounds": 25, "left_out": 9},
+                {"rounds": 25, "left_out": 25, "disturbed": "netserver was stopped"},
+            )
+        ]
+    )
+    said = (
+        f"Slices left out: 2 of {analysis.samples} samples are without more than 10% of their"
+        " slices, which were disturbed; 36% at most."
+    )
+    assert said in analysis.summary
+    assert said in " ".join(BRIEF.render(analysis, 200).split())
+
+
+@pytest.mark.parametrize(
+    "record", [{"rounds": 25, "left_out": 2}, {"rounds": 0, "left_out": 0}, {"rounds": "x"}]
+)
+def test_otherwise_nothing_is_said(tmp_path: Path, record: dict[str, Any]) -> None:
+    analysis = analyse([run_with(tmp_path, record)])
+    assert not any("Slices left out" in one for one in analysis.summary)
