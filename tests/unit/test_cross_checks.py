@@ -16,10 +16,10 @@ from cnibench.rundir.writer import RunWriter
 from tests._manifest import manifest, transactions
 
 
-def written(folder: Path, **records: dict[str, Any]) -> RunReader:
-    """A run with one record of a cross-check for each label."""
+def written(folder: Path, *more: float, **records: dict[str, Any]) -> RunReader:
+    """A run with one record of a cross-check for each label, and of ``more`` blocks these rates."""
     cells = [transactions(label, method="slices") for label in records]
-    with RunWriter.create(folder, manifest(cells, id=folder.name, blocks=1)) as writer:
+    with RunWriter.create(folder, manifest(cells, id=folder.name, blocks=1 + len(more))) as writer:
         writer.event("run-started")
         writer.environment({"kernel": "6.1"})
         for cell, record in zip(cells, records.values(), strict=True):
@@ -29,6 +29,9 @@ def written(folder: Path, **records: dict[str, Any]) -> RunReader:
                 line, metric="transaction_rate", unit="1/s", better="higher", value=1e4
             )
             writer.finish(cell, 0, [line], [("crosscheck", record)])
+            for block, rate in enumerate(more, 1):
+                later = msgspec.structs.replace(line, block=block, value=rate)
+                writer.finish(cell, block, [later], [])
         writer.event("run-finished")
     return RunReader(folder)
 
@@ -46,11 +49,19 @@ def notes(*readers: RunReader) -> list[str]:
 def test_a_window_beyond_what_both_allow_is_named_with_both_values(tmp_path: Path) -> None:
     run = written(tmp_path / "run", a=check(9.0e3), b=check(5.0e3), c=check(2.0e4), d=check(9.9e3))
     assert notes(run) == [
-        "cross-check: 2 of 4 windows of the workloads' own tools contradict the slices (an"
-        " error of 20% of a window is assumed; the median window is 0.94 times the slices): b,"
+        "cross-check: 2 of 4 windows of the workloads' own tools contradict the slices (allowed:"
+        " 20%, which is assumed, and twice the scatter of the cell's slices from block to block;"
+        " the median window is 0.94 times the slices): b,"
         " tcp-rr on one node: 5.00 k/s in a window, 10.0 k/s in slices; c, tcp-rr on one node: 20.0"
         " k/s in a window, 10.0 k/s in slices"
     ]
+
+
+def test_a_machine_whose_speed_changes_contradicts_nothing(tmp_path: Path) -> None:
+    """A window is a moment like each block: what blocks differ by, it may differ by, too."""
+    assert notes(written(tmp_path / "calm", 1.01e4, 0.99e4, a=check(7.0e3)))
+    assert notes(written(tmp_path / "few", 0.7e4, a=check(7.0e3)))  # two blocks have no scatter
+    assert notes(written(tmp_path / "wild", 0.7e4, 1.3e4, a=check(7.0e3))) == []
 
 
 def test_what_agrees_says_nothing(tmp_path: Path) -> None:

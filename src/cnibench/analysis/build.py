@@ -66,7 +66,7 @@ def analyse(
     pairs, groups = compare(contexts, level)
     failures = _unsupported(readers) + gathered.failures
     runs = [_run(reader) for reader in readers]
-    short = contradictions(readers, numbers) + shortfalls(readers, numbers)
+    short = contradictions(readers, numbers, contexts) + shortfalls(readers, numbers)
     attestations = _attestations(readers)
     problems = [
         f"{reader.path.name}: {problem}" for reader in readers for problem in verify(reader)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # s of slices that a cell has in a block, unless the plan gives a duration. Deployments of one
 # profile differ by more than its slices do, so more blocks are worth more than longer ones.
 MEASURED = 0.25
-CYCLES = 0.5  # s of slices with perf, for its cycles per packet
+CYCLES = 0.4  # s of slices with perf, for its cycles per packet
 CPP_BLOCKS = 2  # that have slices with perf, unless the plan gives a number
 
 

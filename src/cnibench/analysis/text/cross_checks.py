@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cnibench.analysis.contexts import Context
 from cnibench.analysis.records import usable
 from cnibench.analysis.text.places import describe, of_cell
 from cnibench.model.context import OF_RECORD
@@ -20,11 +21,15 @@ from cnibench.rundir.schema import CROSS_CHECKS, Record
 NOISE = 0.1
 _Z = 1.96  # of the 95 % interval
 _SHOWN = 3
+_FEWEST = 3  # blocks that have a scatter
 
 
-def contradictions(readers: Sequence[RunReader], numbers: Sequence[int]) -> list[str]:
+def contradictions(
+    readers: Sequence[RunReader], numbers: Sequence[int], contexts: Sequence[Context]
+) -> list[str]:
     """One note, if a window contradicts or none could be judged; ``numbers`` are the environments
-    of ``readers``.
+    of ``readers``. ``contexts`` have the slices of all blocks: by as much as these scatter, the
+    machine's speed changes from one moment to the next.
 
     Windows that were disturbed, that failed, or on a machine that other programs used, are not
     judged.
@@ -45,7 +50,7 @@ def contradictions(readers: Sequence[RunReader], numbers: Sequence[int]) -> list
         f"{_place(record, environment)}: {_figure(record, record['found'][record['metric']])} in a"
         f" window, {_figure(record, record['value'])} in slices"
         for record, environment, difference in judged
-        if abs(difference) > _allowed(record)
+        if abs(difference) > _allowed(record, _scatter(contexts, record, environment))
     ]
     if not found:
         return []
@@ -56,8 +61,9 @@ def contradictions(readers: Sequence[RunReader], numbers: Sequence[int]) -> list
     unjudged = f"; {plural(skipped, 'window')} {were} not judged" if skipped else ""
     return [
         f"cross-check: {len(found)} of {len(judged)} windows of the workloads' own tools contradict"
-        f" the slices (an error of {_Z * NOISE:.0%} of a window is assumed; the median window is"
-        f" {middle:.2f} times the slices{unjudged}):"
+        f" the slices (allowed: {_Z * NOISE:.0%}, which is assumed, and twice the scatter of the"
+        f" cell's slices from block to block; the median window is {middle:.2f} times the"
+        f" slices{unjudged}):"
         f" {'; '.join(found[:_SHOWN])}{more}"
     ]
 
@@ -70,8 +76,26 @@ def _difference(record: Record) -> float | None:
     return math.log(window / record["value"])
 
 
-def _allowed(record: Record) -> float:
-    return math.hypot(float(record["half_width"]), _Z * NOISE)
+def _scatter(contexts: Sequence[Context], record: Record, environment: int) -> float:
+    """Standard deviation of the log of the cell's value from block to block; 0 where fewer than
+    three blocks have one.
+    """
+    where = of_cell(**{name: record[name] for name in OF_RECORD}, environment=environment)
+    for context in contexts:
+        here = all(
+            context.where[name] == getattr(where, name) for name in (*OF_RECORD, "environment")
+        )
+        if here and context.where["metric"] == record["metric"] and context.window == "speed":
+            member = context.members.get(record["label"])
+            values = member.values.values() if member else ()
+            logs = [math.log(value) for value in values if value > 0]
+            if len(logs) >= _FEWEST:
+                return statistics.stdev(logs)
+    return 0.0
+
+
+def _allowed(record: Record, scatter: float) -> float:
+    return math.hypot(float(record["half_width"]), _Z * NOISE, _Z * scatter)
 
 
 def _usable(record: Mapping[str, Any]) -> bool:
