@@ -76,6 +76,15 @@ def test_a_value_alone_is_the_mean_of_its_rates() -> None:
     assert found["a"].seconds == pytest.approx(0.2)
 
 
+def test_a_value_alone_has_the_interval_of_its_own_slices() -> None:
+    """No other cell shows what a round did to it: nothing is taken off its rates."""
+    slices = drifting({"a": 1000.0}, 40, 0.05, 3)
+    alone = values([["a"]], slices)["a"]
+    assert alone.half == trimmed([math.log(one.rate) for one in slices])[1] > 0.05
+    half_of_it = [*slices, *(a_slice("b", r, 900.0) for r in range(20))]
+    assert values([["a", "b"]], half_of_it)["a"].half > 0.01
+
+
 def test_a_few_bad_slices_do_not_move_the_ratio() -> None:
     slices = drifting({"a": 1000.0, "b": 900.0}, 40, 0.01, 5)
     good = values([["a", "b"]], slices)

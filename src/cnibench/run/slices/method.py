@@ -45,7 +45,7 @@ from cnibench.run.slices.rounds import FEWEST, Slice, Value, undisturbed, values
 from cnibench.rundir.files import FullError
 from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import SLICES, now
-from cnibench.system.files import make_private
+from cnibench.system.files import make_private, write_private
 
 
 @dataclass
@@ -312,8 +312,8 @@ def _measured(
 
 def _write(s: SampleContext, slices: Sequence[Slice]) -> None:
     """raw/CELL/BLOCK/slices.jsonl: one slice a line (rounds.Slice)."""
-    path = s.raw / SLICES
-    path.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in slices))
+    content = b"".join(msgspec.json.encode(one) + b"\n" for one in slices)
+    write_private(s.raw / SLICES, content)
     make_private(s.raw)
 
 

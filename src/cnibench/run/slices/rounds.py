@@ -171,10 +171,9 @@ def _fit(logs: Mapping[str, Mapping[int, float]]) -> dict[str, tuple[float, floa
     level = {cell: statistics.median(its.values()) for cell, its in logs.items()}
     effects: dict[int, float] = {}
     for round in {round for its in logs.values() for round in its}:
-        # what the round did to each cell, not which cells it had
-        effects[round] = statistics.median(
-            its[round] - level[cell] for cell, its in logs.items() if round in its
-        )
+        # what the round did to each cell, not which cells it had; one cell alone does not show it
+        deviations = [its[round] - level[cell] for cell, its in logs.items() if round in its]
+        effects[round] = statistics.median(deviations) if len(deviations) > 1 else 0.0
     whole = trimmed(list(effects.values()))[0]
     found = {}
     for cell, its in logs.items():
