@@ -42,12 +42,9 @@ for _number in (signal.SIGQUIT, signal.SIGHUP):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Without the garbage collector: what is imported and collected stays to the end, and is not
-    looked through again.
-    """
+    """Without the garbage collector: what is imported and collected stays to the end."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()
         gc.enable()
