@@ -9,7 +9,7 @@ from cnibench.errors import UsageError
 _SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _LARGEST = 1e100  # beyond any figure; sums and products of such are still numbers
-_NUMBER = r"\s*(\d+(?:\.\d+)?)\s*"
+_NUMBER = r"\s*(\d{1,18}(?:\.\d+)?)\s*"  # more digits may be beyond any float
 
 
 def is_number(value: object) -> bool:
