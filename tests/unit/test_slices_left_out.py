@@ -36,8 +36,8 @@ def test_more_than_a_tenth_is_said_and_disturbed_samples_are_not_counted(tmp_pat
         ]
     )
     said = (
-        f"Slices left out: 2 of {analysis.samples} samples are without more than 10% of their"
-        " slices, which were disturbed; 36% at most."
+        f"Slices left out: in 2 of {analysis.samples} samples more than 10% of the slices were"
+        " disturbed and not used (at most 36%)."
     )
     assert said in analysis.summary
     assert said in " ".join(BRIEF.render(analysis, 200).split())

@@ -68,8 +68,8 @@ def _left_out(analysis: Analysis) -> list[str]:
     if not found:
         return []
     return [
-        f"Slices left out: {len(found)} of {analysis.samples} samples are without more than"
-        f" {LEFT_OUT:.0%} of their slices, which were disturbed; {max(found):.0%} at most."
+        f"Slices left out: in {len(found)} of {analysis.samples} samples more than {LEFT_OUT:.0%}"
+        f" of the slices were disturbed and not used (at most {max(found):.0%})."
     ]
 
 
