@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.progress import Progress as Bar
 
+_PRIOR = 0.2  # share of the expected time that counts as if it had been as expected
 _NARROW = 40  # columns to which the ranking is wrapped at least
 
 
@@ -79,7 +80,10 @@ class Silent:
 
 
 class _Clock:
-    """Time left: what was expected of the rest, stretched as the part that is done was."""
+    """Time left: what was expected of the rest, stretched as the part that is done was. The cells
+    of a block in slices end all at once: the first of them says little, so that the expectation
+    counts, too.
+    """
 
     def __init__(self, samples: int, seconds: float) -> None:
         self.samples, self.done = samples, 0
@@ -94,7 +98,8 @@ class _Clock:
         self.spend(seconds)
 
     def left(self) -> str:
-        stretch = (time.monotonic() - self._start) / self._spent if self._spent else 1.0
+        known = _PRIOR * self._seconds
+        stretch = (time.monotonic() - self._start + known) / (self._spent + known) if known else 1.0
         return duration(max(0.0, self._seconds - self._spent) * stretch)
 
 
