@@ -144,12 +144,16 @@ def test_an_older_run_is_verified_by_decoding_it(tmp_path: Path) -> None:
     ]
 
 
-def test_raw_files_are_verified_when_they_are_asked_for(run: Path) -> None:
+@pytest.mark.parametrize("few", [True, False])
+def test_every_reader_verifies_raw_files_unless_they_are_many(
+    run: Path, monkeypatch: pytest.MonkeyPatch, few: bool
+) -> None:
+    files = sum(len(event.raw) for event in RunReader(run).chain.events)
+    monkeypatch.setattr(verification, "MOST_RAW", files if few else files - 1)
     changed, gone = (run / "raw" / name / "1" / "stdout" for name in NAMES)
     changed.write_bytes(b"43\n")
     gone.unlink()
-    assert verify(RunReader(run)) == []
-    assert _verify(run) == [
+    problems = [
         _problem(
             "changed",
             f"raw/{NAMES[0]}/1/stdout",
@@ -161,6 +165,8 @@ def test_raw_files_are_verified_when_they_are_asked_for(run: Path) -> None:
             "lost", f"raw/{NAMES[1]}/1/stdout", "the raw file is missing", cell=NAMES[1], block=1
         ),
     ]
+    assert _verify(run) == problems
+    assert len(verify(RunReader(run))) == (2 if few else 0)
 
 
 def test_raw_files_of_each_attempt_are_verified(run: Path) -> None:

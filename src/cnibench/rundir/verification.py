@@ -32,13 +32,15 @@ from cnibench.rundir.schema import (
 from cnibench.rundir.writing import raw_folders
 from cnibench.system.files import open_beneath, read_beneath
 
+MOST_RAW = 5000  # raw files that every reader verifies: those of about a thousand samples
 _CHUNK = 1 << 20
 _KINDS: dict[str, type[Any]] = {SAMPLES: Sample, ATTESTATIONS: Attestation}
 
 
 def verify(reader: RunReader, *, raw: bool = False) -> list[Problem]:
-    """All that is lost, changed, doubled, out of order or not chained; ``raw``: in the raw files,
-    too. Of these only the folders are looked for otherwise, which costs little.
+    """All that is lost, changed, doubled, out of order or not chained. Without ``raw``, files that
+    were added to raw folders do not matter, and of more than MOST_RAW raw files only the folders
+    are looked for: a report of many samples stays quick.
 
     Nothing is written. Figures that ``reader`` gives are made of lines that are none of these.
     """
@@ -75,15 +77,15 @@ def verify(reader: RunReader, *, raw: bool = False) -> list[Problem]:
             for _ in reader.decoded(name, _KINDS.get(name, Record)):
                 pass
     listing = RawListing(reader.path, reader.chain)
+    few = sum(len(event.raw) for event in reader.chain.events) <= MOST_RAW
     try:
         lost = _folders(reader, listing)
+        if raw or few:
+            _raw(reader, listing, lost, added=raw)
     except InputError as error:  # raw output is its owner's, and other users read reports
         if raw:
             raise
         reader.findings.warn(f"{error.message}: whether raw output is missing is not known")
-    else:
-        if raw:
-            _raw(reader, listing, lost)
     return reader.problems
 
 
@@ -198,7 +200,8 @@ def _added(reader: RunReader, listing: RawListing) -> None:
             )
 
 
-def _raw(reader: RunReader, listing: RawListing, lost: set[str]) -> None:
+def _raw(reader: RunReader, listing: RawListing, lost: set[str], *, added: bool) -> None:
+    """``added``: names files that no event commits, too."""
     for event in reader.chain.events:
         folder = folder_of(event)
         if folder in lost:
@@ -208,7 +211,7 @@ def _raw(reader: RunReader, listing: RawListing, lost: set[str]) -> None:
             if found != expected:
                 words = "it is not what was recorded" if found else "the raw file is missing"
                 _name(reader, event, "changed" if found else "lost", f"{folder}/{name}", words)
-        if event.sha256 and (event.cell or event.folder) and listing.has(folder):
+        if added and event.sha256 and (event.cell or event.folder) and listing.has(folder):
             _not_known(reader, event, folder)
 
 
