@@ -85,7 +85,10 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def begun(machine: Machine, name: str) -> subprocess.Popen[str]:
-    return machine.start(["env", ENVIRONMENT, *PROGRAM, *COMMANDS[name]])
+    # Its drafts have other names than those of the command that resumes the run, as usual.
+    program = [word.replace("'feed'", "'dead'") for word in PROGRAM]
+    assert program != PROGRAM
+    return machine.start(["env", ENVIRONMENT, *program, *COMMANDS[name]])
 
 
 def killed(process: subprocess.Popen[str], chance: random.Random) -> str:
