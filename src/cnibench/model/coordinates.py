@@ -34,6 +34,7 @@ class Coordinate:
     others are said with ``phrase``.
     ``named`` are words for particular values, ``first`` are values in the order of reports.
     ``read_back``: read from each sample while it is measured, so that it may change within a run.
+    ``about`` says in a line what a column of it has, where ``title`` does not.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Coordinate:
     named: tuple[tuple[Any, str], ...] = ()
     first: tuple[Any, ...] = ()
     read_back: bool = False
+    about: str = ""
 
     def words(self, value: Any) -> str:
         """A value in words: ``200 Mbit/s``, ``unlimited``, ``not recorded``."""
@@ -97,17 +99,31 @@ def _value(environment: Mapping[str, Any], paths: Iterable[str]) -> Any:
 
 # What is compared with each other: a label, and what its profile is made of.
 LABEL = (
-    Coordinate("label", "identity", "label", options=("cni",)),
-    Coordinate("profile", "must agree", "profile", options=("cni", "plan")),
+    Coordinate(
+        "label", "identity", "label", options=("cni",), about="name of the profile in its run"
+    ),
+    Coordinate(
+        "profile",
+        "must agree",
+        "profile",
+        options=("cni", "plan"),
+        about="profile that was deployed",
+    ),
     Coordinate("settings", "must agree", "settings", options=("settings",), named=(("", "none"),)),
-    Coordinate("fidelity", "must agree", "fidelity"),
+    Coordinate("fidelity", "must agree", "fidelity", about="cni, datapath-model or baseline"),
     # Out of env.json, by label: the SHA-256 of each chart, manifest and image of the CNI.
     Coordinate("installed", "must agree", "installed", at=("installed",)),
 )
 
 # Where a figure was measured, in the order in which reports sort.
 PLACE = (
-    Coordinate("workload", "identity", "workload", options=("workload", "scale")),
+    Coordinate(
+        "workload",
+        "identity",
+        "workload",
+        options=("workload", "scale"),
+        about="what was driven through the network",
+    ),
     Coordinate(
         "placement",
         "identity",
@@ -115,11 +131,34 @@ PLACE = (
         options=("placement",),
         first=("intra", "inter"),
         named=(("intra", "on one node"), ("inter", "between nodes")),
+        about="intra: on one node; inter: between nodes",
     ),
-    Coordinate("path", "identity", "path", options=("path",), phrase="path {}", usual=("pod",)),
-    Coordinate("params", "identity", "parameters", "JSON", options=("workload", "scale")),
     Coordinate(
-        "ip", "identity", "IP version", "INTEGER", options=("ip",), phrase="IPv{}", usual=(0, 4)
+        "path",
+        "identity",
+        "path",
+        options=("path",),
+        phrase="path {}",
+        usual=("pod",),
+        about="how the client reached the server",
+    ),
+    Coordinate(
+        "params",
+        "identity",
+        "parameters",
+        "JSON",
+        options=("workload", "scale"),
+        about="parameters, with the cell's conditions",
+    ),
+    Coordinate(
+        "ip",
+        "identity",
+        "IP version",
+        "INTEGER",
+        options=("ip",),
+        phrase="IPv{}",
+        usual=(0, 4),
+        about="IP version: 4 or 6",
     ),
     Coordinate(
         "mtu",
@@ -131,21 +170,47 @@ PLACE = (
         phrase="MTU {}",
         usual=(0, 1500),
         named=((0, NOT_RECORDED),),
+        about="MTU between the nodes; 0: not recorded",
     ),
-    Coordinate("cpus", "must agree", "CPU pinning", options=("cpus",)),
-    Coordinate("pair", "identity", "pair", "INTEGER", phrase="pair {}", usual=(0,)),
     Coordinate(
-        "pairs", "must agree", "pairs at the same time", "INTEGER", options=("pairs",), usual=(1,)
+        "cpus",
+        "must agree",
+        "CPU pinning",
+        options=("cpus",),
+        about="CPU pinning: shared, split or none",
+    ),
+    Coordinate(
+        "pair",
+        "identity",
+        "pair",
+        "INTEGER",
+        phrase="pair {}",
+        usual=(0,),
+        about="number of the Pod pair, from 0",
+    ),
+    Coordinate(
+        "pairs",
+        "must agree",
+        "pairs at the same time",
+        "INTEGER",
+        options=("pairs",),
+        usual=(1,),
+        about="Pod pairs measured at the same time",
     ),
     Coordinate(
         "testbed",
         "must agree",
         "testbed",
         options=("cluster", "kernel", "kind_nodes", "node_image"),
+        about="lab, vm, kind or cluster",
     ),
-    Coordinate("wire", "must agree", "wire", options=("cluster",)),
+    Coordinate("wire", "must agree", "wire", options=("cluster",), about="veth, virtio or nic"),
     Coordinate(
-        "wire_offload", "must agree", "wire offload", options=("wire_offload", "allow_node_changes")
+        "wire_offload",
+        "must agree",
+        "wire offload",
+        options=("wire_offload", "allow_node_changes"),
+        about="segmentation offloads of the wire",
     ),
     Coordinate(
         "wire_rate",
@@ -156,6 +221,7 @@ PLACE = (
         options=("wire_rate",),
         usual=(0,),
         named=((0, "unlimited"),),
+        about="rate limit of the wire; 0: unlimited",
     ),
     Coordinate(
         "duration",
@@ -165,13 +231,44 @@ PLACE = (
         "s",
         options=("duration", "scale"),
         named=((0, NOT_RECORDED),),
+        about="measured time of a sample",
     ),
     Coordinate(
-        "warmup_time", "must agree", "warm-up", "DOUBLE", "s", options=("warmup",), usual=(0,)
+        "warmup_time",
+        "must agree",
+        "warm-up",
+        "DOUBLE",
+        "s",
+        options=("warmup",),
+        usual=(0,),
+        about="warm-up before each sample",
     ),
-    Coordinate("method", "must agree", "method", options=("method",), usual=("windows",)),
-    Coordinate("slice_length", "must agree", "slice length", "DOUBLE", "s", usual=(0,)),
-    Coordinate("lead_in", "must agree", "lead-in", "DOUBLE", "s", usual=(0,)),
+    Coordinate(
+        "method",
+        "must agree",
+        "method",
+        options=("method",),
+        usual=("windows",),
+        about="slices or windows",
+    ),
+    Coordinate(
+        "slice_length",
+        "must agree",
+        "slice length",
+        "DOUBLE",
+        "s",
+        usual=(0,),
+        about="of a slice, what counts; 0: windows",
+    ),
+    Coordinate(
+        "lead_in",
+        "must agree",
+        "lead-in",
+        "DOUBLE",
+        "s",
+        usual=(0,),
+        about="of a slice, what does not count",
+    ),
     Coordinate(
         "priority",
         "must agree",
@@ -179,6 +276,7 @@ PLACE = (
         options=("priority",),
         usual=("normal",),
         read_back=True,
+        about="of client and server: real-time, normal",
     ),
     Coordinate(
         "congestion_control",
@@ -186,6 +284,7 @@ PLACE = (
         "congestion control",
         options=("congestion_control",),
         read_back=True,
+        about="of the TCP connections; none: no TCP",
     ),
 )
 
@@ -289,6 +388,7 @@ FREE_OPTIONS = frozenset(
         "noise",
         "target_ci",
         "max_blocks",
+        "budget",
         "no_perf",
         "seed",
         "plan",
@@ -297,6 +397,7 @@ FREE_OPTIONS = frozenset(
         "keep",
         "dry_run",
         "verbose",
+        "quiet",
         "resume",
         "retry_failed",
         "patience",

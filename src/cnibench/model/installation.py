@@ -261,24 +261,36 @@ class Leaves(Part):
 class Fact(Part):
     """A value in an object of the API by which CNI and mode are recognised."""
 
-    object: str = Field(description="KIND/NAMESPACE/NAME, or KIND/NAME")
+    object: str = Field(
+        description=(
+            "KIND/NAMESPACE/NAME, or KIND/NAME; * in the namespace stands for anything; node: each"
+            " node"
+        )
+    )
     at: tuple[str | int, ...] = Field(
-        default=(),
-        description="path to the value; JSON in a string is parsed, * matches any item of a list",
+        default=(), description="path to the value; JSON and YAML in a string are parsed"
     )
     argument: str = Field(
         default="", description="an option of the containers' command lines instead"
     )
     variable: str = Field(
-        default="", description="an environment variable of the containers instead"
+        default="",
+        description=(
+            "an environment variable of the containers instead, also where a ConfigMap has its"
+            " value; of a Secret's, only whether it has one"
+        ),
+    )
+    container: str = Field(
+        default="",
+        description="the container that is meant; alone: the name of its image, without registry",
     )
     equals: str = Field(
         description=(
-            "expected: a shell pattern of the value as text; an absent value is the text without"
-            " letters"
+            "expected: a shell pattern of the value as text, with ! before it of what it must not"
+            " be; an absent value is the text without letters"
         )
     )
-    otherwise: str = Field(default="", description="what an absent value means")
+    otherwise: str = Field(default="", description="what an absent value or object means")
 
 
 class Installation(Part):
@@ -288,6 +300,13 @@ class Installation(Part):
         default=False, description="nothing is installed, Pods use their node's network"
     )
     steps: tuple[Step, ...] = ()
+    installed_by: str = Field(
+        default="",
+        description=(
+            "who else installs it: it is recognised and measured where it runs (--cni current), and"
+            " never installed or removed"
+        ),
+    )
     plugins: tuple[Literal["bridge", "host-local", "portmap", "ptp", "loopback"], ...] = Field(
         default=(),
         description=(
@@ -304,7 +323,15 @@ class Installation(Part):
     )
     ready: tuple[Wait, ...] = ()
     encapsulation: Encapsulation | None = Field(
-        default=None, description="between nodes; absent: the datapath's"
+        default=None,
+        description=(
+            "between nodes; absent: the datapath's; with installed_by and without a datapath,"
+            " nothing is attested but that Pods reach each other"
+        ),
+    )
+    between_subnets: Encapsulation | None = Field(
+        default=None,
+        description="between nodes of different subnets, where that differs; overhead is the same",
     )
     tunnel: dict[Family, Pattern] = Field(
         default={}, description="the tunnel device on the nodes, for each family"
@@ -341,13 +368,19 @@ class Installation(Part):
     )
     leaves: Leaves = Leaves()
     recognise: tuple[Fact, ...] = Field(
-        default=(), description="all must hold; the profile with the most of them is it"
+        default=(),
+        description=(
+            "all must hold, the first of them for any mode of the CNI; the profile with the most of"
+            " them is it"
+        ),
     )
     notes: tuple[str, ...] = Field(default=(), description="what the user should know")
 
     def means(self) -> tuple[str, ...]:
         """By what it is installed, in words, the CNI's own part last."""
         found = ["Pods on the nodes' network"] if self.host_network else []
+        if self.installed_by:
+            found.append(f"installed by {self.installed_by}: measured where it runs")
         for step in self.steps:
             if step.chart:
                 found.append(
@@ -359,8 +392,21 @@ class Installation(Part):
                 found.append(f"reference plugin {step.reference.plugin} with static routes")
         return tuple(found)
 
+    def version(self) -> str:
+        """Of what is installed: its own chart's, its image's tag, or that in a manifest's URL; ''
+        where none of them has one.
+        """
+        for step in reversed(self.steps):
+            if step.chart:
+                return step.chart.version
+            if step.manifest:
+                _, tagged, tag = step.manifest.options.get("image", "").rpartition(":")
+                found = re.search(r"/(v?\d+(?:\.\d+)+)/", step.manifest.url)
+                return tag if tagged else found[1] if found else ""
+        return ""
+
     @model_validator(mode="after")
     def _whole(self) -> Installation:
-        if self.host_network == bool(self.steps):
-            raise ValueError("expected steps, or host_network: true")
+        if self.host_network + bool(self.steps) + bool(self.installed_by) != 1:
+            raise ValueError("expected one of steps, host_network: true, installed_by")
         return self

@@ -195,11 +195,17 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
     expected.
     """
     try:
-        data = yaml.load(read_named(path, _LARGEST).decode(), Loader=_NoAliases)
+        return parse_yaml(read_named(path, _LARGEST).decode(), path)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}", "check the path") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: not UTF-8 text", "is this the right file?") from None
+
+
+def parse_yaml(text: str, path: Path) -> Mapping[str, Any]:
+    """The mapping in the text of a YAML file. Raises InputError as ``read_yaml``."""
+    try:
+        data = yaml.load(text, Loader=_NoAliases)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise InputError(

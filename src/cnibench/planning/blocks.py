@@ -29,6 +29,7 @@ from cnibench.rundir.chain import digest
 from cnibench.rundir.index import find
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import CALIBRATION, LONGEST_DOCUMENT, Planned
+from cnibench.stats.looks import last_level
 from cnibench.stats.power import MOST_BLOCKS, POWER, detectable, planned_blocks
 from cnibench.system.environment import this_cpu
 from cnibench.system.files import read_beneath
@@ -248,7 +249,7 @@ def _planned(
     ]
     noise = max(noises, key=lambda one: (one.value, one.assumed))
     least = schedule.blocks_needed(len(own))
-    wished = _wished(pairs, noise.value, plan.resolution) if pairs else least
+    wished = wished_blocks(pairs, noise.value, plan.resolution) if pairs else least
     blocks = min(wished, max(plan.max_blocks, least)) if wished else max(plan.max_blocks, least)
     return Planned(
         workload=work.name,
@@ -263,11 +264,22 @@ def _planned(
     )
 
 
-def _wished(pairs: int, noise: float, resolution: float) -> int:
+def wished_blocks(pairs: int, noise: float, resolution: float) -> int:
+    """The least number of blocks that finds the resolution in each of so many pairs, 0 where none
+    does. With three or more profiles the joint test makes up for the early looks of the run; with
+    two the last look has to find the difference at its own level (ADR 13).
+    """
     try:
-        return planned_blocks(pairs, noise, resolution)
+        n = planned_blocks(pairs, noise, resolution)
+        while pairs == 1 and (found := _at_last_look(n, noise, resolution)) > n:
+            n = found
     except UsageError:
         return 0
+    return n
+
+
+def _at_last_look(n: int, noise: float, resolution: float) -> int:
+    return planned_blocks(1, noise, resolution, last_level(n, 2))
 
 
 def words(found: Sequence[Planned]) -> list[str]:
@@ -292,9 +304,9 @@ def _words(one: Planned) -> str:
         return f"{plural(one.blocks, 'block')}, planned to find {wanted}"
     more = f"{one.wished} would find" if one.wished else "no number of blocks would find"
     mend = (
-        f"--max-blocks {one.wished}, longer windows"
+        f"--max-blocks {one.wished}, a longer --duration"
         if 0 < one.wished <= MOST_BLOCKS
-        else "longer windows"
+        else "a longer --duration"
     )
     finds = "finds" if one.blocks == 1 else "find"
     return (

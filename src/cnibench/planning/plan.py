@@ -20,6 +20,7 @@ from cnibench.planning import schedule
 from cnibench.stats.power import MOST_BLOCKS
 
 LONGEST = 24 * 3600.0  # s: one window of a day is a slip of the pen
+LONGEST_BUDGET = 7 * 24 * 3600.0  # s
 _SLOWEST = 1e6  # bit/s
 _FASTEST = 34e9  # bit/s
 _CONNTRACK = "policy.conntrack"  # the condition, see conditions.py
@@ -151,7 +152,10 @@ class Plan(Strict):
     wire_rate: Rate = Field(default=0.0, ge=0.0, description="0: unlimited")
     pairs: int = Field(default=1, ge=1, le=1000)
     resolution: Fraction = Field(
-        default=0.05, gt=0.0, lt=1.0, description="the difference that blocks: auto plans to find"
+        default=0.05,
+        gt=0.0,
+        lt=1.0,
+        description="the difference that blocks: auto plans to find; what is less counts as equal",
     )
     noise: Noise = Field(
         default="auto",
@@ -168,6 +172,12 @@ class Plan(Strict):
         ge=1,
         le=MOST_BLOCKS,
         description="the most that blocks: auto or target_ci may make",
+    )
+    budget: Seconds = Field(
+        default=0.0,
+        ge=0.0,
+        le=LONGEST_BUDGET,
+        description="start no block that would end later; 0: no limit",
     )
     seed: int | None = Field(default=None, ge=0, lt=2**63)
     settings: dict[str, dict[str, str]] = {}
@@ -237,6 +247,16 @@ class Plan(Strict):
             return work.blocks if isinstance(work.blocks, int) else None
         own = self.blocks_of(work, profiles)
         return own if work.blocks is not None or own < self.number_of_blocks(profiles) else None
+
+    @property
+    def until_decided(self) -> bool:
+        """Whether the run may end before its last block because all pairs are decided: where its
+        number of blocks is planned, not asked for.
+        """
+        return not self.target_ci and all(
+            (self.blocks if work.blocks is None else work.blocks) == "auto"
+            for work in self.workload
+        )
 
     def with_conntrack(self) -> tuple[Plan, list[str]]:
         """This plan with ``policy.conntrack: used`` wherever it says ``bypassed``, and the names of

@@ -4,12 +4,14 @@ meanwhile. How the cells of a block are measured is a Method's business.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
 from cnibench.model.cell import Cell
+from cnibench.model.units import duration
 from cnibench.planning.forecast import whole
 from cnibench.planning.schedule import order
 from cnibench.run.profiles import Profiles, ProfileState
@@ -35,7 +37,7 @@ class Method(Protocol):
 @dataclass
 class Blocks:
     """``done`` are the samples that earlier sessions finished. ``enough`` is asked after each block
-    why the run may stop now ('': it may not) when the plan has a target.
+    why the run may stop now ('': it may not), unless the number of blocks is fixed.
     """
 
     session: Session
@@ -44,6 +46,7 @@ class Blocks:
     enough: Callable[[int], str] | None = None
 
     def __post_init__(self) -> None:
+        self._began = time.monotonic()
         self.profiles = Profiles(self.session)
         self.verification = Verification(self.session)
 
@@ -137,25 +140,55 @@ class Blocks:
 
     def _each(self, measure: Callable[[int, list[Cell]], int]) -> int:
         session, manifest = self.session, self.session.writer.manifest
-        failed = 0
+        failed, expected = 0, 0.0
         for block in range(self.most):
             here = [cell for cell in manifest.cells if _due(cell, block)]
             cells = order(here, block, manifest.seed, together=not session.cluster.simultaneous)
             missing = [cell for cell in cells if (cell.id, block) not in self.done]
             if missing:
+                expected += self._expected(missing, block)
                 failed += measure(block, missing)
                 session.writer.event("block-finished", block=block)
                 if session.ranking is not None:
                     session.ranking.finished(block + 1)
-            if (
-                manifest.target_ci
-                and self.enough is not None
-                and (reason := self.enough(block + 1))
-            ):
+            reason = self.enough(block + 1) if self.enough is not None else ""
+            if not reason and missing and block + 1 < self.most:
+                reason = self._spent(block + 1, expected)
+            if reason:
                 session.writer.event("stopped", block=block, reason=reason)
                 session.notify(reason)
                 break
         return failed
+
+    def _spent(self, block: int, expected: float) -> str:
+        """Why that block is not started any more; '' where there is time. It will take longer than
+        expected by as much as this session did, which had so many seconds ``expected``. Each
+        session of a run has the whole budget.
+        """
+        manifest = self.session.writer.manifest
+        if not manifest.budget:
+            return ""
+        spent = time.monotonic() - self._began
+        cells = [cell for cell in manifest.cells if _due(cell, block)]
+        needed = self._expected(cells, block) * spent / expected if expected else 0.0
+        if spent + needed <= manifest.budget:
+            return ""
+        return (
+            f"the budget of {duration(manifest.budget)} is used: another block would take about"
+            f" {duration(needed)}"
+        )
+
+    def _expected(self, cells: Sequence[Cell], block: int) -> float:
+        """Seconds that these cells of a block take."""
+        session, manifest = self.session, self.session.writer.manifest
+        return whole(
+            [(cell, block) for cell in cells],
+            session.workloads,
+            manifest.duration,
+            manifest.warmup,
+            session.cluster,
+            session.profiles,
+        )
 
     def _announce(self) -> None:
         session, manifest = self.session, self.session.writer.manifest
@@ -168,7 +201,7 @@ class Blocks:
             session.cluster,
             session.profiles,
         )
-        session.progress.begin(len(missing), seconds)
+        session.progress.begin(len(missing), min(seconds, manifest.budget or seconds))
 
 
 def _due(cell: Cell, block: int) -> bool:

@@ -79,6 +79,13 @@ class Silent:
     def end(self) -> None: ...
 
 
+class Warnings(Silent):
+    """Says what stays to be read, on stderr."""
+
+    def notify(self, text: str) -> None:
+        print(printable(text, newlines=False), file=sys.stderr, flush=True)
+
+
 class _Clock:
     """Time left: what was expected of the rest, stretched as the part that is done was. The cells
     of a block in slices end all at once: the first of them says little, so that the expectation

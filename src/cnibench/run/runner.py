@@ -28,7 +28,7 @@ from cnibench.testbed.cluster import Cluster
 @dataclass
 class Runner:
     """One run. ``done`` are the samples that earlier sessions finished; ``enough`` is asked after
-    so many blocks why the run may stop now ('': it may not), when the plan has a target.
+    so many blocks why the run may stop now ('': it may not), unless their number is fixed.
 
     ``cpus`` are the CPUs of (client, server) of each pair, used in turn; where the nodes are other
     machines they are chosen from theirs when a profile is installed. ``environment`` is what this

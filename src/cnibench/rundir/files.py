@@ -13,8 +13,14 @@ from pathlib import Path
 
 from cnibench.errors import InputError, MeasureError, UsageError
 from cnibench.rundir.chain import digest
-from cnibench.rundir.schema import EVENTS, LOG, LONGEST_DOCUMENT
-from cnibench.system.files import make_beneath, open_beneath, read_beneath, replace_beneath
+from cnibench.rundir.schema import EVENTS, LOG, LONGEST_DOCUMENT, REPORT, SEAL, is_document
+from cnibench.system.files import (
+    make_beneath,
+    open_beneath,
+    read_beneath,
+    remove_drafts,
+    replace_beneath,
+)
 
 CHUNK = 1 << 20  # bytes that are read at once
 _ROOM = 64 * 1024  # bytes
@@ -138,6 +144,11 @@ class RunFiles:
         """A whole file at once: it is either the old or the new one, whatever happens meanwhile."""
         with self.storing(self.path / name):
             replace_beneath(self.path, name, content)
+
+    def remove_drafts(self) -> None:
+        """Those that a killed writer left of documents and of the report."""
+        with self.storing(self.path):
+            remove_drafts(self.path, lambda name: is_document(name) or name in (SEAL, REPORT))
 
     def digest(self, name: str) -> str:
         """The hash of a document as it is; '' when there is none."""

@@ -101,7 +101,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     ``duration`` and ``warmup`` in seconds. ``target_ci`` is the half width at which the run stops
     by itself (0: never), ``max_blocks`` bounds it; ``blocks`` is the number of blocks that is
-    carried out otherwise.
+    carried out otherwise. ``until_decided``: the run ends earlier when all pairs are decided, each
+    significantly different or proven to differ by less than ``resolution``. ``budget`` in s: no
+    block is started that would probably end later than that (0: no limit).
     """
 
     schema: int = SCHEMA
@@ -121,6 +123,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []  # what was left out or estimated, in words
     target_ci: float = 0.0
     max_blocks: int = 30
+    until_decided: bool = False
+    resolution: float = 0.05
+    budget: float = 0.0
     planned: list[Planned] = []
     main: dict[
         str, str
@@ -167,6 +172,8 @@ def _bounded(manifest: Manifest) -> Iterator[tuple[str, float | None, float, flo
     yield "duration", manifest.duration, 0, LONGEST_WINDOW
     yield "warmup", manifest.warmup, 0, LONGEST_WINDOW
     yield "target_ci", manifest.target_ci, 0, LONGEST_WINDOW
+    yield "resolution", manifest.resolution, 0, 1
+    yield "budget", manifest.budget, 0, LONGEST_WINDOW
     yield "seed", manifest.seed, -(2**63), 2**64
     for cell in manifest.cells:
         label = f"{cell.label[:80]!a}"

@@ -5,6 +5,7 @@ agree.
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 from hashlib import sha256
 from typing import Any
@@ -32,15 +33,17 @@ from cnibench.rundir.schema import (
 from cnibench.rundir.writing import raw_folders
 from cnibench.system.files import open_beneath, read_beneath
 
-MOST_RAW = 5000  # raw files that every reader verifies: those of about a thousand samples
+# What every reader verifies of raw files, so that a report stays quick whoever made the run.
+MOST_RAW = 5000  # files: those of about seven hundred samples
+MOST_RAW_BYTES = 1 << 30
 _CHUNK = 1 << 20
 _KINDS: dict[str, type[Any]] = {SAMPLES: Sample, ATTESTATIONS: Attestation}
 
 
 def verify(reader: RunReader, *, raw: bool = False) -> list[Problem]:
     """All that is lost, changed, doubled, out of order or not chained. Without ``raw``, files that
-    were added to raw folders do not matter, and of more than MOST_RAW raw files only the folders
-    are looked for: a report of many samples stays quick.
+    were added to raw folders do not matter, and only MOST_RAW_BYTES of raw files are read; of more
+    than MOST_RAW files only the folders are looked for.
 
     Nothing is written. Figures that ``reader`` gives are made of lines that are none of these.
     """
@@ -201,13 +204,18 @@ def _added(reader: RunReader, listing: RawListing) -> None:
 
 
 def _raw(reader: RunReader, listing: RawListing, lost: set[str], *, added: bool) -> None:
-    """``added``: names files that no event commits, too."""
+    """``added``: all of them, and files that no event commits, too; else MOST_RAW_BYTES at most."""
+    left = math.inf if added else MOST_RAW_BYTES
     for event in reader.chain.events:
         folder = folder_of(event)
         if folder in lost:
             continue
         for name, expected in event.raw.items():
-            found = _hash(reader, f"{RAW}/{folder}/{name}")
+            hashed = _hash(reader, f"{RAW}/{folder}/{name}", left)
+            if hashed is None:
+                return
+            found, size = hashed
+            left -= size
             if found != expected:
                 words = "it is not what was recorded" if found else "the raw file is missing"
                 _name(reader, event, "changed" if found else "lost", f"{folder}/{name}", words)
@@ -236,24 +244,29 @@ def _name(reader: RunReader, event: Event, kind: Kind, file: str, detail: str) -
     )
 
 
-def _hash(reader: RunReader, file: str) -> str:
-    """'' when it is not there."""
+def _hash(reader: RunReader, file: str, most: float) -> tuple[str, int] | None:
+    """(hash, bytes), the hash is '' when it is not there; None when it has more bytes than
+    ``most``.
+    """
     found = sha256()
     try:
         with open(open_beneath(reader.path, file), "rb", buffering=0) as content:
-            if os.fstat(content.fileno()).st_size > LONGEST_LINES:  # a sparse file has no end
-                return f"larger than {LONGEST_LINES} bytes"
+            size = os.fstat(content.fileno()).st_size
+            if size > LONGEST_LINES:  # a sparse file has no end
+                return f"larger than {LONGEST_LINES} bytes", 0
+            if size > most:
+                return None
             while piece := content.read(_CHUNK):
                 found.update(piece)
     except FileNotFoundError:
-        return ""
+        return "", 0
     except InputError as error:
-        return error.message
+        return error.message, 0
     except OSError as error:
         raise InputError(
             f"{reader.path / file}: {error.strerror}", "check the path and its permissions"
         ) from None
-    return found.hexdigest()
+    return found.hexdigest(), size
 
 
 def _without_events(reader: RunReader, listing: RawListing) -> list[str]:

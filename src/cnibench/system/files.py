@@ -5,8 +5,9 @@ never more than a limit.
 from __future__ import annotations
 
 import os
-import secrets
+import re
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +17,7 @@ _ONLY_REGULAR = (
     os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 )  # a FIFO without a writer must not block the open
 _PIECE = 1 << 20  # bytes
+_DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{8}\.new")
 
 
 def open_beneath(
@@ -108,7 +110,8 @@ def _open_one(folder: Path, name: str | Path, part: str, flags: int, mode: int, 
                 f"{folder / name}: is a symbolic link, or passes one",
                 "copy the files themselves, not links to them",
             ) from None
-        if isinstance(error, NotADirectoryError | IsADirectoryError) or _is_special(part, at):
+        special = not flags & os.O_DIRECTORY and _is_special(part, at)
+        if special or isinstance(error, NotADirectoryError | IsADirectoryError):
             raise InputError(
                 f"{folder / name}: is not a regular file", "take the file from a complete copy"
             ) from None
@@ -198,6 +201,8 @@ def replace_beneath(folder: Path, name: str, data: bytes) -> None:
     Raises InputError as ``open_beneath``, OSError when it cannot be written; then nothing is left.
     """
     _inside(folder, name)
+    import secrets  # it takes longer than all that a shell's completion needs of this module
+
     draft = f".{name}.{secrets.token_hex(4)}.new"
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -218,6 +223,24 @@ def replace_beneath(folder: Path, name: str, data: bytes) -> None:
                 os.unlink(draft, dir_fd=at)
             raise
         os.fsync(at)
+    finally:
+        os.close(at)
+
+
+def remove_drafts(folder: Path, ours: Callable[[str], bool]) -> None:
+    """Removes what ``replace_beneath`` left when it was killed, for the files that are ``ours``.
+    Nobody else may be writing there. Raises OSError.
+    """
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for entry in os.listdir(at):
+            draft = _DRAFT.fullmatch(entry)
+            if (
+                draft
+                and ours(draft[1])
+                and stat.S_ISREG(os.stat(entry, dir_fd=at, follow_symlinks=False).st_mode)
+            ):
+                os.unlink(entry, dir_fd=at)
     finally:
         os.close(at)
 

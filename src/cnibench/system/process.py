@@ -33,6 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 _PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
 _AHEAD = -10  # nice value
+_KILLED = 60.0  # s
 _MOST_SAID = 1 << 16  # bytes
 _CHUNK = 1 << 16  # bytes
 MOST_OUTPUT = 64 << 20  # bytes that a program may print, on each of its streams
@@ -194,14 +195,30 @@ class Process:
             seconds = time.monotonic() - self._began
             _log.debug("process %d ended with %d after %.3f s", self.pid, status, seconds)
 
+    def stopped(self) -> bool:
+        """Whether a signal has stopped it; False once it is reaped."""
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return False
+
     def interrupt(self) -> None:
         """SIGINT to the group: perf and tcpdump write their files at it."""
         self._signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """Ends the whole group at once and reaps the leader."""
+        """Ends the whole group at once and reaps the leader. Raises LimitError when the kernel does
+        not let it go.
+        """
         self._signal(signal.SIGKILL)
-        self._ended(self._popen.wait())
+        try:
+            self._ended(self._popen.wait(_KILLED * patience()))
+        except subprocess.TimeoutExpired:
+            raise LimitError(
+                f"{self.argv[0]} (process {self.pid}) is still there {_KILLED:.0f} s after it was"
+                " killed",
+                f"see what it waits for: cat /proc/{self.pid}/stack",
+            ) from None
 
     def _signal(self, number: int) -> None:
         try:

@@ -150,7 +150,7 @@ def _loosened(schema: dict[str, Any]) -> dict[str, Any]:
         (plan, ("cni", "placement", "path", "windows", "ip")),
         (work, ("placement", "windows", "only")),
     )
-    units = ("duration", "warmup", "wire_rate", "target_ci", "resolution")
+    units = ("duration", "warmup", "wire_rate", "target_ci", "resolution", "budget")
     for place, key in (*((plan, key) for key in units), (work, "duration")):
         place[key] = {"anyOf": [place[key], {"type": "string"}]}
     for place, keys in lists:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from cnibench.errors import CnibenchError, EndedError, Interrupted
+from cnibench.errors import CnibenchError, EndedError, Interrupted, LimitError
 from cnibench.model.cell import Cell, Priority, Reading
 from cnibench.planning.forecast import CROSS_CHECK
 from cnibench.registry import provider
@@ -34,7 +35,7 @@ from cnibench.system import usage
 from cnibench.system.usage import look
 
 SECONDS = 1.0  # of the window: what netperf and iperf3 take at least
-_GRACE = 10.0  # s beyond what the window should take
+_GRACE = 5.0  # s beyond what the window should take
 
 
 def cross_checks(
@@ -112,14 +113,18 @@ def _window(s: SampleContext, workload: Workload) -> tuple[Sequence[Reading], st
     """
     before, known = usage.read(), descendants(os.getpid())
     real_time, refused = s.cell.priority == "real-time", ""
-    with workload.serve(s):
+    # The server ends first: at its higher priority it can keep a dying client from their CPU.
+    with ExitStack() as clients, workload.serve(s):
         if real_time:
             refused = raised(descendants(os.getpid()) - known, SERVER)
         began = time.monotonic()
-        with workload.start(s) as client:
-            if real_time:
-                refused = refused or raised([client.pid], CLIENT)
-            client.wait(workload.longest(s.cell.params, s.duration) + _GRACE)
+        client = clients.enter_context(workload.start(s))
+        if real_time:
+            refused = refused or raised([client.pid], CLIENT)
+        longest = workload.longest(s.cell.params, s.duration) + _GRACE
+        client.watch(longest)
+        if client.poll() is None:
+            raise LimitError(f"{workload.name} did not end within {longest:.0f} s")
         taken = time.monotonic() - began
     share = usage.between(before, usage.read())
     seen = Evidence(taken, steal=share.steal, throttled=share.throttled, others=share.others)

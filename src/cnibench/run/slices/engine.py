@@ -90,7 +90,7 @@ def _drive(
             raise
         except CnibenchError as error:
             driven.failed[cell] = error
-            del left[cell]
+            left.pop(cell).end()
     began = time.monotonic_ns()
     beyond = []
     turned = dict.fromkeys(left, 0)  # how many slices there were after the cell's last turn
@@ -104,7 +104,7 @@ def _drive(
                 raise
             except CnibenchError as error:
                 driven.failed[cell] = error
-                del left[cell]
+                left.pop(cell).end()  # what is left of it would run during the others' turns
                 continue
             driven.slices.append(_made(left[cell], cell, number, began, length, first, last, looks))
             turned[cell] = len(driven.slices)

@@ -22,6 +22,7 @@ from cnibench.system.process import Process
 
 _START = 10.0  # s
 _SILENT = 0.25  # s: what is in flight then is lost or stuck, and the next slice's lead-in has it
+_STOPS = 3.0  # s: a client that is not stopped by then is dying, or its CPU is somebody else's
 _LOOK = 0.0002  # s
 _SEEN = 0.3  # s for a connection to be seen
 
@@ -74,6 +75,10 @@ class Generator:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Ends its programs. May be called twice."""
         for counter in (self._counter, self._sent):
             if counter is not None:
                 counter.close()
@@ -144,11 +149,21 @@ class Generator:
         self._signal(signal.SIGCONT)
 
     def pause(self) -> None:
-        """Stops the client and waits until what it has sent is delivered. Raises MeasureError."""
+        """Stops the client and waits until what it has sent is delivered. Raises MeasureError, also
+        when the client does not stop: it is dying, and its server keeps it from their CPU.
+        """
         assert self._counter is not None
+        assert self._client is not None
         self._signal(signal.SIGSTOP)
         end = time.monotonic() + _SILENT
         while self._counter.in_flight() and time.monotonic() < end:
+            time.sleep(_LOOK)
+        end = time.monotonic() + _STOPS
+        while not self._client.stopped():
+            if self._client.poll() is not None:
+                raise MeasureError(self._ended())
+            if time.monotonic() > end:
+                raise MeasureError(f"its load generator did not stop within {_STOPS:.0f} s")
             time.sleep(_LOOK)
         self._ran = self._clocks[0].read()[0]
 

@@ -234,7 +234,8 @@ class Slices:
                 )
         for cell in cells:
             provenance = session.provenance_of(cell.workload, states[cell.label].deployment)
-            seconds = expected_seconds([cell], session.workloads, 0.0, 0.0)
+            duration = session.writer.manifest.duration
+            seconds = expected_seconds([cell], session.workloads, duration, 0.0)
             with session.stop.held():
                 if cell.id in failed:
                     error = failed[cell.id]

@@ -1,7 +1,8 @@
 """Real-time priority for what is measured, and for whoever measures it (sched(7)).
 
 One load runs at a time, for some milliseconds, and the kernel keeps a share of each second for
-others (kernel.sched_rt_runtime_us), so the machine stays usable.
+others (kernel.sched_rt_runtime_us), so the machine stays usable. Where it keeps none, nothing has
+real-time priority.
 
 The server has the higher priority of the two: a waking receiver then runs at once, as the fair
 scheduler has it. With one priority for both it waits until the sender blocks, and a stream has
@@ -13,18 +14,22 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from cnibench.errors import MeasureError
 from cnibench.model.coordinates import UNREAD
 
 CLIENT, SERVER, HARNESS = 1, 2, 3  # priorities of SCHED_RR
 REFUSED = "real-time priority was refused"
+_BOUND = Path("/proc/sys/kernel/sched_rt_runtime_us")
 
 
 def raised(pids: Iterable[int], priority: int) -> str:
     """Gives all threads of the processes that priority and reads it back; '' when they have it,
     else why not.
     """
+    if refused := _unbounded():
+        return refused
     for pid in pids:
         try:
             for thread in os.listdir(f"/proc/{pid}/task"):
@@ -36,6 +41,13 @@ def raised(pids: Iterable[int], priority: int) -> str:
         except OSError as error:
             return f"{REFUSED} ({error.strerror})"
     return ""
+
+
+def _unbounded() -> str:
+    """Why nothing may have real-time priority here; '' when it may."""
+    if _BOUND.read_text().strip() != "-1":
+        return ""
+    return f"{REFUSED} (kernel.sched_rt_runtime_us is -1: the machine could hang)"
 
 
 def priority_of(pid: int) -> str:
@@ -68,6 +80,9 @@ def ahead() -> Iterator[str]:
     """The calling thread before all loads; programs that it starts meanwhile are as before. Gives
     '' or why it could not be.
     """
+    if refused := _unbounded():
+        yield refused
+        return
     policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
     try:
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(HARNESS))

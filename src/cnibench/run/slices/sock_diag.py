@@ -22,6 +22,8 @@ _INFO, _CONGESTION = 2, 4  # INET_DIAG_INFO, INET_DIAG_CONG
 _WANTED = 1 << (_INFO - 1) | 1 << (_CONGESTION - 1)
 # Offsets in struct tcp_info.
 _UNACKED, _BYTES_ACKED, _BYTES_RECEIVED, _NOTSENT = 24, 120, 128, 144
+_ESTABLISHED = 1  # include/net/tcp_states.h
+_GONE = "its connection has ended"
 _LEAST_INFO = 148  # bytes: a kernel that lacks the last of them is older than 4.6
 _LARGEST = 1 << 20
 
@@ -82,9 +84,7 @@ class SockDiag:
         if kind == _ERROR:
             (number,) = struct.unpack_from("=i", data, 16)
             gone = -number in (errno.ENOENT, errno.ESTALE)
-            raise MeasureError(
-                "its connection has ended" if gone else f"sock_diag: {os.strerror(-number)}"
-            )
+            raise MeasureError(_GONE if gone else f"sock_diag: {os.strerror(-number)}")
         return _connection(data[16:])
 
     def close(self) -> None:
@@ -122,7 +122,9 @@ class SockDiag:
 
 
 def _connection(message: bytes) -> Connection:
-    """Out of struct inet_diag_msg and its attributes. Raises UnsupportedError."""
+    """Out of struct inet_diag_msg and its attributes. Raises MeasureError when the connection has
+    ended: the kernel keeps no tcp_info of one that waits for its last packets. UnsupportedError.
+    """
     at, algorithm, info = 72, "", b""
     while at + 4 <= len(message):
         length, kind = struct.unpack_from("=HH", message, at)
@@ -137,6 +139,8 @@ def _connection(message: bytes) -> Connection:
         (unacked,) = struct.unpack_from("=I", info, _UNACKED)
         (unsent,) = struct.unpack_from("=I", info, _NOTSENT)
         return Connection(message[4:52], acked, received, unacked + unsent, algorithm)
+    if message[1] != _ESTABLISHED:
+        raise MeasureError(_GONE)
     raise UnsupportedError(
         "this kernel's tcp_info does not have bytes_acked and notsent_bytes",
         "use --method windows, or Linux 4.6 or newer",

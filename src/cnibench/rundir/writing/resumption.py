@@ -76,10 +76,11 @@ def restore_newlines(files: RunFiles, problems: Sequence[Problem]) -> bool:
 
 
 def take_up(files: RunFiles, log: EventLog, chain: Chain, cells: Iterable[Cell]) -> None:
-    """Goes on where the events end. What a sample of ``cells`` in flight left is set aside, so
-    that only one is ever in flight. The lines of a run of an older version are hashed as they
-    are now.
+    """Goes on where the events end. Drafts of a killed writer are removed. What a sample of
+    ``cells`` in flight left is set aside, so that only one is ever in flight. The lines of a run of
+    an older version are hashed as they are now.
     """
+    files.remove_drafts()
     log.last, log.count, log.sessions = chain.last, chain.kept_lines, chain.sessions
     for name, segments in chain.segments.items():
         files.sizes[name] = segments[-1].at + segments[-1].bytes
