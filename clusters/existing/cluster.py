@@ -9,7 +9,12 @@ from typing import Any
 
 from cnibench.clusters.existing.deployment import ExistingDeployment
 from cnibench.clusters.existing.present import NO_CNI
-from cnibench.clusters.existing.safeguards import GuardedCluster, saved_manifests
+from cnibench.clusters.existing.safeguards import (
+    GIVEN,
+    GuardedCluster,
+    check_removable,
+    saved_manifests,
+)
 from cnibench.clusters.kubernetes import install
 from cnibench.clusters.kubernetes.cni import recognise, subnets, wait
 from cnibench.clusters.kubernetes.cni.image_digests import image_digests
@@ -23,7 +28,7 @@ from cnibench.clusters.kubernetes.pods import rate_limit
 from cnibench.clusters.kubernetes.removal import cleaning
 from cnibench.clusters.kubernetes.removal.cleaning import Survey
 from cnibench.clusters.kubernetes.removal.selection import BlockedError
-from cnibench.errors import ClusterError, CnibenchError
+from cnibench.errors import CnibenchError
 from cnibench.model.profile import Profile, builtin
 from cnibench.offload.nic import Nic
 from cnibench.testbed.capabilities.nics import Nics
@@ -33,13 +38,6 @@ from cnibench.testbed.capabilities.ownership import Leftover, Ownership
 from cnibench.testbed.cluster_options import ClusterOptions
 
 _READY = 300.0  # s: of a CNI; images may have to be fetched
-_GIVEN = (
-    "pod_cidr",
-    "pod_cidr_ipv6",
-    "service_cidr",
-    "api_host",
-    "api_port",
-)  # settings that are about the cluster, not the CNI
 
 
 class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
@@ -105,11 +103,11 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         settings = {**self.options.settings.get("", {}), **self.options.settings.get(label, {})}
         known = {
             **subnets.variables(self.access, self.nodes, self.options.cluster),
-            **{key: settings[key] for key in _GIVEN if key in settings},
+            **{key: settings[key] for key in GIVEN if key in settings},
             "run": self._making.run,
             "owner": state.owner(),
         }
-        given = {key: value for key, value in settings.items() if key not in _GIVEN}
+        given = {key: value for key, value in settings.items() if key not in GIVEN}
 
         def uninstall() -> None:
             self._check_alone(profile.name)
@@ -135,7 +133,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
                 known,
             )
             deployment.claim = self._claim
-            deployment.said = "" if profile.kubernetes else self.present[1]
+            deployment.said = self.present.said if current else ""
             deployment.uninstall = None if current else uninstall
             if self.allowed.max_rate:
                 deployment.each_pod = lambda pod: rate_limit.cap(pod, self.allowed.max_rate)
@@ -173,22 +171,18 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
             self._bare = True
         if self._bare:
             return
-        name, said = recognise.current(self.access)
+        name, said, _ = recognise.current(self.access)
         if said == NO_CNI:
             return
         strangers = safety.foreign(self.access.get("pods", "-A")["items"])
         safety.check_change(
             self.allowed, name or said, self.access.context, len(self.nodes), strangers
         )
-        if not name:
-            raise ClusterError(
-                f"{said}: cnibench does not know how to remove it",
-                "remove it with the tool that installed it, then use --allow-install",
-            )
+        check_removable(name, said)
         assert self._making is not None
         self._check_unused(self._making.run)
         # Anew: somebody may have changed it since ``preview`` showed it, perhaps hours ago.
-        settings = self.options.settings.get("", {})
+        settings = self._settings_of_removed(name)
         plan = install.planned(self.access, builtin()[name], settings, known)
         install.uninstall(self.access, None, known, nodes, plan=plan, saved=self._saved(), say=_say)
         self._bare = True

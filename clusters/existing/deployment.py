@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cnibench.clusters.kubernetes.cni.attest import makes_claims
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.ownership.namespace import Claim
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.cell import Attestation
+from cnibench.model.profile import CURRENT
 from cnibench.testbed.cluster import Options
 
 
 class ExistingDeployment(KubernetesDeployment):
-    """``said`` is what was seen of a CNI that is not recognised, '' for others."""
+    """``said`` is what was seen of a CNI that was there already, '' for one that was installed."""
 
     said = ""
     uninstall: Any = None
@@ -28,13 +30,15 @@ class ExistingDeployment(KubernetesDeployment):
         wire = [self.attestation("wire-mtu", *mtu)] if mtu else []
         if not all(one.passed for one in wire):
             return wire
-        if self.profile.kubernetes is None:
-            return [
-                *wire,
-                self.attestation("recognised", "nothing", self.said or "an unknown CNI", True),
-                *self.reached(),
-            ]
-        return [*wire, *super().attest()]
+        unknown = self.profile.name == CURRENT.name
+        expected = "nothing" if unknown else self.profile.name
+        seen = (
+            [self.attestation("recognised", expected, self.said or "an unknown CNI", True)]
+            if unknown or self.said
+            else []
+        )
+        checks = super().attest() if makes_claims(self.profile) else self.reached()
+        return [*wire, *seen, *checks]
 
     def remove(self) -> None:
         """One that was only looked at stays for the next block; it goes with the namespace."""

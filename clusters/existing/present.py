@@ -62,6 +62,7 @@ class PresentCluster(Cluster, CellLimits, Recognition):
         self._deployments: list[ExistingDeployment] = []
         self._facts: dict[str, Any] = {}
         self._installed: dict[str, dict[str, str]] = {}  # by label: what it is, by SHA-256
+        self._resolved: set[str] = set()  # names of what ``current`` is
         self.wire: Wire = "nic"
         # we have removed what was there; the nodes' kubelets say so only some seconds later
         self._bare = False
@@ -89,8 +90,8 @@ class PresentCluster(Cluster, CellLimits, Recognition):
         )
 
     @cached_property
-    def present(self) -> tuple[str, str]:
-        """(the profile that runs there or '', in words)."""
+    def present(self) -> recognise.Found:
+        """What runs there."""
         return recognise.current(self.access)
 
     @cached_property
@@ -117,7 +118,22 @@ class PresentCluster(Cluster, CellLimits, Recognition):
     def check(self, profile: Profile, options: Options | None = None) -> list[Problem]:
         if profile.cni == CURRENT.cni:
             return []
-        return suitability.problems(profile, options or self.options)
+        return suitability.problems(
+            profile, options or self.options, installed=not self._stands_already(profile)
+        )
+
+    def _stands_already(self, profile: Profile) -> bool:
+        """Asked of what was resolved, and of what only others install; false where the cluster does
+        not answer.
+        """
+        if profile.name in self._resolved:
+            return True
+        if profile.kubernetes is None or not profile.kubernetes.installed_by:
+            return False
+        try:
+            return profile.name == self.present.name
+        except CnibenchError:
+            return False
 
     def refuses(self, profile: Profile, cell: Cell) -> str:
         return unsupported.refusal(profile, cell)
@@ -131,17 +147,17 @@ class PresentCluster(Cluster, CellLimits, Recognition):
         """
         if all(profile.name != CURRENT.name for profile in profiles.values()):
             return profiles
-        name, said = self.present
-        if not name and said == NO_CNI:
+        present = self.present
+        if present.said == NO_CNI:
             raise ClusterError(
                 "no CNI runs on this cluster",
                 "install one first, or name a profile and --allow-install",
             )
-        found = (
-            builtin()[name]
-            if name
-            else CURRENT.model_copy(update={"title": f"not recognised: {said}"})
-        )
+        if present.name:
+            self._resolved.add(present.name)
+            found = builtin()[present.name].model_copy(update={"title": present.title})
+        else:
+            found = CURRENT.model_copy(update={"title": f"not recognised: {present.said}"})
         return {
             label: found if profile.name == CURRENT.name else profile
             for label, profile in profiles.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -18,13 +18,23 @@ from cnibench.clusters.kubernetes.removal.selection import BlockedError
 from cnibench.errors import ClusterError
 from cnibench.model import conditions
 from cnibench.model.cell import Cell
-from cnibench.model.profile import Profile, builtin
+from cnibench.model.profile import CURRENT, Profile, builtin
 from cnibench.testbed.capabilities.consent import Consent
 from cnibench.testbed.capabilities.ownership import Leftover
+
+GIVEN = (
+    "pod_cidr",
+    "pod_cidr_ipv6",
+    "service_cidr",
+    "api_host",
+    "api_port",
+)  # settings that are about the cluster, not the CNI
 
 
 class GuardedCluster(PresentCluster, Consent):
     """Refuses what was not allowed, and what would harm others."""
+
+    _asked: Collection[str] = ()  # the CNIs of this run's profiles
 
     def permit(self, cells: Sequence[Cell]) -> None:
         asked = [conditions.of(cell.params) for cell in cells]
@@ -42,13 +52,14 @@ class GuardedCluster(PresentCluster, Consent):
         self, profiles: Mapping[str, Profile], seconds: float, volume: float
     ) -> Sequence[str]:
         """Raises RefusedError for what was not allowed, UsageError when there are no two nodes."""
+        self._asked = {profile.cni for profile in profiles.values()}
         chosen = self.chosen
         names = [node.name for node in chosen]
         safety.check_load(self.allowed, self._strangers, names)
         installed = [label for label, profile in profiles.items() if not self._is_current(profile)]
         changes, removed = "nothing outside our own namespace is changed", list[str]()
         if installed:
-            present = "" if self.present[1] == NO_CNI else self.present[0] or self.present[1]
+            present = "" if self.present.said == NO_CNI else self.present.name or self.present.said
             if left := self._left_cni():
                 present = left.what
             else:
@@ -56,6 +67,8 @@ class GuardedCluster(PresentCluster, Consent):
                     self.allowed, present, self.access.context, len(self.nodes), self._strangers
                 )
                 self._check_unused()
+                if present:
+                    check_removable(self.present.name, self.present.said)
             changes = (
                 f"{', '.join(installed)} installed on all {len(self.nodes)} nodes, one after the"
                 " other"
@@ -68,7 +81,13 @@ class GuardedCluster(PresentCluster, Consent):
             removed = self._preview_removal()
         if given := self.options.cluster.namespace:
             namespace.check_free(self.access, given)
+        resolved = {CURRENT.name, *self._resolved}
         return [
+            *(
+                f"{label}: {profile.title}"
+                for label, profile in profiles.items()
+                if profile.name in resolved
+            ),
             *safety.lines(
                 self.access.context, names, self._strangers, self.allowed, seconds, volume, changes
             ),
@@ -86,7 +105,7 @@ class GuardedCluster(PresentCluster, Consent):
         plan = install.planned(
             self.access,
             builtin()[name] if name else None,
-            self.options.settings.get("", {}),
+            self._settings_of_removed(name),
             variables,
         )
         if plan is None:
@@ -100,6 +119,16 @@ class GuardedCluster(PresentCluster, Consent):
             f" {', '.join(found) or 'no object'}",
             install.outlook(plan),
         ]
+
+    def _settings_of_removed(self, name: str) -> dict[str, str]:
+        """What --set says of the CNI that is there and goes: under its profile's name or
+        ``current``, and for all profiles where one of this run's is of the same CNI.
+        """
+        given = self.options.settings
+        same = bool(name) and builtin()[name].cni in self._asked
+        shared = given.get("", {}) if same else {}
+        about = {**shared, **given.get(name, {}), **given.get(CURRENT.name, {})}
+        return {key: value for key, value in about.items() if key not in GIVEN}
 
     @cached_property
     def _strangers(self) -> list[tuple[str, str]]:
@@ -160,6 +189,16 @@ class GuardedCluster(PresentCluster, Consent):
         """Where manifests of what we remove are kept: one folder for each run."""
         assert self._making is not None
         return saved_manifests() / self._making.run
+
+
+def check_removable(name: str, said: str) -> None:
+    """Raises ClusterError for a CNI that is not recognised, or that only others install."""
+    about = builtin()[name].kubernetes if name else None
+    if about is None or about.installed_by:
+        raise ClusterError(
+            f"{said}: cnibench does not know how to remove it",
+            "remove it with the tool that installed it, then use --allow-install",
+        )
 
 
 def saved_manifests() -> Path:

@@ -17,7 +17,7 @@ from cnibench.clusters.kubernetes.cni.manifests import LABEL
 from cnibench.clusters.kubernetes.cni.pod_specs import Object
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
 from cnibench.clusters.kubernetes.pods import policy_objects
-from cnibench.clusters.kubernetes.removal import deletion, eviction, record, selection
+from cnibench.clusters.kubernetes.removal import eviction, node_objects, record, selection
 from cnibench.clusters.kubernetes.removal import nodes as removal
 from cnibench.clusters.kubernetes.removal.inventory import Identity, Inventory, Thing, thing
 from cnibench.clusters.kubernetes.removal.record import Record
@@ -98,7 +98,7 @@ def install(
         {key: variables[key] for key in ("pod_cidr", "pod_cidr_ipv6") if variables.get(key)},
         copied,
         frozenset(one.uid for one in there_before),
-        deletion.marks(rest),
+        node_objects.marks(rest),
         owner=variables.get("owner", ""),
         run=variables.get("run", ""),
     )

@@ -87,11 +87,11 @@ class LabCluster(Cluster, Nics):
         """Raises InputError when its datapath's options are wrong."""
         options = options or self.options
         if profile.datapath is None:
-            remedy = (
-                "use --cluster kind or --cluster existing for it"
-                if profile.kubernetes
-                else "choose another profile"
-            )
+            remedy = "choose another profile"
+            if profile.kubernetes:
+                remedy = "use --cluster kind or --cluster existing for it"
+                if profile.kubernetes.installed_by:
+                    remedy = "measure it where it runs: --cluster existing --cni current"
             return [Problem(profile.name, profile.reason or "a datapath model for the lab", remedy)]
         settings = options.settings
         builder, _ = builder_of(profile, {**settings.get("", {}), **settings.get(profile.name, {})})

@@ -14,7 +14,7 @@ from typing import Any
 from cnibench.clusters.kubernetes.api import kubeconfigs, status
 from cnibench.clusters.kubernetes.api.availability import Availability
 from cnibench.clusters.kubernetes.api.proxy import JSON, Answer, Api
-from cnibench.errors import ClusterError, LimitError, MissingError, UsageError
+from cnibench.errors import ClusterError, LimitError, UsageError
 from cnibench.system import log
 from cnibench.system import process as programs
 from cnibench.system.process import Done
@@ -109,19 +109,6 @@ class Access:
     def server_version(self) -> str:
         """The API server's version, v1.34.4 say. Raises as ``kubectl`` does."""
         return str(json.loads(self.kubectl("get", "--raw", "/version").stdout)["gitVersion"])
-
-    def client(self) -> Any:
-        """A kubernetes.client.ApiClient. Raises MissingError without the library."""
-        try:
-            from kubernetes import config
-        except ImportError:
-            raise MissingError(
-                "the Python library 'kubernetes' is not installed",
-                "pip install 'cnibench[kubernetes]'",
-            ) from None
-        return config.new_client_from_config(
-            str(self.kubeconfig) if self.kubeconfig else None, self.context
-        )
 
     def hidden(self, text: str) -> str:
         """``text`` without anything secret of the kubeconfig."""

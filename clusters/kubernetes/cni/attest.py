@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from ipaddress import ip_address, ip_interface
 
 from cnibench.clusters.kubernetes.nodes import probe
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
@@ -52,6 +53,14 @@ def attest(deployment: MeasuredPods) -> list[Attestation]:
                 deployment, enforced=deployment.profile.kubernetes.policy == "enforced"
             )
     return found
+
+
+def makes_claims(profile: Profile) -> bool:
+    """Does it say how its packets look on the wire? One that only others install may not."""
+    about = profile.kubernetes
+    return about is not None and bool(
+        not about.installed_by or about.encapsulation or profile.datapath
+    )
 
 
 def claims(profile: Profile) -> tuple[str, dict[int, int]]:
@@ -105,7 +114,10 @@ def _between(deployment: MeasuredPods, family: int, pair: int = 0) -> Iterator[A
     beside = (
         f"-{nodes[0].name}-to-{nodes[1].name}" if pair else ""
     )  # the first pair's checks have the names that the lab's have
+    about = deployment.profile.kubernetes
     expected, _ = claims(deployment.profile)
+    if about and about.between_subnets and not one_subnet(*nodes, family):
+        expected = about.between_subnets
     pattern = _tunnel(deployment.profile, family)
     before = [counted(node, pattern) for node in nodes]
     failure, packets = _watched(nodes[0], client, server, family)
@@ -243,6 +255,20 @@ def _of(
 ) -> list[Packet]:
     ends = (client.addresses[family], server.addresses[family])
     return [packet for packet in packets if (packet.source, packet.target) == ends]
+
+
+def one_subnet(first: KubernetesNode, second: KubernetesNode, family: int) -> bool:
+    """Has the first node's device the second node's address in the prefix of its own? By that CNIs
+    choose between routes and a tunnel. Raises ClusterError, LimitError.
+    """
+    argv = ["ip", "-j", "address", "show", "dev", first.device]
+    other = ip_address(second.addresses[family])
+    return any(
+        other in ip_interface(f"{one['local']}/{one['prefixlen']}").network
+        for item in json.loads(first.run(argv, timeout=20).stdout)
+        for one in item.get("addr_info", ())
+        if one["local"] == first.addresses[family]
+    )
 
 
 def _tunnel(profile: Profile, family: int) -> str:

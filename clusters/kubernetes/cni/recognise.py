@@ -4,22 +4,28 @@ for it.
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from cnibench.clusters.kubernetes.api import objects, status
-from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.api.rest import Rest
+from cnibench.clusters.kubernetes.api import objects
+from cnibench.clusters.kubernetes.api.access import Access, DeniedError
+from cnibench.clusters.kubernetes.cni.observe import (
+    NODES,
+    Objects,
+    Observation,
+    containers,
+    image,
+    version,
+)
 from cnibench.model.installation import Fact
 from cnibench.model.profile import Profile, builtin
 
 NONE = "no CNI"
 _SETTLING = 20.0  # s
+_NEAREST = 3  # profiles that are as near as each other and are named
+_NAMED = 5  # objects that may not be read
 _RANK = {
     "unused": 0,
     "none": 0,
@@ -27,42 +33,149 @@ _RANK = {
 }  # of two that differ in our policies alone, the cluster's is the one without
 
 
-def current(access: Access, profiles: Mapping[str, Profile] | None = None) -> tuple[str, str]:
-    """(name of the profile that the cluster has, words); the name is '' when no profile fits, the
-    words say what was seen.
-
-    They are ``NONE`` where every node says that it has no network.
+class Found(NamedTuple):
+    """``name`` of the profile that the cluster has, '' when none fits. ``said`` is what was seen,
+    in words, and ``NONE`` where every node says that it has no network. ``title`` names CNI,
+    version and mode.
     """
+
+    name: str
+    said: str
+    title: str = ""
+
+
+class _Candidate(NamedTuple):
+    """A profile whose CNI runs here, with all its facts."""
+
+    profile: Profile
+    seen: list[Observation]
+
+    @property
+    def wrong(self) -> list[Observation]:
+        return [one for one in self.seen if not one.holds]
+
+    @property
+    def by_nodes(self) -> bool:
+        """What nodes say of themselves may be left of a CNI that was there before."""
+        return self.seen[0].fact.object == NODES
+
+
+def current(access: Access, profiles: Mapping[str, Profile] | None = None) -> Found:
+    """The CNI that the cluster has. Raises ClusterError."""
     known = profiles if profiles is not None else builtin()
-    cache: dict[str, dict[str, Any] | None] = {}
-    fetch = partial(_fetch, access, cache)
-    fitting: list[tuple[int, int, str]] = []
-    near: list[tuple[int, int, str, str]] = []
-    for name, profile in known.items():
-        facts = profile.kubernetes.recognise if profile.kubernetes else ()
-        if not facts or not profile.kubernetes:
-            continue
-        seen = [(fact, observed(fact, fetch(fact.object))) for fact in facts]
-        wrong = [(fact, value) for fact, value in seen if not fnmatchcase(value, fact.equals)]
-        if not wrong:
-            fitting.append((-len(facts), _RANK[profile.kubernetes.policy], name))
-        elif seen[0] not in wrong:
-            details = ", ".join(f"{_words(fact)} is '{value}'" for fact, value in wrong)
-            near.append((len(wrong), -len(facts), profile.cni, f"not {name}: {details}"))
-    if fitting:
-        name = min(fitting)[2]
-        profile = known[name]
-        return name, f"{profile.title}: recognised by {_objects(profile)}"
-    if near:
-        cni = min(near)[2]
-        details = "; ".join(one[3] for one in sorted(near)[:3] if one[2] == cni)
-        return "", f"{cni}, in a mode that no profile describes ({details})"
+    read = Objects(access)
+    candidates, denied = _candidates(known, read)
+    running = [one for one in candidates if not one.by_nodes] or candidates
+    if len({one.seen[0].fact.object for one in running}) > 1:
+        return _several(running, read)
+    if fitting := [one for one in running if not one.wrong]:
+        return _recognised(min(fitting, key=_preference), read)
+    if running:
+        return _near(running, read)
+    if denied:
+        more = f" and {len(denied) - _NAMED} more" if len(denied) > _NAMED else ""
+        names = ", ".join(denied[:_NAMED])
+        return Found("", f"this user may not read {names}{more}")
     others = _daemonsets(access)
     if _without(access, 0.0 if others else _SETTLING):
-        return "", NONE
-    return "", "no CNI that a profile describes; the network's DaemonSets: " + (
-        ", ".join(others) or "none"
+        return Found("", NONE)
+    return Found(
+        "",
+        "no CNI that a profile describes; the DaemonSets on the nodes' network: "
+        + ("; ".join(others) or "none"),
     )
+
+
+def _candidates(
+    known: Mapping[str, Profile], read: Objects
+) -> tuple[list[_Candidate], Sequence[str]]:
+    """Profiles whose first fact holds, and the objects of first facts that may not be read. The
+    other facts of those alone are looked at.
+    """
+    found, denied = [], dict[str, None]()
+    for profile in known.values():
+        facts = profile.kubernetes.recognise if profile.kubernetes else ()
+        if not facts:
+            continue
+        first = read.observe(facts[0])
+        if first.denied:
+            denied[facts[0].object] = None
+        if first.holds:
+            found.append(_Candidate(profile, [first, *map(read.observe, facts[1:])]))
+    return found, list(denied)
+
+
+def _preference(one: _Candidate) -> tuple[int, int, str]:
+    assert one.profile.kubernetes is not None
+    return -len(one.seen), _RANK[one.profile.kubernetes.policy], one.profile.name
+
+
+def _recognised(one: _Candidate, read: Objects) -> Found:
+    what = _version(one, read)
+    _, tagged, tag = what.rpartition(":")
+    follows = one.profile.kubernetes.version() if one.profile.kubernetes else ""
+    if tagged and follows and "@" not in what and tag.lstrip("v") != follows.lstrip("v"):
+        what += f"; the profile follows {follows}"
+    title = one.profile.title + (f" ({what})" if what else "")
+    by = ", ".join(
+        f"{_words(seen.fact)} is {seen.said}" for seen in one.seen if seen.fact.at != ("kind",)
+    )
+    where = ", ".join(dict.fromkeys(seen.fact.object for seen in one.seen))
+    return Found(one.profile.name, f"{title}, by {where}{by and ': '}{by}", title)
+
+
+def _near(running: Sequence[_Candidate], read: Objects) -> Found:
+    """The profiles with the fewest facts that differ, and these facts."""
+    fewest = min(len(one.wrong) for one in running)
+    nearest = sorted((one for one in running if len(one.wrong) == fewest), key=_preference)
+    cni = nearest[0].profile.cni
+    what = _version(nearest[0], read)
+    who = f"{cni}{f' ({what})' if what else ''}"
+    if hidden := {seen.fact.object for one in nearest for seen in one.wrong if seen.denied}:
+        title = f"{who} in an unknown mode"
+        return Found("", f"{title}: this user may not read {', '.join(sorted(hidden))}", title)
+    near: dict[str, str] = {}  # what differs, and the profile that differs in nothing else
+    for one in nearest:
+        if one.profile.cni == cni:
+            near.setdefault("; ".join(map(_difference, one.wrong)), one.profile.name)
+    words = "; or ".join(
+        f"close to {name}, but {differs}" for differs, name in list(near.items())[:_NEAREST]
+    )
+    title = f"{who} in a mode that no profile describes"
+    return Found("", f"{title}: {words}", title)
+
+
+def _several(running: Sequence[_Candidate], read: Objects) -> Found:
+    """One that enforces policies beside another that connects, say: no profile has both."""
+    names = dict.fromkeys(
+        one.profile.cni + (f" ({what})" if (what := _version(one, read)) else "") for one in running
+    )
+    return Found("", f"several CNIs at once: {', '.join(names)}", " and ".join(names))
+
+
+def _difference(seen: Observation) -> str:
+    return (
+        f"{_words(seen.fact)} of {seen.fact.object}: expected {seen.expected}, found {seen.found}"
+    )
+
+
+def _version(one: _Candidate, read: Objects) -> str:
+    """Of the workload by which it is recognised, else of those that it waits for."""
+    about = one.profile.kubernetes
+    assert about is not None
+    waits = [
+        f"{kind}/{wait.namespace}/{name}"
+        for wait in about.ready
+        if wait.rollout
+        for kind, name in [wait.rollout.split("/")]
+    ]
+    found: list[Mapping[str, Any]] = []
+    for name in dict.fromkeys([one.seen[0].fact.object, *waits]):
+        try:
+            found += read.get(name)
+        except DeniedError:
+            continue
+    return version(found)
 
 
 def _without(access: Access, limit: float) -> bool:
@@ -91,113 +204,30 @@ def _waiting(access: Access) -> bool:
     return bool(said) and all(said)
 
 
-def observed(fact: Fact, found: Mapping[str, Any] | None) -> str:
-    """The fact's value in an object, as text; '' when there is no object, ``otherwise`` when it has
-    no such value.
-    """
-    if found is None:
-        return ""
-    if fact.argument:
-        return _argument(found, fact.argument, fact.otherwise)
-    if fact.variable:
-        return _variable(found, fact.variable, fact.otherwise)
-    value: Any = found
-    for key in fact.at:
-        if isinstance(value, str):
-            try:
-                value = json.loads(value)
-            except ValueError:
-                return fact.otherwise
-        try:
-            value = value[key]
-        except (KeyError, IndexError, TypeError):
-            return fact.otherwise
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
-
-def _containers(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    pod = found.get("spec", {}).get("template", {}).get("spec", {})
-    return list(pod.get("containers") or ())
-
-
-def _argument(found: Mapping[str, Any], name: str, otherwise: str) -> str:
-    for container in _containers(found):
-        words = [*(container.get("command") or ()), *(container.get("args") or ())]
-        for word in words:
-            if word == name:
-                return "true"
-            if word.startswith(f"{name}="):
-                return str(word.partition("=")[2])
-    return otherwise
-
-
-def _variable(found: Mapping[str, Any], name: str, otherwise: str) -> str:
-    for container in _containers(found):
-        for item in container.get("env") or ():
-            if item["name"] == name:
-                return str(item.get("value", ""))
-    return otherwise
-
-
-def _fetch(
-    access: Access, cache: dict[str, dict[str, Any] | None], name: str
-) -> dict[str, Any] | None:
-    """KIND/NAMESPACE/NAME or KIND/NAME; None when there is none of it, or no such kind."""
-    if name not in cache:
-        kind, *rest = name.split("/")
-        where = ["-n", rest[0]] if len(rest) == 2 else []
-        done = access.kubectl(
-            "get", kind, rest[-1], *where, "--ignore-not-found", "-o", "json", check=False
-        )
-        if (
-            done.returncode
-            and status.reason(done.stderr) != "Forbidden"
-            and (status.reason(done.stderr) or _served(access, kind))
-        ):
-            raise access.error(done)
-        cache[name] = (
-            json.loads(done.stdout) if not done.returncode and done.stdout.strip() else None
-        )
-    return cache[name]
-
-
-def _served(access: Access, name: str) -> bool:
-    """Does the API server have this kind, written as kubectl takes it: NAME or NAME.GROUP?"""
-    rest = Rest(access)
-    groups = (rest.get("/apis") or {}).get("groups", ())
-    for api in ("v1", *(one["preferredVersion"]["groupVersion"] for one in groups)):
-        group = api.rpartition("/")[0]
-        for item in rest.kinds(api):
-            names = {item["name"], item["kind"].lower(), item.get("singularName")}
-            names.update(item.get("shortNames") or ())
-            if name in names or (group and name in {f"{one}.{group}" for one in names}):
-                return True
-    return False
-
-
 def _words(fact: Fact) -> str:
-    return fact.argument or fact.variable or ".".join(map(str, fact.at))
-
-
-def _objects(profile: Profile) -> str:
-    facts = profile.kubernetes.recognise if profile.kubernetes else ()
-    return (
-        ", ".join(
-            f"{fact.object} {_words(fact)}={fact.equals}" for fact in facts if fact.at != ("kind",)
+    value = fact.argument or fact.variable or ".".join(map(str, fact.at))
+    if fact.container:
+        return (
+            f"{value} of the container {fact.container}"
+            if value
+            else (f"the container {fact.container}")
         )
-        or facts[0].object
-    )
+    return value
 
 
 def _daemonsets(access: Access) -> list[str]:
-    """DaemonSets of others on the nodes' network, without kube-proxy: a CNI is among them."""
+    """DaemonSets of others on the nodes' network with their images, without kube-proxy: a CNI is
+    among them. Raises ClusterError where they may not be listed.
+    """
     found = []
     for item in access.get("daemonsets", "--all-namespaces")["items"]:
         meta = item["metadata"]
         ours = (meta.get("labels") or {}).get(objects.OURS) == objects.NAME
         proxy = meta["namespace"] == "kube-system" and meta["name"] == "kube-proxy"
         if item["spec"]["template"]["spec"].get("hostNetwork") and not ours and not proxy:
-            found.append(f"{meta['namespace']}/{meta['name']}")
+            found.append(f"{meta['namespace']}/{meta['name']} ({_images(containers(item))})")
     return found
+
+
+def _images(found: Iterable[Mapping[str, Any]]) -> str:
+    return ", ".join(dict.fromkeys(map(image, found)))

@@ -8,8 +8,10 @@ from cnibench.model.profile import Profile
 from cnibench.testbed.cluster import Options, Problem, lacking_family
 
 
-def problems(profile: Profile, options: Options) -> list[Problem]:
-    """What does not depend on the nodes: the installation, its programs, the address families."""
+def problems(profile: Profile, options: Options, *, installed: bool = True) -> list[Problem]:
+    """What does not depend on the nodes: the installation, its programs, the address families.
+    ``installed`` false: it stands there already.
+    """
     if profile.kubernetes is None:
         return [
             Problem(
@@ -19,7 +21,15 @@ def problems(profile: Profile, options: Options) -> list[Problem]:
             )
         ]
     found = []
-    if any(step.chart for step in profile.kubernetes.steps):
+    if installed and (others := profile.kubernetes.installed_by):
+        found.append(
+            Problem(
+                profile.name,
+                f"{others}, which alone installs it",
+                "measure it where it runs: --cluster existing --cni current",
+            )
+        )
+    if installed and any(step.chart for step in profile.kubernetes.steps):
         found += [Problem(profile.name, one.lacks, one.remedy) for one in tools.problems("helm")]
     return found + [
         lacking_family(profile, family)

@@ -159,7 +159,7 @@ def device_removal(shown: str, patterns: Sequence[str], had: Items) -> Iterator[
 
 def xfrm_removal(shown: str, had: Collection[str]) -> Command:
     """States and policies cannot be distinguished from those of others: they go only where
-    there were none.
+    there were none. ``had`` is empty where nobody knows.
     """
     if _counted(had):
         return Command(
@@ -167,6 +167,11 @@ def xfrm_removal(shown: str, had: Collection[str]) -> Command:
             " false"
         )
     counts = [" ".join(line.split()) for line in section(shown, "xfrm")]
+    if not had and _counted(counts):
+        return Command(
+            "echo 'there are IPsec states or policies, and whether they were there before is"
+            " unknown: none is removed' >&2; false"
+        )
     return Command(
         "ip xfrm state flush; ip xfrm policy flush",
         f"all IPsec states and policies ({', '.join(counts)})" if _counted(counts) else "",

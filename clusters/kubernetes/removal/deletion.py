@@ -8,20 +8,17 @@ import time
 from collections.abc import Callable, Sequence
 
 from cnibench.clusters.kubernetes.api.access import UnreachableError
-from cnibench.clusters.kubernetes.api.rest import Object, Rest
+from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.removal import selection
 from cnibench.clusters.kubernetes.removal.inventory import DEFINITION, Inventory, Thing, defined_by
-from cnibench.clusters.kubernetes.removal.record import Marks
 from cnibench.clusters.kubernetes.removal.selection import Belongings, Known
 from cnibench.errors import ClusterError, EndedError, LimitError
-from cnibench.model.installation import Installation
 
 GOING = 90.0  # s that objects are given to be gone
 _FREEING = 15.0  # s after which finalizers of what has no controller any more are taken away
 _STEP = 0.2  # s between two looks
 _ANSWER = 2.0  # s: a request that takes longer waited for an API server that did not answer
 _NAMED = 5  # objects that a message names
-_TRIES = 5  # to change nodes, which kubelets change as well
 
 Step = Callable[[str, Callable[[], None]], None]
 
@@ -186,72 +183,3 @@ def _definitions(inventory: Inventory, known: Known, definitions: Sequence[Thing
     things = [*found.explicit, *found.derived]
     refused = _freed(rest, [one for each in left for one in defined_by(each, things)])
     _gone(rest, left, GOING, refused)
-
-
-def marks(rest: Rest) -> Marks:
-    """The keys of annotations, labels and taints that each node has."""
-    return {
-        node["metadata"]["name"]: {
-            "annotations": sorted(node["metadata"].get("annotations") or {}),
-            "labels": sorted(node["metadata"].get("labels") or {}),
-            "taints": sorted({item["key"] for item in node["spec"].get("taints") or ()}),
-        }
-        for node in _nodes(rest)
-    }
-
-
-def clean_nodes(rest: Rest, about: Installation, before: Marks) -> None:
-    """Removes from the Node objects the annotations and labels that the CNI's programs wrote, and
-    its taints, if they were not there before. Raises ClusterError."""
-    for _ in range(_TRIES):
-        if _cleaned(rest, about, before):
-            return
-    raise ClusterError(
-        "the Node objects change all the time: their taints stay", "kubectl describe nodes"
-    )
-
-
-def _cleaned(rest: Rest, about: Installation, before: Marks) -> bool:
-    """False when somebody has changed a node meanwhile, as kubelets do."""
-    done = True
-    for node in _nodes(rest):
-        meta, had = node["metadata"], before.get(node["metadata"]["name"], {})
-        change: Object = {"uid": meta["uid"]}
-        for what in ("annotations", "labels"):
-            own = [
-                key
-                for key in _written(meta, what, about.managers)
-                if key in (meta.get(what) or {}) and key not in had.get(what, ())
-            ]
-            if own:
-                change[what] = dict.fromkeys(own)
-        body: Object = {"metadata": change}
-        taints = node["spec"].get("taints") or []
-        kept = [
-            item
-            for item in taints
-            if item["key"] not in about.leaves.taints or item["key"] in had.get("taints", ())
-        ]
-        if len(kept) < len(taints):
-            body |= {"spec": {"taints": kept}}
-            change["resourceVersion"] = meta[
-                "resourceVersion"
-            ]  # a list is replaced: nobody else's change may get lost
-        if len(change) > 1:
-            done = rest.patch(f"/api/v1/nodes/{meta['name']}", body) and done
-    return done
-
-
-def _written(meta: Object, what: str, managers: Sequence[str]) -> set[str]:
-    """The keys that only these write."""
-    found: dict[bool, set[str]] = {True: set(), False: set()}
-    for one in meta.get("managedFields") or ():
-        keys = one.get("fieldsV1", {}).get("f:metadata", {}).get(f"f:{what}", {})
-        found[one.get("manager") in managers] |= {
-            key.removeprefix("f:") for key in keys if key.startswith("f:")
-        }
-    return found[True] - found[False]
-
-
-def _nodes(rest: Rest) -> list[Object]:
-    return list((rest.get("/api/v1/nodes") or {}).get("items") or ())

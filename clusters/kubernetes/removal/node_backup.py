@@ -26,7 +26,7 @@ def outlook(about: Installation, recorded: bool) -> str:
         "programs at tc": leaves.programs,
         "routing tables": leaves.route_tables,
         "files": leaves.files,
-        "IPsec": ["all states and policies"] if leaves.xfrm else [],
+        "IPsec": ["all states and policies"] if leaves.xfrm and recorded else [],
     }
     named = [f"{kind} {', '.join(map(str, names))}" for kind, names in kinds.items() if names]
     which = (
@@ -62,6 +62,17 @@ def save(found: Mapping[str, Found], folder: Path, name: str) -> list[str]:
         words.append(printable(said, newlines=False))
     _write(folder / f"{name}-nodes.txt", "".join(f"{line}\n" for line in every).encode())
     return words
+
+
+def save_commands(commands: Sequence[str], folder: Path, name: str) -> list[str]:
+    """Writes the commands that put back what goes from the Node objects to a script beside the
+    manifests ``name``; what there is to say. Raises OSError.
+    """
+    if not commands:
+        return []
+    path = folder / f"{name}-node-objects.sh"
+    _write(path, "".join(f"{line}\n" for line in commands).encode())
+    return [f"annotations, labels and taints go from the Node objects: sh {path} puts them back"]
 
 
 def _write(path: Path, data: bytes) -> None:

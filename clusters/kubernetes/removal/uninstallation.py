@@ -18,6 +18,7 @@ from cnibench.clusters.kubernetes.removal import (
     deletion,
     eviction,
     node_backup,
+    node_objects,
     record,
     selection,
 )
@@ -186,9 +187,14 @@ def uninstall(
     found = selection.find(plan.known, inventory.things())
     selection.check(found, plan.name, inventory.unseen)
     cidrs = [cidr for cidr in (known.get("pod_cidr", ""), known.get("pod_cidr_ipv6", "")) if cidr]
+    before = plan.record.marks if plan.record else {}
     if saved is not None:
         paths = backup.save(rest, found, saved, plan.name)
-        on_nodes = node_backup.save(_found_on(plan, cidrs, nodes), saved, paths[0].stem)
+        name = paths[0].stem
+        on_nodes = node_backup.save(_found_on(plan, cidrs, nodes), saved, name)
+        on_nodes += node_backup.save_commands(
+            node_objects.restoring(rest, plan.about, before), saved, name
+        )
         for words in (
             f"{plan.name} is removed from all {len(nodes)} nodes; {backup.restore_hint(paths)}",
             f"deleted of {plan.name}: {', '.join(found.lines()) or 'no object'}",
@@ -199,8 +205,7 @@ def uninstall(
     step("Pods", lambda: eviction.evict(access))
     eviction.await_teardown(access, nodes)
     deletion.delete(inventory, plan.known, found, step)
-    before = plan.record.marks if plan.record else {}
-    step("nodes' metadata", lambda: deletion.clean_nodes(rest, plan.about, before))
+    step("nodes' metadata", lambda: node_objects.clean(rest, plan.about, before))
     _clean_nodes(plan, cidrs, nodes, step)
     step("Pods", lambda: eviction.admit(access))
     if failed:

@@ -3,15 +3,18 @@ IP-in-IP device per peer.
 
 Follows cloudnativelabs/kube-router v2.11.1 daemonset/kubeadm-kuberouter.yaml (bridge plugin, host
 the gateway), pkg/controllers/routing/network_routes_controller.go (injectRoute: protocol zebra,
-17), pkg/tunnels/linux_tunnels.go (tun-HASH with the nodes' addresses, a route to the peer in table
-77) and pkg/routes/pbr.go (a rule for the node's Pod subnet to table 77).
+17; with --overlay-type=subnet, no tunnel to a node of the same subnet, as the lab's nodes are),
+pkg/tunnels/linux_tunnels.go (tun-HASH with the nodes' addresses, a route to the peer in table 77)
+and pkg/routes/pbr.go (with either overlay, a rule for the node's Pod subnet to table 77, which has
+no routes without tunnels).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import ClassVar
+from socket import AF_INET, AF_INET6
+from typing import ClassVar, Literal
 
 from cnibench.clusters.lab.builders.bridged import Bridged
 from cnibench.clusters.lab.builders.filtered import SERVICE_CIDRS, FilterOptions
@@ -24,11 +27,11 @@ _ZEBRA, _TABLE = 17, 77
 
 
 class KubeRouterOptions(FilterOptions):
-    """``overlay`` true is --overlay-type=full --overlay-encap=ipip, else the nodes' network routes
-    Pods' packets.
+    """``overlay`` true is --overlay-type=full --overlay-encap=ipip, ``subnet`` that overlay's type;
+    without any, as within a subnet, the nodes' network routes Pods' packets.
     """
 
-    overlay: bool = False
+    overlay: bool | Literal["subnet"] = False
 
 
 class KubeRouter(Bridged):
@@ -48,10 +51,12 @@ class KubeRouter(Bridged):
 
     def tunnel_on(self, node: LabNode, family: int) -> str:
         peer = self.deployment.b if node is self.deployment.a else self.deployment.a
-        return tunnel_name(peer.addresses[4]) if self.options.overlay else ""
+        return tunnel_name(peer.addresses[4]) if self.options.overlay is True else ""
 
     def between(self, here: LabNode, there: LabNode) -> None:
         if self.options.overlay:
+            self._rules(here)
+        if self.options.overlay is True:
             self._tunnel(here, there)
             return
         for family in self.deployment.families:
@@ -69,8 +74,14 @@ class KubeRouter(Bridged):
         links.set_link(here.ns, name, mtu=self.deployment.mtu)
         links.route(here.ns, there.subnets[4], dev=name, prefsrc=here.addresses[4], proto=_ZEBRA)
         links.route(here.ns, f"{peer}/32", dev=name, table=_TABLE)
-        network, length = here.subnets[4].split("/")
-        here.ns.ipr.rule("add", src=network, src_len=int(length), table=_TABLE, family=2)
+
+    def _rules(self, here: LabNode) -> None:
+        for family, number in ((4, AF_INET), (6, AF_INET6)):
+            if family in self.deployment.families:
+                network, length = here.subnets[family].split("/")
+                here.ns.ipr.rule(
+                    "add", src=network, src_len=int(length), table=_TABLE, family=number
+                )
 
     def parts(self, node: LabNode, family: int) -> Sequence[Part]:
         pods = self.described(node, family)
