@@ -63,10 +63,12 @@ def families(folder: Path, profile: str, asked: argparse.Namespace) -> Families:
 
 
 def verdict(pairs: list[Pair]) -> str:
-    """``alarm``; ``undecided`` if no pair raised one and not every pair was decided; ``equal``."""
-    if any(pair.verdict in _DIFFERENT for pair in pairs):
+    """``alarm``; ``undecided`` if no pair raised one and not every pair was decided; ``equal``.
+    What only the model of few repeats says is neither.
+    """
+    if any(pair.verdict in _DIFFERENT and pair.basis != "additive model" for pair in pairs):
         return "alarm"
-    return "undecided" if any(pair.verdict == "inconclusive" for pair in pairs) else "equal"
+    return "equal" if all(pair.verdict == "no-difference-found" for pair in pairs) else "undecided"
 
 
 def ratios(runs: list[list[Pair]]) -> Iterator[str]:

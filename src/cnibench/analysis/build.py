@@ -7,15 +7,18 @@ import re
 import shlex
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from cnibench.analysis import figures
 from cnibench.analysis.comparability import environments
-from cnibench.analysis.contexts import Context, Member
+from cnibench.analysis.comparison.contexts import Context, Member
+from cnibench.analysis.comparison.levels import level_of
+from cnibench.analysis.comparison.neighbours import dependence, main_contexts
+from cnibench.analysis.comparison.pairs import compare
+from cnibench.analysis.comparison.turning_points import turning_points
 from cnibench.analysis.cycles import cycles
-from cnibench.analysis.failure_rates import Tally
+from cnibench.analysis.gate.failure_rates import Tally
 from cnibench.analysis.model import LEFT_OUT, Analysis, Check, Failure, Run
-from cnibench.analysis.pairs import compare
 from cnibench.analysis.samples.series import (
     CPP_METRICS,
     Gathered,
@@ -25,10 +28,10 @@ from cnibench.analysis.samples.series import (
     taken_from_others,
 )
 from cnibench.analysis.samples.stream import Line
+from cnibench.analysis.selection import baseline_of, restricted, without
 from cnibench.analysis.text import narrative
 from cnibench.analysis.text.background_load import shortfalls
 from cnibench.analysis.text.cross_checks import contradictions
-from cnibench.analysis.turning_points import turning_points
 from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.metrics import METRICS, main_metric
@@ -36,37 +39,56 @@ from cnibench.model.units import is_number
 from cnibench.rundir.index import each_once
 from cnibench.rundir.reader import STALLS, RunReader
 from cnibench.rundir.verification import verify
-from cnibench.stats import sequential as stopping
-from cnibench.stats.inference import ALPHA
 
+_CURRENT = "current"  # the name that a plan has for what runs on the cluster
 _METRIC_PLACE = {name: i for i, name in enumerate(METRICS)}
 
 
 def analyse(
-    readers: Sequence[RunReader], *, allow_different: bool = False, baseline: str = ""
+    readers: Sequence[RunReader],
+    *,
+    allow_different: bool = False,
+    baseline: str = "",
+    only: Sequence[str] = (),
+    family: Literal["all", "baseline"] = "all",
 ) -> Analysis:
     """All figures and verdicts of one run, or of several together.
 
     Several runs are pooled only where they are comparable. Raises UsageError naming what differs,
     unless ``allow_different``: then they stand beside each other, each environment with results and
     pairs of its own. ``baseline`` names the label that ratios refer to.
+
+    ``only`` are patterns of labels: without the others, which are not corrected for either (every
+    pattern has to match one). ``family`` baseline: only the pairs with the baseline are compared.
     """
     if not readers:
         raise UsageError("no run was named", "'cnibench runs' lists the runs")
     each_once(readers)
     gathered = gather(readers)
     numbers, apart = environments(readers, gathered, allow_different)
-    labels = _labels(readers, gathered.series)
+    every = _labels(readers, gathered.series)
+    labels = restricted(every, only)
     main = main_of(readers)
-    contexts = [one for one in _contexts(gathered, numbers, labels, readers, main) if one.members]
-    level = stopping.level(ALPHA) if any(reader.plan.target_ci > 0 for reader in readers) else ALPHA
+    contexts = _contexts(gathered, numbers, every, readers, main)
+    if left_out := set(every) - set(labels):
+        contexts = [without(one, left_out) for one in contexts]
+    contexts = [one for one in contexts if one.members]
+    base = baseline_of(baseline, labels)
+    level, equal = (min(one) for one in zip(*map(level_of, readers), strict=True))
+    jointly = len(readers) == 1 and readers[0].plan.until_decided
     fidelity = {one.first.label: one.first.fidelity for one in gathered.series}
     sources, cpp = cycles(readers, numbers, labels, fidelity)
     results = figures.results(contexts, level, sources)
-    pairs, groups = compare(contexts, level)
-    failures = _unsupported(readers) + gathered.failures
+    pairs, groups = compare(
+        contexts, level, equal, jointly=jointly, base=base if family == "baseline" else ""
+    )
+    failures = [
+        one for one in _unsupported(readers) + gathered.failures if one.label not in left_out
+    ]
     runs = [_run(reader) for reader in readers]
     short = contradictions(readers, numbers, contexts) + shortfalls(readers, numbers)
+    said = dependence(main_contexts(contexts, main)) if len(readers) == 1 else ""
+    dependent = [said] if said else []
     attestations = _attestations(readers)
     problems = [
         f"{reader.path.name}: {problem}" for reader in readers for problem in verify(reader)
@@ -79,19 +101,22 @@ def analyse(
         results=results,
         groups=groups,
         pairs=pairs,
-        cpp=cpp,
-        attestations=attestations,
+        cpp=[row for row in cpp if row.label not in left_out],
+        attestations=[one for one in attestations if one.label not in left_out],
         failures=failures,
         summary=[],
-        notes=apart + gathered.notes + short + _notes(readers, runs),
-        baseline=_baseline(baseline, labels, contexts),
+        notes=apart + dependent + gathered.notes + short + _notes(readers, runs),
+        baseline=base,
         labels=labels,
+        unselected=[label for label in every if label in left_out],
+        family=family,
         level=level,
         runs=runs,
         environments=[reader.environment for reader in readers],
         turning=turning_points(results, level, main),
         main=main,
-        disturbed=gathered.disturbed,
+        current=_current(readers),
+        disturbed=[one for one in gathered.disturbed if one.label not in left_out],
         samples=gathered.samples,
         unread=gathered.unread,
         others=_others(readers),
@@ -160,12 +185,14 @@ def _contexts(
     main: Mapping[str, str],
 ) -> list[Context]:
     taken_from_others(gathered, numbers)
+    paired = not any("imported" in reader.environment for reader in readers)
     own = [{cell.id: cell.params for cell in reader.plan.cells} for reader in readers]
     found: dict[tuple[Any, ...], Context] = {}
     have: set[int] = set()
     for one in gathered.series:
         where = _where(one.first, one.params, numbers[one.run], own[one.run].get(one.first.cell))
-        found_here = found.setdefault(_key(where), Context(where, one.first.window))
+        new = Context(where, one.first.window, paired=paired)
+        found_here = found.setdefault(_key(where), new)
         member = found_here.members.setdefault(one.first.label, Member(one.first))
         member.values.update(one.by_block())
         tried = one.tried
@@ -264,28 +291,6 @@ def _where(
     }
 
 
-def _baseline(wished: str, labels: Sequence[str], contexts: Sequence[Context]) -> str:
-    """The label that ratios refer to: the one wished, else bare veths, else another baseline with
-    network namespaces, else any, else the first."""
-    if wished:
-        if wished not in labels:
-            raise UsageError(
-                f"there is no '{wished}' in this run", f"its labels: {', '.join(labels)}"
-            )
-        return wished
-    fidelity = {
-        label: member.first.fidelity for one in contexts for label, member in one.members.items()
-    }
-    profile = {
-        label: member.first.profile for one in contexts for label, member in one.members.items()
-    }
-    bases = [label for label in labels if fidelity.get(label) == "baseline"]
-    order = sorted(
-        bases, key=lambda label: (profile[label] != "veth-baseline", profile[label] == "host")
-    )
-    return (order or list(labels) or [""])[0]
-
-
 def _run(reader: RunReader) -> Run:
     plan = reader.plan
     return Run(
@@ -337,6 +342,24 @@ def _unsupported(readers: Sequence[RunReader]) -> list[Failure]:
         for item in reader.plan.unsupported
     }
     return list(found.values())
+
+
+def _current(readers: Sequence[RunReader]) -> dict[str, str]:
+    """By label, the CNI that the cluster had, as it was recognised there: ``--cni current``."""
+    found = {}
+    for reader in readers:
+        given = reader.plan.plan.get("cni")
+        asked = ",".join(map(str, given)) if isinstance(given, list) else ""
+        labels = {
+            entry.strip().partition("=")[0]
+            for entry in asked.split(",")
+            if entry.strip().rpartition("=")[2] == _CURRENT
+        }
+        for label, profile in reader.plan.profiles.items():
+            if label in labels:
+                name, title = str(profile.get("name", "")), str(profile.get("title", ""))
+                found[label] = title if name == _CURRENT else f"{title}, profile {name}"
+    return found
 
 
 def _notes(readers: Sequence[RunReader], runs: Sequence[Run]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cnibench.analysis.build import contexts_of, main_of
-from cnibench.analysis.contexts import Context
+from cnibench.analysis.comparison.contexts import Context
 from cnibench.analysis.model import Where
 from cnibench.analysis.text.narrative import place_of
 from cnibench.errors import UsageError
@@ -21,6 +21,7 @@ from cnibench.rundir.reader import RunReader
 from cnibench.stats.diagnostics import dependence
 from cnibench.stats.inference import ALPHA, Array, signed_rank
 from cnibench.stats.power import MOST_BLOCKS, least_blocks, planned_blocks
+from cnibench.stats.scale import scale
 
 ROUND = least_blocks(
     1, ALPHA
@@ -108,8 +109,8 @@ def scatter(reader: RunReader) -> list[dict[str, Any]]:
     """The noise at each place of any run with two labels or more: {workload, placement, cpus,
     metric, method, duration, n, noise}.
 
-    ``noise`` is the standard deviation of the logs that neither the label nor the block explains
-    (both taken out by their means), which for two labels is that of an A/A run.
+    ``noise`` is the root mean square of that of each two labels, by ``scale``, which an outlier
+    hardly moves: the standard deviation of the logs that neither label nor block explains.
     """
     found = []
     for context in _main(reader):
@@ -122,8 +123,8 @@ def scatter(reader: RunReader) -> list[dict[str, Any]]:
         if len(values) < 2 or len(both) < 2:
             continue
         logs: Array = np.log([[one[block] for block in both] for one in values])
-        rest = logs - logs.mean(axis=0) - logs.mean(axis=1, keepdims=True) + logs.mean()
-        noise = math.sqrt(float((rest**2).sum()) / ((len(values) - 1) * (len(both) - 1)))
+        first, second = np.triu_indices(len(logs), 1)
+        noise = math.sqrt(float(np.mean(scale(logs[first] - logs[second]) ** 2)) / 2)
         where = context.where
         found.append(
             {
@@ -189,7 +190,7 @@ def _floor(context: Context, resolution: float) -> Floor | None:
         else 0
     )
     whole = signed_rank(ratios)
-    noise = float(ratios.std(ddof=1)) / math.sqrt(2)
+    noise = float(scale(ratios)[0]) / math.sqrt(2)
     lag = float(dependence(ratios)[1][0])
     where = context.where
     duration, warmup = where["duration"], where["warmup_time"]
@@ -250,8 +251,8 @@ def _recommended(floors: Sequence[Floor], resolution: float) -> list[str]:
             continue
         best = min(usable, key=lambda floor: floor.seconds or 0.0)
         found.append(
-            f"{workload} {placement}: --cpus {best.cpus} --duration {best.duration:g}s --blocks"
-            f" {best.blocks} finds {100 * resolution:.3g} % between two profiles ({best.blocks_ten}"
-            " blocks among ten)"
+            f"{workload} {placement}: --cpus {best.cpus} --method {best.method}"
+            f" --duration {best.duration:g}s --blocks {best.blocks} finds"
+            f" {100 * resolution:.3g} % between two profiles ({best.blocks_ten} blocks among ten)"
         )
     return found

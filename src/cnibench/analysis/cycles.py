@@ -53,6 +53,7 @@ def cycles(
 
 def _usable(record: Record) -> bool:
     numbers = [record.get("total"), record.get("unclassified"), record.get("packets")]
+    numbers.append(record.get("counted", 0))
     components = record.get("components")
     if (
         not isinstance(components, Mapping)

@@ -13,7 +13,7 @@ from cnibench.stats.diagnostics import dependence, drift, outliers
 from cnibench.stats.inference import Array, holm, median_interval
 
 if TYPE_CHECKING:
-    from cnibench.analysis.contexts import Context, Member
+    from cnibench.analysis.comparison.contexts import Context, Member
 
 _Odd = tuple[list[int], float | None, float | None, float | None, float | None]
 

@@ -14,6 +14,7 @@ import msgspec
 from cnibench.rundir.schema import Planned
 
 Verdict = Literal["a-better", "b-better", "no-difference-found", "inconclusive"]
+Evidence = Literal["proven", "suggestive", "none"]
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True, order=False):
@@ -88,9 +89,17 @@ class Pair(Where, frozen=True, kw_only=True):
     """``a`` against ``b``: ``ratio`` = a / b with its interval, ``p`` of the pair alone and
     ``p_holm`` in its family of ``family`` pairs.
 
+    ``basis`` is what verdict, ratio and interval come from: the signed-rank test; the additive
+    model, where so few blocks cannot decide by that test (the p are its all the same); counts; or
+    nothing. ``evidence``: proven in the family, suggestive (the pair alone would have been), or
+    none. ``confidence`` is the level of the pair's own interval, which makes that of all hold
+    (docs/statistics.md).
+
     ``effect`` is the rank-biserial correlation, ``spread`` the standard deviation of the log
-    ratios, ``detectable`` the smallest difference that this many blocks could have found,
-    ``blocks_needed`` the number that could decide at all. ``exact``: both were counted, not
+    ratios, ``scale`` the same as an outlier does not move it, ``detectable`` (from ``scale``) the
+    smallest difference that this many blocks could have found. ``within``: it is proven that the
+    two differ by less than this fraction, for all pairs of the family together.
+    ``blocks_needed`` is the number that could decide at all. ``exact``: both were counted, not
     measured, and alike in every block, so that the ratio is known and there is no p.
     """
 
@@ -106,25 +115,49 @@ class Pair(Where, frozen=True, kw_only=True):
     family: int
     effect: float | None = None
     spread: float | None = None
+    scale: float | None = None
     detectable: float | None = None
+    within: float | None = None
     blocks_needed: int = 0
     dependence_p: float | None = None
     exact: bool = False
     reason: str = ""
+    basis: Literal["signed-rank test", "additive model", "counts", ""] = ""
+    evidence: Evidence = "none"
+    confidence: float | None = None
+
+
+class FewRepeats(msgspec.Struct, frozen=True, kw_only=True):
+    """What the additive model (stats/additive.py) assumed for a group: normal ``noise`` of the log
+    with ``df`` degrees of freedom in all.
+
+    ``prior`` is None where the noise counts as equal in all profiles; else so many degrees of
+    freedom of the noise of all are added to each profile's own. ``paired``: what a block adds to
+    all profiles is taken out; else repeats of different profiles are unrelated.
+    """
+
+    noise: float
+    df: float
+    prior: float | None
+    paired: bool
 
 
 class Group(Where, frozen=True, kw_only=True):
-    """``order``: those that are not significantly different, the best first; one label can be in
-    several.
-    ``letters`` says the same a label.
+    """``ranking`` has all labels with a figure, the best first, by the estimates of the pairs;
+    those that failed often (``failing``) are last. ``order``: those of the others that are not
+    significantly different; one label can be in several. ``letters`` says the same a label.
 
+    The latter two are empty where not every pair was compared (``--family baseline``).
     ``failed`` has those labels that gave no figure in some blocks: (how many, of how many); also
-    those that never gave one.
+    those that never gave one. ``model`` is what verdicts of few repeats rest on.
     """
 
     order: list[list[str]]
     letters: dict[str, str]
     failed: dict[str, tuple[int, int]] = {}
+    ranking: list[str] = []
+    failing: list[str] = []
+    model: FewRepeats | None = None
 
 
 class Turning(msgspec.Struct, frozen=True, kw_only=True):
@@ -300,3 +333,6 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     others: float | None = None
     left_out: list[float] = []
     main: dict[str, str] = {}  # workload to the metric that decides about it
+    current: dict[str, str] = {}  # label to what ran on the cluster already, measured as it is
+    unselected: list[str] = []  # labels that were measured and that the report leaves out
+    family: Literal["all", "baseline"] = "all"  # pairs that are compared and corrected for

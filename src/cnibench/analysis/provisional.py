@@ -1,4 +1,5 @@
-"""Who is ahead while a run measures, from the blocks that are finished and the rounds so far.
+"""Who is ahead while a run measures, from the blocks that are finished and the rounds so far:
+in the order of the ratios within them, as in the final answer.
 
 The interval of a profile against the one that is ahead is that of the final answer (the inverted
 signed-rank test over finished blocks) as soon as there are enough blocks for it, six at a level of
@@ -15,13 +16,14 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 from msgspec.structs import asdict
 
 from cnibench.analysis.samples.stream import samples
 from cnibench.analysis.text.places import describe, of_cell
-from cnibench.analysis.text.summary import named
+from cnibench.analysis.text.standings import named
 from cnibench.model.cell import Cell
 from cnibench.model.context import OF_RECORD, alike, order
 from cnibench.model.metrics import METRICS
@@ -30,6 +32,7 @@ from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest
 from cnibench.stats import sequential
 from cnibench.stats.inference import ALPHA, signed_rank
+from cnibench.stats.order import scores
 from cnibench.stats.robust import trimmed
 
 Logs = Mapping[str, Mapping[int, float]]  # cell id to round to the log of its rate
@@ -113,7 +116,8 @@ class SoFar:
         there = [(value, cell) for cell in group if (value := self._figure(cell.id)) is not None]
         if metric is None or not there:
             return None
-        there.sort(key=lambda one: one[0], reverse=metric.better == "higher")
+        score = self._scores([cell.id for _, cell in there])
+        there.sort(key=lambda one: score[one[1].id], reverse=metric.better == "higher")
         best, *others = there
         standings = [Standing(best[1].label, human(best[0], metric.unit))]
         of_blocks = True
@@ -123,6 +127,29 @@ class SoFar:
             low, high = map(math.exp, interval) if interval else (None, None)
             standings.append(Standing(cell.label, human(value, metric.unit), low, high))
         return Ranking(name, standings, of_blocks)
+
+    def _scores(self, cells: Sequence[str]) -> dict[str, float]:
+        """One order of the cells by their ratios within blocks, else within rounds; by their
+        figures where they have none in common.
+        """
+        logs = {cell: math.log(figure) for cell in cells if (figure := self._figure(cell))}
+        pairs = []
+        for (i, a), (j, b) in combinations(enumerate(cells), 2):
+            blocks, others = self._blocks.get(a, {}), self._blocks.get(b, {})
+            ratios = [
+                math.log(blocks[n] / others[n]) for n in sorted(blocks.keys() & others.keys())
+            ]
+            if ratios:
+                centre = float(signed_rank(np.array([ratios]), self.level).centre[0])
+                pairs.append((i, j, centre, len(ratios)))
+                continue
+            mine, its = self._rounds.get(a, {}), self._rounds.get(b, {})
+            paired = [mine[r] - its[r] for r in mine.keys() & its.keys()]
+            if len(paired) >= _FEWEST:
+                pairs.append((i, j, trimmed(paired)[0], 1))
+            elif a in logs and b in logs:
+                pairs.append((i, j, logs[a] - logs[b], 1))
+        return dict(zip(cells, scores(len(cells), pairs).tolist(), strict=True))
 
     def _figure(self, cell: str) -> float | None:
         """The median of its blocks, else the mean of its rounds."""

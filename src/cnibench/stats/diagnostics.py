@@ -4,6 +4,8 @@ block. Nothing is ever dropped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr
@@ -11,6 +13,8 @@ from scipy.special import ndtr, stdtr
 from cnibench.stats.inference import Array
 
 LEAST = 8  # values below which neither drift nor dependence can be tested with any use
+_SHORTEST = 5  # blocks whose order can tell anything
+_ORDERS = 1999  # of the blocks, that are compared with the one seen
 _FAR = (
     3.5  # B. Iglewicz and D. C. Hoaglin, How to Detect and Handle Outliers, 1993: modified z score
 )
@@ -74,3 +78,30 @@ def dependence(rows: Array) -> tuple[Array, Array]:
     p = 2 * ndtr(-np.abs(ratio - 2) / np.sqrt(variance))
     constant = rows.max(axis=1) == rows.min(axis=1)
     return np.where(constant, np.nan, 1 - ratio / 2), np.where(constant, np.nan, p)
+
+
+def dependence_together(tables: Sequence[Array]) -> tuple[float, float] | None:
+    """(lag-1 correlation, one-sided p) of what each profile has beyond its block and its own level,
+    over all tables of logs (profiles x blocks) of a run: single series of 6 or 8 blocks show none.
+
+    Under independence every order of the blocks is as likely; the p counts random orders, the same
+    for all tables. None where no table has 5 blocks of two profiles that vary. Only tables with the
+    most blocks count.
+    """
+    usable = [table for table in tables if min(table.shape) > 1 and table.shape[1] >= _SHORTEST]
+    n = max((table.shape[1] for table in usable), default=0)
+    products = np.zeros((n, n))
+    for table in usable:
+        if table.shape[1] < n:
+            continue
+        rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
+        size = np.sqrt((rest**2).sum(axis=1, keepdims=True))
+        if (size > 1e-12).all():
+            products += (rest / size).T @ (rest / size)
+    if not products.any():
+        return None
+    orders = np.random.default_rng(n).permuted(np.tile(np.arange(n), (_ORDERS, 1)), axis=1)
+    seen = float(np.trace(products, 1))
+    chance = products[orders[:, :-1], orders[:, 1:]].sum(axis=1)
+    p = (1 + int((chance >= seen - 1e-12).sum())) / (1 + _ORDERS)
+    return seen / float(np.trace(products)) + 1 / n, p

@@ -134,8 +134,30 @@ def signed_rank(rows: Array, alpha: float = ALPHA, interval: bool = True) -> Sig
     total = n * (n + 1) / 2
     p = np.minimum(1.0, 2.0 * np.minimum(lower, upper))
     k, coverage = _order(n, alpha)
-    centre, low, high = _invert(rows, k) if interval else (np.full(count, np.nan),) * 3
+    centre, low, high = (
+        _invert(rows, np.full(count, k)) if interval else (np.full(count, np.nan),) * 3
+    )
     return SignedRank(n, centre, low, high, coverage, p, upper, lower, plus / total)
+
+
+def intervals(rows: Array, alpha: float) -> tuple[Array, Array]:
+    """The ends of each row's interval of ``signed_rank``, NaN where there are too few values."""
+    rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+    k = _order(rows.shape[1], alpha)[0]
+    if not k:
+        return np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    _, low, high = _invert(rows, np.full(len(rows), k))
+    return low, high
+
+
+def estimates(rows: Array, alpha: Array) -> tuple[Array, Array, Array]:
+    """(centre, low, high) of each row as ``signed_rank`` gives them, with a level for each row."""
+    rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+    count, n = rows.shape
+    if n == 0:
+        nothing = np.full(count, np.nan)
+        return nothing, nothing, nothing
+    return _invert(rows, np.array([_order(n, float(one))[0] for one in alpha], dtype=np.int64))
 
 
 def _test(rows: Array) -> tuple[Array, Array, Array]:
@@ -192,19 +214,20 @@ def _tied_tails(row: Array, ranks: Array) -> tuple[float, float]:
     return float(cdf[plus]), float(cdf[minus])
 
 
-def _invert(rows: Array, k: int) -> tuple[Array, Array, Array]:
-    """The Hodges-Lehmann centre and the k-th Walsh averages from both ends."""
+def _invert(rows: Array, ks: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+    """The Hodges-Lehmann centre and each row's k-th Walsh averages from both ends, NaN for 0."""
     count, n = rows.shape
     pairs = n * (n + 1) // 2
     centre, low, high = np.empty(count), np.full(count, np.nan), np.full(count, np.nan)
     if n > _WALSH:
-        for i, row in enumerate(rows):
+        for i, (row, k) in enumerate(zip(rows, ks.tolist(), strict=True)):
             values = np.sort(row)
             centre[i] = _walsh(values, (pairs + 1) // 2)
             if k:
                 low[i], high[i] = _walsh(values, k), _walsh(values, pairs + 1 - k)
         return centre, low, high
-    wanted = sorted({(pairs - 1) // 2, pairs // 2, *((k - 1, pairs - k) if k else ())})
+    ends = {at for k in np.unique(ks).tolist() if k for at in (k - 1, pairs - k)}
+    wanted = sorted({(pairs - 1) // 2, pairs // 2, *ends})
     step = max(1, _AT_ONCE // pairs)
     for start in range(0, count, step):
         part = rows[start : start + step]
@@ -216,8 +239,14 @@ def _invert(rows: Array, k: int) -> tuple[Array, Array, Array]:
         sums.partition(wanted, axis=1)
         here = slice(start, start + step)
         centre[here] = (sums[:, (pairs - 1) // 2] + sums[:, pairs // 2]) / 4
-        if k:
-            low[here], high[here] = sums[:, k - 1] / 2, sums[:, pairs - k] / 2
+        k = ks[here, None]
+        ends_low = np.take_along_axis(sums, np.maximum(k - 1, 0), axis=1)[:, 0] / 2
+        ends_high = np.take_along_axis(sums, np.minimum(pairs - k, pairs - 1), axis=1)[:, 0] / 2
+        there = k[:, 0] > 0
+        low[here], high[here] = (
+            np.where(there, ends_low, np.nan),
+            np.where(there, ends_high, np.nan),
+        )
     return centre, low, high
 
 

@@ -12,10 +12,13 @@ import msgspec
 
 from cnibench.analysis.model import Disturbed, Failure
 from cnibench.analysis.samples.stream import Line, samples
+from cnibench.errors import InputError
 from cnibench.model import context
 from cnibench.model.cell import Cell
 from cnibench.model.coordinates import NONE, UNREAD
 from cnibench.rundir.reader import RunReader
+from cnibench.rundir.reading.documents import WHOLE
+from cnibench.rundir.schema import SAMPLES
 
 CPP_METRICS = ("cycles_per_packet", "cycles_per_byte")
 Block = tuple[int, int]  # (number of the run, block)
@@ -124,11 +127,7 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
             variants = of_cell.setdefault(line.cell, [])
             tried = next((one for one in variants if _agree(_read_back(one.first), known)), None)
             if tried is None:
-                own = (
-                    cells[line.cell].params
-                    if line.cell in cells
-                    else msgspec.json.decode(line.params)
-                )
+                own = cells[line.cell].params if line.cell in cells else _object(line.params)
                 tried = Tried(number, first(line), json.dumps(own, sort_keys=True))
                 variants.append(tried)
             elif line.status == "ok" and (
@@ -154,7 +153,7 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
             one = series.get(key)
             if one is None:
                 if raw not in canonical:
-                    canonical[raw] = json.dumps(msgspec.json.decode(raw), sort_keys=True)
+                    canonical[raw] = json.dumps(_object(raw), sort_keys=True)
                 one = series[key] = Series(number, first(line), canonical[raw], tried)
             one.blocks.append(line.block)
             one.values.append(value)
@@ -171,6 +170,16 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
             f"{reader.id}: the clock was set back at {backwards} samples (set by hand, or by NTP);"
             " figures and the order of blocks do not depend on it, the times shown do"
         )
+
+
+def _object(raw: bytes | msgspec.Raw) -> dict[str, Any]:
+    """Parameters out of a line. Raises InputError when they are something else."""
+    try:
+        return msgspec.json.decode(raw, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise InputError(
+            f"{SAMPLES}: the parameters of a sample are no object: {bytes(raw)[:60]!a}", WHOLE
+        ) from None
 
 
 def _read_back(line: Line) -> dict[str, Any]:
@@ -256,7 +265,7 @@ def _disturbed(run: int, line: Line) -> Disturbed:
 
 
 def _failure(line: Line, raw: bytes) -> Failure:
-    params: dict[str, Any] = msgspec.json.decode(raw)
+    params = _object(raw)
     status, reason = line.status, line.reason
     if status == "ok":
         status, reason = (

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cnibench.analysis.records import usable
-from cnibench.analysis.text.narrative import percent
+from cnibench.analysis.text.certainty import percent
 from cnibench.analysis.text.places import describe, of_cell
 from cnibench.model.context import OF_RECORD
 from cnibench.model.units import human, is_number

@@ -1,4 +1,4 @@
-"""Windows of the workloads' own tools that contradict what was measured in slices."""
+"""Windows of one second that contradict what was measured in slices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cnibench.analysis.contexts import Context
+from cnibench.analysis.comparison.contexts import Context
 from cnibench.analysis.records import usable
 from cnibench.analysis.text.places import describe, of_cell
 from cnibench.model.context import OF_RECORD
@@ -42,10 +42,7 @@ def contradictions(
     ]
     if records and not judged:
         reason = next((record["reason"] for record, _ in records if record["reason"]), "no figure")
-        return [
-            "cross-check: no window of the workloads' own tools could be compared with the slices:"
-            f" {reason}"
-        ]
+        return [f"cross-check: no window of 1 s could be compared with the slices: {reason}"]
     found = [
         f"{_place(record, environment)}: {_figure(record, record['found'][record['metric']])} in a"
         f" window, {_figure(record, record['value'])} in slices"
@@ -60,8 +57,8 @@ def contradictions(
     were = "was" if skipped == 1 else "were"
     unjudged = f"; {plural(skipped, 'window')} {were} not judged" if skipped else ""
     return [
-        f"cross-check: {len(found)} of {len(judged)} windows of the workloads' own tools contradict"
-        f" the slices (allowed: {_Z * NOISE:.0%}, which is assumed, and twice the scatter of the"
+        f"cross-check: {len(found)} of {len(judged)} windows of 1 s contradict the slices"
+        f" (allowed: {_Z * NOISE:.0%}, which is assumed, and twice the scatter of the"
         f" cell's slices from block to block; the median window is {middle:.2f} times the"
         f" slices{unjudged}):"
         f" {'; '.join(found[:_SHOWN])}{more}"

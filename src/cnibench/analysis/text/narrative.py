@@ -4,16 +4,20 @@ generated from the verdicts.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 
 import msgspec
 
-from cnibench.analysis.model import Analysis, Group, Where
+from cnibench.analysis.model import Analysis, Failure, Group, Result, Where
 from cnibench.analysis.samples.series import CPP_METRICS
 from cnibench.analysis.text import disturbances
+from cnibench.analysis.text.certainty import certainty_of, percent
 from cnibench.analysis.text.places import describe
-from cnibench.analysis.text.summary import Place, names, places_of, sentences
+from cnibench.analysis.text.standings import Place, places_of
+from cnibench.analysis.text.summary import sentences
+from cnibench.analysis.text.wording import names
 from cnibench.model import context
 from cnibench.model.context import fact
 from cnibench.model.metrics import main_metric
@@ -63,24 +67,73 @@ def with_words(analysis: Analysis) -> Analysis:
 def _summary(analysis: Analysis) -> list[str]:
     disturbed = [*unheld(analysis), *disturbances.summary(analysis)]
     if not analysis.results:
-        failed = sum(failure.status != "unsupported" for failure in analysis.failures)
-        return [
-            *disturbed,
-            (
-                f"Nothing was measured: {failed} sample{'s' * (failed != 1)} failed, none gave a"
-                " figure."
-                if failed
-                else "Nothing was measured."
-            ),
-        ]
+        return [*disturbed, _nothing(analysis)]
     shown = primary_groups(analysis)
     return [
         *disturbed,
+        *_apart(analysis),
+        *selected(analysis),
         *sentences(primary_places(analysis)),
+        *without_figures(analysis),
         certainty(analysis),
+        *_dependent(analysis),
         *_planned(analysis, shown),
         not_tested(analysis),
     ]
+
+
+def _nothing(analysis: Analysis) -> str:
+    failed = [one.label for one in analysis.failures if one.status != "unsupported"]
+    if not failed:
+        return "Nothing was measured."
+    each = [f"{label} {failed.count(label)}" for label in dict.fromkeys(failed)]
+    return (
+        f"Nothing was measured: {plural(len(failed), 'sample')} failed, none gave a figure"
+        f" ({names(each)})."
+    )
+
+
+def _apart(analysis: Analysis) -> list[str]:
+    number = 1 + max(result.environment for result in analysis.results)
+    if number == 1:
+        return []
+    return [f"Environments: {number} side by side, not pooled; the notes say how they differ."]
+
+
+def selected(analysis: Analysis) -> list[str]:
+    """Which comparisons were asked for, where these are not all."""
+    text = []
+    if analysis.unselected:
+        text.append(f"without {names(analysis.unselected)}, as asked (--cni)")
+    if analysis.family == "baseline":
+        text.append(f"with {analysis.baseline} only, as asked (--family baseline)")
+    if not text:
+        return []
+    return [f"Compared {' and '.join(text)}; corrected for these comparisons and no others."]
+
+
+def without_figures(analysis: Analysis) -> list[str]:
+    """Places of which nothing is known, since everything failed there."""
+    known = {(one.workload, one.placement, _params(one)) for one in analysis.results}
+    found: dict[str, dict[str, int]] = {}
+    for one in analysis.failures:
+        key = (one.workload, one.placement, _params(one))
+        if one.status != "unsupported" and not one.metric and key not in known:
+            params = " ".join(f"{name} {value}" for name, value in one.params.items())
+            where = f"{one.workload} {_PLACEMENT.get(one.placement, one.placement)}"
+            counts = found.setdefault(f"{where} ({params})" if params else where, {})
+            counts[one.label] = counts.get(one.label, 0) + 1
+    return [
+        f"{where}: no profile gave a figure; failed samples:"
+        f" {names([f'{label} {number}' for label, number in counts.items()])}."
+        for where, counts in list(found.items())[:_LISTED]
+    ]
+
+
+def _params(one: Result | Failure) -> str:
+    own = {} if isinstance(one, Failure) else one.reading
+    params = {name: value for name, value in one.params.items() if name not in own}
+    return json.dumps(params, sort_keys=True)
 
 
 def unheld(analysis: Analysis) -> list[str]:
@@ -125,58 +178,15 @@ def _mixed(analysis: Analysis) -> list[str]:
 
 
 def certainty(analysis: Analysis) -> str:
-    """How many pairs were decided, by which test, and what would have been detected."""
-    keys = {(place_of(group), group.metric) for group in primary_groups(analysis)}
+    """How the pairs of the main metrics were decided, and what would have been detected."""
+    groups = primary_groups(analysis)
+    keys = {(place_of(group), group.metric) for group in groups}
     pairs = [
         pair
         for pair in analysis.pairs
         if not pair.reading and (place_of(pair), pair.metric) in keys
     ]
-    if not pairs:
-        return "Certainty: a single profile has no verdicts; the intervals are those of its median."
-    count = {
-        verdict: sum(pair.verdict == verdict for pair in pairs)
-        for verdict in ("no-difference-found", "inconclusive")
-    }
-    apart = len(pairs) - sum(count.values())
-    tested = [pair for pair in pairs if not pair.exact]
-    reach = [pair.detectable for pair in tested if pair.detectable is not None]
-    blocks = sorted({pair.n for pair in tested})
-    if not tested:
-        return (
-            f"Certainty: of {_pairs(len(pairs))}, {_were(apart)} different; all values are"
-            " counts that are identical in every block, so no test is needed."
-        )
-    text = (
-        f"Certainty: of {_pairs(len(pairs))}, {_were(apart)} significantly different,"
-        f" {count['no-difference-found']} not, {count['inconclusive']} inconclusive"
-        f" ({_range(blocks)} paired block{'s' * (blocks != [1])}; exact signed-rank test of log"
-        f" ratios, Holm's correction, level {analysis.level:.3g}"
-        + (
-            f"; {len(pairs) - len(tested)} are counts, not measurements, and need no test)."
-            if len(tested) < len(pairs)
-            else ")."
-        )
-    )
-    if reach:
-        where = "every pair" if len(reach) == len(tested) else "every pair that could be decided"
-        text += (
-            f" Differences of {percent(max(reach))} or more would have been detected with a"
-            f" power of {POWER:.0%} in {where}."
-        )
-    if count["inconclusive"]:
-        text += (
-            f" At least {max(pair.blocks_needed for pair in pairs)} blocks are needed to decide."
-        )
-    return text
-
-
-def _pairs(number: int) -> str:
-    return plural(number, "pair")
-
-
-def _were(number: int) -> str:
-    return f"{number} {'was' if number == 1 else 'were'}"
+    return certainty_of(pairs, groups, analysis.level)
 
 
 def _planned(analysis: Analysis, shown: Sequence[Group]) -> list[str]:
@@ -195,13 +205,13 @@ def _planned(analysis: Analysis, shown: Sequence[Group]) -> list[str]:
         pairs = [
             p
             for p in analysis.pairs
-            if not p.reading and (place_of(p), p.metric) in keys and p.spread is not None
+            if not p.reading and (place_of(p), p.metric) in keys and p.scale is not None
         ]
         text = f"{workload} for {percent(resolution)} at a noise of {percent(noise)} ({source})"
         if pairs:
             lots: dict[object, list[float | None]] = {}
             for pair in pairs:
-                lots.setdefault((place_of(pair), pair.metric), []).append(pair.spread)
+                lots.setdefault((place_of(pair), pair.metric), []).append(pair.scale)
             spread = max(_together(lot) for lot in lots.values())
             text += f", measured: {percent(spread / math.sqrt(2))}"
             needed = about(pairs[0].family, spread, resolution, analysis.level)
@@ -222,15 +232,6 @@ def _together(spreads: Sequence[float | None]) -> float:
     """The root mean square of the pairs' standard deviations."""
     known = [spread for spread in spreads if spread is not None]
     return math.sqrt(sum(spread**2 for spread in known) / len(known))
-
-
-def percent(fraction: float) -> str:
-    """``2.1 %``, ``230 %``: two digits, more where they precede the decimal point."""
-    return f"{100 * fraction:.2g} %" if fraction < 1 else f"{100 * fraction:.0f} %"
-
-
-def _range(numbers: Sequence[int]) -> str:
-    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
 
 
 def not_tested(analysis: Analysis) -> str:
@@ -268,10 +269,11 @@ def problems(analysis: Analysis) -> list[str]:
 
 
 def conditions(analysis: Analysis) -> list[str]:
-    """What is shown next to the figures: testbed, wire, model or real CNI, estimated cycles,
-    emulated CPU.
+    """What is shown next to the figures: what the CNI is that the cluster had, testbed, wire, model
+    or real CNI, estimated cycles, emulated CPU.
     """
     found = problems(analysis)
+    found += [f"{label}: {what}" for label, what in analysis.current.items()]
     for testbed, wire, offload, rate in dict.fromkeys(
         (r.testbed, r.wire, r.wire_offload, r.wire_rate) for r in analysis.results
     ):
@@ -323,9 +325,19 @@ def _oddities(analysis: Analysis) -> list[str]:
     ]
     if drifting:
         found.append(
-            f"values drift over the run (Spearman, Holm's correction): {names(drifting)}; ratios"
-            " are computed within blocks and are not affected"
+            f"values drift over the run (Spearman, Holm's correction): {names(drifting)}; "
+            + (
+                "repeats of different profiles have no time in common, so ratios are affected"
+                if any("imported" in environment for environment in analysis.environments)
+                else "ratios are computed within blocks, so what drifts in all profiles cancels"
+            )
         )
+    return found + _missing(analysis)
+
+
+def _dependent(analysis: Analysis) -> list[str]:
+    """Pairs of which neighbouring blocks have something in common: they are proven too easily."""
+    shown = {(place_of(group), group.metric) for group in primary_groups(analysis)}
     tied = [
         f"{p.a} / {p.b} in {describe(p)}"
         for p in analysis.pairs
@@ -334,12 +346,13 @@ def _oddities(analysis: Analysis) -> list[str]:
         and not p.reading
         and (place_of(p), p.metric) in shown
     ]
-    if tied:
-        found.append(
-            "log ratios of neighbouring blocks depend on each other (Bartels, Holm's correction):"
-            f" {names(tied)}; their p values are too small; measure more blocks over a longer time"
-        )
-    return found + _missing(analysis)
+    if not tied:
+        return []
+    return [
+        "Dependence: log ratios of neighbouring blocks depend on each other (Bartels, Holm's"
+        f" correction): {names(tied)}; their p values are too small; measure more blocks over a"
+        " longer time."
+    ]
 
 
 def _missing(analysis: Analysis) -> list[str]:
@@ -348,7 +361,7 @@ def _missing(analysis: Analysis) -> list[str]:
     """
     found = []
     for group in primary_groups(analysis):
-        lacking = [label for label in analysis.labels if label not in group.letters]
+        lacking = [label for label in analysis.labels if label not in group.ranking]
         if lacking and group.environment == 0:
             found.append(f"{describe(group)}: no {group.metric} from {names(lacking)}")
     return list(dict.fromkeys(found))

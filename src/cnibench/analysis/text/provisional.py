@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cnibench.analysis.provisional import Ranking, Standing
+from cnibench.model.units import plural
 
 _PLACES = 6  # that get a line
 _OTHERS = 4  # profiles of a place after the best one
@@ -12,7 +13,7 @@ _OTHERS = 4  # profiles of a place after the best one
 
 def title(rankings: Sequence[Ranking], finished: int, blocks: int, level: float) -> str:
     """``provisional, 2 of 12 blocks finished, 95 % intervals within blocks``"""
-    said = f"provisional, {finished} of {blocks} block{'s' * (blocks != 1)} finished"
+    said = f"provisional, {finished} of {plural(blocks, 'block')} finished"
     if not any(one.low is not None for ranking in rankings for one in ranking.standings):
         return said
     if all(ranking.of_blocks for ranking in rankings):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from cnibench.analysis.model import Where
 
 Outcome = Literal["within", "worse", "undecided", "missing"]
 
@@ -50,14 +52,17 @@ class Failures:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``exit_code`` is 0 proven within the threshold, 4 worse, 5 undecided or a cell missing."""
+    """``exit_code`` is 0 proven within the threshold, 4 worse, 5 undecided or a cell missing.
+    ``places`` are those of the cells, in the same order.
+    """
 
     cells: list[Judged]
     threshold: float
     how: str
+    places: list[Where] = field(default_factory=list, compare=False)
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> Literal[0, 4, 5]:
         outcomes = {cell.outcome for cell in self.cells}
         return 4 if "worse" in outcomes else 0 if outcomes == {"within"} else 5
 

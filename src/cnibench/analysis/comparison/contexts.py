@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cnibench.analysis.failure_rates import Tally
+from cnibench.analysis.gate.failure_rates import Tally
 from cnibench.analysis.samples.series import Block
 from cnibench.analysis.samples.stream import Line
+
+OFTEN = 0.2  # share of the blocks that were tried
 
 
 @dataclass
@@ -25,13 +27,20 @@ class Context:
     model.Where.
 
     ``absent`` are labels that never gave a figure there: all of their samples failed or were
-    disturbed. Where that is so of all labels, there are no members.
+    disturbed. Where that is so of all labels, there are no members. ``paired``: what was measured
+    in one block belongs together, which the repeats of other tools do not.
     """
 
     where: dict[str, Any]
     window: str
     members: dict[str, Member] = field(default_factory=dict)
     absent: dict[str, Member] = field(default_factory=dict)
+    paired: bool = True
+
+    @property
+    def failing(self) -> list[str]:
+        """The labels that gave no figure so often that those they gave do not rank them."""
+        return [label for label, (failed, tried) in self.failed.items() if failed >= OFTEN * tried]
 
     @property
     def failed(self) -> dict[str, tuple[int, int]]:

@@ -1,0 +1,1 @@
+"""Labels compared: contexts and their pairs, ranks, levels, and what is decided."""

@@ -1,0 +1,60 @@
+"""Whether neighbouring blocks of a run depend on each other, over all that it decides about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from cnibench.analysis.comparison.contexts import Context
+from cnibench.stats.diagnostics import dependence_together
+from cnibench.stats.inference import Array
+
+_LEVEL = 0.05
+_TELLING = 60  # values beyond blocks and levels, with which the test sees a correlation of 0.5
+
+
+def main_contexts(contexts: Sequence[Context], main: Mapping[str, str]) -> list[Context]:
+    """What is decided about: each place's main metric, measured without perf, of two labels or
+    more.
+    """
+    return [
+        one
+        for one in contexts
+        if one.window == "speed"
+        and len(one.members) > 1
+        and not one.where["reading"]
+        and one.where["metric"] == main.get(one.where["workload"])
+    ]
+
+
+def dependence(contexts: Sequence[Context]) -> str:
+    """In words that, and by how much, neighbouring blocks depend on each other; '' where the test
+    does not say so.
+    """
+    found = dependence_together(_tables(contexts))
+    if found is None or found[1] > _LEVEL:
+        return ""
+    return (
+        f"neighbouring blocks seem to depend on each other (lag-1 correlation {found[0]:.2f} over"
+        f" all profiles, p={found[1]:.2g}): differences may be false and intervals too narrow;"
+        " measure again, more blocks over a longer time"
+    )
+
+
+def telling(contexts: Sequence[Context]) -> bool:
+    """Are there enough values to see that neighbouring blocks depend on each other?"""
+    free = [(len(table) - 1) * table.shape[1] for table in _tables(contexts)]
+    return bool(sum(free) >= _TELLING)
+
+
+def _tables(contexts: Sequence[Context]) -> list[Array]:
+    return [table for one in contexts if (table := _table(one)) is not None]
+
+
+def _table(context: Context) -> Array | None:
+    """The logs of the blocks that all labels have (labels x blocks)."""
+    values = [member.values for member in context.members.values()]
+    both = sorted(set.intersection(*(set(one) for one in values)))
+    table = np.array([[one[block] for block in both] for one in values])
+    return np.log(table) if table.size and bool((table > 0).all()) else None

@@ -1,0 +1,324 @@
+"""Every two labels of a context compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cnibench.analysis.comparison.few_repeats import Effect, effects, table_of
+from cnibench.analysis.comparison.groups import group
+from cnibench.analysis.figures import by_length
+from cnibench.analysis.model import Evidence, Group, Pair, Verdict
+from cnibench.model.metrics import COUNTED
+from cnibench.model.units import plural
+from cnibench.stats.diagnostics import dependence
+from cnibench.stats.inference import ALPHA, Array, estimates, holm, intervals, signed_rank
+from cnibench.stats.joint import adjusted, testable
+from cnibench.stats.power import least_blocks, standard_effect
+from cnibench.stats.scale import scale
+
+if TYPE_CHECKING:
+    from cnibench.analysis.comparison.contexts import Context
+
+
+@dataclass
+class _Test:
+    """One pair: ``row`` has the log ratios a / b (plain differences where a value is not positive,
+    ``logs`` is then False).
+
+    ``few``: no outcome of so few blocks would decide. ``alpha`` is the level of its own interval.
+    """
+
+    context: int
+    a: str
+    b: str
+    row: Array
+    logs: bool
+    family: int
+    needed: int
+    p: float = 1.0
+    p_holm: float = 1.0
+    alpha: float = 1.0
+    centre: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    effect: float = 0.0
+    scale: float = math.nan
+    within: float = math.nan
+    joint: bool = False
+    dependence_p: float = math.nan
+
+    @property
+    def few(self) -> bool:
+        return len(self.row) < self.needed
+
+
+def compare(
+    contexts: Sequence[Context],
+    level: float,
+    equal: float = ALPHA,
+    *,
+    jointly: bool = False,
+    base: str = "",
+) -> tuple[list[Pair], list[Group]]:
+    """All pairs with Holm's correction over the pairs of their context, or ``jointly`` (joint.py)
+    where all labels have the same few blocks, and each context's groups.
+
+    ``equal`` is the level of the proof that two differ by so little. ``base``: only the pairs with
+    that label, and the correction covers only these.
+    """
+    families = [_tests(number, context, level, base) for number, context in enumerate(contexts)]
+    tests = [test for family in families for test in family]
+    _test(tests, equal)
+    for context, family in zip(contexts, families, strict=True):
+        if jointly and _joint(context, family):
+            _decide_jointly(family, level)
+        else:
+            _decide(family, level)
+    _estimate(tests)
+    pairs, shown = [], []
+    for context, family in zip(contexts, families, strict=True):
+        counted = context.where["metric"] in COUNTED  # what is counted has no normal noise
+        few = [(test.a, test.b) for test in family if test.few and not counted]
+        known, model = effects(context, few, len(family), level)
+        mine = [_pair(context, test, known.get((test.a, test.b)), level) for test in family]
+        pairs += mine
+        shown.append(group(context, mine, model, every=not base))
+    return pairs, shown
+
+
+def _tests(number: int, context: Context, level: float, base: str) -> list[_Test]:
+    """The pairs of one context, or those of them with ``base``."""
+    names = list(context.members)
+    table = table_of(context)
+    there = ~np.isnan(table)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(table)
+    asked = [
+        (i, j)
+        for i, j in combinations(range(len(names)), 2)
+        if not base or base in (names[i], names[j])
+    ]
+    needed = least_blocks(len(asked), level)
+    found = []
+    for i, j in asked:
+        both = there[i] & there[j]
+        one, other = table[i][both], table[j][both]
+        positive = bool((one > 0).all() and (other > 0).all())
+        row = logs[i][both] - logs[j][both] if positive else one - other
+        # Rounding is no difference: 1e-12 of the values is far below what any of the tools prints.
+        row[
+            np.abs(row) <= 1e-12 * (1.0 if positive else np.maximum(np.abs(one), np.abs(other)))
+        ] = 0.0
+        found.append(_Test(number, names[i], names[j], row, positive, len(asked), needed))
+    return found
+
+
+def _test(tests: Sequence[_Test], equal: float) -> None:
+    """Each pair's p, scale and bound at level ``equal``, and, corrected over all of them, the p of
+    dependence between its blocks.
+    """
+    rows = [test.row for test in tests]
+    for indices in by_length(rows):
+        table = np.array([rows[i] for i in indices])
+        found = signed_rank(table, interval=False)
+        lag, spread = dependence(table)[1], scale(table)
+        for at, i in enumerate(indices):
+            tests[i].p, tests[i].effect = float(found.p[at]), float(found.effect[at])
+            tests[i].dependence_p, tests[i].scale = float(lag[at]), float(spread[at])
+        for size in {tests[i].family for i in indices}:
+            _bound([tests[i] for i in indices if tests[i].family == size], equal)
+    lags = np.array([test.dependence_p for test in tests])
+    lags[~np.isnan(lags)] = holm(lags[~np.isnan(lags)])
+    for test, lag_p in zip(tests, lags, strict=True):
+        test.dependence_p = float(lag_p)
+
+
+def _bound(tests: Sequence[_Test], level: float) -> None:
+    """By how much the pairs differ at most, all of them at that level together: two one-sided tests
+    of each pair (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987), after Bonferroni.
+    """
+    low, high = intervals(np.array([test.row for test in tests]), 2 * level / tests[0].family)
+    for test, bound in zip(tests, np.maximum(np.abs(low), np.abs(high)), strict=True):
+        test.within = float(bound)
+
+
+def _joint(context: Context, tests: Sequence[_Test]) -> bool:
+    """Can the pairs be tested jointly?"""
+    blocks = {frozenset(member.values) for member in context.members.values()}
+    return len(tests) > 1 and len(blocks) == 1 and testable(np.array([test.row for test in tests]))
+
+
+def _decide_jointly(family: Sequence[_Test], level: float) -> None:
+    """The p of the joint test, and the levels of the intervals as in ``_decide``; those of a
+    significant pair are its own where so few blocks have no interval of the adjusted level.
+    """
+    m = len(family)
+    p = np.array([test.p for test in family])
+    corrected = adjusted(np.array([test.row for test in family]), p)
+    significant = int((corrected <= level).sum())
+    for test, p_joint in zip(family, corrected, strict=True):
+        test.joint, test.p_holm = True, float(p_joint)
+        test.needed = least_blocks(1, level)
+        selected = significant * level / m
+        if test.p_holm > level:
+            test.alpha = level / m
+        else:
+            test.alpha = selected if test.p <= selected else level
+
+
+def _decide(family: Sequence[_Test], level: float) -> None:
+    """Holm's p of the pairs of a context, and the levels of the intervals of those that so many
+    blocks can decide; the error rate is theirs by their number, the rest is that of the model.
+
+    Intervals of significant pairs are adjusted for having been selected: 1 - R level / m for R of
+    m pairs (Y. Benjamini and D. Yekutieli, JASA 100, 2005). They never contain 1, as Holm's p of
+    the last of them is at least m / R times its p. Those of the others hold together and agree with
+    Holm's test, too: 1 - level / (m - R) (K. Strassburger and F. Bretz, Stat. Med. 27, 2008).
+    """
+    for test, p in zip(family, holm(np.array([test.p for test in family])), strict=True):
+        test.p_holm = float(p)
+    tested = [test for test in family if not test.few]
+    if not tested:
+        return
+    m = len(family)
+    adjusted = np.minimum(1.0, holm(np.array([test.p for test in tested])) * m / len(tested))
+    for test, p in zip(tested, adjusted, strict=True):
+        test.p_holm = float(p)
+    significant = sum(test.p_holm <= level for test in tested)
+    for test in tested:
+        test.alpha = (
+            significant * level / m
+            if test.p_holm <= level
+            else level * len(tested) / (m * (len(tested) - significant))
+        )
+
+
+def _estimate(tests: Sequence[_Test]) -> None:
+    rows = [test.row for test in tests]
+    for indices in by_length(rows):
+        table = np.array([rows[i] for i in indices])
+        alpha = np.array([0.0 if tests[i].few else tests[i].alpha for i in indices])
+        for i, centre, low, high in zip(indices, *estimates(table, alpha), strict=True):
+            tests[i].centre, tests[i].low, tests[i].high = float(centre), float(low), float(high)
+
+
+def _pair(context: Context, test: _Test, effect: Effect | None, level: float) -> Pair:
+    n = len(test.row)
+    if (counted := _known(context, test)) is not None:
+        return counted
+    verdict, evidence, reason = _verdict(context, test, effect, level)
+    known = n > 1 and test.logs
+    spread = float(test.row.std(ddof=1)) if known else None
+    reach = math.inf
+    if known and test.scale > 1e-12:  # less is the rounding of constants
+        standard = standard_effect(n, test.family, level, estimated=True, jointly=test.joint)
+        reach = test.scale * standard
+    # The interval of a tied row can touch 0 where its exact test, which knows the ties, does not.
+    agrees = evidence != "proven" or test.few or test.low > 0 or test.high < 0
+    centre, low, high = (
+        (effect.centre, effect.low, effect.high)
+        if effect
+        else (test.centre, test.low, test.high)
+        if agrees
+        else (test.centre, math.nan, math.nan)
+    )
+    logs = test.logs or effect is not None
+    return Pair(
+        **context.where,
+        a=test.a,
+        b=test.b,
+        n=n,
+        ratio=_exp(centre, logs),
+        ci_low=_exp(low, logs),
+        ci_high=_exp(high, logs),
+        p=test.p if n else None,
+        p_holm=test.p_holm if n else None,
+        verdict=verdict,
+        family=test.family,
+        effect=test.effect if n else None,
+        spread=spread,
+        scale=test.scale if known else None,
+        blocks_needed=test.needed,
+        reason=reason,
+        detectable=None if math.isinf(reach) else math.expm1(min(700.0, reach)),
+        within=math.expm1(min(700.0, test.within)) if test.logs and test.within >= 0 else None,
+        dependence_p=None if math.isnan(test.dependence_p) else test.dependence_p,
+        basis="additive model" if effect else "" if test.few else "signed-rank test",
+        evidence=evidence,
+        confidence=None if test.few else 1 - test.alpha,
+    )
+
+
+def _known(context: Context, test: _Test) -> Pair | None:
+    """The pair of two counts that are alike in every block; None when one is not, or is measured
+    and not counted.
+    """
+    if context.where["metric"] not in COUNTED or not len(test.row):
+        return None
+    one, other = (set(context.members[label].values.values()) for label in (test.a, test.b))
+    if len(one) > 1 or len(other) > 1:
+        return None
+    (a,), (b,) = one, other
+    verdict: Verdict = "no-difference-found"
+    if a != b:
+        verdict = "a-better" if (a > b) == (context.where["better"] == "higher") else "b-better"
+    ratio = 1.0 if a == b else a / b if a > 0 and b > 0 else None
+    return Pair(
+        **context.where,
+        a=test.a,
+        b=test.b,
+        n=len(test.row),
+        ratio=ratio,
+        ci_low=ratio,
+        ci_high=ratio,
+        p=None,
+        p_holm=None,
+        verdict=verdict,
+        family=test.family,
+        effect=float(np.sign(a - b)),
+        spread=0.0,
+        scale=0.0,
+        within=None if ratio is None else max(ratio, 1 / ratio) - 1,
+        blocks_needed=1,
+        detectable=0.0,
+        exact=True,
+        reason="counted, and identical in every block",
+        basis="counts",
+        evidence="none" if a == b else "proven",
+    )
+
+
+def _exp(value: float, logs: bool) -> float | None:
+    if not logs or math.isnan(value) or value > 700:
+        return None
+    return math.exp(value)
+
+
+def _verdict(
+    context: Context, test: _Test, effect: Effect | None, level: float
+) -> tuple[Verdict, Evidence, str]:
+    n = len(test.row)
+    centre = effect.centre if effect else test.centre
+    better: Verdict = (
+        "a-better" if (centre > 0) == (context.where["better"] == "higher") else "b-better"
+    )
+    if effect:
+        reason = f"by the additive model: {plural(n, 'block')} cannot decide without one"
+        return better if effect.evidence == "proven" else "inconclusive", effect.evidence, reason
+    if n == 0:
+        return "inconclusive", "none", "no block has both"
+    if test.few:
+        reason = (
+            f"{plural(n, 'paired block')} cannot decide among {plural(test.family, 'pair')},"
+            f" it takes {test.needed}"
+        )
+        return "inconclusive", "none", reason
+    if test.p_holm <= level and centre != 0:
+        return better, "proven", ""
+    return "no-difference-found", "suggestive" if test.p <= level and centre else "none", ""

@@ -1,0 +1,60 @@
+"""Figures, ratios and lists in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cnibench.analysis.model import Group, Pair, Result
+from cnibench.model.units import human
+
+SEVERAL = 6  # names listed before the rest is counted
+
+
+def names(labels: Sequence[str]) -> str:
+    """``a, b, c and 4 more``."""
+    shown = list(labels[:SEVERAL])
+    more = len(labels) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def more_in_brackets(name: str, more: str) -> str:
+    """``tcp-rr between nodes (IPv6, request 64)``: more in the brackets that may be there."""
+    if not more:
+        return name
+    return f"{name[:-1]}, {more})" if name.endswith(")") else f"{name} ({more})"
+
+
+def figure(result: Result) -> str:
+    return f"{human(result.median, result.unit)}"
+
+
+def failures(groups: Sequence[Group]) -> str:
+    """``fast failed in 9 of 16 blocks``: who of a ranking gave no figure at times, over all places;
+    '' when nobody did.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for group in groups:
+        for label, (failed, tried) in group.failed.items():
+            before = found.get(label, (0, 0))
+            found[label] = before[0] + failed, before[1] + tried
+    return names(
+        [
+            f"{label} failed in {failed} of {tried} blocks"
+            for label, (failed, tried) in found.items()
+        ]
+    )
+
+
+def times(pair: Pair, label: str) -> str:
+    """``0.85 to 0.88``: the interval of ``label`` against the other one; '' where there is none."""
+    if pair.ci_low is None or pair.ci_high is None:
+        return ""
+    low, high = (
+        (pair.ci_low, pair.ci_high) if pair.a == label else (1 / pair.ci_high, 1 / pair.ci_low)
+    )
+    return _digits(low) if low == high else f"{_digits(low)} to {_digits(high)}"
+
+
+def _digits(ratio: float) -> str:
+    """Three digits, and more where they would turn what is not 1 into 1."""
+    return next((said for n in range(3, 9) if float(said := f"{ratio:.{n}g}") != 1), f"{ratio:.3g}")

@@ -1,0 +1,50 @@
+"""A standard deviation that one outlier does not move."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from cnibench.stats.inference import Array
+
+_LISTED = 400  # values up to which all distances are listed
+_FEW = 30  # values up to which the factor is simulated
+
+
+def scale(rows: Array) -> Array:
+    """The standard deviation of each row that normal values would have, from Qn of P. J. Rousseeuw
+    and C. Croux (JASA 88, 1993): about a quantile of the distances between each two values, which
+    no minority of outliers moves, with 82 % of the efficiency of the standard deviation.
+
+    That itself where more than half of the values are alike; NaN for fewer than two values. The
+    factors for few values make its mean right; they are simulated with a fixed seed.
+    """
+    rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
+    n = rows.shape[1]
+    if n < 2:
+        return np.full(len(rows), np.nan)
+    if n > _LISTED:  # the distances would fill the memory, and no single value matters
+        spread: Array = 1.4826 * np.median(
+            np.abs(rows - np.median(rows, axis=1, keepdims=True)), axis=1
+        )
+    else:
+        spread = _qn(rows) * _factor(n)
+    return np.where(spread > 0, spread, rows.std(axis=1, ddof=1))
+
+
+def _qn(rows: Array) -> Array:
+    n = rows.shape[1]
+    i, j = np.triu_indices(n, 1)
+    rank = math.comb(n // 2 + 1, 2) - 1
+    distances: Array = np.partition(np.abs(rows[:, i] - rows[:, j]), rank, axis=1)[:, rank]
+    return distances
+
+
+@lru_cache(maxsize=512)
+def _factor(n: int) -> float:
+    if n > _FEW:
+        return 2.2219 * n / (n + (1.4 if n % 2 else 3.8))  # C. Croux and P. J. Rousseeuw, 1992
+    normal = np.random.default_rng(n).standard_normal((20_000, n))
+    return 1.0 / float(_qn(normal).mean())
