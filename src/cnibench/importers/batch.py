@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,16 +24,21 @@ _LARGEST_FIGURE = (
     1e24  # beyond any figure of a network in any unit; sums and products of such are still numbers
 )
 _LONGEST_NAME = 1000  # characters of a label or a test's name
+_LONGEST_FACT = 200
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_NAMED = 12  # tests that a note names
 
 
 @dataclass(frozen=True)
 class Given:
     """What the user says beside the files: ``label`` names the results, ``placement`` is intra or
-    inter; '' where the files tell it.
+    inter, ``workload`` the test, ``unit`` the letter of netperf's -f; '' where the files tell it.
     """
 
     label: str = ""
     placement: str = ""
+    workload: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,8 @@ class Result:
     ``start`` and ``end`` in s since 1970, or None.
 
     ``repeat`` is its block where the files number their repeats; None: they are counted in the
-    order of the results. ``ip`` and ``mtu`` are 0 where they are not recorded.
+    order of the results. ``ip`` and ``mtu`` are 0 where they are not recorded. ``untold`` names the
+    parameters that the output of a failed one does not tell, though it had them.
     """
 
     label: str
@@ -70,12 +78,14 @@ class Result:
     start: float | None = None
     end: float | None = None
     duration: float = 0.0  # s; 0: that of the batch
+    untold: tuple[str, ...] = ()
 
 
 @dataclass
 class Batch:
     """All results of one import of ``root``. ``facts`` are those of env.json that the files tell,
-    ``notes`` what was left out.
+    ``notes`` what was left out, ``not_run`` the tests (label, test) that the other tool did not
+    start: they are neither results nor failures.
     """
 
     root: Path
@@ -83,6 +93,7 @@ class Batch:
     facts: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     duration: float = 0.0
+    not_run: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, found: Iterable[Result]) -> None:
         """Raises InputError when they become too many."""
@@ -101,6 +112,19 @@ class Batch:
     def note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
+
+    def fact(self, name: str, value: object) -> None:
+        """A fact of env.json, unless it is blank; two different values become 'several'."""
+        text = str(value or "").strip()[:_LONGEST_FACT]
+        if text:
+            self.facts[name] = text if self.facts.get(name, text) == text else "several"
+
+    def remarks(self) -> list[str]:
+        """The notes and, at their end, what was not run."""
+        tests = dict.fromkeys(f"{label}: {test}" for label, test in self.not_run)
+        more = f" and {len(tests) - _NAMED} more" if len(tests) > _NAMED else ""
+        said = f"not run: {'; '.join(list(tests)[:_NAMED])}{more}"
+        return [*self.notes, *([said] if tests else [])]
 
 
 class Reader(Protocol):
@@ -186,6 +210,15 @@ def readable(name: str) -> str:
     return name.encode("utf-8", "replace").decode() or "imported"
 
 
+def named(found: Iterable[Result], given: Given) -> Iterator[Result]:
+    """Results of the hosts' own network belong to no CNI: their label is host, unless the user gave
+    one.
+    """
+    for one in found:
+        baseline = one.fidelity == "baseline" and not given.label
+        yield replace(one, label="host") if baseline else one
+
+
 def placement_of(given: Given, tool: str) -> str:
     """The placement that the user gave, for results that do not tell it. Raises UsageError when
     there is none.
@@ -202,12 +235,27 @@ def json_of(text: str, path: Path) -> Any:
     """JSON text, in which NaN and Infinity are missing values. Raises InputError naming the
     line.
     """
+    values = list(islice(json_values(text, path), 2))
+    if len(values) == 1:
+        return values[0]
+    raise InputError(
+        f"{path}, line 1: not JSON: expected one value, got {'several' if values else 'none'}",
+        "check that this is the right file and complete",
+    )
+
+
+def json_values(text: str, path: Path) -> Iterator[Any]:
+    """The JSON values that follow each other in a text. Raises InputError as ``json_of``."""
+    decoder = json.JSONDecoder(parse_constant=lambda _: None)
+    escaped = "\\u" in text  # half a surrogate pair can be escaped in JSON, and is no text
     try:
-        found = json.loads(text, parse_constant=lambda _: None)
-        json.dumps(
-            found, ensure_ascii=False
-        ).encode()  # half a surrogate pair can be escaped in JSON, and is no text
-        return found
+        at = _blank(text, 0)
+        while at < len(text):
+            value, at = decoder.raw_decode(text, at)
+            if escaped:
+                json.dumps(value, ensure_ascii=False).encode()
+            yield value
+            at = _blank(text, at)
     except json.JSONDecodeError as error:
         raise InputError(
             f"{path}, line {error.lineno}: not JSON: {error.msg}",
@@ -218,6 +266,12 @@ def json_of(text: str, path: Path) -> Any:
             f"{path}: JSON that cannot be read (nested too deeply, numbers too long, no text)",
             "is this the file?",
         ) from None
+
+
+def _blank(text: str, at: int) -> int:
+    """Where the next value begins."""
+    found = _BLANKS.match(text, at)
+    return found.end() if found else at
 
 
 def number(value: object) -> float | None:

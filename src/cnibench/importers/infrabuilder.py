@@ -62,10 +62,22 @@ def parse(text: str, file: Path) -> dict[str, str]:
     return found
 
 
+def not_run(values: dict[str, str]) -> list[str]:
+    """The tests of which the file has no key at all. One that failed has its keys without values
+    (bench.sh writes them in any case).
+    """
+    return [test for test in _TESTS if not any(key.startswith(f"{test}_") for key in values)]
+
+
 def results(values: dict[str, str], label: str, repeat: int, file: Path) -> list[Result]:
-    """One result for each test; one whose bandwidth is missing, null or blank failed."""
+    """One result for each test that was run; one whose bandwidth is missing, null or blank
+    failed.
+    """
     found = []
+    skipped = not_run(values)
     for test, (path, transport, streams) in _TESTS.items():
+        if test in skipped:
+            continue
         where: dict[str, Any] = {
             "label": label,
             "placement": "inter",
@@ -138,6 +150,7 @@ class Infrabuilder:
         for file, (label, repeat) in zip(found, places, strict=True):
             values = parse(text_of(file, path), file)
             batch.add(results(values, given.label or label, order[repeat], file))
+            batch.not_run += [(given.label or label, test) for test in not_run(values)]
             _note(batch, values)
         batch.note(
             "every CNI was measured by itself: repeats of the same number are combined into"

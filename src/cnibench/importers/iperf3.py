@@ -1,8 +1,12 @@
-"""The JSON report of iperf3 3.x (``iperf3 -J``): one file is one measurement."""
+"""The JSON report of iperf3 3.x (``iperf3 -J``), or its events (``--json-stream``, since 3.17):
+one object ``{"event": NAME, "data": ...}`` a line, of which start, error and end are the report's
+parts (iperf 3.21, src/iperf_api.c, JSONStream_Output). A file may hold several measurements.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,7 @@ from cnibench.importers.batch import (
     Result,
     figure,
     files,
-    json_of,
+    json_values,
     label_of,
     mapping,
     number,
@@ -24,18 +28,44 @@ from cnibench.importers.batch import (
 )
 
 
-def parse(text: str, file: Path, label: str, placement: str) -> tuple[Result, str]:
+def reports(text: str, file: Path) -> list[Mapping[str, Any]]:
+    """The reports in a text, those that came as events put together. Raises InputError."""
+    found: list[Mapping[str, Any]] = []
+    events: dict[str, Any] | None = None  # the report whose events come now
+    for value in json_values(text, file):
+        one = mapping(value)
+        event = one.get("event")
+        if not isinstance(event, str):
+            if events is None or "end" not in events:
+                found.append(one)  # else --json-stream-full-output: the same report once more
+            events = None
+            continue
+        if events is None or "end" in events or (event == "start" and "start" in events):
+            events = {}
+            found.append(events)
+        if event in ("start", "error", "end"):
+            events[event] = one.get("data")
+    if not found:
+        raise InputError(f"{file}: no report of iperf3: it is empty", "make it with: iperf3 -J")
+    return found
+
+
+def parse(text: str, file: Path, label: str, placement: str) -> list[tuple[Result, str]]:
+    """As ``result``, for each report in the text."""
+    return [result(one, file, label, placement) for one in reports(text, file)]
+
+
+def result(data: Mapping[str, Any], file: Path, label: str, placement: str) -> tuple[Result, str]:
     """(the measurement, the kernel that the client ran on or ''). Raises InputError for what is no
     report of iperf3.
     """
-    data = mapping(json_of(text, file))
     start, end = mapping(data.get("start")), mapping(data.get("end"))
     test = mapping(start.get("test_start"))
-    if "start" not in data or "end" not in data:
+    if not {"start", "end"} & data.keys():
         raise InputError(
             f"{file}: no report of iperf3: it has no 'start' and 'end'", "make it with: iperf3 -J"
         )
-    if test.get("protocol") not in ("TCP", "UDP"):
+    if test.get("protocol") not in ("TCP", "UDP", "SCTP"):
         said = f" ({str(data['error'])[:120]})" if data.get("error") else ""
         raise InputError(f"{file}: iperf3 never began to measure{said}", "leave this file out")
     udp = test["protocol"] == "UDP"
@@ -46,25 +76,26 @@ def parse(text: str, file: Path, label: str, placement: str) -> tuple[Result, st
         else []
     )
     began = number(mapping(start.get("timestamp")).get("timesecs"))
-    figures = [] if data.get("error") else _figures(end, udp)
-    reason = str(data.get("error") or "")[:300]
+    reason = str(data.get("error") or "" if "end" in data else "it broke off: there is no 'end'")
+    figures = [] if reason else _figures(end, udp)
     if figures and not figures[0].value:
         figures, reason = [], figures[0].reason or "nothing arrived"
     lasted = number(mapping(end.get("sum_received") or end.get("sum")).get("seconds"))
-    result = Result(
+    found = Result(
         label=label,
         placement=placement,
-        workload="iperf3-udp" if udp else "iperf3-tcp",
+        workload=f"iperf3-{str(test['protocol']).lower()}",
         params=_params(test, end, start, udp),
         figures=tuple(figures),
         file=file,
-        reason=reason,
+        reason=reason[:300],
         ip=6 if any(":" in host for host in hosts) else 4 if any(hosts) else 0,
         start=began,
         end=None if began is None or lasted is None else began + lasted,
+        duration=number(test.get("duration")) or 0.0,
     )
     kernel = re.match(r"Linux \S+ (\S+)", str(start.get("system_info", "")))
-    return result, kernel[1] if kernel else ""
+    return found, kernel[1] if kernel else ""
 
 
 def _params(test: Any, end: Any, start: Any, udp: bool) -> dict[str, Any]:
@@ -112,23 +143,20 @@ def _figures(end: Any, udp: bool) -> list[Figure]:
 
 
 class Iperf3:
-    """Reads one report, or all .json files of a folder."""
+    """Reads one file of reports, or all .json files of a folder."""
 
     name = "iperf3"
-    title = "the JSON of 'iperf3 -J': a file, or a folder of them (PROFILE/*.json)"
+    title = "the JSON of 'iperf3 -J' or '--json-stream': a file, or a folder (PROFILE/*.json)"
 
     def read(self, path: Path, given: Given) -> Batch:
         placement = placement_of(given, "iperf3")
         batch = Batch(path, facts={"source": "iperf3"})
-        for file in files(path, (".json",)):
-            result, kernel = parse(
+        for file in files(path, (".json", ".jsonl")):
+            for one, kernel in parse(
                 text_of(file, path), file, label_of(file, path, given), placement
-            )
-            batch.add([result])
-            if kernel:
-                batch.facts.setdefault("kernel", kernel)
-                if kernel != batch.facts["kernel"]:
-                    batch.facts["kernel"] = "several"
+            ):
+                batch.add([one])
+                batch.fact("kernel", kernel)
         return batch
 
 

@@ -2,9 +2,9 @@
 pkg/archive/archive.go).
 
 Each document or row is the mean of several samples of that tool, and counts as one measurement
-here. Its documents carry a field ``local`` that the tool never sets: the placement comes from the
-nodes' names where it gives them, else from the user. It writes 0 for what it could not collect:
-such a zero is a missing value.
+here. Its documents carry a field ``local`` that versions before May 2026 never set: where it is
+false, the placement comes from the nodes' names if it gives them, else from the user. It writes 0
+for what it could not collect: such a zero is a missing value.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any
 
 from cnibench.errors import InputError
 from cnibench.importers.batch import (
-    UNKNOWN,
     Batch,
     Figure,
     Given,
     Result,
     files,
     json_of,
+    json_values,
     label_of,
     mapping,
     number,
@@ -41,13 +41,25 @@ _PROFILES = {
     "TCP_RR": "tcp-rr",
     "TCP_CRR": "tcp-crr",
     "UDP_RR": "udp-rr",
+    "UDP_CRR": "udp-crr",
+    "TCP_STREAM_LAT": "tcp-stream-lat",
+    "SCTP_STREAM": "sctp-stream",
+    "SCTP_RR": "sctp-rr",
+    "SCTP_CRR": "sctp-crr",
 }
 _COLUMNS = {
     "Driver": "driver",
     "Profile": "profile",
     "Same node": "local",
     "Host Network": "hostNetwork",
+    "VM mode": "virt",
     "Service": "service",
+    "External Server": "externalServer",
+    "UDN Info": "udnInfo",
+    "Bridge Info": "bridgeInfo",
+    "SR-IOV Info": "sriovInfo",
+    "Macvlan Info": "macvlanInfo",
+    "Localnet Info": "localnetInfo",
     "Duration": "duration",
     "Parallelism": "parallelism",
     "# of Samples": "samples",
@@ -63,6 +75,8 @@ _NETWORKS = {
     "udnInfo": "udn",
     "bridgeInfo": "bridge",
     "sriovInfo": "sriov",
+    "macvlanInfo": "macvlan",
+    "localnetInfo": "localnet",
     "virt": "virt",
     "externalServer": "external_server",
     "acrossAZ": "across_az",
@@ -72,13 +86,9 @@ _NEEDED = ("Driver", "Profile", "Same node", "Avg Throughput", "Throughput Metri
 
 
 def parse_json(text: str, file: Path) -> list[Mapping[str, Any]]:
-    """The documents: one JSON array, or one document a line. Raises InputError."""
+    """The documents: one JSON array, or one after the other. Raises InputError."""
     if text.lstrip()[:1] == "{":
-        found: Any = [
-            json_of(line, Path(f"{file}, line {at}"))
-            for at, line in enumerate(text.split("\n"), 1)
-            if line.strip()
-        ]
+        found: Any = list(json_values(text, file))
     else:
         found = json_of(text, file)
     if not isinstance(found, list) or not found:
@@ -120,7 +130,7 @@ def parse_csv(text: str, file: Path) -> list[Mapping[str, Any]]:
             }
             truth = {
                 key: _truth(cells.get(key, "false"), file, rows.line_num)
-                for key in ("local", "hostNetwork", "service")
+                for key in ("local", "hostNetwork", "service", "virt", "externalServer")
             }
             found.append({**cells, **truth, "has_placement": True})
     except csv.Error as error:
@@ -161,13 +171,21 @@ def result(one: Mapping[str, Any], file: Path, label: str, given: Given) -> Resu
         figures=figures,
         file=file,
         reason=reason,
-        path="host" if host else "clusterip" if one.get("service") is True else "pod",
+        path="host" if host else "clusterip" if _through_service(one) else "pod",
         fidelity="baseline" if host else "cni",
         mtu=_mtu(one),
         start=began,
         end=began,
         duration=number(one.get("duration")) or 0.0,
     )
+
+
+def _through_service(one: Mapping[str, Any]) -> bool:
+    """An external server and a localnet are met directly, whatever ``service`` says
+    (cmd/k8s-netperf/k8s-netperf.go, executeWorkload).
+    """
+    direct = one.get("externalServer") is True or one.get("localnetInfo") not in _ABSENT
+    return one.get("service") is True and not direct
 
 
 def _workload(driver: str, test: str) -> str:
@@ -238,14 +256,17 @@ def _figures(one: Mapping[str, Any], test: str) -> tuple[tuple[Figure, ...], str
             ),
         )
     found = []
+    driver = one["driver"]
     if unit == "Mb/s":
-        found.append(Figure("throughput", rate * 1e6))
+        # ib_write_bw's are MiB/s, whatever the document calls them (pkg/drivers/ibwritebw.go)
+        found.append(Figure("throughput", rate * (8 * 2**20 if driver == "ib_write_bw" else 1e6)))
     elif unit == "OP/s":
         found.append(Figure("transaction_rate", rate))
     else:
         return (), f"the unit of the throughput is '{unit[:30]}', expected Mb/s or OP/s"
     if (
         test.endswith("RR")
+        and driver != "uperf"  # its 99th percentile is one of means over a second
         and (latency := number(one.get("latency")))
         and one.get("ltcyMetric") == "usec"
     ):
@@ -289,6 +310,8 @@ class K8sNetperf:
             "each figure is the mean of several samples of k8s-netperf; its CPU shares are left"
             " out, for the number of CPUs is not recorded"
         )
+        if any(one.workload.startswith("uperf-") for one in batch.results):
+            batch.note("uperf's latencies are left out: they are of means over one second")
         batch.note(
             "retransmits and loss of 0 are left out: k8s-netperf writes 0 also for what it could"
             " not collect"
@@ -304,11 +327,7 @@ def _facts(batch: Batch, one: Mapping[str, Any]) -> None:
         ("platform", "platform"),
         ("sdnType", "network"),
     ):
-        if value := str(metadata.get(key) or ""):
-            batch.facts[name] = (
-                value[:200] if batch.facts.get(name, value[:200]) == value[:200] else "several"
-            )
-    batch.facts.setdefault("kernel", UNKNOWN)
+        batch.fact(name, metadata.get(key))
 
 
 PROVIDER = K8sNetperf()

@@ -1,16 +1,13 @@
-"""netperf's output: keywords (``-k``), CSV (``-o``) and the classic tables; one file may hold
-several measurements.
-"""
+"""netperf's output as runs; _netperf_output reads it. One file may hold several measurements."""
 
 from __future__ import annotations
 
-import csv
 import re
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Mapping
 from pathlib import Path
 
-from cnibench.errors import InputError
+from cnibench.errors import InputError, UsageError
+from cnibench.importers._netperf_output import Block, blocks, classic, values
 from cnibench.importers.batch import (
     Batch,
     Figure,
@@ -26,33 +23,37 @@ from cnibench.importers.batch import (
 )
 
 _ENDINGS = (".txt", ".out", ".log", ".stdout", ".csv", ".netperf")
-_BANNER = re.compile(r"(?:MIGRATED )?(.+?) TEST from \S.*\bAF_INET(6?)\b")
 _WORKLOADS = {
     "TCP STREAM": "tcp-stream",
+    "TCP SENDFILE": "tcp-sendfile",
     "TCP MAERTS": "tcp-maerts",
     "TCP REQUEST/RESPONSE": "tcp-rr",
     "TCP CONNECT/REQUEST/RESPONSE": "tcp-crr",
+    "TCP CONNECT/CLOSE": "tcp-cc",
     "UDP STREAM": "udp-stream",
     "UDP REQUEST/RESPONSE": "udp-rr",
 }
-_BITS = {"10^3bits": 1e3, "10^6bits": 1e6, "10^9bits": 1e9}
-
-# The headings of netperf's CSV are the descriptions of its output selectors (netperf 2.7,
-# src/nettest_omni.c).
-_HEADINGS = {
-    "Throughput": "THROUGHPUT",
-    "Throughput Units": "THROUGHPUT_UNITS",
-    "Elapsed Time (sec)": "ELAPSED_TIME",
-    "Transaction Rate Tran/s": "TRANSACTION_RATE",
-    "Mean Latency Microseconds": "MEAN_LATENCY",
-    "50th Percentile Latency Microseconds": "P50_LATENCY",
-    "90th Percentile Latency Microseconds": "P90_LATENCY",
-    "99th Percentile Latency Microseconds": "P99_LATENCY",
-    "Request Size Bytes": "REQUEST_SIZE",
-    "Response Size Bytes": "RESPONSE_SIZE",
-    "Local Send Size": "LOCAL_SEND_SIZE",
-    "Local Transport Retransmissions": "LOCAL_TRANSPORT_RETRANS",
+# What the omni test does, as it says (direction_to_str in src/nettest_omni.c).
+_DIRECTIONS = {
+    "SEND": "stream",
+    "RECEIVE": "maerts",
+    "SEND|RECV": "rr",
+    "CONNECT|SEND|RECV": "crr",
+    "CONNECTION": "cc",
 }
+# bit/s of each unit, by the letter that -f takes (format_units in src/netlib.c).
+_UNITS = {
+    "B": ("Bytes", 8.0),
+    "K": ("KBytes", 8.0 * 2**10),
+    "M": ("MBytes", 8.0 * 2**20),
+    "G": ("GBytes", 8.0 * 2**30),
+    "b": ("10^0bits", 8.0),  # netperf 2.7 prints bytes/s and says bits
+    "k": ("10^3bits", 1e3),
+    "m": ("10^6bits", 1e6),
+    "g": ("10^9bits", 1e9),
+    "x": ("Trans", 0.0),
+}
+_BITS = dict(_UNITS.values())
 _LATENCIES = (
     ("MEAN", "latency_mean"),
     ("P50", "latency_p50"),
@@ -61,193 +62,176 @@ _LATENCIES = (
 )
 
 
-@dataclass
-class _Block:
-    """The lines of one measurement, from its banner on."""
-
-    test: str
-    ip: int
-    line: int
-    text: list[str] = field(default_factory=list)
-
-
-def parse(text: str, file: Path, label: str, placement: str) -> list[Result]:
+def parse(text: str, file: Path, label: str, placement: str, given: Given) -> list[Result]:
     """Every measurement in the text. One that has no result failed. Raises InputError where there
-    is no measurement at all.
+    is no measurement at all, or where the text does not say what it was.
     """
-    blocks: list[_Block] = []
-    for at, line in enumerate(text.split("\n"), 1):
-        if match := _BANNER.match(line.strip()):
-            blocks.append(_Block(match[1].upper(), 6 if match[2] else 4, at))
-        elif blocks and line.strip():
-            blocks[-1].text.append(line.strip())
-    if not blocks:
-        raise InputError(
-            f"{file}, line 1: no line says which test it is ('... TEST from ...')",
-            "run netperf without -P 0",
-        )
-    return [_result(block, file, label, placement) for block in blocks]
+    found = blocks(text)
+    if not found:
+        raise InputError(f"{file}, line 1: there is no output of netperf", "is it the right file?")
+    results = []
+    for block in found:
+        where = f"{file}, line {block.line}"
+        for named in values(block) or [{}]:
+            workload = _workload(block, named, where, given)
+            tables = [named] if named else classic(block, workload)
+            if not tables and not block.test:
+                raise InputError(
+                    f"{where}: no row has the columns of {workload}",
+                    "give the workload that was measured: --workload",
+                )
+            for one in tables or [{}]:
+                figures, reason = _figures(one, workload, where, given)
+                if not figures:
+                    tail = "" if one else "; ".join(block.said)[-200:]
+                    reason = f"{reason} (line {block.line}{': ' + tail if tail else ''})"
+                results.append(
+                    Result(
+                        label=label,
+                        placement=placement,
+                        workload=workload,
+                        params=_params(one, workload, block.burst),
+                        figures=figures,
+                        file=file,
+                        reason=reason,
+                        ip=block.ip,
+                        untold=() if one else ("request", "response", "message"),
+                    )
+                )
+    return results
 
 
-def _result(block: _Block, file: Path, label: str, placement: str) -> Result:
-    workload = _WORKLOADS.get(block.test, "")
-    if not workload:
+def _workload(block: Block, found: Mapping[str, str], where: str, given: Given) -> str:
+    """What was measured: the banner says it, or keywords do, or the user. Raises InputError."""
+    if block.test in _WORKLOADS:
+        return _WORKLOADS[block.test]
+    omni = block.test.startswith("OMNI ")
+    if block.test and not omni:
         raise InputError(
-            f"{file}, line {block.line}: the test '{block.test[:60]}' is unknown",
-            f"known: {', '.join(_WORKLOADS)}",
+            f"{where}: the test '{block.test[:60]}' is unknown", f"known: {', '.join(_WORKLOADS)}"
         )
-    values = _keywords(block.text) or _table(block.text) or _classic(block, workload)
-    figures, reason = _figures(values, workload)
-    if not figures:
-        tail = "" if values else "; ".join(block.text)[-200:]
-        reason = f"{reason} (line {block.line}{': ' + tail if tail else ''})"
-    return Result(
-        label=label,
-        placement=placement,
-        workload=workload,
-        params=_params(values, workload),
-        figures=figures,
-        file=file,
-        reason=reason,
-        ip=block.ip,
+    direction = found.get("DIRECTION", block.test.removeprefix("OMNI ")).upper()
+    protocol = found.get("PROTOCOL", "").lower()
+    if protocol and direction in _DIRECTIONS:
+        return f"{protocol[:20]}-{_DIRECTIONS[direction]}"
+    option = re.search(r"-t\s*(\w+)", found.get("COMMAND_LINE", ""))
+    asked = option[1].lower().replace("_", "-") if option else given.workload
+    if asked in _WORKLOADS.values():
+        return asked
+    raise InputError(
+        f"{where}: no line says which test it is ('... TEST from ...')",
+        "say it (--workload tcp-stream), or run netperf without -P 0; omni with PROTOCOL and"
+        " DIRECTION among its -k",
     )
 
 
-def _keywords(text: list[str]) -> dict[str, str]:
-    found = {}
-    for line in text:
-        name, equals, value = line.partition("=")
-        if equals and re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
-            found[name] = value.strip()
-    return found
-
-
-def _table(text: list[str]) -> dict[str, str]:
-    """The first heading line of CSV and the line below it."""
-    for heading, row in pairwise(text):
-        names = [name.strip() for name in heading.split(",")]
-        if "Throughput" in names:
-            try:
-                values = next(csv.reader([row]), [])
-            except csv.Error:  # no row of CSV: a lone carriage return in it, say
-                return {}
-            return {
-                _HEADINGS[name]: value.strip()
-                for name, value in zip(names, values, strict=False)
-                if name in _HEADINGS
-            }
-    return {}
-
-
-def _classic(block: _Block, workload: str) -> dict[str, str]:
-    """The classic tables: a row of figures below headings."""
-    rows = [line.split() for line in block.text if re.fullmatch(r"[-\d.\s]+", line)]
-    heads = " ".join(line for line in block.text if not re.fullmatch(r"[-\d.\s]+", line))
-    unit = next((name for name in _BITS if name in heads), "")
-    if not rows:
-        return {}
-    first = rows[0]
-    if workload.endswith("rr"):
-        if len(first) < 6:
-            return {}
-        return {
-            "TRANSACTION_RATE": first[5],
-            "REQUEST_SIZE": first[2],
-            "RESPONSE_SIZE": first[3],
-            "ELAPSED_TIME": first[4],
-        }
-    if workload == "udp-stream":
-        if len(first) < 6 or len(rows) < 2 or len(rows[1]) < 4:
-            return {}
-        return {
-            "LOCAL_SEND_SIZE": first[1],
-            "ELAPSED_TIME": first[2],
-            "LOCAL_SEND_CALLS": first[3],
-            "REMOTE_RECV_CALLS": rows[1][2],
-            "THROUGHPUT": rows[1][3],
-            "THROUGHPUT_UNITS": unit,
-        }
-    if len(first) < 5:
-        return {}
-    return {
-        "LOCAL_SEND_SIZE": first[2],
-        "ELAPSED_TIME": first[3],
-        "THROUGHPUT": first[4],
-        "THROUGHPUT_UNITS": unit,
-    }
-
-
-def _figures(values: dict[str, str], workload: str) -> tuple[tuple[Figure, ...], str]:
-    """(figures, '') or (none, why there is no result)."""
-    if not values:
+def _figures(
+    found: Mapping[str, str], workload: str, where: str, given: Given
+) -> tuple[tuple[Figure, ...], str]:
+    """(figures, '') or (none, why there is no result). Raises InputError where the unit is not
+    known.
+    """
+    if not found:
         return (), "netperf printed no result"
-    if workload.endswith("rr"):
-        rate = figure(
-            "transaction_rate",
-            values.get("TRANSACTION_RATE", values.get("THROUGHPUT")),
-            "the transaction rate",
-        )
+    if workload.endswith(("rr", "cc")):
+        rate = figure("transaction_rate", _rate(found, where, given), "the transaction rate")
         if not rate.value:
             return (), rate.reason or "no transaction was completed"
         latencies = (
-            figure(metric, values[f"{name}_LATENCY"], f"{name}_LATENCY", 1e-6)
+            figure(metric, found[f"{name}_LATENCY"], f"{name}_LATENCY", 1e-6)
             for name, metric in _LATENCIES
-            if f"{name}_LATENCY" in values
+            if f"{name}_LATENCY" in found
         )
-        return (rate, *latencies, *_retransmits(values)), ""
-    scale = _BITS.get(values.get("THROUGHPUT_UNITS", "").partition("/")[0])
-    if scale is None:
-        return (
-            (),
-            (
-                f"the unit of the throughput is '{values.get('THROUGHPUT_UNITS', '')[:30]}',"
-                " expected 10^6bits/s"
-            ),
+        return (rate, *latencies, *_retransmits(found)), ""
+    measured = found.get("REMOTE_RECV_THROUGHPUT", found.get("THROUGHPUT"))
+    if measured is None:
+        raise InputError(f"{where}: there is no THROUGHPUT in it", "print it, and its units")
+    unit = _unit(found, where, given)
+    if not (scale := _BITS.get(unit)):
+        raise InputError(
+            f"{where}: the unit of the throughput is '{unit[:30]}'",
+            "run netperf with -f m, k, g, B, K, M or G",
         )
-    measured = values.get("REMOTE_RECV_THROUGHPUT", values.get("THROUGHPUT"))
     speed = figure("throughput", measured, "the throughput", scale)
     if not speed.value:
         return (), speed.reason or "nothing arrived"
     if workload == "udp-stream":
         sent, received = (
-            number(values.get("LOCAL_SEND_CALLS")),
-            number(values.get("REMOTE_RECV_CALLS")),
+            number(found.get("LOCAL_SEND_CALLS")),
+            number(found.get("REMOTE_RECV_CALLS")),
         )
         if sent and received is not None:
             return (speed, Figure("loss", max(0.0, 1 - received / sent))), ""
         return (speed,), ""
-    return (speed, *_retransmits(values)), ""
+    return (speed, *_retransmits(found)), ""
 
 
-def _retransmits(values: dict[str, str]) -> tuple[Figure, ...]:
+def _rate(found: Mapping[str, str], where: str, given: Given) -> str | None:
+    """The transaction rate; THROUGHPUT is that only where its unit says so (not with -f m). Raises
+    InputError.
+    """
+    if "TRANSACTION_RATE" in found:
+        return found["TRANSACTION_RATE"]
+    if "THROUGHPUT" not in found:
+        raise InputError(f"{where}: there is no TRANSACTION_RATE in it", "print it")
+    if (unit := _unit(found, where, given)) != "Trans":
+        raise InputError(
+            f"{where}: netperf printed {unit[:30]}/s and no transaction rate",
+            "run netperf without -f, or with TRANSACTION_RATE among its -k or -o",
+        )
+    return found["THROUGHPUT"]
+
+
+def _unit(found: Mapping[str, str], where: str, given: Given) -> str:
+    """Of THROUGHPUT, per second. Raises InputError where neither the text nor the user says it."""
+    if unit := found.get("THROUGHPUT_UNITS", "").partition("/")[0]:
+        return unit
+    if given.unit in _UNITS:
+        return _UNITS[given.unit][0]
+    raise InputError(
+        f"{where}: the unit of the figures is not in it",
+        "say it: --unit m (10^6 bit/s), or what netperf's -f was; x for transactions",
+    )
+
+
+def _retransmits(values: Mapping[str, str]) -> tuple[Figure, ...]:
     """netperf says -1 where the kernel does not tell."""
     count = number(values.get("LOCAL_TRANSPORT_RETRANS"))
     return () if count is None else (Figure("retransmits", count),)
 
 
-def _params(values: dict[str, str], workload: str) -> dict[str, int]:
+def _params(values: Mapping[str, str], workload: str, burst: int) -> dict[str, int]:
     """Named as the parameters of our own workloads, so that they can be compared; what the output
     does not tell is left out.
     """
     names = (
         (("REQUEST_SIZE", "request"), ("RESPONSE_SIZE", "response"))
         if workload.endswith("rr")
-        else (("LOCAL_SEND_SIZE", "message"),)
+        else (("REMOTE_SEND_SIZE" if "maerts" in workload else "LOCAL_SEND_SIZE", "message"),)
     )
-    return {name: whole(values[key]) for key, name in names if number(values.get(key)) is not None}
+    found = {name: whole(values[key]) for key, name in names if number(values.get(key)) is not None}
+    burst = burst or whole(values.get("BURST_SIZE"))
+    return found | ({"burst": burst} if burst else {})
 
 
 class Netperf:
     """Reads one file of netperf's output, or those of a folder."""
 
     name = "netperf"
-    title = "netperf's output (-k, -o or classic): a file, or a folder of them (PROFILE/*.txt)"
+    title = "netperf's output (-k, -o, -O or classic): a file, or a folder (PROFILE/*.txt)"
 
     def read(self, path: Path, given: Given) -> Batch:
         placement = placement_of(given, "netperf")
+        for name, value, known in (
+            ("workload", given.workload, tuple(_WORKLOADS.values())),
+            ("unit", given.unit, tuple(_UNITS)),
+        ):
+            if value and value not in known:
+                raise UsageError(f"the {name} '{value}' is unknown", f"known: {', '.join(known)}")
         batch = Batch(path, facts={"source": "netperf"})
         for file in files(path, _ENDINGS):
-            batch.add(parse(text_of(file, path), file, label_of(file, path, given), placement))
+            label = label_of(file, path, given)
+            batch.add(parse(text_of(file, path), file, label, placement, given))
         return batch
 
 

@@ -4,9 +4,11 @@ other.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -70,7 +72,7 @@ def write(
         max_blocks=max(30, blocks),
         profiles={label: {"title": label, "imported": form} for label in labels},
         notes=[
-            *batch.notes,
+            *batch.remarks(),
             *(
                 [
                     "the times are those of the import: the files do not contain the"
@@ -93,6 +95,38 @@ def write(
     return path
 
 
+def settled(results: list[Result]) -> list[Result]:
+    """The same results; a failed one whose output does not tell some of its parameters
+    (``untold``) gets them from the measured ones of the same test, if all of these agree.
+    """
+    cells: dict[tuple[Any, ...], list[Result]] = {}  # at most two different ones each
+    for untold in {one.untold for one in results if one.untold}:
+        for one in results:
+            for ip in {0, one.ip} if one.figures else ():
+                alike = cells.setdefault(_test(one, untold, ip), [])
+                if len(alike) < 2 and not any(_same(one, other) for other in alike):
+                    alike.append(one)
+    return [_told(one, cells) if one.untold else one for one in results]
+
+
+def _test(one: Result, untold: tuple[str, ...], ip: int) -> tuple[Any, ...]:
+    told = {name: value for name, value in one.params.items() if name not in untold}
+    where = (one.label, one.placement, one.path, one.workload)
+    return *where, untold, ip, json.dumps(told, sort_keys=True, default=str)
+
+
+def _same(one: Result, other: Result) -> bool:
+    return (one.params, one.ip, one.duration) == (other.params, other.ip, other.duration)
+
+
+def _told(failed: Result, cells: Mapping[tuple[Any, ...], list[Result]]) -> Result:
+    alike = cells.get(_test(failed, failed.untold, failed.ip), [])
+    if len(alike) != 1:
+        return failed
+    (one,) = alike
+    return replace(failed, params=one.params, ip=one.ip, duration=one.duration)
+
+
 def _placed(results: list[Result]) -> list[tuple[Cell, int, Result]]:
     """Each result with its cell and block, in the order of blocks. Raises InputError when two
     results claim one place.
@@ -101,7 +135,7 @@ def _placed(results: list[Result]) -> list[tuple[Cell, int, Result]]:
     durations: dict[str, float | None] = {}
     taken: set[tuple[str, int]] = set()
     found = []
-    for result in results:
+    for result in settled(results):
         cell = Cell(
             label=result.label,
             profile=result.label,

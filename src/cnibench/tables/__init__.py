@@ -1,0 +1,1 @@
+"""What ``cnibench query`` asks: run directories as SQL tables."""
