@@ -67,7 +67,7 @@ def rows(analysis: Analysis) -> list[dict[str, Any]]:
             "params": json.dumps(result.params, sort_keys=True),
             "baseline": base,
         }
-        values["letters"] = letters[result.metric, reading, place_of(result)][result.label]
+        values["letters"] = letters[result.metric, reading, place_of(result)].get(result.label)
         values |= _ratio(
             pairs.get((result.label, result.metric, reading, place_of(result))), result.label
         )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from cnibench.analysis.verdict import Failures, Judged, Verdict
+from cnibench.analysis.gate.notes import Notes
+from cnibench.analysis.gate.verdict import Failures, Judged, Verdict
+from cnibench.reports import _gate_notes
 from cnibench.reports._escape import markdown, plain
 from cnibench.reports.document.parts import Table
 
@@ -45,21 +47,17 @@ def _change(one: Judged) -> str:
     return f"{one.ratio:.3f}{interval}"
 
 
-def text(verdict: Verdict, problems: Sequence[str] = ()) -> str:
-    """The problems of the run directories, the one-line reason, then each cell's."""
-    first = "".join(f"{plain(line, 2000)}\n" for line in problems)
-    lines = [verdict.line, *(f"  {one.outcome}: {one.cell}: {one.reason}" for one in verdict.cells)]
-    return (
-        first
-        + "\n".join(
-            plain(line, 2000) if number == 0 else f"  {plain(line, 2000)}"
-            for number, line in enumerate(lines)
-        )
-        + "\n"
-    )
+def text(verdict: Verdict, problems: Sequence[str] = (), notes: Notes | None = None) -> str:
+    """The problems of the run directories, the one-line reason, each cell's, then the notes; all
+    but the problems in 80 columns.
+    """
+    wrapped = _gate_notes.wrapped
+    lines = [*(plain(line, 2000) for line in problems), wrapped(verdict.line)]
+    lines += [wrapped(f"{one.outcome}: {one.cell}: {one.reason}", 4) for one in verdict.cells]
+    return "\n".join([*lines, *_gate_notes.notes(notes or Notes())]) + "\n"
 
 
-def as_markdown(verdict: Verdict, problems: Sequence[str] = ()) -> str:
+def as_markdown(verdict: Verdict, problems: Sequence[str] = (), notes: Notes | None = None) -> str:
     """A comment for a pull request; the problems of the run directories come first."""
     shown = table(verdict)
     lines = [f"- {markdown(plain(line, 2000))}" for line in problems]
@@ -78,12 +76,18 @@ def as_markdown(verdict: Verdict, problems: Sequence[str] = ()) -> str:
             if _any(one)
         ),
     ]
-    return (
-        "\n".join(
-            [*lines, "", f"Threshold {100 * verdict.threshold:.3g} %, compared {verdict.how}."]
-        )
-        + "\n"
-    )
+    lines += ["", f"Threshold {100 * verdict.threshold:.3g} %, compared {verdict.how}."]
+    if notes:
+        lines += [""] + [
+            f"- {markdown(plain(one, 2000))}" for one in _gate_notes.as_markdown(notes)
+        ]
+        if notes.repeat:
+            lines += ["", *(f"    {line}" for line in _commands(notes).splitlines())]
+    return "\n".join(lines) + "\n"
+
+
+def _commands(notes: Notes) -> str:
+    return "\n".join(_gate_notes.command(one) for one in notes.repeat)
 
 
 def _any(one: Judged) -> bool:
@@ -96,12 +100,19 @@ def _any(one: Judged) -> bool:
     )
 
 
-def junit(verdict: Verdict, problems: Sequence[str] = (), *, inconclusive: str = "fail") -> str:
+def junit(
+    verdict: Verdict,
+    problems: Sequence[str] = (),
+    notes: Notes | None = None,
+    *,
+    inconclusive: str = "fail",
+) -> str:
     """JUnit XML: a cell is a test case, ``worse`` a failure; what could not be decided is an error,
     or skipped if it is only a difference of values and that passes.
 
     Each of the ``problems`` of the run directories is an error of a test case of its own, which
-    comes first. The output of a case (system-out) says what failed or was disturbed on either side.
+    comes first. The output of a case (system-out) says what failed or was disturbed on either side,
+    that of the suite has the notes.
     """
     tests = str(len(verdict.cells) + len(problems))
     suite = ElementTree.Element("testsuite", name="cnibench compare", tests=tests)
@@ -126,6 +137,8 @@ def junit(verdict: Verdict, problems: Sequence[str] = (), *, inconclusive: str =
         _output(case, one)
     for name, number in counts.items():
         suite.set(name, str(number))
+    if notes and (said := _gate_notes.notes(notes)):
+        ElementTree.SubElement(suite, "system-out").text = "\n".join(said)
     ElementTree.indent(suite)
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n'

@@ -9,6 +9,7 @@ import shutil
 import sys
 import textwrap
 
+from cnibench.analysis.comparison.groups import PROVEN
 from cnibench.analysis.model import Analysis, Cpp, Pair, Result
 from cnibench.analysis.text import disturbances
 from cnibench.analysis.text.narrative import (
@@ -16,10 +17,13 @@ from cnibench.analysis.text.narrative import (
     conditions,
     not_tested,
     primary_places,
+    selected,
     unheld,
 )
 from cnibench.analysis.text.places import cycles_of
-from cnibench.analysis.text.summary import Place, names
+from cnibench.analysis.text.standings import Place
+from cnibench.analysis.text.summary import assuming
+from cnibench.analysis.text.wording import names
 from cnibench.model.units import human, plural
 from cnibench.reports._escape import plain
 
@@ -44,6 +48,7 @@ class BriefReport:
             )
         places = primary_places(analysis)
         lines = [*conditions(analysis), *unheld(analysis), *disturbances.brief(analysis)]
+        lines += selected(analysis)
         lines += [f"{place.name}: {_ranking(analysis, place)}" for place in places[:_PLACES]]
         if len(places) > _PLACES:
             lines.append(f"{len(places) - _PLACES} more comparisons are in the report")
@@ -64,54 +69,59 @@ class BriefReport:
 
 def _ranking(analysis: Analysis, place: Place) -> str:
     """``cilium 18.3 k/s; flannel -12.1 % to -9.8 %; weave no significant difference``"""
-    best, *others = place.results
-    pairs = _pairs_with(place, best)
-    undecided = [pair for pair in pairs.values() if pair.verdict == "inconclusive"]
-    words = [_median(best)]
-    for one in others[:_OTHERS]:
-        if len(undecided) == len(pairs):
-            words.append(_median(one))
-        else:
-            words.append(f"{one.label} {_versus(pairs.get(one.label), one.label)}")
-    if len(others) > _OTHERS:
-        words.append(f"{len(others) - _OTHERS} more")
-    if undecided and len(undecided) == len(pairs):
-        blocks, needed = undecided[0].n, max(pair.blocks_needed for pair in undecided)
-        words.append(f"inconclusive ({plural(blocks, 'block')}, needs {needed})")
-    if missing := [name for name in analysis.labels if name not in place.group.letters]:
+    sound = place.sound
+    sound.sort(key=lambda one: one.label != place.base)  # what the others were compared with first
+    words = _standings(place, sound) if sound else ["every profile failed often"]
+    if place.group.failing and sound:
+        words.append(f"failed often: {names(place.group.failing)}")
+    gone = [name for name in analysis.labels if name not in place.group.ranking]
+    if missing := [name for name in gone if name not in place.group.failing]:
         words.append(f"no figure from {names(missing)}")
     return "; ".join(words) + " (less is better)" * (place.group.better == "lower")
+
+
+def _standings(place: Place, ranked: list[Result]) -> list[str]:
+    first, *others = ranked
+    pairs = {other.label: place.pair(first.label, other.label) for other in others}
+    known = [pair for pair in pairs.values() if pair]
+    undecided = [pair for pair in known if not pair.basis]
+    words = [_median(first)]
+    for one in others[:_OTHERS]:
+        if len(undecided) == len(known):
+            words.append(_median(one))
+        else:
+            words.append(f"{one.label} {_versus(pairs[one.label], one.label)}")
+    if len(others) > _OTHERS:
+        words.append(f"{len(others) - _OTHERS} more")
+    if undecided and len(undecided) == len(known):
+        blocks, needed = undecided[0].n, max(pair.blocks_needed for pair in undecided)
+        words.append(f"inconclusive ({plural(blocks, 'block')}, needs {needed})")
+    if basis := assuming(known):
+        words.append(basis.removeprefix(", "))
+    return words
 
 
 def _median(result: Result) -> str:
     return f"{result.label} {human(result.median, result.unit)}"
 
 
-def _pairs_with(place: Place, best: Result) -> dict[str, Pair]:
-    """The other label to its pair with the best one."""
-    return {
-        pair.b if pair.a == best.label else pair.a: pair
-        for pair in place.pairs
-        if best.label in (pair.a, pair.b)
-    }
-
-
 def _versus(pair: Pair | None, label: str) -> str:
     """How much more or less ``label`` has than the other one of the pair."""
     if pair is None:
         return "not compared"
-    if pair.verdict == "inconclusive":
+    if not pair.basis:
         return f"inconclusive ({plural(pair.n, 'block')}, needs {pair.blocks_needed})"
-    if pair.verdict == "no-difference-found":
+    if pair.verdict not in PROVEN and pair.evidence != "suggestive":
         return "no significant difference"
     if pair.ratio is None:
-        return "worse"
+        return "better" if (pair.verdict == "a-better") == (pair.a == label) else "worse"
     low = pair.ci_low if pair.ci_low is not None else pair.ratio
     high = pair.ci_high if pair.ci_high is not None else pair.ratio
     if pair.a != label:
         low, high = 1 / high, 1 / low
     percents = [f"{100 * (one - 1):+.1f} %" for one in (low, high)]
-    return percents[0] if percents[0] == percents[1] else " to ".join(percents)
+    said = percents[0] if percents[0] == percents[1] else " to ".join(percents)
+    return f"{said} (suggestive, not proven)" if pair.verdict not in PROVEN else said
 
 
 def _why(analysis: Analysis, places: list[Place]) -> list[str]:
@@ -121,14 +131,12 @@ def _why(analysis: Analysis, places: list[Place]) -> list[str]:
     """
     found: list[tuple[float, str]] = []
     for place in places:
-        best, worst = place.results[0], place.results[-1]
-        pair = _pairs_with(place, best).get(worst.label)
+        if len(place.sound) < 2:
+            continue
+        best, worst = place.sound[0], place.sound[-1]
+        pair = place.pair(best.label, worst.label)
         cycles = {row.label: row for row in cycles_of(analysis, place.group)}
-        if (
-            pair
-            and pair.verdict in ("a-better", "b-better")
-            and {best.label, worst.label} <= set(cycles)
-        ):
+        if pair and pair.verdict in PROVEN and {best.label, worst.label} <= set(cycles):
             ours, theirs = cycles[best.label], cycles[worst.label]
             found.append((abs(theirs.total - ours.total), f"{place.name}: {_cycles(ours, theirs)}"))
     return [f"Why, {max(found)[1]}."] if found else []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from cnibench.analysis.model import Analysis
 from cnibench.analysis.text.narrative import conditions, primary_groups
+from cnibench.analysis.text.places import describe
+from cnibench.analysis.text.standings import named
 from cnibench.reports.document.comparison import place
 from cnibench.reports.document.cycles_per_packet import cycles
 from cnibench.reports.document.evidence import attested, disturbed, failed
@@ -16,7 +18,11 @@ def document(analysis: Analysis, *, whole: bool) -> Document:
     """``whole``: with every attestation and fact of the environment, as a file has room for; else
     as much as a terminal bears.
     """
-    sections = [place(analysis, group, whole) for group in primary_groups(analysis)]
+    groups = primary_groups(analysis)
+    sections = [
+        place(analysis, group, name, whole)
+        for group, name in zip(groups, named(groups, describe), strict=True)
+    ]
     sections += turning(analysis)
     sections += cycles(analysis)
     sections += attested(analysis, whole)

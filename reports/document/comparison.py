@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cnibench.analysis.model import Analysis, Group, Pair, Result
+from cnibench.analysis.text.certainty import assumption
 from cnibench.analysis.text.narrative import place_of
-from cnibench.analysis.text.places import describe
+from cnibench.analysis.text.wording import names
 from cnibench.model import context
 from cnibench.model.metrics import METRICS
 from cnibench.reports._numbers import Scale, p_value
@@ -15,14 +16,16 @@ from cnibench.reports.document.parts import Section, Table, text_of
 _ASIDE = ("packets",)  # metrics of little use at a glance: files have them, the terminal does not
 
 
-def place(analysis: Analysis, group: Group, whole: bool) -> Section:
-    """The section of one place; but for ``whole`` without what a terminal has no room for."""
+def place(analysis: Analysis, group: Group, name: str, whole: bool) -> Section:
+    """The section of one place, which is called ``name``; but for ``whole`` without what a terminal
+    has no room for.
+    """
     where = place_of(group)
     here = [result for result in analysis.results if place_of(result) == where]
     main = [result for result in here if result.metric == group.metric and not result.reading]
-    main.sort(key=lambda result: result.median, reverse=group.better == "higher")
+    main.sort(key=lambda result: group.ranking.index(result.label))
     scale = Scale.of([result.median for result in main], group.unit)
-    base, pairs = _against(analysis, group)
+    base, pairs = analysis.baseline, _against(analysis, group)
     rows = []
     for result in main:
         interval = (
@@ -41,7 +44,7 @@ def place(analysis: Analysis, group: Group, whole: bool) -> Section:
                 interval,
                 str(result.n),
                 versus,
-                group.letters[result.label],
+                group.letters.get(result.label, "-"),
             ]
         )
     heads = ["profile", "median", "mean", _percent(main), "n", f"ratio to {base}", "group"]
@@ -49,7 +52,7 @@ def place(analysis: Analysis, group: Group, whole: bool) -> Section:
         rows += [
             [label, *["-"] * 3, "0", "-", "-"]
             for label in group.failed
-            if label not in group.letters
+            if label not in group.ranking
         ]
         heads.append("failed")
         rows = [
@@ -57,13 +60,31 @@ def place(analysis: Analysis, group: Group, whole: bool) -> Section:
             for row in rows
         ]
     params = " ".join(f"{key}={text_of(value)}" for key, value in group.params.items())
-    title = f"{describe(group)}: {_title(group.metric)}{scale.heading()}"
+    title = f"{name}: {_title(group.metric)}{scale.heading()}"
     lines = ["; ".join(filter(None, (*context.circumstances(group), _fidelity(main), params)))]
-    lines.append(
-        f"{'more' if group.better == 'higher' else 'less'} is better; profiles that share a letter"
-        " are not significantly different"
-    )
+    lines += _reading(analysis, group, main)
     return Section(title, [Table(heads, rows), *_others(here, group, main, whole)], lines)
+
+
+def _reading(analysis: Analysis, group: Group, main: Sequence[Result]) -> list[str]:
+    """How the table is to be read."""
+    better = f"{'more' if group.better == 'higher' else 'less'} is better"
+    if group.order:
+        better += "; profiles that share a letter are not significantly different"
+    lines = [better]
+    if group.model:
+        lines.append(assumption(group.model, analysis.level))
+    medians = [result.median for result in main if result.label not in group.failing]
+    if medians != sorted(medians, reverse=group.better == "higher"):
+        lines.append(
+            "ranked by the ratios within blocks; the medians, which are of different blocks or of"
+            " scattering ones, are in another order"
+        )
+    if group.failing:
+        lines.append(f"not ranked, as it failed often: {names(group.failing)}")
+    if analysis.baseline not in group.ranking:
+        lines.append(f"{analysis.baseline}, the baseline, gave no figure here")
+    return lines
 
 
 def ratio(pair: Pair | None, label: str) -> str:
@@ -71,32 +92,50 @@ def ratio(pair: Pair | None, label: str) -> str:
     none.
     """
     if pair is None:
-        return ""
+        return "-"
+    better = (pair.verdict == "a-better") == (pair.a == label)
+    word = "better" if better else "worse"
+    numbers = _numbers(pair, label)
     if pair.exact:
-        other = pair.ratio if pair.ratio is None or pair.a == label else 1 / pair.ratio
-        better = (pair.verdict == "a-better") == (pair.a == label)
-        return (
-            f"{other:.3f} (counted)"
-            if other is not None
-            else f"{'better' if better else 'worse'} (counted)"
-        )
+        return f"{numbers[0]:.3f} (counted)" if numbers else f"{word} (counted)"
+    if pair.basis == "additive model" and numbers:
+        said = pair.evidence if pair.evidence != "none" else "~"
+        return f"{_with_interval(numbers)} {said}"
     if pair.verdict == "inconclusive":
-        return f"? (n={pair.n}, needs {pair.blocks_needed})"
+        if not pair.n:
+            return "not compared (n=0)"
+        return f"{numbers[0]:.3f} (n={pair.n})" if numbers else f"not decided (n={pair.n})"
     if pair.verdict == "no-difference-found":
         return f"~ (p={p_value(pair.p_holm)} n={pair.n})"
-    if pair.ratio is None or pair.ci_low is None or pair.ci_high is None:
-        better = (pair.verdict == "a-better") == (pair.a == label)
-        return f"{'better' if better else 'worse'} (p={p_value(pair.p_holm)} n={pair.n})"
+    if numbers is None or len(numbers) == 1:
+        return f"{word} (p={p_value(pair.p_holm)} n={pair.n})"
+    return _with_interval(numbers)
+
+
+def _numbers(pair: Pair, label: str) -> tuple[float, ...] | None:
+    """(ratio, low, high) of ``label`` to the other; the ratio alone where there is no interval."""
+    if pair.ratio is None:
+        return None
+    found = [pair.ratio]
+    if pair.ci_low is not None and pair.ci_high is not None:
+        found += [pair.ci_low, pair.ci_high]
     if pair.a == label:
-        return f"{pair.ratio:.3f} [{pair.ci_low:.3f}, {pair.ci_high:.3f}]"
-    return f"{1 / pair.ratio:.3f} [{1 / pair.ci_high:.3f}, {1 / pair.ci_low:.3f}]"
+        return tuple(found)
+    return (1 / found[0], *(1 / number for number in reversed(found[1:])))
 
 
-def _against(analysis: Analysis, group: Group) -> tuple[str, dict[str, Pair]]:
-    """(the label that ratios of this group refer to, label to its pair with it)."""
-    base = analysis.baseline if analysis.baseline in group.letters else group.order[0][0]
-    place = place_of(group)
-    found = {}
+def _with_interval(numbers: tuple[float, ...]) -> str:
+    """With three digits after the point, more where they would turn what is not 1 into 1."""
+    digits = next(
+        (n for n in range(3, 7) if all(float(f"{x:.{n}f}") != 1 or x == 1 for x in numbers[1:])), 6
+    )
+    centre, low, high = (f"{number:.{digits}f}" for number in numbers)
+    return f"{centre} [{low}, {high}]"
+
+
+def _against(analysis: Analysis, group: Group) -> dict[str, Pair]:
+    """Label to its pair with the baseline."""
+    base, place, found = analysis.baseline, place_of(group), {}
     for pair in analysis.pairs:
         if (
             base in (pair.a, pair.b)
@@ -105,7 +144,7 @@ def _against(analysis: Analysis, group: Group) -> tuple[str, dict[str, Pair]]:
             and place_of(pair) == place
         ):
             found[pair.b if pair.a == base else pair.a] = pair
-    return base, found
+    return found
 
 
 def _fidelity(results: Sequence[Result]) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cnibench.analysis.model import Analysis, Cpp
+from cnibench.analysis.model import Analysis, Cpp, Where
+from cnibench.analysis.text.places import of_cell
+from cnibench.analysis.text.standings import named
 from cnibench.model import context
 from cnibench.reports.document.parts import Section, Table
 
@@ -22,11 +24,23 @@ def cycles(analysis: Analysis) -> list[Section]:
     for row in analysis.cpp:
         key = (row.environment, context.key(msgspec.structs.asdict(row), context.OF_RECORD))
         found.setdefault(key, []).append(row)
-    return [_cycles_of(rows) for rows in found.values()]
+    lots = list(found.values())
+    names = named([of_cell(**_place(rows[0])) for rows in lots], _where)
+    return [_cycles_of(rows, name) for rows, name in zip(lots, names, strict=True)]
 
 
-def _cycles_of(rows: Sequence[Cpp]) -> Section:
-    first = rows[0]
+def _place(row: Cpp) -> dict[str, object]:
+    own = {name: getattr(row, name) for name in context.OF_RECORD}
+    return own | {"environment": row.environment}
+
+
+def _where(where: Where) -> str:
+    return f"{where.workload}, {where.placement}" + (
+        f", path {where.path}" if where.path != "pod" else ""
+    )
+
+
+def _cycles_of(rows: Sequence[Cpp], where: str) -> Section:
     names = dict.fromkeys(name for row in rows for name in row.components)
     largest = {
         name: max(row.components.get(name, 0.0) / row.total if row.total else 0.0 for row in rows)
@@ -48,9 +62,6 @@ def _cycles_of(rows: Sequence[Cpp]) -> Section:
             ]
         )
     sources = ", ".join(dict.fromkeys(row.cycles_source for row in rows))
-    where = f"{first.workload}, {first.placement}" + (
-        f", path {first.path}" if first.path != "pod" else ""
-    )
     lines = [
         f"cycles: {sources}, without idle; components, unclassified and others add up to the total"
     ]

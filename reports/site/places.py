@@ -6,10 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from cnibench.analysis.comparison.groups import PROVEN
 from cnibench.analysis.model import Analysis, Cpp, Group, Pair, Result
-from cnibench.analysis.text.narrative import percent, place_of
+from cnibench.analysis.text.certainty import percent
+from cnibench.analysis.text.narrative import place_of
 from cnibench.analysis.text.places import cycles_of, describe
-from cnibench.analysis.text.summary import failures
+from cnibench.analysis.text.summary import assuming
+from cnibench.analysis.text.wording import failures
 from cnibench.model.context import fact
 from cnibench.model.metrics import METRICS
 from cnibench.model.units import human
@@ -22,8 +25,8 @@ _BULK = 64 * 1024  # bytes: a response from this size on is as much throughput a
 
 @dataclass(frozen=True)
 class Row:
-    """One label in a place's ranking. ``relative`` is 1 for the best median and less for the
-    others, whichever way is better.
+    """One label in a place's ranking. ``relative`` is its ratio to the best within the blocks, 1
+    for the best and less for the others, whichever way is better.
     """
 
     label: str
@@ -80,7 +83,7 @@ def place(analysis: Analysis, group: Group, section: Section, baselines: frozens
         for r in analysis.results
         if r.metric == group.metric and not r.reading and place_of(r) == key
     ]
-    results.sort(key=lambda r: r.median, reverse=group.better == "higher")
+    results.sort(key=lambda result: group.ranking.index(result.label))
     pairs = [
         p
         for p in analysis.pairs
@@ -93,13 +96,14 @@ def place(analysis: Analysis, group: Group, section: Section, baselines: frozens
         )
         for row in cycles
     }
-    answer = _answer(
-        analysis, group, [result for result in results if result.label not in baselines], pairs
-    )
+    candidates = [
+        result for result in results if result.label not in baselines.union(group.failing)
+    ]
+    answer = _answer(analysis, group, candidates, pairs)
     if group.failed:
         answer = replace(answer, text=f"{answer.text} {failures([group])}.")
     rows = [
-        _row(result, results[0], group, baselines, answer, cost.get(result.label, ""))
+        _row(result, results[0], group, baselines, answer, pairs, cost.get(result.label, ""))
         for result in results
     ]
     metric = METRICS[group.metric].title if group.metric in METRICS else group.metric
@@ -151,6 +155,7 @@ def _row(
     group: Group,
     baselines: frozenset[str],
     answer: Answer,
+    pairs: Sequence[Pair],
     cycles: str,
 ) -> Row:
     low, high = result.ci_low, result.ci_high
@@ -161,14 +166,10 @@ def _row(
     )
     if result.label in group.failed:
         interval += "; failed in {} of {} blocks".format(*group.failed[result.label])
-    if result.median and best.median:
-        ratio = (
-            result.median / best.median if group.better == "higher" else best.median / result.median
-        )
-    else:
-        ratio = float(result.median == best.median)
     if result.label in baselines:
         position = "baseline, no CNI"
+    elif result.label in group.failing:
+        position = "failed often"
     elif answer.kind in ("inconclusive", "alone", "open") or not answer.labels:
         position = "not decided"
     else:
@@ -179,10 +180,21 @@ def _row(
         human(result.median, group.unit),
         interval,
         group.letters.get(result.label, ""),
-        min(1.0, max(0.0, ratio)),
+        min(1.0, max(0.0, _relative(result, best, group, pairs))),
         position,
         cycles,
     )
+
+
+def _relative(result: Result, best: Result, group: Group, pairs: Sequence[Pair]) -> float:
+    """How much of the best one it is; by the medians only where the two have no ratio."""
+    ratio = float(result.label == best.label or result.median == best.median)
+    if result.median and best.median:
+        ratio = result.median / best.median
+    pair = next((p for p in pairs if {p.a, p.b} == {result.label, best.label}), None)
+    if pair and pair.ratio:
+        ratio = pair.ratio if pair.a == result.label else 1 / pair.ratio
+    return ratio if group.better == "higher" or not ratio else 1 / ratio
 
 
 def _answer(
@@ -190,23 +202,29 @@ def _answer(
 ) -> Answer:
     """Who leads among the CNIs, by the verdicts of the pairs with the best of them."""
     if not candidates:
-        return Answer("alone", [], "Only baselines were measured here, no CNI.")
+        said = (
+            "Every CNI failed often here."
+            if group.failing
+            else "Only baselines were measured here, no CNI."
+        )
+        return Answer("alone", [], said)
     best = candidates[0]
-    verdicts = {
-        (p.b if p.a == best.label else p.a): p.verdict for p in pairs if best.label in (p.a, p.b)
-    }
+    known = {(p.b if p.a == best.label else p.a): p for p in pairs if best.label in (p.a, p.b)}
     others = [result.label for result in candidates[1:]]
-    leading = [
-        best.label,
-        *(label for label in others if verdicts.get(label) not in ("a-better", "b-better")),
-    ]
+    behind = {label for label, pair in known.items() if pair.verdict in PROVEN}
+    leading = [best.label, *(label for label in others if label not in behind)]
+    basis = assuming([pair for pair in pairs if {pair.a, pair.b} <= {best.label, *others}])
     if not others:
         return Answer(
             "alone",
             [best.label],
-            f"{best.label} was the only CNI measured here; there was no other to compare it with.",
+            f"{best.label} was the only CNI with enough figures here; there was no other to compare"
+            " it with."
+            if group.failed
+            else f"{best.label} was the only CNI measured here; there was no other to compare it"
+            " with.",
         )
-    if all(verdicts.get(label, "inconclusive") == "inconclusive" for label in others):
+    if not any(known[label].basis for label in others if label in known):
         needed = max((p.blocks_needed for p in pairs), default=0)
         return Answer(
             "inconclusive",
@@ -216,21 +234,24 @@ def _answer(
     if reason := _no_advice(analysis, group):
         return Answer("none", leading if len(leading) < len(candidates) else [], reason)
     if len(leading) == 1:
-        return Answer("decided", leading, f"{best.label}, significantly different from all others.")
+        return Answer(
+            "decided", leading, f"{best.label}, significantly different from all others{basis}."
+        )
     reach = _reach(leading, pairs)
     if len(leading) < len(candidates):
         return Answer(
             "decided",
             leading,
-            f"{', '.join(leading)}: not significantly different from each other{reach[1]}; the"
-            " others are worse.",
+            f"{best.label} leads; {', '.join(leading[1:])}: not significantly different from"
+            f" it{reach[1]}; the others are worse{basis}.",
         )
     if reach[0] <= _FINE:
         return Answer("tie", leading, f"Any of them: no significant difference{reach[1]}.")
     return Answer(
         "open",
         leading,
-        f"Open: no significant difference{reach[1]}. Measure more blocks or use a quieter machine.",
+        f"Open: no significant difference{reach[1]}{basis}. Measure more blocks or use a quieter"
+        " machine.",
     )
 
 

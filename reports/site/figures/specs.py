@@ -30,7 +30,7 @@ _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _ROW = 30  # pixels a bar
 _TICKS = {"tickCount": 5, "labelOverlap": "greedy"}
 _BOTH = "isValid(datum.low) && isValid(datum.high)"
-POSITIONS = ("in the leading group", "behind it", "baseline, no CNI", "not decided")
+POSITIONS = ("in the leading group", "behind it", "baseline, no CNI", "not decided", "failed often")
 
 
 def ranking(rows: Sequence[Row], axis: str) -> Spec:
@@ -59,7 +59,10 @@ def ranking(rows: Sequence[Row], axis: str) -> Spec:
                 "axis": _TICKS,
             },
             "color": _color(
-                "position", POSITIONS, (BLUE, SKY, GREY, ORANGE), [row["position"] for row in rows]
+                "position",
+                POSITIONS,
+                (BLUE, SKY, GREY, ORANGE, VERMILION),
+                [row["position"] for row in rows],
             ),
             "tooltip": tip,
         },

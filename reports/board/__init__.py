@@ -1,0 +1,1 @@
+"""The board: the public comparison that is made of a folder of bundles."""

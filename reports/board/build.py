@@ -1,0 +1,132 @@
+"""Writes the board: an index with the ranking, a page for each bundle, the bundles themselves."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cnibench import __version__
+from cnibench.errors import InputError
+from cnibench.model.cell import SCHEMA
+from cnibench.reports._escape import plain
+from cnibench.reports.board import entry
+from cnibench.reports.board.data import board_data
+from cnibench.reports.board.entry import Entry
+from cnibench.reports.board.repository import Found, Refusal, accepted
+from cnibench.reports.bundle.container import LARGEST_FILE, SUFFIX, safe_name
+from cnibench.reports.site.figures.charts import script_json
+from cnibench.reports.site.publication import folder as place
+from cnibench.system import scratch
+from cnibench.system.files import check_relative, read_beneath
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_HERE = Path(__file__).parent / "templates"
+_SITE = Path(__file__).parents[1] / "site" / "templates"
+_ASSETS = (_SITE / "site.css", _HERE / "board.css", _HERE / "ranking.js", _HERE / "board.js")
+
+
+def check(folder: Path) -> tuple[int, list[Refusal]]:
+    """How many bundles of the repository are accepted, and what is refused; nothing is written."""
+    found, refused = accepted(folder, lambda *_: None)
+    return len(found), refused
+
+
+def build(folder: Path, out: Path, *, force: bool = False) -> dict[str, Any]:
+    """The board of the repository ``folder`` in the folder ``out``, in place of an older one there.
+
+    Returns {schema, out, bundles, testbeds, refused, pages, kept, bytes}. Raises UsageError and
+    InputError as the site does.
+    """
+    check_relative(out)
+    place.check(out)
+    found, refused = accepted(folder, entry.of)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        scratch.remove_stale(near=out)
+        with scratch.folder(out) as draft:
+            pages = _write(folder, found, refused, draft)
+            runs = [one.verified.run for one in found]
+            placed = place.place(draft, out, runs, force=force)
+    except OSError as error:
+        raise InputError(
+            f"{error.filename or out}: {error.strerror}",
+            "set --out to a writable directory on a disk with free space",
+        ) from None
+    return {
+        "schema": SCHEMA,
+        "out": str(out),
+        "bundles": len(found),
+        "testbeds": len({one.testbed for one in found}),
+        "refused": [{"path": one.path, "reason": one.reason} for one in refused],
+        "pages": pages,
+        "kept": placed.kept,
+        "bytes": placed.bytes,
+    }
+
+
+def _write(
+    folder: Path, found: Sequence[Found], refused: Sequence[Refusal], draft: Path
+) -> list[str]:
+    for asset in _ASSETS:
+        shutil.copyfile(asset, draft / asset.name)
+    (draft / "bundles").mkdir()
+    entries: list[tuple[Found, Entry, str]] = []
+    for one in found:
+        assert isinstance(one.taken, Entry)
+        entries.append((one, one.taken, _page(one)))
+    entries.sort(key=lambda item: item[1].finished, reverse=True)
+    script = script_json(board_data([(one, shown, page) for one, shown, page in entries]))
+    (draft / "data.js").write_text(f"window.cnibenchBoard={script};\n", encoding="utf-8")
+    common = {"version": __version__}
+    pages = ["index.html"]
+    index = _templates().get_template("board.html")
+    (draft / "index.html").write_text(
+        index.render(entries=entries, refused=refused, top="", **common), encoding="utf-8"
+    )
+    template = _templates().get_template("bundle.html")
+    for one, shown, page in entries:
+        (draft / "bundles" / f"{page}.html").write_text(
+            template.render(found=one, entry=shown, page=page, top="../", **common),
+            encoding="utf-8",
+        )
+        content = read_beneath(folder, one.path, LARGEST_FILE)
+        (draft / "bundles" / f"{page}{SUFFIX}").write_bytes(content)
+        pages.append(f"bundles/{page}.html")
+    return pages
+
+
+def _page(one: Found) -> str:
+    """The name of its page. No run is there twice; ids that are no names of files may become
+    alike, and a hash tells those apart.
+    """
+    name = safe_name(one.verified.run)
+    rest = "" if name == one.verified.run else f"-{one.verified.sha256[:12]}"
+    return f"{one.testbed}-{name}{rest}"
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def visible(value: Any) -> Any:
+        """Whatever a template prints is text without control characters."""
+        return (
+            plain(value, 4000)
+            if isinstance(value, str) and not isinstance(value, Markup)
+            else value
+        )
+
+    return Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,185 @@
+"""One bundle on the board: its facts, its figures, and the data that rankings are made of."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cnibench.analysis.model import Analysis
+from cnibench.model.context import fact
+from cnibench.reports._escape import plain
+from cnibench.reports.board import division, effects
+from cnibench.reports.bundle.verifying import Verified
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import Record
+
+# What a policy can do, one feature each: Table I of qi2021.
+POLICIES = ("kubernetes", "third_party", "ingress", "egress", "L3", "L4", "L7")
+_LONGEST = 120  # characters of a fact
+_MOST_CYCLES = 200  # rows of cycles on a page
+
+
+@dataclass(frozen=True)
+class Cni:
+    """A CNI as it was measured: ``version`` is that of its chart, '' of a model; ``policies`` is
+    the number of POLICIES that it has.
+    """
+
+    name: str
+    version: str
+    fidelity: str
+    policies: int
+
+    @property
+    def title(self) -> str:
+        model = " (model)" if self.fidelity == "datapath-model" else ""
+        return f"{self.name}{' ' if self.version else ''}{self.version}{model}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """``facts`` are for filters, ``details`` for people: (name, value)."""
+
+    run: str
+    finished: str
+    facts: dict[str, str]
+    details: list[tuple[str, str]]
+    command: str
+    division: division.Division
+    cnis: dict[str, Cni]
+    places: list[effects.Place]
+    rows: list[effects.Row]
+    cycles: list[tuple[str, str, str, list[tuple[str, float]]]]
+    failed: dict[str, int]
+    attested: tuple[int, int]
+    sha256: str
+    signer: str
+    size: int
+
+
+def of(found: Verified, reader: RunReader, analysis: Analysis) -> Entry:
+    """The entry of a verified bundle; every text in it is one line without hidden characters."""
+    environment = reader.environment
+    judged = division.of(reader.plan)
+    fidelity = {one.label: one.fidelity for one in analysis.results}
+    failed: dict[str, int] = {}
+    for failure in analysis.failures:
+        failed[failure.label] = failed.get(failure.label, 0) + (failure.block >= 0)
+    signer = found.signer
+    facts = _facts(environment, analysis) | {"division": judged.name}
+    return Entry(
+        run=found.run,
+        finished=plain(reader.finished, 40),
+        facts=facts,
+        details=_details(environment, reader),
+        command=plain(shlex.join(reader.plan.command), 2000),
+        division=judged,
+        cnis={
+            label: _cni(label, profile, fidelity.get(label, ""))
+            for label, profile in reader.plan.profiles.items()
+            if fidelity.get(label, "baseline") != "baseline"
+        },
+        places=effects.places(analysis),
+        rows=effects.rows(analysis),
+        cycles=[
+            (
+                plain(one.label, _LONGEST),
+                f"{plain(one.workload, _LONGEST)} {one.placement}",
+                one.cycles_source,
+                sorted(
+                    [*one.components.items(), ("unclassified", one.unclassified)],
+                    key=lambda item: -item[1],
+                ),
+            )
+            for one in analysis.cpp[:_MOST_CYCLES]
+        ],
+        failed=failed,
+        attested=(sum(one.passed for one in analysis.attestations), len(analysis.attestations)),
+        sha256=found.sha256,
+        signer=f"{signer.name or 'unknown'} ({signer.kind} {signer.fingerprint})" if signer else "",
+        size=found.path.stat().st_size,
+    )
+
+
+def _facts(environment: Record, analysis: Analysis) -> dict[str, str]:
+    """What readers filter by."""
+    kinds = sorted({one.testbed for one in analysis.results})
+    wires = sorted({one.wire for one in analysis.results})
+    return {
+        "kind": plain(", ".join(kinds), _LONGEST),
+        "wire": plain(", ".join(wires), _LONGEST),
+        "nic": plain(_nic(environment), _LONGEST),
+        "cpu": _fact(environment, "cpu_model"),
+        "architecture": _fact(environment, "architecture"),
+        "kernel": plain(".".join(_fact(environment, "kernel").split(".")[:2]), _LONGEST),
+    }
+
+
+def _fact(environment: Record, name: str) -> str:
+    value = fact(environment, name)
+    return plain(value, _LONGEST) if value not in (None, "") else "not recorded"
+
+
+def _nic(environment: Record) -> str:
+    """The driver and speed of the nodes' NICs; where the wire is none, that does not matter."""
+    if environment.get("wire") != "nic":
+        return "none: the wire is virtual"
+    nodes = environment.get("nodes")
+    found = {
+        f"{device.get('driver', 'not recorded')} {device.get('speed', '')}".strip()
+        for node in (nodes.values() if isinstance(nodes, dict) else ())
+        if isinstance(node, dict) and isinstance(device := node.get("device"), dict)
+    }
+    return ", ".join(sorted(found)) or "not recorded"
+
+
+def _details(environment: Record, reader: RunReader) -> list[tuple[str, str]]:
+    names = {
+        "kernel": "kernel",
+        "cpu_model": "CPU",
+        "cpus": "CPUs",
+        "virtualisation": "virtualisation",
+        "governor": "frequency governor",
+        "clocksource": "clock source",
+        "kubernetes": "Kubernetes",
+    }
+    found = [(title, _fact(environment, name)) for name, title in names.items()]
+    memory = environment.get("memory")
+    if isinstance(memory, int | float):
+        found.append(("memory", f"{memory / 2**30:.0f} GiB"))
+    plan = reader.plan
+    found += [
+        ("cnibench", plain(plan.tool_version, _LONGEST)),
+        ("measured", f"{len(plan.cells)} cells in {plan.blocks} blocks, seed {plan.seed}"),
+    ]
+    return found
+
+
+def _cni(label: str, profile: Mapping[str, Any], fidelity: str) -> Cni:
+    name = str(profile.get("name") or label)
+    shown = label if name == label else f"{label} = {name}"
+    version = _version(profile) if fidelity == "cni" else ""
+    return Cni(plain(shown, _LONGEST), version, fidelity, _policies(profile))
+
+
+def _version(profile: Mapping[str, Any]) -> str:
+    """That of the chart that installs it."""
+    installation = profile.get("kubernetes")
+    steps = installation.get("steps") if isinstance(installation, dict) else None
+    for step in steps if isinstance(steps, list) else ():
+        chart = step.get("chart") if isinstance(step, dict) else None
+        if isinstance(chart, dict) and isinstance(chart.get("version"), str):
+            return plain(chart["version"], 40)
+    return ""
+
+
+def _policies(profile: Mapping[str, Any]) -> int:
+    features = profile.get("features")
+    policy = features.get("policy") if isinstance(features, dict) else None
+    if not isinstance(policy, dict):
+        return 0
+    layers = policy.get("layers")
+    found = [name for name in POLICIES if policy.get(name) is True]
+    return len(found) + len({*POLICIES[4:]} & {str(one) for one in layers or ()})
