@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -12,67 +12,55 @@ from cnibench.testbed.cluster_options import ClusterOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-
-def cluster_options(command: F) -> F:
-    """Adds them to a command, which gets them as ``cluster_options``."""
-    command = gathered(ClusterOptions, "cluster_options")(command)
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-_OPTIONS = (
+ACCESS = (
+    click.option("--kubeconfig", metavar="FILE", help="Kubeconfig file.  [default: as in kubectl]"),
     click.option(
-        "--kubeconfig", metavar="FILE", help="existing: kubeconfig file.  [default: as in kubectl]"
+        "--context", metavar="CTX", help="Kubeconfig context.  [default: the current one]"
     ),
     click.option(
-        "--context", metavar="CTX", help="existing: kubeconfig context.  [default: the current one]"
+        "-n", "--namespace", metavar="NAME", help="Namespace to create.  [default: a new name]"
+    ),
+)
+NODES = (
+    click.option("--client-node", metavar="NODE", help="Node of the clients."),
+    click.option("--server-node", metavar="NODE", help="Node of the servers."),
+    click.option(
+        "--client-selector", metavar="LABELS", help="Label selector for the clients' node."
     ),
     click.option(
-        "-n",
-        "--namespace",
-        metavar="NAME",
-        help="existing: namespace to create.  [default: a new name]",
-    ),
-    click.option("--client-node", metavar="NODE", help="existing: node of the clients."),
-    click.option("--server-node", metavar="NODE", help="existing: node of the servers."),
-    click.option(
-        "--client-selector",
-        metavar="LABELS",
-        help="existing: label selector for the clients' node.",
-    ),
-    click.option(
-        "--server-selector",
-        metavar="LABELS",
-        help="existing: label selector for the servers' node.",
+        "--server-selector", metavar="LABELS", help="Label selector for the servers' node."
     ),
     click.option(
         "--toleration",
         multiple=True,
         metavar="TAINT",
-        help="existing: KEY[=VALUE][:EFFECT] to tolerate, or 'all'.",
+        help="KEY[=VALUE][:EFFECT] to tolerate, or 'all'.",
     ),
-    click.option(
-        "--max-rate", metavar="RATE", help="existing: rate limit of the Pods, for example 1G."
-    ),
-    click.option(
-        "--allow-load", is_flag=True, help="existing: allow load on nodes that run other Pods."
-    ),
+)
+LOAD = (
+    click.option("--max-rate", metavar="RATE", help="Rate limit of the Pods, for example 1G."),
+    click.option("--allow-load", is_flag=True, help="Allow load on nodes that run other Pods."),
+)
+CHANGES = (
     click.option(
         "--allow-install",
         is_flag=True,
-        help="existing: allow installing profiles on a cluster without a CNI.",
+        help="Allow installing profiles on a cluster without a CNI, and removing them.",
     ),
     click.option(
         "--allow-replace",
         metavar="CONTEXT",
-        help="existing: allow replacing the CNI of this context's cluster.",
+        help="Allow replacing the CNI of this context's cluster.",
     ),
+)
+NODE_CHANGES = (
     click.option(
         "--allow-node-changes",
         is_flag=True,
-        help="existing: allow changing NIC features of nodes; they are restored.",
+        help="Allow changing NIC features of nodes; they are restored.",
     ),
+)
+KUBERNETES = (
     click.option(
         "--patience",
         metavar="TIME",
@@ -88,21 +76,57 @@ _OPTIONS = (
         metavar="NAME",
         help="Image pull secret: NAMESPACE/NAME, copied into cnibench's namespace.",
     ),
+)
+KIND = (
     click.option(
         "--node-image",
         metavar="IMAGE",
-        help="kind: node image.  [default: CNIBENCH_KIND_IMAGE, or kind's own]",
+        help="Node image.  [default: CNIBENCH_KIND_IMAGE, or kind's own]",
     ),
     click.option(
         "--kind-nodes",
         type=click.IntRange(2, 20),
         metavar="N",
-        help="kind: number of nodes in each cluster.  [default: 2]",
+        help="Number of nodes in each cluster.  [default: 2]",
     ),
     click.option(
         "--image-archive",
         multiple=True,
         metavar="FILE",
-        help="kind: image archive to load into the nodes.",
+        help="Image archive to load into the nodes.",
     ),
 )
+EVERY = (*ACCESS, *NODES, *LOAD, *CHANGES, *NODE_CHANGES, *KUBERNETES, *KIND)
+
+# For the help of commands (_sections.py).
+SECTIONS = {
+    "Existing clusters": (
+        "kubeconfig",
+        "context",
+        "namespace",
+        "client_node",
+        "server_node",
+        "client_selector",
+        "server_selector",
+        "toleration",
+        "max_rate",
+        "allow_load",
+        "allow_install",
+        "allow_replace",
+        "allow_node_changes",
+    ),
+    "Existing clusters and kind": ("patience", "registry", "pull_secret", "keep"),
+    "kind": ("node_image", "kind_nodes", "image_archive"),
+}
+
+
+def cluster_options(options: Sequence[Callable[[Any], Any]] = EVERY) -> Callable[[F], F]:
+    """Adds these to a command, which gets them as ``cluster_options``."""
+
+    def decorate(command: F) -> F:
+        command = gathered(ClusterOptions, "cluster_options")(command)
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain, combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from cnibench.analysis.comparison.levels import planned_looks
 from cnibench.cli._errors import guarded
 from cnibench.cli._output import fancy
 from cnibench.cli._ranking import Shown
@@ -22,7 +24,7 @@ from cnibench.model.cell import Sample
 from cnibench.model.context import disagreements
 from cnibench.model.units import plural
 from cnibench.run.checks.cpus import pins
-from cnibench.run.progress import Lines, Progress, Terminal
+from cnibench.run.progress import Lines, Progress, Terminal, Warnings
 from cnibench.run.runner import Runner
 from cnibench.run.workload import Workload
 from cnibench.rundir.files import open_log
@@ -49,14 +51,15 @@ def carry_out(
     resume: bool,
     retry_failed: bool = False,
     wait_quiet: float = 0.0,
+    quiet: bool = False,
 ) -> int:
-    """Measures; the exit status. The inner process reports its own errors. Raises MeasureError
-    when that was killed.
+    """Measures; the exit status. ``quiet``: nothing is said of the progress. The inner process
+    reports its own errors. Raises MeasureError when that was killed.
     """
     # here: inside, this machine's NICs and its other programs are not seen
     nics = {**offloads(request.cluster), **others(request.cluster.manages_nodes, wait_quiet)}
     status = request.cluster.carry(
-        lambda: guarded(lambda: _measure(request, path, resume, nics, retry_failed))
+        lambda: guarded(lambda: _measure(request, path, resume, nics, retry_failed, quiet))
     )
     if status > 128 and status != Interrupted.exit_code:
         raise MeasureError(
@@ -106,7 +109,12 @@ def offloads(cluster: Cluster) -> dict[str, Any]:
 
 
 def _measure(
-    request: Request, path: Path, resume: bool, nics: Mapping[str, Any], retry_failed: bool
+    request: Request,
+    path: Path,
+    resume: bool,
+    nics: Mapping[str, Any],
+    retry_failed: bool,
+    quiet: bool,
 ) -> int:
     facts = {**machine(() if inside() else tools_of(request)), **nics}
     if resume:
@@ -138,7 +146,7 @@ def _measure(
                 "tools": known.get("tools", {}),
                 "offload": known.get("offload", {}),
             }
-        shown = progress()
+        shown = Warnings() if quiet else progress()
         runner = Runner(
             cluster=request.cluster,
             writer=writer,
@@ -149,7 +157,7 @@ def _measure(
             done=done,
             progress=shown,
             environment=facts,
-            enough=_target(path, request),
+            enough=_enough(path, request),
             recorded=recorded,
             ranking=Shown(path, request.manifest, shown),
         )
@@ -187,8 +195,10 @@ def progress() -> Progress:
     return Terminal() if fancy() and not log.verbosity() else Lines()
 
 
-def _target(path: Path, request: Request) -> Callable[[int], str] | None:
+def _enough(path: Path, request: Request) -> Callable[[int], str] | None:
     manifest = request.manifest
+    if manifest.until_decided:
+        return partial(_all_decided, path, planned_looks(manifest)[:-1])
     if not manifest.target_ci:
         return None
 
@@ -207,6 +217,18 @@ def _target(path: Path, request: Request) -> Callable[[int], str] | None:
         return decision.reason if decision.stop else ""
 
     return enough
+
+
+def _all_decided(path: Path, looks: Sequence[int], blocks: int) -> str:
+    """Why the run may end after so many blocks: at an early look all pairs are decided."""
+    if blocks not in looks:
+        return ""
+    from cnibench.analysis.comparison.decided import decided
+    from cnibench.analysis.text.decision import lines
+
+    found = decided(RunReader(path), blocks)
+    _log.info("after %s: %s", plural(blocks, "block"), " ".join(lines(found)))
+    return found.reason
 
 
 def comparisons(

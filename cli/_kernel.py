@@ -170,7 +170,14 @@ def again(run_dir: Path) -> Machine | None:
     return _machine(given(image), "this run was begun there")
 
 
-def start(machine: Machine, manifest: Manifest, run_dir: Path, tools: Sequence[str] = ()) -> int:
+def start(
+    machine: Machine,
+    manifest: Manifest,
+    run_dir: Path,
+    tools: Sequence[str] = (),
+    *,
+    quiet: bool = False,
+) -> int:
     """Makes the run directory and measures in the VM; the exit status. Errors as in ``vm.execute``.
 
     ``tools``: the programs whose versions the environment names; they are asked here, where that is
@@ -183,23 +190,31 @@ def start(machine: Machine, manifest: Manifest, run_dir: Path, tools: Sequence[s
         writer.environment({"tools": versions(tools), "offload": stored()})
         (run_dir / _IMAGE.parent).mkdir()
         (run_dir / _IMAGE).write_text(f"{machine.kernel.image}\n", encoding="utf-8")
-    return carry(machine, run_dir)
+    return carry(machine, run_dir, quiet=quiet)
 
 
-def carry(machine: Machine, run_dir: Path, *, retry_failed: bool = False) -> int:
+def carry(
+    machine: Machine, run_dir: Path, *, retry_failed: bool = False, quiet: bool = False
+) -> int:
     """Has the VM measure what the run is missing; the exit status. What cnibench prints there comes
     out here.
     """
-    click.echo(
-        f"measuring in a VM with the stock kernel {machine.kernel.release}: {machine.why}", err=True
-    )
+    if not quiet:
+        click.echo(
+            f"measuring in a VM with the stock kernel {machine.kernel.release}: {machine.why}",
+            err=True,
+        )
     if machine.emulated:
         click.echo(
             f"warning: the VM's processor is emulated ({machine.accelerator.reason}): its absolute"
             " figures mean nothing, and comparisons count instructions rather than time",
             err=True,
         )
-    options = [*["--retry-failed"] * retry_failed, *["--verbose"] * log.verbosity()]
+    options = [
+        *["--retry-failed"] * retry_failed,
+        *["--quiet"] * quiet,
+        *["--verbose"] * log.verbosity(),
+    ]
     with log.into(open_log(run_dir)):
         return carry_into(
             preload.command(_ENTRY, "run", "--resume", str(run_dir), *options),

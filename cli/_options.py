@@ -10,19 +10,22 @@ from typing import Any, TypeVar
 
 import click
 
+from cnibench.cli import _complete
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def gathered(kind: type, parameter: str) -> Callable[[F], F]:
     """Hands those options that are fields of ``kind``, a dataclass, to the command as one object,
-    its ``parameter``. Belongs right above the command's ``def``.
+    its ``parameter``; fields without an option have their defaults. Belongs right above the
+    command's ``def``.
     """
     names = [one.name for one in fields(kind)]
 
     def decorate(command: F) -> F:
         @wraps(command)
         def call(**given: object) -> object:
-            options = kind(**{name: given.pop(name) for name in names})
+            options = kind(**{name: given.pop(name) for name in names if name in given})
             return command(**given, **{parameter: options})
 
         return call  # type: ignore[return-value]
@@ -30,10 +33,23 @@ def gathered(kind: type, parameter: str) -> Callable[[F], F]:
     return decorate
 
 
+def hand_down(ctx: click.Context) -> None:
+    """What was given to a group is the default of its subcommands: ``runs --json show`` is
+    ``runs show --json``.
+    """
+    assert isinstance(ctx.command, click.Group)
+    ctx.default_map = dict.fromkeys(ctx.command.commands, ctx.params)
+
+
 def runs_option(name: str, help: str) -> Callable[[F], F]:
     """An option that names the directory of run directories."""
     return click.option(
-        name, type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help=help
+        name,
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        default=Path("runs"),
+        show_default=True,
+        help=help,
     )
 
 
@@ -41,9 +57,17 @@ def runs_option(name: str, help: str) -> Callable[[F], F]:
 folder_option = runs_option("--folder", "Directory that contains the run directories.")
 out_option = runs_option("--out", "Directory for run directories.")
 file_option = click.option(
-    "--out", type=click.Path(path_type=Path), help="Write to this file instead of stdout."
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file instead of stdout.",
 )
-kind_option = click.option("--cluster", metavar="KIND", help="Where the Pods run.  [default: lab]")
+kind_option = click.option(
+    "--cluster",
+    metavar="KIND",
+    shell_complete=_complete.clusters,
+    help="Where the Pods run: lab, kind or existing.  [default: lab]",
+)
 method_option = click.option(
     "--method",
     type=click.Choice(["slices", "windows"]),
@@ -64,7 +88,7 @@ def pooling_options(command: F) -> F:
             "--baseline",
             metavar="LABEL",
             default="",
-            help="Profile that ratios refer to.  [default: a baseline profile, else the first]",
+            help="Profile that ratios refer to.  [default: the first]",
         ),
         click.option(
             "--allow-different",

@@ -30,6 +30,7 @@ _SINGLE = (
     "pairs",
     "target_ci",
     "max_blocks",
+    "budget",
     "resolution",
     "noise",
     "seed",

@@ -25,6 +25,7 @@ class PlanOptions:
     noise: str | None = None
     target_ci: str | None = None
     max_blocks: int | None = None
+    budget: str | None = None
     cpus: str | None = None
     ip: str | None = None
     mtu: int | None = None

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from cnibench.analysis.comparison.levels import planned_looks
 from cnibench.cli._output import print_json, print_table
 from cnibench.cli._request import Request
 from cnibench.model.cell import Cell
@@ -108,17 +109,20 @@ def show(request: Request, as_json: bool) -> None:
         ("cell", "CPUs", "MTU"),
         [(words(cell), cell.cpus, str(cell.mtu)) for cell in manifest.cells],
     )
-    most = (
-        f" (up to {manifest.max_blocks} blocks, until ±{manifest.target_ci:.1%})"
-        if manifest.target_ci
-        else ""
-    )
+    most = ""
+    if manifest.target_ci:
+        most = f" (up to {manifest.max_blocks} blocks, until ±{manifest.target_ci:.1%})"
+    elif len(looks := planned_looks(manifest)) > 1 and manifest.until_decided:
+        early = " or ".join(map(str, looks[:-1]))
+        most = f" (fewer if every pair is decided after {early})"
     click.echo(
         f"{plural(len(manifest.cells), 'cell')} x {_blocks(manifest)}{most} ="
         f" {plural(len(samples), 'sample')}, seed {manifest.seed}"
     )
     click.echo(f"priority: {_priorities(manifest.cells)}")
     click.echo(f"time: {_about(request, seconds)}")
+    if manifest.budget:
+        click.echo(f"budget: {duration(manifest.budget)}; no block is started that would end later")
     click.echo(f"traffic: at most about {human(volume, 'B')}" if volume else "traffic: little")
     for one in manifest.unsupported:
         click.echo(f"not measured: {one.label}: {one.lacks}; {one.remedy}")

@@ -8,20 +8,27 @@ from pathlib import Path
 
 import click
 
+from cnibench.cli._integrity import first_lines
 from cnibench.registry import provider
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import REPORT
 from cnibench.rundir.writing import report_file
+from cnibench.system.text import printable
 
 
-def show(path: Path, as_json: bool) -> int:
-    """Analyses the run and prints the answer; stderr says where the rest is. 1 when the run
+def show(path: Path, as_json: bool, quiet: bool) -> int:
+    """Analyses the run and prints the answer; stderr says where the rest is. If ``quiet``, the path
+    of the run directory is all of it, unless the answer is a JSON document. 1 when the run
     directory is damaged, else 0.
     """
     from cnibench.analysis import analyse
 
     analysis = analyse([RunReader(path)])
-    click.echo(provider("reports", "json" if as_json else "brief").render(analysis), nl=False)
+    if quiet and not as_json:
+        click.echo(str(path))
+        first_lines([printable(problem) for problem in analysis.problems], err=True)
+    else:
+        click.echo(provider("reports", "json" if as_json else "brief").render(analysis), nl=False)
     file = path / REPORT
     try:
         kept = report_file.store(path, provider("reports", "md").render(analysis))
@@ -30,5 +37,6 @@ def show(path: Path, as_json: bool) -> int:
     else:
         if kept:
             click.echo(f"warning: {file} was not as a run wrote it; kept as {kept}", err=True)
-        click.echo(f"report: {file}", err=True)
+        if not quiet:
+            click.echo(f"report: {file}", err=True)
     return 1 if analysis.problems else 0

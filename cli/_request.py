@@ -76,13 +76,15 @@ def prepare(
     """
     plan = plan.seeded()
     asked = profile.choose(["*" if item == "all" else item for item in plan.cni])
+    kind: type[Cluster] = provider("clusters", plan.cluster)
+    # what a cluster has already may be removed, and then --set current:... says what that is
+    there = {profile.CURRENT.name} if issubclass(kind, Recognition) else set()
     for label in plan.settings:
-        if label and label not in asked:
+        if label and label not in asked and label not in there:
             raise UsageError(
                 f"--set {label}:... names no profile of this run",
                 f"the labels are: {', '.join(asked)}",
             )
-    kind: type[Cluster] = provider("clusters", plan.cluster)
     if beyond := [path for path in plan.path if path not in kind.paths]:
         raise UsageError(
             f"--cluster {plan.cluster} has no path {', '.join(beyond)}",
@@ -130,7 +132,13 @@ def prepare(
     request = replace(request, warnings=[*request.warnings, *refused])
     asked_for = plan.model_dump(mode="json", by_alias=True)
     return replace(
-        request, manifest=replace_fields(request.manifest, planned=blocks, plan=asked_for)
+        request,
+        manifest=replace_fields(
+            request.manifest,
+            planned=blocks,
+            plan=asked_for,
+            until_decided=plan.until_decided and len(found.runnable) > 1,
+        ),
     )
 
 
@@ -182,6 +190,8 @@ def _request(
         notes=[*notes, *warnings],
         target_ci=plan.target_ci,
         max_blocks=plan.max_blocks,
+        resolution=plan.resolution,
+        budget=plan.budget,
         plan=plan.model_dump(mode="json", by_alias=True),
         extra=cluster.options.cluster.given() | ({"keep": True} if cluster.options.keep else {}),
     )

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnibench.cli._cluster_options import cluster_options
+from cnibench.cli import _complete
+from cnibench.cli._cluster_options import SECTIONS, cluster_options
 from cnibench.cli._options import kind_option, method_option, out_option, seed_option
 from cnibench.cli._output import json_option, print_json, print_table
+from cnibench.cli._sections import Sections
 from cnibench.errors import CnibenchError, UsageError
 from cnibench.system import log
 from cnibench.testbed.cluster_options import ClusterOptions
@@ -20,18 +22,23 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    "calibrate", epilog=("\b\nExamples:\n  cnibench calibrate --rounds 20 --resolution 2%\n")
+    "calibrate",
+    cls=Sections,
+    sections={"Options": (), **SECTIONS},
+    epilog="\b\nExamples:\n  cnibench calibrate --rounds 20 --resolution 2%\n",
 )
 @click.option(
     "--cni",
     multiple=True,
     metavar="NAME",
+    shell_complete=_complete.profiles,
     help="One profile, or two that must be equal.  [default: veth-baseline]",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(1, 1000),
     default=20,
+    metavar="N",
     show_default=True,
     help="A/A comparisons of 6 blocks each, a place.",
 )
@@ -40,9 +47,16 @@ if TYPE_CHECKING:
     "--workload",
     multiple=True,
     metavar="LIST",
+    shell_complete=_complete.workloads,
     help="Workloads to run.  [default: tcp-stream,tcp-rr]",
 )
-@click.option("--placement", multiple=True, metavar="LIST", help="intra, inter.  [default: intra]")
+@click.option(
+    "--placement",
+    multiple=True,
+    metavar="LIST",
+    shell_complete=_complete.placements,
+    help="Placements of the Pods: intra, inter.  [default: intra]",
+)
 @click.option(
     "--cpus",
     default="shared",
@@ -66,7 +80,7 @@ if TYPE_CHECKING:
 )
 @seed_option
 @out_option
-@cluster_options
+@cluster_options()
 @json_option
 def command(
     cni: tuple[str, ...],

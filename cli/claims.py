@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cnibench.cli import _complete
 from cnibench.cli._integrity import first_lines
 from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json, print_table
+from cnibench.cli._runs import one_run, run_argument
 
 if TYPE_CHECKING:
     from cnibench.analysis import Analysis
@@ -19,13 +21,14 @@ if TYPE_CHECKING:
 _SILENT = ("not-measured",)
 
 
-@click.command("claims", epilog=("\b\nExamples:\n  cnibench claims last --study qi2021\n"))
-@click.argument("run")
+@click.command("claims", epilog=("\b\nExamples:\n  cnibench claims --study qi2021\n"))
+@run_argument
 @click.option(
     "--study",
     "studies",
     multiple=True,
     metavar="NAME",
+    shell_complete=_complete.studies,
     help="Only this study: qi2021, bruijn2017 or makowski2018.",
 )
 @click.option(
@@ -34,9 +37,9 @@ _SILENT = ("not-measured",)
 @folder_option
 @json_option
 def command(
-    run: str, studies: tuple[str, ...], everything: bool, folder: Path, as_json: bool
+    run: str | None, studies: tuple[str, ...], everything: bool, folder: Path, as_json: bool
 ) -> int:
-    """Check the findings of published studies against a run.
+    """Check the findings of published studies against a run, the last one by default.
 
     The verdict on a claim is one of: holds; does-not-hold (its preconditions are met and the test
     is significant); inconclusive; by-construction (the lab's model implies it); not-testable-here
@@ -44,12 +47,10 @@ def command(
     """
     from cnibench.analysis import analyse
     from cnibench.claims import evaluate
-    from cnibench.rundir.index import find
-    from cnibench.rundir.reader import RunReader
     from cnibench.system.text import printable
 
     names = tuple(name.strip() for entry in studies for name in entry.split(",") if name.strip())
-    analysis = analyse([RunReader(find(run, folder))])
+    analysis = analyse([one_run(run, folder)])
     problems = [printable(problem) for problem in analysis.problems]
     status = first_lines(problems, err=as_json)
     found = evaluate(analysis, names)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cnibench.cli._cluster_options import cluster_options
+from cnibench.cli import _complete
+from cnibench.cli._cluster_options import ACCESS, CHANGES, KUBERNETES, SECTIONS, cluster_options
 from cnibench.cli._output import json_option, print_json
+from cnibench.cli._sections import Sections
 from cnibench.testbed.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
@@ -17,10 +19,19 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    "clean", epilog=("\b\nExamples:\n  cnibench clean --dry-run\n  cnibench clean --cluster kind\n")
+    "clean",
+    cls=Sections,
+    sections={"Options": (), **SECTIONS},
+    epilog="\b\nExamples:\n  cnibench clean --dry-run\n  cnibench clean --cluster kind\n",
 )
 @click.option(
-    "--cluster", "name", metavar="KIND", default="lab", show_default=True, help="Where to look."
+    "--cluster",
+    "name",
+    metavar="KIND",
+    default="lab",
+    show_default=True,
+    shell_complete=_complete.clusters,
+    help="Where to look: lab, kind or existing.",
 )
 @click.option(
     "--owner",
@@ -30,7 +41,7 @@ if TYPE_CHECKING:
     help="Also what this owner's runs left, unless they still use it.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
-@cluster_options
+@cluster_options((*ACCESS, *CHANGES, *KUBERNETES))
 @json_option
 def command(
     name: str, owners: Sequence[str], dry_run: bool, as_json: bool, cluster_options: ClusterOptions

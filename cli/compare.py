@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
+from cnibench.cli import _complete
 from cnibench.cli._integrity import check, first_lines, later, lines, warn
 from cnibench.cli._options import file_option, folder_option
 from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from cnibench.analysis.samples.series import Gathered
-    from cnibench.analysis.verdict import Verdict
-    from cnibench.rundir.reader import RunReader
+    from cnibench.analysis.gate.notes import Notes
+    from cnibench.analysis.gate.verdict import Verdict
 
 
 @click.command(
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
         "\b\nExamples:\n"
         "  cnibench compare last:base last:candidate --threshold 5%\n"
         "  cnibench compare run1,run2,run3 run4 --format junit --out gate.xml\n"
+        "  cnibench compare last:base --plan\n"
+        "  cnibench compare last:base last:candidate --history gate.jsonl\n"
     ),
 )
-@click.argument("base")
-@click.argument("candidate")
+@click.argument("base", shell_complete=_complete.runs)
+@click.argument("candidate", required=False, shell_complete=_complete.runs)
 @click.option(
     "--threshold",
     default="5%",
@@ -52,6 +54,25 @@ if TYPE_CHECKING:
     help="Exit status when only differences of values are undecided: fail 5, pass 0.",
 )
 @click.option(
+    "--history",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Decide with all runs of the earlier looks in FILE, and add this one.",
+)
+@click.option(
+    "--plan",
+    "planning",
+    is_flag=True,
+    help="Say how many blocks and runs a candidate needs, and decide nothing.",
+)
+@click.option(
+    "--power",
+    default="90%",
+    show_default=True,
+    metavar="PERCENT",
+    help="With --plan: probability with which an equal candidate passes.",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["text", "md", "junit"]),
@@ -72,10 +93,13 @@ if TYPE_CHECKING:
 @json_option
 def command(
     base: str,
-    candidate: str,
+    candidate: str | None,
     threshold: str,
     metrics: tuple[str, ...],
     inconclusive: str,
+    history: Path | None,
+    planning: bool,
+    power: str,
     form: str,
     out: Path | None,
     allow_different: bool,
@@ -94,23 +118,45 @@ def command(
     test proves it, and undecided otherwise. Disturbed samples are excluded. A cell in which one
     side was disturbed significantly more often than the other is undecided.
 
+    Repeating an undecided gate until it passes lets more bad candidates pass. With --history, each
+    look at a candidate uses all of its blocks so far, at a level of its own, and all looks
+    together keep 2.5 %, however many there are. A history is of one base, machine and threshold; a
+    candidate with another profile, setting or installation begins anew in it.
+
+    --plan needs no candidate: it takes the noise from BASE (and CANDIDATE, if named).
+
     Exit status: 0 proven not worse than the threshold, 4 worse, 5 undecided or a cell is
     missing, 2 the two sides are not comparable. --inconclusive pass turns 5 into 0 only where both
     sides have values and nothing but their difference is undecided. A cell that is missing, in
     which the candidate fails more often, or that is undecided because of disturbed samples stays 5.
     """
     from cnibench.analysis.build import contexts_of, main_of
-    from cnibench.analysis.gate import judge, side
+    from cnibench.analysis.gate.judgement import judge, side
     from cnibench.analysis.samples.series import gather
+    from cnibench.cli._gate_explain import explained
+    from cnibench.cli._gate_memory import Looked, look
+    from cnibench.cli._gate_plan import planned
+    from cnibench.cli._gate_sides import comparable, ended_by_itself, sides
     from cnibench.model.units import fraction
     from cnibench.rundir.index import each_once
 
-    sides = _sides(base, folder), _sides(candidate, folder)
-    ours, theirs = sides
-    pairwise = len(ours) == len(theirs) == 1 and (
-        ours[0].reader.path.resolve() == theirs[0].reader.path.resolve()
+    if candidate is None and not planning:
+        raise UsageError(
+            "there is no candidate", "name BASE and CANDIDATE; --plan alone needs none"
+        )
+    if planning and (form != "text" or out is not None):
+        raise UsageError("--plan prints text, or JSON with --json", "leave out --format and --out")
+    if history is not None and allow_different:
+        raise UsageError(
+            "--history keeps what is not comparable apart, --allow-different compares it",
+            "leave out one of them",
+        )
+    ours, theirs = sides(base, folder), sides(candidate, folder) if candidate else []
+    pairwise = len(ours) == 1 and (
+        not theirs
+        or (len(theirs) == 1 and ours[0].reader.path.resolve() == theirs[0].reader.path.resolve())
     )
-    if pairwise and ours[0].label == theirs[0].label:
+    if pairwise and theirs and ours[0].label == theirs[0].label:
         raise UsageError(
             f"base and candidate are both {ours[0].label} of one run",
             "name two profiles: RUN:base RUN:candidate",
@@ -127,10 +173,10 @@ def command(
     gathered = {name: gather([reader]) for name, reader in readers.items()}
     later(list(readers.values()), problems, err=quiet)
     if not allow_different:
-        _comparable(ours, theirs, gathered)
+        comparable(ours, theirs, gathered)
     contexts = {name: contexts_of(reader, gathered[name]) for name, reader in readers.items()}
     one, other = (
-        side([(contexts[item.reader.id], item.label) for item in items]) for items in sides
+        side([(contexts[item.reader.id], item.label) for item in items]) for items in (ours, theirs)
     )
     limit = fraction(threshold)
     names = [name.strip() for item in metrics for name in item.split(",") if name.strip()]
@@ -140,88 +186,38 @@ def command(
             f"the base has no metric '{strange[0]}'",
             f"it has: {', '.join(sorted(known)) or 'none'}",
         )
-    verdict = judge(
-        one,
-        other,
-        limit,
-        pairwise=pairwise,
-        metrics=names,
-        main=main_of([item.reader for item in ours]),
-    )
-    warn([one.reader for one in (*ours, *theirs)])
+    main = main_of([item.reader for item in ours])
+    found = Looked(ours, theirs, contexts, gathered, limit, names, main, pairwise)
+    if planning:
+        warn([item.reader for item in (*ours, *theirs)])
+        return planned(found, fraction(power), history, problems, as_json=as_json)
+    remembered = None
+    if history is None:
+        verdict = judge(one, other, limit, pairwise=pairwise, metrics=names, main=main)
+    else:
+        verdict, remembered = look(history, found, problems)
+    warn([item.reader for item in (*ours, *theirs)])
+    for name in dict.fromkeys(ended_by_itself((*ours, *theirs))):
+        click.echo(
+            f"warning: {name} ended when its pairs were decided, which lets more bad candidates"
+            " pass; measure for a gate with --blocks N",
+            err=True,
+        )
+    notes = explained(verdict, found, remembered, history, folder)
     passed = inconclusive == "pass" and verdict.only_values_undecided
-    status = 0 if passed else verdict.exit_code
+    status: int = 0 if passed else verdict.exit_code
     status = status or (1 if problems else 0)
     if as_json:
-        _print_json(verdict, status, problems)
+        _print_json(verdict, status, problems, notes)
     else:
-        _print(verdict, form, out, inconclusive, problems)
+        _print(verdict, form, out, inconclusive, problems, notes)
     return status
 
 
-class _Chosen(NamedTuple):
-    reader: RunReader
-    label: str
-
-
-def _sides(text: str, folder: Path) -> list[_Chosen]:
-    """``RUN[:LABEL],RUN[:LABEL],...``; a label after the last one holds for all that name none."""
-    from cnibench.rundir.index import find
-    from cnibench.rundir.reader import RunReader
-
-    found: list[tuple[RunReader, str]] = []
-    for item in (part.strip() for part in text.split(",")):
-        name, colon, label = (item, "", "") if Path(item).is_dir() else item.rpartition(":")
-        if not colon:
-            name, label = item, ""
-        if not name:
-            raise UsageError(f"'{text}' names no run", "write RUN or RUN:PROFILE")
-        found.append((RunReader(find(name, folder)), label))
-    last = found[-1][1]
-    return [_Chosen(reader, _label(reader, label or last)) for reader, label in found]
-
-
-def _label(reader: RunReader, label: str) -> str:
-    known = [*reader.plan.profiles, *(one.label for one in reader.plan.unsupported)]
-    if label and label not in known:
-        raise UsageError(f"{reader.id} has no profile '{label}'", f"it has: {', '.join(known)}")
-    if not label and len(reader.plan.profiles) != 1:
-        raise UsageError(
-            f"{reader.id} has {len(reader.plan.profiles)} profiles",
-            f"name one: RUN:PROFILE, of {', '.join(known)}",
-        )
-    return label or next(iter(reader.plan.profiles))
-
-
-def _comparable(
-    ours: Sequence[_Chosen], theirs: Sequence[_Chosen], gathered: Mapping[str, Gathered]
-) -> None:
-    """Raises UsageError naming what differs: among the base runs, or between them and a
-    candidate.
-    """
-    from cnibench.analysis.comparability import between, circumstances_of, differences
-
-    found = {
-        one: circumstances_of(one.reader, gathered[one.reader.id], one.label)
-        for one in dict.fromkeys((*ours, *theirs))
-    }
-    first = ours[0]
-    for one in (*ours[1:], *theirs):
-        alike = one.reader.id == first.reader.id
-        differs = between(found[first], found[one], first.label, one.label, one_run=alike)
-        if one in ours and one.label == first.label:
-            differs = list(dict.fromkeys([*differs, *differences(found[first], found[one])]))
-        if differs:
-            raise UsageError(
-                f"{one.reader.id} ({one.label}) is not comparable with {first.reader.id}"
-                f" ({first.label}): {'; '.join(differs)}",
-                "measure both in the same way, preferably in one run; --allow-different compares"
-                " them nevertheless",
-            )
-
-
-def _print_json(verdict: Verdict, status: int, problems: Sequence[str]) -> None:
+def _print_json(verdict: Verdict, status: int, problems: Sequence[str], notes: Notes) -> None:
     """``exit_code`` is what the process ends with, with --inconclusive and problems in it."""
+    import shlex
+
     print_json(
         {
             "schema": 1,
@@ -231,21 +227,29 @@ def _print_json(verdict: Verdict, status: int, problems: Sequence[str]) -> None:
             "threshold": verdict.threshold,
             "how": verdict.how,
             "cells": verdict.cells,
+            "history": notes.remembered,
+            "cycles": notes.changes,
+            "repeat": [shlex.join(one) for one in notes.repeat],
         }
     )
 
 
 def _print(
-    verdict: Verdict, form: str, out: Path | None, inconclusive: str, problems: Sequence[str]
+    verdict: Verdict,
+    form: str,
+    out: Path | None,
+    inconclusive: str,
+    problems: Sequence[str],
+    notes: Notes,
 ) -> None:
     from cnibench.cli.report import write
     from cnibench.reports import _gate
 
     named = lines(problems)
     text = {
-        "text": lambda: _gate.text(verdict, named if out else ()),
-        "md": lambda: _gate.as_markdown(verdict, named),
-        "junit": lambda: _gate.junit(verdict, named, inconclusive=inconclusive),
+        "text": lambda: _gate.text(verdict, named if out else (), notes),
+        "md": lambda: _gate.as_markdown(verdict, named, notes),
+        "junit": lambda: _gate.junit(verdict, named, notes, inconclusive=inconclusive),
     }[form]()
     if out is None:
         click.echo(text, nl=False)

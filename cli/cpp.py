@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cnibench.cli import _complete
 from cnibench.cli._cpp_tables import show, show_difference
 from cnibench.cli._integrity import check, first_lines, later, warn
+from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json
+from cnibench.cli._runs import one_run, run_argument
 from cnibench.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -24,22 +27,32 @@ if TYPE_CHECKING:
     "cpp",
     epilog=(
         "\b\nExamples:\n"
-        "  cnibench cpp last\n"
+        "  cnibench cpp\n"
         "  cnibench cpp last --cni flannel --by function\n"
         "  cnibench cpp last --diff flannel cilium\n"
     ),
 )
-@click.argument("run")
+@run_argument
 @click.option(
     "--cni",
     multiple=True,
     metavar="NAME",
+    shell_complete=_complete.profiles,
     help="Only these labels; accepts patterns and comma-separated lists.",
 )
 @click.option("--placement", type=click.Choice(["intra", "inter"]), help="Only this placement.")
-@click.option("--workload", metavar="NAME", help="Only this workload; accepts a pattern.")
 @click.option(
-    "--by", type=click.Choice(["component", "function"]), default="component", show_default=True
+    "--workload",
+    metavar="NAME",
+    shell_complete=_complete.workloads,
+    help="Only this workload; accepts a pattern.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(["component", "function"]),
+    default="component",
+    show_default=True,
+    help="What the cycles are divided into.",
 )
 @click.option(
     "--flamegraph",
@@ -53,27 +66,28 @@ if TYPE_CHECKING:
     metavar="A B",
     help="Show the difference between profiles A and B of the run.",
 )
+@folder_option
 @json_option
 def command(
-    run: str,
+    run: str | None,
     cni: tuple[str, ...],
     placement: str | None,
     workload: str | None,
     by: str,
     flamegraph: Path | None,
     diff: tuple[str, str] | None,
+    folder: Path,
     as_json: bool,
 ) -> int:
     """Show where the CPU cycles of each packet are spent, by component or function.
 
-    Shows cycles per packet by component of the kernel's packet path. The components and the
+    Shows cycles per packet of a run, the last one by default, by component of the kernel's packet
+    path. The components and the
     unclassified cycles add up to the total.
     """
     from cnibench.cpp import summary, taxonomy
-    from cnibench.rundir.index import find
-    from cnibench.rundir.reader import RunReader
 
-    reader = RunReader(find(run))
+    reader = one_run(run, folder)
     problems = check([reader])
     first_lines(problems, err=as_json)
     names = taxonomy.load()

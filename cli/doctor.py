@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnibench.cli._cluster_options import cluster_options
+from cnibench.cli import _complete
+from cnibench.cli._cluster_options import ACCESS, KUBERNETES, NODES, SECTIONS, cluster_options
 from cnibench.cli._output import json_option, print_json, print_table
+from cnibench.cli._sections import Sections
 from cnibench.testbed.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 @click.command(
     "doctor",
+    cls=Sections,
+    sections={"Options": (), **SECTIONS},
     epilog=("\b\nExamples:\n  cnibench doctor\n  cnibench doctor --cluster kind --cni cilium\n"),
 )
 @click.option(
@@ -25,15 +29,17 @@ if TYPE_CHECKING:
     "kinds",
     multiple=True,
     metavar="KIND",
+    shell_complete=_complete.clusters,
     help="Kinds of cluster to check.  [default: lab]",
 )
 @click.option(
     "--cni",
     multiple=True,
     metavar="NAME",
+    shell_complete=_complete.profiles,
     help="Profiles that must be supported.  [default: check all, require none]",
 )
-@cluster_options
+@cluster_options((*ACCESS, *NODES, *KUBERNETES))
 @json_option
 def command(
     kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool, cluster_options: ClusterOptions

@@ -83,13 +83,13 @@ def build(registry: str, push: bool, base: str, force: bool) -> None:
 @command.command("load")
 @click.option("--name", metavar="CLUSTER", help="A kind cluster; all nodes of it get them.")
 @click.option(
-    "--archive",
+    "--out",
     type=click.Path(dir_okay=False),
     metavar="FILE",
     help="Write an archive, for nodes that 'ctr -n k8s.io images import' it.",
 )
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
-def load(name: str | None, archive: str | None, images: tuple[str, ...]) -> None:
+def load(name: str | None, out: str | None, images: tuple[str, ...]) -> None:
     """Give them (and further images of the engine here) to the nodes of a kind cluster, or write
     them to an archive.
     """
@@ -99,12 +99,12 @@ def load(name: str | None, archive: str | None, images: tuple[str, ...]) -> None
     from cnibench.errors import UsageError
     from cnibench.system import process as programs
 
-    if not name and not archive:
-        raise UsageError("where to?", "--name CLUSTER, or --archive FILE")
+    if not name and not out:
+        raise UsageError("where to?", "--name CLUSTER, or --out FILE")
     engine = ours.engine()
     wanted = [*ours.need(engine), *images]
-    if archive:
-        engine.save(wanted, Path(archive))
+    if out:
+        engine.save(wanted, Path(out))
     if name:
         programs.run(
             ["kind", "load", "image-archive", str(ours.archive(engine, wanted)), "--name", name],

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from cnibench.cli._options import runs_option
+from cnibench.cli import _complete
+from cnibench.cli._options import out_option
 from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
 
@@ -17,10 +18,10 @@ from cnibench.errors import UsageError
         "\b\nExamples:\n  cnibench import iperf3 result.json --label flannel --placement inter\n"
     ),
 )
-@click.argument("form", metavar="FORMAT")
+@click.argument("form", metavar="FORMAT", shell_complete=_complete.importers)
 @click.argument("path", type=click.Path(path_type=Path))
-@runs_option("--out", "Where the run directory is made.")
-@click.option("--name", default="", metavar="LABEL", help="Name to include in the run's ID.")
+@out_option
+@click.option("--name", default="", metavar="LABEL", help="Name of this run.")
 @click.option(
     "--label",
     default="",
@@ -31,6 +32,18 @@ from cnibench.errors import UsageError
     "--placement",
     type=click.Choice(["intra", "inter"]),
     help="Placement of client and server, if the files do not contain it.",
+)
+@click.option(
+    "--workload",
+    default="",
+    metavar="NAME",
+    help="Test of netperf, if the files do not contain it (-P 0): tcp-stream, tcp-rr, ...",
+)
+@click.option(
+    "--unit",
+    default="",
+    metavar="LETTER",
+    help="Unit of netperf's figures, as its -f has it, if the files do not contain it.",
 )
 @click.option(
     "--fact",
@@ -47,15 +60,18 @@ def command(
     name: str,
     label: str,
     placement: str | None,
+    workload: str,
+    unit: str,
     facts: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Import results of other tools as a run.
 
-    FORMAT is infrabuilder, iperf3, k8s-netperf or netperf; PATH is a file or a
-    folder. Results in a folder PROFILE/... get the label PROFILE. Facts that the files do not
-    contain are shown as 'not recorded'. The commands report, compare, claims, site and query accept
-    imported runs.
+    FORMAT is cilium-perf, infrabuilder, iperf3, k8s-netperf, knb, netperf,
+    perf-tests, tiger-bench or traffic-flow-tests; PATH is a file or a folder.
+    Results in a folder PROFILE/... get the label PROFILE. Facts that the files do not contain are
+    shown as 'not recorded'. Tests that were not run are listed as such; they are no failures. The
+    commands report, compare, claims, site and query accept imported runs.
     """
     import shlex
     import sys
@@ -66,7 +82,8 @@ def command(
     from cnibench.rundir.reader import RunReader
 
     known = _facts(facts)
-    batch = provider("importers", form).read(path, Given(label=label, placement=placement or ""))
+    given = Given(label=label, placement=placement or "", workload=workload, unit=unit)
+    batch = provider("importers", form).read(path, given)
     command_line = (
         ["cnibench", *sys.argv[1:]]
         if sys.argv[1:2] == ["import"]
@@ -77,7 +94,7 @@ def command(
     failed = sum(not result.figures for result in batch.results)
     if as_json:
         labels = list(reader.plan.profiles)
-        counts = {"results": len(batch.results), "failed": failed}
+        counts = {"results": len(batch.results), "failed": failed, "not_run": len(batch.not_run)}
         print_json(
             {
                 "schema": 1,
@@ -89,9 +106,10 @@ def command(
             }
         )
         return
+    skipped = f", {len(batch.not_run)} not run" if batch.not_run else ""
     click.echo(
-        f"{len(batch.results)} results of {len(reader.plan.profiles)} profiles ({failed} failed):"
-        f" {made}"
+        f"{len(batch.results)} results of {len(reader.plan.profiles)} profiles ({failed} failed"
+        f"{skipped}): {made}"
     )
     for note in reader.plan.notes:
         click.echo(f"note: {note}")

@@ -7,10 +7,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cnibench import __version__
+from cnibench.cli import _complete
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _HERE = Path(__file__).parent
 _NOT_COMMANDS = ("main", "__init__")
@@ -50,7 +55,8 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and _file(args[0]) is None:
+        unknown = args and not args[0].startswith("-") and _file(args[0]) is None
+        if unknown and not ctx.resilient_parsing:
             import difflib
 
             from cnibench.errors import UsageError
@@ -59,6 +65,16 @@ class Commands(click.Group):
             hint = f"nearest: {', '.join(near)}" if near else "'cnibench --help' lists them"
             raise UsageError(f"there is no command '{args[0]}'", hint)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        commands = [
+            CompletionItem(name, help=first_line(path))
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete) and (path := _file(name))
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [
@@ -119,12 +135,17 @@ def group() -> None:
 
     To start, run 'cnibench doctor', then 'cnibench run --cni flannel --cni calico-wp-ipip'. With
     --debug, errors include a traceback.
+
+    Completion in bash: eval "$(_CNIBENCH_COMPLETE=bash_source cnibench)"
     """
 
 
 def main() -> None:
     """The entry point: exit codes and messages as INTERFACE gives them."""
     _open_streams()
+    if _complete.wanted():
+        _complete.prepare()
+        group.main(prog_name="cnibench")  # ends the process
     from cnibench.cli import _memory
     from cnibench.cli._errors import guarded
 
@@ -137,7 +158,9 @@ def main() -> None:
         arguments.remove("--debug")
         os.environ["CNIBENCH_DEBUG"] = "1"
     os.environ["PATH"] = os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN))
-    status = guarded(lambda: group.main(arguments, prog_name="cnibench", standalone_mode=False))
+    plugin = Path(sys.argv[0]).name.startswith("kubectl-")  # its usage names kubectl, then
+    name = "kubectl cnibench" if plugin else "cnibench"
+    status = guarded(lambda: group.main(arguments, prog_name=name, standalone_mode=False))
     sys.exit(status)
 
 

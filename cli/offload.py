@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cnibench.cli._cluster_options import cluster_options
+from cnibench.cli import _complete
+from cnibench.cli._cluster_options import SECTIONS, cluster_options
 from cnibench.cli._offload_verify import Asked, need, verify_offload
 from cnibench.cli._output import json_option, print_json, print_table
+from cnibench.cli._sections import Sections
 from cnibench.testbed.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 @click.command(
     "offload",
+    cls=Sections,
+    sections={"Options": (), **SECTIONS},
     epilog=("\b\nExamples:\n  cnibench offload\n  cnibench offload --verify --cni flannel\n"),
 )
 @click.option(
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     default="lab",
     show_default=True,
     metavar="KIND",
+    shell_complete=_complete.clusters,
     help="Cluster whose nodes are checked; lab: this machine.",
 )
 @click.option(
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     default="flannel",
     show_default=True,
     metavar="NAME",
+    shell_complete=_complete.profiles,
     help="With --verify: the profile whose tunnel is measured.",
 )
 @click.option(
@@ -46,13 +52,22 @@ if TYPE_CHECKING:
     default=6,
     show_default=True,
     type=click.IntRange(1, 200),
+    metavar="N",
     help="With --verify: pairs of measurements.",
 )
 @click.option(
-    "--duration", default="1s", show_default=True, help="With --verify: of each measurement."
+    "--duration",
+    default="1s",
+    metavar="TIME",
+    show_default=True,
+    help="With --verify: length of each measurement.",
 )
 @click.option(
-    "--seed", default=1, show_default=True, help="With --verify: of the order of on and off."
+    "--seed",
+    default=1,
+    metavar="N",
+    show_default=True,
+    help="With --verify: random seed for the order of on and off.",
 )
 @click.option(
     "--set",
@@ -62,7 +77,7 @@ if TYPE_CHECKING:
     help="With --verify: a setting of the profile.",
 )
 @click.option("--all", "every", is_flag=True, help="Include software devices.")
-@cluster_options
+@cluster_options()
 @json_option
 def command(
     kind: str,

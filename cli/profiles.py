@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cnibench.cli import _complete
+from cnibench.cli._options import hand_down
 from cnibench.cli._output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, as_json: bool) -> None:
     """List the CNI profiles with their features, or show one."""
     if ctx.invoked_subcommand is not None:
+        hand_down(ctx)
         return
     from cnibench.model.profile import builtin
 
@@ -54,7 +57,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
 
 @command.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=_complete.profiles)
 @json_option
 def show(name: str, as_json: bool) -> None:
     """Show a profile and whether this machine can run it."""
@@ -122,6 +125,8 @@ def _short(item: Profile) -> str:
     """By what the real CNI is installed, in one word."""
     if item.kubernetes is None:
         return "no"
+    if item.kubernetes.installed_by:
+        return "current"
     return {"helm": "helm", "manifest": "manifest", "reference": "plugins"}.get(
         item.kubernetes.means()[-1].split()[0], "host"
     )

@@ -1,54 +1,73 @@
-"""Query the samples of runs with SQL."""
+"""Query runs with SQL: samples, results, pairs, cycles, failures and more."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from cnibench.cli._integrity import check, first_lines, later, warn
 from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json, print_table
-from cnibench.errors import InputError, UsageError
-from cnibench.model import context
-from cnibench.model.cell import Sample
-from cnibench.system import scratch
-from cnibench.system.files import check_relative
+from cnibench.cli._runs import runs_argument
+from cnibench.errors import UsageError
 from cnibench.system.text import printable
 
-if TYPE_CHECKING:
-    from cnibench.rundir.reader import RunReader
+# One for each table. A test runs them.
+EXAMPLES = """
+  cnibench query --tables
+  cnibench query "select label, placement, median, ci_low, ci_high, unit
+    from results where metric = 'throughput' order by median desc" last
+  cnibench query "select a, b, placement, ratio, p_holm, verdict from pairs
+    where metric = 'transaction_rate' order by p_holm" last
+  cnibench query "select label, component, avg(cycles_per_packet) as cycles
+    from cycles group by all order by cycles desc limit 10" last
+  cnibench query "select label, block, value from samples
+    where metric = 'throughput' and disturbed = ''" last
+  cnibench query "select label, process, max(memory) / 1e6 as megabytes
+    from footprint where memory > 0 group by all order by megabytes desc" last
+  cnibench query "select label, count(*) as checks, bool_and(passed) as passed
+    from attestations group by label" last
+  cnibench query "select label, params->>'policy.entries' as entries, found
+    from conditions where condition = 'policy'" last
+  cnibench query "select run, label, status, count(*) as samples, any_value(reason)
+    from failures group by all"
+"""
 
 
-@click.command(
-    "query",
-    epilog=(
-        "\b\nExamples:\n"
-        '  cnibench query "select label, median(value) from samples\n'
-        "    where metric = 'throughput' group by all\" last\n"
-    ),
-)
-@click.argument("sql")
-@click.argument("runs", nargs=-1, metavar="[RUN...]")
+@click.command("query", epilog=f"\b\nExamples:{EXAMPLES}")
+@click.argument("sql", required=False)
+@runs_argument
+@click.option("--tables", is_flag=True, help="List the tables and their columns.")
 @folder_option
 @json_option
-def command(sql: str, runs: tuple[str, ...], folder: Path, as_json: bool) -> int:
-    """Query the samples of runs with SQL.
+def command(
+    sql: str | None, runs: tuple[str, ...], tables: bool, folder: Path, as_json: bool
+) -> int:
+    """Query runs with SQL: samples, results, pairs, cycles, failures and more.
 
-    SQL is a DuckDB statement over the table 'samples', which has the fields of samples.jsonl and
-    the column 'run'. Without RUN, the table contains all runs. A run and a copy of it are refused:
-    its samples would be counted twice.
+    SQL is a DuckDB statement over the tables samples, results, pairs, cycles, footprint,
+    attestations, conditions and failures; --tables lists their columns. Each row names its run,
+    and has the figures and verdicts that 'cnibench report' has of that run alone. Without RUN, the
+    tables contain all runs. A run and a copy of it are refused: its rows would be counted twice.
     """
     from cnibench.rundir.index import each_once, find
     from cnibench.rundir.index import runs as all_runs
     from cnibench.rundir.reader import RunReader
 
+    if tables:
+        if sql is not None:
+            raise UsageError("--tables takes no SQL", "leave one of them out")
+        _show_tables(as_json)
+        return 0
+    if sql is None:
+        raise UsageError(
+            "no SQL was given", "'cnibench query --help' has examples; --tables lists the tables"
+        )
     unreadable: list[str] = []
     readers = [RunReader(find(name, folder)) for name in runs] or all_runs(folder, unreadable)
     if runs:
-        each_once(readers, "name each run once: its samples would be counted twice")
+        each_once(readers, "name each run once: its rows would be counted twice")
     else:
         each_once(
             readers,
@@ -59,6 +78,8 @@ def command(sql: str, runs: tuple[str, ...], folder: Path, as_json: bool) -> int
     first_lines(problems, err=True)
     if not readers:
         raise UsageError(f"there are no runs in {folder}", "name one: cnibench query SQL RUN")
+    from cnibench.tables.database import ask
+
     heads, rows = ask(sql, readers)
     status = later(readers, problems, err=True)
     warn(readers)
@@ -81,74 +102,30 @@ def command(sql: str, runs: tuple[str, ...], folder: Path, as_json: bool) -> int
     return status
 
 
-# Of lines of any version; what a line lacks is NULL.
-_COLUMNS = {name: context.sql(name) for name in Sample.__struct_fields__}
+def _show_tables(as_json: bool) -> None:
+    from cnibench.tables.declaration import OF_ROW, TABLES
 
-
-def ask(sql: str, readers: Sequence[RunReader]) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """(column names, rows) of a statement over the table ``samples`` of the runs: the lines that
-    their events vouch for.
-
-    The statement may read and write no file and load no extension: it only sees the table. Raises
-    UsageError with DuckDB's own words.
-    """
-    import duckdb
-
-    check_relative(Path())  # DuckDB looks where it is
-    columns = ", ".join(f"'{name}': '{kind}'" for name, kind in _COLUMNS.items())
-    with duckdb.connect(config={"threads": "2"}) as database:
-        _load(database, columns, readers)
-        database.execute("SET enable_external_access = false")
-        database.execute("SET lock_configuration = true")
-        try:
-            answer = database.execute(sql)
-            heads = [column[0] for column in answer.description or ()]
-            return heads, answer.fetchall()
-        except duckdb.OutOfMemoryException:
-            raise  # the statement is not what is wrong
-        except duckdb.Error as error:
-            raise UsageError(
-                f"DuckDB: {str(error).strip().splitlines()[0]}",
-                "the table is 'samples'; DESCRIBE samples lists its columns",
-            ) from None
-
-
-def _load(database: Any, columns: str, readers: Sequence[RunReader]) -> None:
-    """Fills the table by way of a copy, in which nothing stands that the events of the runs do not
-    vouch for.
-    """
-    import duckdb
-
-    from cnibench.rundir.schema import SAMPLES
-
-    source = (
-        "SELECT ?::VARCHAR AS run, * FROM read_json(?, format = 'newline_delimited', ignore_errors"
-        f" = true, columns = {{{columns}}})"
+    if as_json:
+        tables = [
+            {
+                "name": table.name,
+                "row": table.row,
+                "columns": [
+                    {"name": one.name, "type": one.kind, "unit": one.unit, "about": one.about}
+                    for one in table.columns
+                ],
+            }
+            for table in TABLES.values()
+        ]
+        print_json({"schema": 1, "tables": tables})
+        return
+    for table in TABLES.values():
+        click.echo(f"{table.name}: {table.row}")
+        for one in table.columns:
+            click.echo(f"  {one.shown:<18} {one.kind:<9} {one.unit:<6} {one.about}".rstrip())
+        click.echo()
+    click.echo(
+        f"Units are SI units, 1 is a number without one; {OF_ROW}: in the column 'unit'.\n"
+        "Names in double quotes are words of SQL: write them so.\n"
+        "NULL: not recorded, or it does not apply."
     )
-    with scratch.folder() as folder:
-        copy = folder / SAMPLES
-        copy.touch()
-        database.execute(f"CREATE TABLE samples AS {source} LIMIT 0", ["", str(copy)])
-        for reader in readers:
-            whole = 0
-            with copy.open("wb") as file:
-                for _, data in reader.readable(SAMPLES, Sample):
-                    whole += data.count(b"\n")
-                    file.write(data)
-            try:
-                database.execute(
-                    f"INSERT INTO samples {source} WHERE schema IS NOT NULL", [reader.id, str(copy)]
-                )
-                (loaded,) = database.execute(
-                    "SELECT count(*) FROM samples WHERE run = ?", [reader.id]
-                ).fetchone()
-            except duckdb.Error as error:
-                words = str(error).strip().splitlines()[0]
-                raise InputError(
-                    f"{reader.path / SAMPLES}: {words}", "is this a run directory of cnibench?"
-                ) from None
-            if loaded < whole:
-                raise InputError(
-                    f"{reader.path / SAMPLES}: {whole - loaded} lines do not fit the table",
-                    "take the file from a complete copy",
-                )

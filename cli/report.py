@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Literal
 
 import click
 
+from cnibench.cli import _complete
 from cnibench.cli._options import file_option, pooling_options
 from cnibench.cli._output import json_option, print_bytes
+from cnibench.cli._runs import runs_argument, several
 from cnibench.errors import InputError, UsageError
 from cnibench.system.files import check_relative
 
@@ -27,16 +30,16 @@ _WITH_PROBLEMS = (
 @click.command(
     "report",
     epilog=(
-        "\b\nExamples:\n"
-        "  cnibench report last\n"
-        "  cnibench report last --format md --out report.md\n"
+        "\b\nExamples:\n  cnibench report\n  cnibench report last --format md --out report.md\n"
+        "  cnibench report last --cni 'calico-*',cilium --family baseline --baseline cilium\n"
     ),
 )
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@runs_argument
 @click.option(
     "--format",
     "form",
     metavar="FORMAT",
+    shell_complete=_complete.formats,
     default="text",
     show_default=True,
     help=f"What to write: {_FORMATS}.",
@@ -47,6 +50,22 @@ _WITH_PROBLEMS = (
     is_flag=True,
     help="With --format text: every attestation and every fact of the environment, too.",
 )
+@click.option(
+    "--cni",
+    multiple=True,
+    metavar="NAME",
+    help=(
+        "Only these labels, and no correction for comparisons with others; accepts patterns and"
+        " comma-separated lists."
+    ),
+)
+@click.option(
+    "--family",
+    type=click.Choice(["all", "baseline"]),
+    default="all",
+    show_default=True,
+    help="Pairs that are compared and corrected for: all, or only those with the baseline.",
+)
 @pooling_options
 @json_option
 def command(
@@ -54,6 +73,8 @@ def command(
     form: str,
     out: Path | None,
     full: bool,
+    cni: tuple[str, ...],
+    family: Literal["all", "baseline"],
     baseline: str,
     allow_different: bool,
     folder: Path,
@@ -61,22 +82,26 @@ def command(
 ) -> int:
     """Show the report of one or more runs.
 
-    RUN is a path to a run directory, an id, the beginning of one, or 'last'. Several runs are
-    pooled where they are comparable. A copied or read-only run directory will do: nothing is
-    measured and nothing is written to it.
+    RUN is a path to a run directory, an id, the beginning of one, or 'last'; without one, the last
+    run is shown. Several runs are pooled where they are comparable. A copied or read-only run
+    directory will do: nothing is measured and nothing is written to it.
     """
     from cnibench.analysis import analyse
     from cnibench.analysis.text.narrative import problems
     from cnibench.registry import provider
-    from cnibench.rundir.index import find
-    from cnibench.rundir.reader import RunReader
     from cnibench.system.text import printable
 
     chosen = "json" if as_json else form
     if full and chosen != "text":
         raise UsageError(f"--full does not apply to {chosen}", "leave out --full, or use text")
-    readers = [RunReader(find(name, folder)) for name in runs]
-    analysis = analyse(readers, allow_different=allow_different, baseline=baseline)
+    readers = several(runs, folder)
+    analysis = analyse(
+        readers,
+        allow_different=allow_different,
+        baseline=baseline,
+        only=[part.strip() for item in cni for part in item.split(",") if part.strip()],
+        family=family,
+    )
     if chosen not in _WITH_PROBLEMS:
         for line in problems(analysis):
             click.echo(printable(line), err=True)

@@ -10,6 +10,7 @@ import click
 from cnibench.cli._integrity import check, first_lines, later, warn
 from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json, print_table
+from cnibench.cli._runs import one_run, run_argument
 from cnibench.errors import InputError
 
 
@@ -18,25 +19,23 @@ from cnibench.errors import InputError
     epilog=(
         "\b\nExamples:\n"
         "  cnibench run --cni calico-wp-ipip --workload rule-path\n"
-        "  cnibench rulepath last --chains\n"
+        "  cnibench rulepath --chains\n"
     ),
 )
-@click.argument("run")
+@run_argument
 @folder_option
 @click.option("--chains", is_flag=True, help="List every traversed chain by hook, on both nodes.")
 @json_option
-def command(run: str, folder: Path, chains: bool, as_json: bool) -> int:
+def command(run: str | None, folder: Path, chains: bool, as_json: bool) -> int:
     """Show the netfilter hooks, chains and rules that one packet traverses.
 
-    RUN must contain the workload rule-path. The published counts of qi2021, Table III, are shown
-    next to the measured ones; "chains" there are hooks.
+    RUN, the last one by default, must contain the workload rule-path. The published counts of
+    qi2021, Table III, are shown next to the measured ones; "chains" there are hooks.
     """
     from cnibench.claims.model import studies
     from cnibench.rulepath import summary
-    from cnibench.rundir.index import find
-    from cnibench.rundir.reader import RunReader
 
-    reader = RunReader(find(run, folder))
+    reader = one_run(run, folder)
     problems = check([reader])
     first_lines(problems, err=as_json)
     found = summary.rows(reader.records("rulepath"), summary.published(studies()["qi2021"]))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+import textwrap
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 import click
 
-from cnibench.cli._cluster_options import cluster_options
+from cnibench.cli import _complete
+from cnibench.cli._cluster_options import SECTIONS, cluster_options
 from cnibench.cli._options import gathered, kind_option, method_option, out_option, seed_option
 from cnibench.cli._output import json_option
 from cnibench.cli._plan_options import PlanOptions
+from cnibench.cli._sections import Sections
 from cnibench.errors import NoSlicesError, UsageError
 from cnibench.model.units import seconds
 from cnibench.system import log
@@ -22,28 +25,72 @@ from cnibench.testbed.cluster_options import ClusterOptions
 
 _log = logging.getLogger(__name__)
 
+_SECTIONS = {
+    "Common options": (
+        "cni",
+        "cluster",
+        "placement",
+        "workload",
+        "plan",
+        "dry_run",
+        "resume",
+        "retry_failed",
+        "out",
+        "title",
+        "quiet",
+        "as_json",
+    ),
+    "What is measured": ("path", "ip", "mtu", "pairs", "settings", "no_perf"),
+    "How it is measured": (
+        "method",
+        "duration",
+        "warmup",
+        "cpus",
+        "priority",
+        "congestion_control",
+        "wait_quiet",
+    ),
+    "How often it is measured": (
+        "blocks",
+        "budget",
+        "resolution",
+        "noise",
+        "target_ci",
+        "max_blocks",
+        "scale",
+        "seed",
+    ),
+    "Lab": ("kernel", "wire_offload", "wire_rate"),
+    **SECTIONS,
+}
+
 
 @click.command(
     "run",
+    cls=Sections,
+    sections=_SECTIONS,
     epilog=(
         "\b\nExamples:\n"
         "  cnibench run --cni flannel,cilium\n"
         "  cnibench run --cni 'calico-*' --workload tcp-rr --dry-run\n"
         "  cnibench run --cluster kind --cni flannel --cni cilium\n"
         "  cnibench run --resume last --retry-failed\n"
+        '  cnibench site "$(cnibench run --cni flannel,cilium --quiet)" --out public\n'
     ),
 )
 @click.option(
     "--cni",
     multiple=True,
     metavar="NAME",
-    help=("Profile to measure: a name, shell pattern, file, LABEL=NAME or 'all'. Repeatable."),
+    shell_complete=_complete.to_measure,
+    help="Profile to measure: a name, shell pattern, file, LABEL=NAME or 'all'. Repeatable.",
 )
 @kind_option
 @click.option(
     "--placement",
     multiple=True,
     metavar="LIST",
+    shell_complete=_complete.placements,
     help="Placements of the Pods: intra, inter.  [default: both]",
 )
 @click.option(
@@ -59,6 +106,7 @@ _log = logging.getLogger(__name__)
     "--workload",
     multiple=True,
     metavar="LIST",
+    shell_complete=_complete.workloads,
     help="Workloads: NAME or NAME:KEY=VALUE:...  [default: tcp-stream,tcp-rr]",
 )
 @method_option
@@ -75,12 +123,18 @@ _log = logging.getLogger(__name__)
 @click.option(
     "--blocks",
     metavar="auto|N",
-    help="Number of blocks; auto: as many as --resolution requires.  [default: auto]",
+    help=(
+        "Number of blocks; auto: as many as --resolution requires, fewer once every pair is"
+        " decided.  [default: auto]"
+    ),
 )
 @click.option(
     "--resolution",
     metavar="PERCENT",
-    help="With --blocks auto: the smallest difference to detect.  [default: 5%]",
+    help=(
+        "With --blocks auto: the smallest difference to detect; what is proven to differ by less"
+        " counts as decided, too.  [default: 5%]"
+    ),
 )
 @click.option(
     "--noise",
@@ -102,6 +156,11 @@ _log = logging.getLogger(__name__)
     help="Maximum for --blocks auto and --target-ci.  [default: 30]",
 )
 @click.option(
+    "--budget",
+    metavar="TIME",
+    help="Start no block that would end later than so long after the first one started.",
+)
+@click.option(
     "--cpus",
     metavar="MODE",
     help=(
@@ -119,9 +178,9 @@ _log = logging.getLogger(__name__)
 @click.option(
     "--wire-offload",
     type=click.Choice(["none", "plain", "vxlan", "all"]),
-    help="Segmentation offloads of the lab's wire.",
+    help="Segmentation offloads of the wire.",
 )
-@click.option("--wire-rate", metavar="RATE", help="Rate limit of the lab's wire, for example 1G.")
+@click.option("--wire-rate", metavar="RATE", help="Rate limit of the wire, for example 1G.")
 @click.option(
     "--congestion-control",
     metavar="NAME",
@@ -141,7 +200,7 @@ _log = logging.getLogger(__name__)
 @click.option(
     "--kernel",
     metavar="auto|host|vm|PATH",
-    help="Use this kernel, or a distribution kernel in a VM (lab only).  [default: auto]",
+    help="Use this kernel, or a distribution kernel in a VM.  [default: auto]",
 )
 @click.option(
     "--pairs",
@@ -161,6 +220,7 @@ _log = logging.getLogger(__name__)
 @click.option(
     "--plan",
     metavar="FILE|STUDY",
+    shell_complete=_complete.plans,
     help="Plan file, or the name of a built-in plan; other options override its keys.",
 )
 @click.option(
@@ -171,13 +231,15 @@ _log = logging.getLogger(__name__)
 )
 @out_option
 @click.option("--name", "title", metavar="LABEL", help="Name of this run.")
-@click.option("--keep", is_flag=True, help="Do not remove what was installed (clusters only).")
+@click.option("--keep", is_flag=True, help="Do not remove what was installed.")
 @click.option(
     "--dry-run",
     is_flag=True,
     help="Only show what would be measured, the duration and the traffic.",
 )
-@click.option("--resume", metavar="RUN", help="Continue an interrupted run.")
+@click.option(
+    "--resume", metavar="RUN", shell_complete=_complete.runs, help="Continue an interrupted run."
+)
 @click.option(
     "--retry-failed",
     is_flag=True,
@@ -188,7 +250,13 @@ _log = logging.getLogger(__name__)
     metavar="TIME",
     help="Wait at most so long until other programs leave the CPUs idle.",
 )
-@cluster_options
+@click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    help="Print only the path of the run directory, and warnings and errors on stderr.",
+)
+@cluster_options()
 @json_option
 @gathered(PlanOptions, "options")
 def command(
@@ -199,12 +267,14 @@ def command(
     retry_failed: bool,
     dry_run: bool,
     wait_quiet: str | None,
+    quiet: bool,
     as_json: bool,
 ) -> int:
     """Measure CNI profiles and compare them.
 
     Checks all requirements before anything starts. The results go to a run directory, and the
-    report is printed at the end.
+    report is printed at the end. With --quiet, the path of that directory is printed instead: every
+    other command takes it as RUN. Its report.md has the report.
     """
     log.keep()
     limit = seconds(wait_quiet) if wait_quiet else 0.0
@@ -217,7 +287,7 @@ def command(
                 f" --{(given or ['dry-run'])[0].replace('_', '-')} cannot change it",
                 "leave it out",
             )
-        return _resume(resume, out, as_json, retry_failed, limit)
+        return _resume(resume, out, as_json, retry_failed, limit, quiet)
     if retry_failed:
         raise UsageError(
             "--retry-failed is for a run that is there", "cnibench run --resume RUN --retry-failed"
@@ -265,15 +335,19 @@ def command(
         request = prepared(plan, notes=given_up)
     for line in (*request.manifest.notes, *words(request.manifest.planned)):
         _log.info("planned: %s", line)
-    for line in preview(request):
-        click.echo(line, err=True)
+    before = preview(request)
+    if not quiet:
+        for line in before:
+            click.echo(line, err=True)
     if dry_run:
-        show(request, as_json)
+        if as_json or not quiet:
+            show(request, as_json)
         return 0
-    for line in given_up:
-        click.echo(line, err=True)
-    if options.plan:
-        expect(request)
+    if not quiet:
+        for line in given_up:
+            click.echo(line, err=True)
+        if options.plan:
+            expect(request)
     for warning in (
         *request.warnings,
         *(
@@ -286,14 +360,16 @@ def command(
 
     path = (out / request.manifest.id).absolute()
     if vm is None:
-        status = carry_out(request, path, resume=False, wait_quiet=limit)
+        status = carry_out(request, path, resume=False, wait_quiet=limit, quiet=quiet)
     else:
         others(True, limit)  # here: in the VM no other programs are seen
-        status = _kernel.start(vm, request.manifest, path, tools_of(request))
-    return _report(path, status, as_json)
+        status = _kernel.start(vm, request.manifest, path, tools_of(request), quiet=quiet)
+    return _report(path, status, as_json, quiet)
 
 
-def _resume(name: str, out: Path, as_json: bool, retry_failed: bool, wait_quiet: float) -> int:
+def _resume(
+    name: str, out: Path, as_json: bool, retry_failed: bool, wait_quiet: float, quiet: bool
+) -> int:
     from cnibench.cli import _kernel
     from cnibench.cli._execute import carry_out, others
     from cnibench.cli._request import again
@@ -306,41 +382,53 @@ def _resume(name: str, out: Path, as_json: bool, retry_failed: bool, wait_quiet:
     if reader.finished and not (
         retry_failed and len(reader.done(retry_failed=True)) < len(reader.done())
     ):
-        click.echo(
-            "nothing is missing: this run is complete" + ", no sample failed" * retry_failed,
-            err=True,
-        )
+        if not quiet:
+            click.echo(
+                "nothing is missing: this run is complete" + ", no sample failed" * retry_failed,
+                err=True,
+            )
         if reader.unsealed:
             with RunWriter.resume(path):
                 pass  # that writes the seal
-        return _report(path, 0, as_json)
+        return _report(path, 0, as_json, quiet)
     if vm := _kernel.again(path):
         others(True, wait_quiet)  # here: in the VM no other programs are seen
-        return _report(path, _kernel.carry(vm, path, retry_failed=retry_failed), as_json)
+        status = _kernel.carry(vm, path, retry_failed=retry_failed, quiet=quiet)
+        return _report(path, status, as_json, quiet)
     request = again(reader.plan)
     for warning in request.warnings:
         click.echo(f"warning: {warning}", err=True)
-    status = carry_out(request, path, resume=True, retry_failed=retry_failed, wait_quiet=wait_quiet)
+    status = carry_out(
+        request, path, resume=True, retry_failed=retry_failed, wait_quiet=wait_quiet, quiet=quiet
+    )
     return (
-        status if inside() else _report(path, status, as_json)
+        status if inside() else _report(path, status, as_json, quiet)
     )  # out of the VM, the report is the host's work
 
 
-def _report(path: Path, status: int, as_json: bool) -> int:
+def _report(path: Path, status: int, as_json: bool, quiet: bool) -> int:
     """Prints the comparison and writes it beside the samples; 1 when any sample of the run failed.
 
-    The last line says how many were disturbed, if any were: that is no failure.
+    The last lines say how many were disturbed, if any were: that is no failure; and if ``quiet``,
+    how many failed, which the report says otherwise.
     """
     if status not in (0, 1):
         return status
+    from cnibench.analysis.comparison.decided import decided
+    from cnibench.analysis.text.decision import lines
     from cnibench.cli._reports import show
     from cnibench.rundir.reader import RunReader
 
-    status = max(status, show(path, as_json))
-    failed, disturbed, measured = False, set(), set()
+    status = max(status, show(path, as_json, quiet))
+    for line in [] if quiet else lines(decided(RunReader(path))):
+        click.echo(
+            textwrap.fill(line, 80, subsequent_indent="  ", break_on_hyphens=False), err=as_json
+        )
+    failed, disturbed, measured = set(), set(), set()
     for sample in RunReader(path).samples():
-        failed = failed or sample.status != "ok"
         measured.add((sample.cell, sample.block))
+        if sample.status != "ok":
+            failed.add((sample.cell, sample.block))
         if sample.disturbed:
             disturbed.add((sample.cell, sample.block))
     if disturbed:
@@ -348,5 +436,9 @@ def _report(path: Path, status: int, as_json: bool) -> int:
             f"{len(disturbed)} of {len(measured)} samples were disturbed and are not used; the"
             " report says why",
             err=True,
+        )
+    if failed and quiet:
+        click.echo(
+            f"{len(failed)} of {len(measured)} samples failed; the report says why", err=True
         )
     return 1 if failed else status

@@ -9,43 +9,42 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnibench.cli._integrity import check, first_lines, later, warn
-from cnibench.cli._options import runs_option
+from cnibench.cli._options import folder_option, hand_down
 from cnibench.cli._output import json_option, print_json, print_table
+from cnibench.cli._runs import one_run, run_argument
 from cnibench.system.text import printable
 
 if TYPE_CHECKING:
     from cnibench.rundir.reader import RunReader
 
-_out = runs_option("--out", "Directory that contains the run directories.")
-
 
 @click.group("runs", invoke_without_command=True)
-@_out
+@folder_option
 @json_option
 @click.pass_context
-def command(ctx: click.Context, out: Path, as_json: bool) -> int:
+def command(ctx: click.Context, folder: Path, as_json: bool) -> int:
     """List the runs, or show one."""
-    return _list(out, as_json) if ctx.invoked_subcommand is None else 0
+    if ctx.invoked_subcommand is None:
+        return _list(folder, as_json)
+    hand_down(ctx)
+    return 0
 
 
 @command.command("list")
-@_out
+@folder_option
 @json_option
-def list_runs(out: Path, as_json: bool) -> int:
+def list_runs(folder: Path, as_json: bool) -> int:
     """List all runs, oldest first."""
-    return _list(out, as_json)
+    return _list(folder, as_json)
 
 
 @command.command("show")
-@click.argument("run")
-@_out
+@run_argument
+@folder_option
 @json_option
-def show(run: str, out: Path, as_json: bool) -> int:
-    """Show what a run measured and what is missing."""
-    from cnibench.rundir.index import find
-    from cnibench.rundir.reader import RunReader
-
-    reader = RunReader(find(run, out))
+def show(run: str | None, folder: Path, as_json: bool) -> int:
+    """Show what a run, the last one by default, measured and what is missing."""
+    reader = one_run(run, folder)
     problems = check([reader])
     first_lines(problems, err=as_json)
     facts = _facts(reader)
@@ -83,13 +82,13 @@ def show(run: str, out: Path, as_json: bool) -> int:
     return status
 
 
-def _list(out: Path, as_json: bool) -> int:
+def _list(folder: Path, as_json: bool) -> int:
     from cnibench.errors import InputError
     from cnibench.rundir.index import runs
 
     unreadable: list[str] = []
     found: list[dict[str, Any]] = []
-    for reader in runs(out, unreadable):
+    for reader in runs(folder, unreadable):
         try:
             found.append(_facts(reader))
             unreadable += [f"{reader.path.name}: {problem}" for problem in reader.problems]
@@ -102,7 +101,7 @@ def _list(out: Path, as_json: bool) -> int:
         print_json({"schema": 1, "problems": unreadable, "runs": found})
         return status
     if not found:
-        click.echo(f"no runs in {out}", err=True)
+        click.echo(f"no runs in {folder}", err=True)
         return status
     heads = ("id", "name", "state", "profiles", "samples", "failed", "disturbed")
     print_table(

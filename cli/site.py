@@ -9,13 +9,14 @@ import click
 from cnibench.cli._integrity import check, first_lines, later, warn
 from cnibench.cli._options import pooling_options
 from cnibench.cli._output import json_option, print_json
+from cnibench.cli._runs import runs_argument, several
 
 
-@click.command("site", epilog=("\b\nExamples:\n  cnibench site last --out public\n"))
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.command("site", epilog=("\b\nExamples:\n  cnibench site --out public\n"))
+@runs_argument
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=click.Path(file_okay=False, path_type=Path),
     required=True,
     metavar="DIR",
     help="Output directory; an older site is replaced, other files are kept.",
@@ -42,15 +43,13 @@ def command(
 ) -> int:
     """Build a static web site of the comparison that works offline.
 
-    RUN is a path to a run directory, an id, the beginning of one, or 'last'. Several runs are
-    pooled where they are comparable, and shown over time. Open DIR/index.html; nothing is ever
-    loaded from a network.
+    RUN is a path to a run directory, an id, the beginning of one, or 'last'; without one, the site
+    shows the last run. Several runs are pooled where they are comparable, and shown over time. Open
+    DIR/index.html; nothing is ever loaded from a network.
     """
     from cnibench.reports.site.build import build
-    from cnibench.rundir.index import find
-    from cnibench.rundir.reader import RunReader
 
-    readers = [RunReader(find(name, folder)) for name in runs]
+    readers = several(runs, folder)
     problems = check(readers, raw=raw)
     first_lines(problems, err=as_json)
     written = build(

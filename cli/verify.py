@@ -1,4 +1,4 @@
-"""Verify that a run directory is complete and unchanged."""
+"""Verify that a run directory or a bundle is complete and unchanged."""
 
 from __future__ import annotations
 
@@ -6,29 +6,51 @@ from pathlib import Path
 
 import click
 
+from cnibench.cli import _complete
 from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json
+from cnibench.cli._runs import one_run
+from cnibench.errors import UsageError
 
 
-@click.command("verify", epilog=("\b\nExamples:\n  cnibench verify last\n"))
-@click.argument("run")
+@click.command(
+    "verify",
+    epilog=(
+        "\b\nExamples:\n"
+        "  cnibench verify\n"
+        "  cnibench verify 20260101-120000-ab12.cnibench --signers allowed_signers\n"
+    ),
+)
+@click.argument(
+    "run", required=False, metavar="[RUN|BUNDLE]", shell_complete=_complete.runs_or_files
+)
+@click.option(
+    "--signers",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The bundle must be signed by one of these (allowed signers of ssh-keygen).",
+)
 @folder_option
 @json_option
-def command(run: str, folder: Path, as_json: bool) -> int:
-    """Verify that a run directory is complete and unchanged.
+def command(run: str | None, signers: Path | None, folder: Path, as_json: bool) -> int:
+    """Verify that a run directory, that of the last run by default, or a bundle is complete and
+    unchanged.
 
     Every hash that the run's events carry is computed again: of the plan, the environment, all
-    lines and all raw files.
+    lines and all raw files. Of a bundle, the signature is checked and every figure is computed
+    again from the samples, too, and what the run says about its testbed must not contradict itself.
 
     Exit status: 0 when nothing is wrong, 1 when something is lost, changed, doubled, out of order
-    or not chained.
+    or not chained, 2 when it is no run or bundle at all.
     """
-    from cnibench.rundir.index import find
-    from cnibench.rundir.reader import RunReader
+    if run is not None and Path(run).is_file():
+        return _bundle(Path(run), signers, as_json)
+    if signers is not None:
+        raise UsageError("--signers applies to a bundle, not to a run directory", "name a bundle")
     from cnibench.rundir.verification import verify
     from cnibench.system.text import printable
 
-    reader = RunReader(find(run, folder))
+    reader = one_run(run, folder)
     problems = verify(reader, raw=True)
     samples = len(reader.done())
     chain = reader.chain
@@ -71,3 +93,51 @@ def command(run: str, folder: Path, as_json: bool) -> int:
             f"{name}: written by an older version without hash chain: changes cannot be detected"
         )
     return 1 if problems else 0
+
+
+def _bundle(path: Path, signers: Path | None, as_json: bool) -> int:
+    from cnibench.reports.bundle.verifying import verified
+    from cnibench.system.text import printable
+
+    with verified(path, signers) as (found, _, _):
+        pass
+    status = 1 if found.problems else 0
+    if as_json:
+        signer = found.signer
+        print_json(
+            {
+                "schema": 1,
+                "path": str(path),
+                "run": found.run,
+                "sha256": found.sha256,
+                "origin": found.origin,
+                "samples": found.samples,
+                "figures": found.figures,
+                "signer": signer
+                and {"name": signer.name, "type": signer.kind, "fingerprint": signer.fingerprint},
+                "problems": found.problems,
+                "warnings": found.warnings,
+            }
+        )
+        return status
+    for problem in found.problems:
+        click.echo(f"problem: {printable(problem)}")
+    for warning in found.warnings:
+        click.echo(f"warning: {printable(warning)}", err=True)
+    name = printable(found.run)
+    if found.problems:
+        click.echo(f"{name}: {len(found.problems)} problem{'s' * (len(found.problems) != 1)}")
+        return status
+    signer = found.signer
+    if signer is None:
+        words = "not signed"
+    elif signer.name:
+        words = f"signed by {printable(signer.name)} ({signer.kind} {signer.fingerprint})"
+    else:
+        words = f"signed with {signer.kind} {signer.fingerprint}, by whom --signers tells"
+    click.echo(f"{name}: {found.samples} samples, {words}")
+    click.echo(
+        f"{name}: all {found.figures} figures follow from the samples; sha256 {found.sha256}"
+    )
+    click.echo(f"{name}: the last event of its run directory was {printable(found.origin)}")
+    return status

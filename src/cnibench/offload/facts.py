@@ -77,7 +77,7 @@ def obtainable(profiles: Mapping[str, Profile], lab: bool) -> dict[str, Profile]
     return {
         name: one
         for name, one in profiles.items()
-        if (one.datapath if lab else one.kubernetes) is not None
+        if (one.datapath if lab else one.kubernetes and not one.kubernetes.installed_by)
     }
 
 

@@ -1,0 +1,28 @@
+"""A command with many options, whose help has them in sections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+
+class Sections(click.Command):
+    """``sections`` maps a title to the names of its options, the common ones first. Those that none
+    names come last in the first section.
+    """
+
+    def __init__(self, *given: Any, sections: Mapping[str, Sequence[str]], **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.sections = sections
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = {one.name: row for one in self.get_params(ctx) if (row := one.get_help_record(ctx))}
+        first, *_ = self.sections
+        named = {name for names in self.sections.values() for name in names}
+        for title, names in self.sections.items():
+            rest = [name for name in rows if name not in named] if title == first else []
+            if shown := [rows[name] for name in (*names, *rest) if name in rows]:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
