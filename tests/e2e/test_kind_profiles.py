@@ -63,7 +63,7 @@ def _attested(kept: Kept, profile: Profile) -> dict[str, str]:
 
 def test_a_cluster_without_a_cni_is_known_as_one(kept: Kept) -> None:
     until(
-        lambda: recognise.current(kept.access) == ("", recognise.NONE)
+        lambda: recognise.current(kept.access).said == recognise.NONE
     )  # of a CNI that has just gone kubelets tell some seconds later
 
 
@@ -168,11 +168,14 @@ def test_policies_that_apply_are_attested(kept: Kept) -> None:
         "cilium-wireguard",
         "cilium-ipsec",
         "kube-router",
+        "kube-router-default",
         "kube-router-ipip",
         "weave",
-        "weave-sleeve",
         "weave-encrypted",
+        "weave-npc",
+        "weave-sleeve",
         "kindnet",
+        "kindnetd",
     ],
 )
 def test_the_api_server_accepts_what_would_be_applied(kept: Kept, name: str) -> None:

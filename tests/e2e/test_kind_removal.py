@@ -183,10 +183,16 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
 
         archives = [tmp_path / "saved" / f"flannel-node-{one.facts.name}.tar" for one in kept.nodes]
         saved, listed = tmp_path / "saved/flannel.yaml", tmp_path / "saved/flannel-nodes.txt"
-        assert set((tmp_path / "saved").iterdir()) == {saved, listed, *archives}
+        commands = tmp_path / "saved" / "flannel-node-objects.sh"
+        assert set((tmp_path / "saved").iterdir()) == {saved, listed, commands, *archives}
+        assert {tuple(line.split()[:4]) for line in commands.read_text().splitlines()} == {
+            ("kubectl", "annotate", "node", one.facts.name) for one in kept.nodes
+        }
+        assert commands.read_text().count("flannel.alpha.coreos.com/backend-data=") == 2
+        assert str(commands) in said[-1]
         assert str(saved) in said[0]
         assert with_owner in said[1]
-        for one, archive, words in zip(kept.nodes, archives, said[2:], strict=True):
+        for one, archive, words in zip(kept.nodes, archives, said[2:-1], strict=True):
             assert words.startswith(f"removed from node {one.facts.name}: ")
             for what in ("device flannel.1", "chain FLANNEL-POSTRTG", configuration, str(archive)):
                 assert what in words
@@ -224,8 +230,8 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
         install.uninstall(
             access, None, kept.variables, kept.nodes, plan=plan, saved=again, say=said.append
         )
-        assert all("device flannel.1" in words for words in said[2:])
-        assert len(list(again.glob("*.tar"))) == len(kept.nodes) == len(said[2:])
+        assert all("device flannel.1" in words for words in said[2:-1])
+        assert len(list(again.glob("*.tar"))) == len(kept.nodes) == len(said[2:-1])
         assert "kube-flannel" not in uids(kept, "namespaces")
         assert not [
             key

@@ -30,7 +30,7 @@ from short_run import (
     verified,
 )
 
-AT_MOST = 2  # points of a group and an error, unless all are asked for
+AT_MOST = 1  # point of a group and an error, unless all are asked for
 TRIES = 6
 LOG = f"{WORK}/calls"
 Carried = Callable[[tuple[str, ...]], Outcome]  # a fresh run under that tracer

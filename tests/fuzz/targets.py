@@ -5,6 +5,7 @@ mutated.
 from __future__ import annotations
 
 import atexit
+import gzip
 import json
 import lzma
 import random
@@ -33,6 +34,7 @@ from cnibench.rulepath import legacy, trace, walk
 from cnibench.system import ethtool_output
 from cnibench.workloads import _ab as ab
 from cnibench.workloads import _common, _load, _netperf, tcp_crr
+from tests import _import_samples as samples
 from tests.fuzz import mutate
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -296,15 +298,17 @@ def _folder() -> Path:
     return made
 
 
-def _file(content: str, name: str) -> Path:
+def _file(content: str | bytes, name: str) -> Path:
     path = _folder() / name
-    path.write_bytes(content.encode("utf-8", "surrogatepass"))
+    text = isinstance(content, str)
+    path.write_bytes(content.encode("utf-8", "surrogatepass") if text else content)
     return path
 
 
-def _imported(form: str, name: str) -> Callable[[str], Any]:
-    def parse(content: str) -> Any:
-        batch = provider("importers", form).read(_file(content, name), Given(placement="inter"))
+def _imported(form: str, name: str, **said: str) -> Callable[[Any], Any]:
+    def parse(content: str | bytes) -> Any:
+        given = Given(placement="inter", **said)
+        batch = provider("importers", form).read(_file(content, name), given)
         environment = {"testbed": "cluster", "wire": "nic", "wire_offload": ""}
         return [
             writer._samples(cell, block, one, environment, "2026-01-01T00:00:00Z")
@@ -312,6 +316,23 @@ def _imported(form: str, name: str) -> Callable[[str], Any]:
         ]
 
     return parse
+
+
+def _events() -> list[str]:
+    """iperf3's reports as the events of --json-stream."""
+    return [
+        "".join(
+            json.dumps({"event": name, "data": report[name]}) + "\n"
+            for name in ("start", "error", "end")
+            if name in report
+        )
+        for report in map(json.loads, _texts("iperf3/*.json")())
+    ]
+
+
+def _packed(content: bytes) -> bytes:
+    """As the .tar.gz that knb makes: a change of compressed bytes would be met by zlib alone."""
+    return gzip.compress(content, 1)
 
 
 def _plan(content: str) -> Any:
@@ -401,6 +422,57 @@ TARGETS: dict[str, Target] = {
     ),
     "import-iperf3": Target(
         _texts("iperf3/*.json"), mutate.of_json, _imported("iperf3", "iperf3.json"), _FILES
+    ),
+    "import-netperf-headless": Target(
+        lambda: [
+            "131072  16384  16384    1.13      565.90   \n",
+            "16384  131072 1 1 1.00 4711.39\n",
+        ],
+        mutate.of_text,
+        _imported("netperf", "netperf.txt", workload="tcp-stream", unit="m"),
+        _FILES,
+    ),
+    "import-iperf3-events": Target(
+        _events, mutate.of_text, _imported("iperf3", "iperf3.jsonl"), _FILES
+    ),
+    "import-knb": Target(
+        _texts("import/knb*"), mutate.of_text, _imported("knb", "knb.json"), _FILES
+    ),
+    "import-knb-data": Target(
+        lambda: [samples.knb_data(compressed=False)],
+        mutate.of_bytes,
+        lambda content: _imported("knb", "knb.knbdata")(_packed(content)),
+        _FILES,
+    ),
+    "import-perf-tests": Target(
+        lambda: [samples.PERF_TESTS, samples.QPERF],
+        mutate.of_text,
+        _imported("perf-tests", "netperf.csv"),
+        _FILES,
+    ),
+    "import-tiger-bench": Target(
+        lambda: [json.dumps(samples.TIGER_BENCH)],
+        mutate.of_json,
+        _imported("tiger-bench", "results.json"),
+        _FILES,
+    ),
+    "import-cilium-perf": Target(
+        lambda: [json.dumps(samples.CILIUM_JSON), json.dumps(samples.CILIUM_OLD)],
+        mutate.of_json,
+        _imported("cilium-perf", "cilium.json"),
+        _FILES,
+    ),
+    "import-cilium-perf-tables": Target(
+        lambda: [samples.CILIUM_TABLES],
+        mutate.of_text,
+        _imported("cilium-perf", "cilium.txt"),
+        _FILES,
+    ),
+    "import-traffic-flow-tests": Target(
+        lambda: [samples.flows(json.loads(_texts("iperf3/tcp.json")()[0]))],
+        mutate.of_json,
+        _imported("traffic-flow-tests", "flows.json"),
+        _FILES,
     ),
     "import-infrabuilder": Target(
         lambda: [_RESULTS], mutate.of_text, _imported("infrabuilder", "all.results"), _FILES

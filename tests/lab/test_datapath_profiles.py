@@ -25,6 +25,7 @@ RUNNABLE = (
     "flannel-off",
     "flannel-host-gw",
     "kube-router",
+    "kube-router-default",
     "calico-wp-xsub",
     "calico-np-xsub",
     "calico-bare-xsub",
@@ -60,6 +61,21 @@ def test_ip_in_ip_is_proven_where_the_kernel_has_it_and_refused_where_not(
     else:
         with pytest.raises(ClusterError):
             make_stand(name)
+
+
+@pytest.mark.parametrize(("name", "rules"), [("kube-router", 0), ("kube-router-default", 2)])
+def test_an_overlay_of_kube_router_adds_a_routing_rule_within_a_subnet_too(
+    make_stand: Make, name: str, rules: int
+) -> None:
+    stand = make_stand(name, ip=(4, 6))
+    for node in stand.nodes():
+        found = 0
+        for family in (4, 6):
+            said = node.run(["ip", f"-{family}", "rule"], timeout=10).stdout.splitlines()
+            subnet = node.subnets[family].partition("/")[0]
+            found += any(f"from {subnet}/" in line and "lookup 77" in line for line in said)
+        assert found == rules
+        assert "tun-" not in node.run(["ip", "-br", "link"], timeout=10).stdout
 
 
 @pytest.mark.parametrize("name", ["flannel", "calico-wp-xsub", "kube-router"])

@@ -8,6 +8,7 @@ import itertools
 import math
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.errors import UsageError
+from cnibench.errors import UnsupportedError, UsageError
 from cnibench.registry import provider
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.clocks import descendants
@@ -122,6 +123,30 @@ def test_a_load_that_dies_is_named_and_the_others_go_on(
     assert "load generator ended with" in driven.failed["two/intra"].message
     counts = {cell: sum(piece.cell == cell for piece in driven.slices) for cell in generators}
     assert counts == {"one/intra": 15, "one/inter": 15, "two/intra": 5, "two/inter": 15}
+
+
+def test_a_load_that_is_killed_in_its_turn_does_not_hold_up_the_others(
+    make_stand: MakeStand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """iperf3's server does not sleep any more then, and at its priority the client cannot die."""
+    with started({"one": make_stand("flannel")}, tmp_path, "iperf3-tcp") as generators:
+        victim = generators["one/intra"]
+        assert victim._client is not None
+        pid, resume, turns = victim._client.pid, victim.resume, []
+
+        def resume_and_kill() -> None:
+            resume()
+            turns.append(time.monotonic())
+            if len(turns) == 10:
+                time.sleep(LONGER / 2)
+                os.kill(pid, signal.SIGKILL)
+
+        monkeypatch.setattr(victim, "resume", resume_and_kill)
+        driven = drive(generators, 15, 0, 1, length=LONGER)
+        assert victim._client.poll() == -signal.SIGKILL
+    assert list(driven.failed) == ["one/intra"]
+    assert not isinstance(driven.failed["one/intra"], UnsupportedError)
+    assert sum(piece.cell == "one/inter" for piece in driven.slices) == 15
 
 
 def test_a_server_that_dies_is_named(make_stand: MakeStand, tmp_path: Path) -> None:

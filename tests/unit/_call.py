@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
@@ -27,3 +28,8 @@ def call(arguments: Sequence[str]) -> Outcome:
             lambda: group.main(list(arguments), prog_name="cnibench", standalone_mode=False)
         )
     return Outcome(status, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
+
+
+def unwrapped(text: str) -> str:
+    """The gate's paragraphs, each in one line."""
+    return re.sub(r"\n(?: {2}| {6})(?! )", " ", text)

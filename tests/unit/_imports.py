@@ -10,6 +10,7 @@ from cnibench.registry import providers
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 INTER = Given(placement="inter")
+UNSAID = Given()
 # Two measurements of k8s-netperf.
 DOCUMENT: dict[str, Any] = {
     "uuid": "k8s-netperf",

@@ -141,3 +141,16 @@ def test_unusable_cpp_records_are_left_out_and_reported(tmp_path: Path) -> None:
     analysis = analyse([RunReader(reader.path)])
     assert any("no usable total" in note for note in analysis.notes)
     assert len(analysis.cpp) == 4
+
+
+def test_parameters_that_are_no_object_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no object: b'\"x\"'"):
+        bent(tmp_path, lambda line, n: {**line, "params": "x"} if n == 0 else line)
+
+
+def test_a_count_of_samples_that_is_none_leaves_the_record_out(tmp_path: Path) -> None:
+    run = synthetic(tmp_path, {"a": 1.0}, blocks=2)
+    run = edited(
+        run, lambda record: record | {"counted": [1]} if record["block"] else record, "cpp.jsonl"
+    )
+    assert {row.n for row in analyse([run]).cpp} == {1}

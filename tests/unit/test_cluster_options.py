@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cnibench.cli._cluster_options import _OPTIONS
+from cnibench.cli._cluster_options import EVERY
 from cnibench.errors import InputError
 from cnibench.testbed.cluster_options import ClusterOptions, stored
 
@@ -46,7 +46,7 @@ def test_what_is_none_of_them_is_refused(values: dict[str, Any], said: str) -> N
 def test_the_command_line_has_each_of_them() -> None:
     def command(**_: object) -> None: ...
 
-    for option in _OPTIONS:
+    for option in EVERY:
         option(command)
     named = {one.name for one in command.__click_params__}  # type: ignore[attr-defined]
     assert named == {one.name for one in fields(ClusterOptions)}

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from cnibench.analysis.noninferiority import paired, unpaired
+from cnibench.analysis.gate.noninferiority import paired, unpaired
 from cnibench.rundir.reader import RunReader
 from tests.unit._call import call
 from tests.unit._runs import counted, edited, synthetic

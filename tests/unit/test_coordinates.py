@@ -126,8 +126,8 @@ def test_every_fact_that_a_stored_run_has_is_declared(tmp_path: Path) -> None:
 
 
 def test_records_and_columns_come_from_the_declaration(tmp_path: Path) -> None:
-    from cnibench.cli.query import ask
     from cnibench.rundir.schema import coordinates
+    from cnibench.tables.database import ask
 
     cell = Cell(label="x", profile="x", placement="inter", workload="tcp-rr")
     assert set(coordinates(cell, 0)) == {"schema", "attempt", "cell", "block", *context.OF_CELL}

@@ -1,4 +1,4 @@
-"""Reports say which windows of a workload's own tool contradict the slices."""
+"""Reports say which windows of one second contradict the slices."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def notes(*readers: RunReader) -> list[str]:
 def test_a_window_beyond_what_both_allow_is_named_with_both_values(tmp_path: Path) -> None:
     run = written(tmp_path / "run", a=check(9.0e3), b=check(5.0e3), c=check(2.0e4), d=check(9.9e3))
     assert notes(run) == [
-        "cross-check: 2 of 4 windows of the workloads' own tools contradict the slices (allowed:"
+        "cross-check: 2 of 4 windows of 1 s contradict the slices (allowed:"
         " 20%, which is assumed, and twice the scatter of the cell's slices from block to block;"
         " the median window is 0.94 times the slices): b,"
         " tcp-rr on one node: 5.00 k/s in a window, 10.0 k/s in slices; c, tcp-rr on one node: 20.0"

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import fisher_exact
 
-from cnibench.analysis.failure_rates import Tally, unequally_disturbed
-from tests.unit._call import call
+from cnibench.analysis.gate.failure_rates import Tally, unequally_disturbed
+from tests.unit._call import call, unwrapped
 from tests.unit._runs import disturb, edited, synthetic
 
 BLOCKS = 16
@@ -44,7 +44,7 @@ def _compare(
     )
     run = disturb(run, which)
     done = call(["compare", f"{run.path}:base", f"{run.path}:cand", "--threshold", "20%", *more])
-    return done.exit_code, done.stdout
+    return done.exit_code, done.stdout if "json" in str(more) else unwrapped(done.stdout)
 
 
 @pytest.mark.parametrize("main", [{}, {"tcp-rr": "transaction_rate"}])

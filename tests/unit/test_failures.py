@@ -14,9 +14,9 @@ import pytest
 from scipy import stats
 
 from cnibench.analysis import analyse
-from cnibench.analysis.failure_rates import Tally, more_often
+from cnibench.analysis.gate.failure_rates import Tally, more_often
 from cnibench.rundir.reader import RunReader
-from tests.unit._call import Outcome, call
+from tests.unit._call import Outcome, call, unwrapped
 from tests.unit._runs import synthetic
 
 ONE_CELL: dict[str, Any] = {
@@ -45,7 +45,7 @@ def _run(tmp_path: Path, base: int, candidate: int, blocks: int = 16, **more: ob
 
 def _compare(run: RunReader, *more: str) -> tuple[int, str]:
     done = call(["compare", f"{run.path}:base", f"{run.path}:cand", "--threshold", "5%", *more])
-    return done.exit_code, done.stdout
+    return done.exit_code, unwrapped(done.stdout)
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def _against_three_runs(tmp_path: Path, blocks: int, failed: int, threshold: str
 def test_across_runs_fishers_exact_test(tmp_path: Path) -> None:
     done = _against_three_runs(tmp_path, blocks=8, failed=4, threshold="50%")
     assert done.exit_code == 4, done.stdout
-    assert "Fisher's exact test" in done.stdout
-    assert "base failed in 0 of 24 blocks, candidate in 4 of 8" in done.stdout
+    assert "Fisher's exact test" in unwrapped(done.stdout)
+    assert "base failed in 0 of 24 blocks, candidate in 4 of 8" in unwrapped(done.stdout)
 
 
 def test_a_candidate_of_another_run_that_hardly_ever_works_does_not_pass(tmp_path: Path) -> None:

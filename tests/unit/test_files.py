@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,3 +70,20 @@ def test_what_is_missing_is_missing(tmp_path: Path) -> None:
         read_beneath(tmp_path, "nothing", LIMIT)
     with pytest.raises(FileNotFoundError):
         read_beneath(tmp_path, "no/thing", LIMIT)
+
+
+def test_a_folder_that_fails_to_open_is_no_wrong_kind_of_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "stdout").write_bytes(b"42\n")
+    real = os.open
+
+    def failing(path: Any, *more: Any, **options: Any) -> int:
+        if path == "raw":
+            raise OSError(errno.EIO, "Input/output error")
+        return real(path, *more, **options)
+
+    monkeypatch.setattr(os, "open", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        open_beneath(tmp_path, "raw/stdout")

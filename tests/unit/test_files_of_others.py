@@ -110,9 +110,9 @@ def test_the_command_names_where_it_keeps_the_edited_report(
     run = _interrupted(folder)
     _resumed(run)
     (run / "report.md").write_bytes(NOTES)
-    _reports.show(run, as_json=False)
+    _reports.show(run, as_json=False, quiet=False)
     assert "kept as report.md.orphan-1" in capsys.readouterr().err
     assert (run / "report.md.orphan-1").read_bytes() == NOTES
-    _reports.show(run, as_json=False)
+    _reports.show(run, as_json=False, quiet=False)
     assert "orphan" not in capsys.readouterr().err
     assert call(["verify", str(run)]).exit_code == 0

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from cnibench.analysis.contexts import Context, Member
-from cnibench.analysis.failure_rates import Tally
-from cnibench.analysis.gate import Failures, Judged, Place, Side, Verdict, judge, side
+from cnibench.analysis.comparison.contexts import Context, Member
+from cnibench.analysis.gate.cell import Place
+from cnibench.analysis.gate.failure_rates import Tally
+from cnibench.analysis.gate.judgement import Side, judge, side
+from cnibench.analysis.gate.verdict import Failures, Judged, Verdict
 from cnibench.analysis.model import Where
 from cnibench.errors import UsageError
 from cnibench.model import context
@@ -420,7 +422,7 @@ def test_sides_take_their_label_from_each_run() -> None:
     found = side([([first, read, inter], "x"), ([second], "z"), ([third], "x")])
     one, two = found.values()
     assert [key[1] for key in found] == ["transaction_rate"] * 2
-    assert one.runs == [{(0, 0): 1.0}, {(0, 0): 2.0}]
+    assert one.runs == [{(0, 0): 1.0}, {(1, 0): 2.0}]
     assert one.median() == 1.5
     assert one.tally.tried == {(0, 0), (1, 0), (1, 1), (2, 0), (2, 1)}
     assert one.tally.failed == {(1, 1), (2, 0), (2, 1)}

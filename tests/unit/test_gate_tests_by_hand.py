@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cnibench.analysis import failure_rates, noninferiority
-from cnibench.analysis.failure_rates import Tally, more_often
+from cnibench.analysis.gate import failure_rates, noninferiority
+from cnibench.analysis.gate.failure_rates import Tally, more_often
 
 
 def _tally(blocks: range, failed: set[int], reason: str = "") -> Tally:

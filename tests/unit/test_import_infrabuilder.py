@@ -73,6 +73,25 @@ def test_infrabuilder_a_bandwidth_that_is_none_is_a_failed_cell(tmp_path: Path, 
     assert (result.n, result.failed) == (6, 1)
 
 
+def test_infrabuilder_a_test_without_keys_was_not_run(tmp_path: Path) -> None:
+    def without_udp(values: dict[str, str]) -> None:
+        for key in [key for key in values if key[1] == "U"]:
+            del values[key]
+
+    for name in ("flannel", "antrea"):
+        file = tmp_path / "bench" / name / "1" / "all.results"
+        file.parent.mkdir(parents=True)
+        file.write_text(all_results(without_udp if name == "antrea" else lambda values: None))
+    batch = read("infrabuilder", tmp_path / "bench", Given())
+    assert all(one.figures for one in batch.results)
+    assert batch.not_run == [("antrea", test) for test in ("DUS", "DUM", "SUS", "SUM")]
+    run = RunReader(write(batch, tmp_path / "runs", "infrabuilder", ["cnibench", "import"]))
+    assert {line.status for line in run.samples()} == {"ok"}
+    assert "not run: antrea: DUS; antrea: DUM; antrea: SUS; antrea: SUM" in run.plan.notes
+    shown = call(["import", "infrabuilder", str(tmp_path / "bench"), "--out", str(tmp_path / "n")])
+    assert "(0 failed, 4 not run)" in shown.stdout
+
+
 def test_infrabuilder_another_missing_figure_fails_alone(tmp_path: Path) -> None:
     batch = read("infrabuilder", tree(tmp_path, DTS_SERVER_MEM="", DTS_RTS="null"), Given())
     run = RunReader(write(batch, tmp_path / "runs", "infrabuilder", ["cnibench", "import"]))

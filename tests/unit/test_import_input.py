@@ -14,6 +14,7 @@ from cnibench.analysis import analyse
 from cnibench.errors import InputError
 from cnibench.importers.writer import write
 from cnibench.rundir.reader import RunReader
+from tests._import_samples import CILIUM_TABLES, PERF_TESTS, TIGER_BENCH, flows
 from tests.unit._call import call
 from tests.unit._imports import CSV, DOCUMENT, GOLDEN, read
 from tests.unit._infrabuilder import all_results
@@ -86,12 +87,17 @@ SEEDS = {
     "iperf3": (GOLDEN / "iperf3" / "tcp.json").read_text(),
     "netperf": (GOLDEN / "import" / "netperf_rr.csv").read_text(),
     "k8s-netperf": json.dumps([DOCUMENT]),
+    "knb": (GOLDEN / "import" / "knb.json").read_text(),
+    "perf-tests": PERF_TESTS,
+    "tiger-bench": json.dumps(TIGER_BENCH),
+    "cilium-perf": CILIUM_TABLES,
+    "traffic-flow-tests": flows(json.loads((GOLDEN / "iperf3" / "tcp.json").read_text())),
 }
 
 
 @pytest.mark.parametrize("form", sorted(SEEDS))
 @settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cnibench.errors import InputError, UsageError
 from cnibench.importers.batch import Given
-from tests.unit._imports import GOLDEN, figures, read
+from tests.unit._imports import GOLDEN, INTER, figures, read
 
 
 def test_iperf3_reports(tmp_path: Path) -> None:
@@ -58,3 +60,59 @@ def test_iperf3_reports(tmp_path: Path) -> None:
 def test_iperf3_needs_a_placement() -> None:
     with pytest.raises(UsageError):
         read("iperf3", GOLDEN / "iperf3" / "tcp.json", Given())
+
+
+def stream(report: dict[str, Any], *, end: bool = True) -> str:
+    """The events of --json-stream that iperf3 prints for a report of -J: one object a line (iperf
+    3.21, src/iperf_api.c, JSONStream_Output); 3.12, which made the reports, has no such option.
+    """
+    events = [("start", report["start"]), *(("interval", one) for one in report["intervals"])]
+    if "error" in report:
+        events.append(("error", report["error"]))
+    if end:
+        events.append(("end", report["end"]))
+    return "".join(
+        json.dumps({"event": name, "data": data}, separators=(",", ":")) + "\n"
+        for name, data in events
+    )
+
+
+def test_iperf3_events_are_the_report_that_they_are_parts_of(tmp_path: Path) -> None:
+    for name in ("tcp", "tcp_bidirectional", "udp_lossy", "interrupted"):
+        report = json.loads((GOLDEN / "iperf3" / f"{name}.json").read_text())
+        (tmp_path / "whole.json").write_text(json.dumps(report))
+        (tmp_path / "events.jsonl").write_text(stream(report))
+        (whole,) = read("iperf3", tmp_path / "whole.json", Given("a", "inter")).results
+        (events,) = read("iperf3", tmp_path / "events.jsonl", Given("a", "inter")).results
+        assert replace(events, file=whole.file) == whole
+
+
+def test_iperf3_several_measurements_in_one_file(tmp_path: Path) -> None:
+    report = json.loads((GOLDEN / "iperf3" / "tcp.json").read_text())
+    file = tmp_path / "flannel.json"
+    broken = stream(report, end=False)
+    # the report once more is what --json-stream-full-output adds
+    file.write_text(broken + stream(report) + json.dumps(report, indent=1) + json.dumps(report))
+    found = read("iperf3", file).results
+    assert [bool(one.figures) for one in found] == [False, True, True]
+    assert "broke off" in found[0].reason
+
+
+def test_iperf3_sctp_is_a_workload_of_its_own(tmp_path: Path) -> None:
+    report = json.loads((GOLDEN / "iperf3" / "tcp.json").read_text())
+    report["start"]["test_start"]["protocol"] = "SCTP"
+    del report["end"]["sum_sent"]["retransmits"]
+    file = tmp_path / "flannel.json"
+    file.write_text(json.dumps(report))
+    (found,) = read("iperf3", file).results
+    assert (found.workload, list(figures(found))) == ("iperf3-sctp", ["throughput"])
+
+
+@pytest.mark.parametrize(
+    "text", ["", '{"event":"error","data":"unable to connect"}\n{"event":"end","data":{}}\n']
+)
+def test_iperf3_events_of_no_measurement(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "flannel.json"
+    file.write_text(text)
+    with pytest.raises(InputError, match=r"flannel\.json"):
+        read("iperf3", file, INTER)

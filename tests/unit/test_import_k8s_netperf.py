@@ -80,6 +80,8 @@ def test_k8s_netperf_documents(tmp_path: Path) -> None:
         ("acrossAZ", True, "across_az"),
         ("sriovInfo", {"pf": "ens1"}, "sriov"),
         ("bridgeInfo", "br-ex", "bridge"),
+        ("macvlanInfo", "macvlan/storage", "macvlan"),
+        ("localnetInfo", "localnet/physnet", "localnet"),
     ],
 )
 def test_k8s_netperf_networks_are_never_blocks_of_one_cell(
@@ -121,3 +123,54 @@ def test_k8s_netperf_csv(tmp_path: Path) -> None:
     )
     assert (pingpong.placement, pingpong.path) == ("intra", "clusterip")
     assert figures(pingpong) == {"transaction_rate": 9333.5, "latency_p99": pytest.approx(451.5e-6)}
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "expected"),
+    [
+        ("VM mode", "true", {"virt": True}),
+        ("External Server", "true", {"external_server": True}),
+        ("UDN Info", "layer2", {"udn": "layer2"}),
+        ("Bridge Info", "default/br-ex", {"bridge": "default/br-ex"}),
+        ("SR-IOV Info", "sriov/one", {"sriov": "sriov/one"}),
+        ("Macvlan Info", "macvlan/one", {"macvlan": "macvlan/one"}),
+        ("Localnet Info", "localnet/one", {"localnet": "localnet/one"}),
+    ],
+)
+def test_k8s_netperf_networks_of_a_table(
+    tmp_path: Path, column: str, cell: str, expected: dict[str, object]
+) -> None:
+    """The headings are those of pkg/archive/archive.go, commonCsvHeaderFields (August 2026)."""
+    heads, row = CSV.splitlines()[:2]
+    if column not in heads.split(","):
+        heads, row = f"{heads},{column}", f"{row},{cell}"
+    else:
+        cells = row.split(",")
+        cells[heads.split(",").index(column)] = cell
+        row = ",".join(cells)
+    file = tmp_path / "result-1.csv"
+    file.write_text(f"{heads}\n{row}\n")
+    (found,) = read("k8s-netperf", file, Given()).results
+    assert found.params == {"message": 1024, "streams": 1} | expected
+
+
+def test_k8s_netperf_says_service_where_the_server_was_met_directly(tmp_path: Path) -> None:
+    file = tmp_path / "documents.json"
+    direct = ({"localnetInfo": "localnet/one"}, {"externalServer": True}, {})
+    file.write_text(json.dumps([{**DOCUMENT, "service": True, **one} for one in direct]))
+    found = read("k8s-netperf", file, Given()).results
+    assert [one.path for one in found] == ["pod", "pod", "clusterip"]
+
+
+def test_k8s_netperf_drivers_whose_figures_are_others_than_they_say(tmp_path: Path) -> None:
+    """ib_write_bw's MiB/s are called Mb/s; uperf's p99 is one of one-second means."""
+    file = tmp_path / "documents.json"
+    rdma = {**DOCUMENT, "driver": "ib_write_bw", "throughput": 100.0, "tcpRetransmits": 0.0}
+    uperf = {**DOCUMENT, "driver": "uperf", "profile": "TCP_RR", "tputMetric": "OP/s"}
+    file.write_text(json.dumps([rdma, uperf]))
+    batch = read("k8s-netperf", file, Given())
+    assert [figures(one) for one in batch.results] == [
+        {"throughput": 100 * 8 * 2**20},
+        {"transaction_rate": 2700.5},
+    ]
+    assert any("uperf" in note for note in batch.notes)

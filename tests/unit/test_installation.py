@@ -11,11 +11,12 @@ import pytest
 from pydantic import ValidationError
 
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.cni import files, manifests, pod_specs, variables
+from cnibench.clusters.kubernetes.cni import files, manifests, pod_specs, recognise, variables
 from cnibench.clusters.kubernetes.cni.attest import claims
 from cnibench.errors import InputError, UsageError
 from cnibench.model.installation import Installation, Leaves, Step, Wait
 from cnibench.model.profile import Profile, builtin, read_profile
+from tests.unit._manifests import Cluster, node
 
 KUBECONFIG = """
 apiVersion: v1
@@ -62,6 +63,13 @@ WANTED = {  # the modes that there must be at least
     "weave-sleeve",
     "weave-encrypted",
     "kindnet",
+    "kindnetd",
+    "calico-default",
+    "calico-manifest",
+    "kube-router-default",
+    "weave-npc",
+    "cilium-default",
+    "antrea",
     "bridge-static",
     "veth-baseline",
 }
@@ -95,7 +103,8 @@ def test_section(name: str) -> None:
     assert about.ready or any(step.reference for step in about.steps)
     encapsulation, overhead = claims(profile)
     assert (encapsulation == "none") == (profile.features.mode == "underlay")
-    assert (overhead[4] > 0 or about.mtu > 0) == (encapsulation != "none")
+    if not about.between_subnets:  # there is room for a tunnel that most packets do not take
+        assert (overhead[4] > 0 or about.mtu > 0) == (encapsulation != "none")
     if encapsulation not in ("none", "esp"):
         assert about.tunnel, "a tunnel's device is counted"
     assert (about.policy == "none") or profile.features.policy.kubernetes
@@ -171,7 +180,17 @@ def test_one_of_each_choice() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["kindnet", "kube-router", "kube-router-ipip", "weave", "weave-sleeve", "weave-encrypted"],
+    [
+        "kindnet",
+        "kindnetd",
+        "kube-router",
+        "kube-router-default",
+        "kube-router-ipip",
+        "weave",
+        "weave-encrypted",
+        "weave-npc",
+        "weave-sleeve",
+    ],
 )
 def test_own_manifests_are_filled_in(access: Access, name: str) -> None:
     objects = manifests.render(access, INSTALLED[name], {}, VARIABLES).objects
@@ -181,8 +200,32 @@ def test_own_manifests_are_filled_in(access: Access, name: str) -> None:
     pod = workload["spec"]["template"]["spec"]
     assert pod["hostNetwork"]
     volumes = {volume["name"] for volume in pod["volumes"]}
-    for container in pod["containers"] + pod["initContainers"]:
+    for container in pod["containers"] + pod.get("initContainers", []):
         assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kindnet",
+        "kindnetd",
+        "kube-router",
+        "kube-router-default",
+        "kube-router-ipip",
+        "weave",
+        "weave-encrypted",
+        "weave-npc",
+        "weave-sleeve",
+    ],
+)
+def test_what_an_own_manifest_installs_is_recognised_as_its_profile(
+    access: Access, name: str
+) -> None:
+    objects = manifests.render(access, INSTALLED[name], {}, VARIABLES).objects
+    for item in objects:
+        if "stringData" in item:  # as the API server keeps it
+            item["data"] = item.pop("stringData")
+    assert recognise.current(Cluster([*objects, node("n")])).name == name  # type: ignore[arg-type]
 
 
 def test_weave_is_encrypted_with_a_new_password_each_time_and_only_when_asked(

@@ -153,6 +153,9 @@ def test_ipsec_is_flushed_only_where_nobody_had_any() -> None:
     assert commands.xfrm_removal(some, none).what.endswith("policies (SAD count 2)")
     for line in ("SAD count 2", "SPD IN 0 OUT 1 FWD 0"):
         assert "flush" not in commands.xfrm_removal(SHOWN, [line]).line
+    unknown = commands.xfrm_removal(some, ())  # of a CNI that somebody else installed
+    assert "flush" not in unknown.line
+    assert "is unknown: none is removed" in unknown.line
 
 
 def test_only_new_mounts_below_its_own_files_are_undone() -> None:

@@ -121,7 +121,8 @@ def empty_api(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uninstallation, "Inventory", lambda rest: inventory)
     for name in ("evict", "admit", "await_teardown"):
         monkeypatch.setattr(uninstallation.eviction, name, lambda *_: None)
-    monkeypatch.setattr(uninstallation.deletion, "clean_nodes", lambda *_: None)
+    monkeypatch.setattr(uninstallation.node_objects, "clean", lambda *_: None)
+    monkeypatch.setattr(uninstallation.node_objects, "restoring", lambda *_: [])
     # It would end processes of this machine.
     monkeypatch.setattr(uninstallation, "end_plugins", lambda node: None)
 

@@ -12,7 +12,7 @@ from cnibench.clusters.kubernetes.api import access as accesses
 from cnibench.clusters.kubernetes.api.access import Access, InvalidError
 from cnibench.clusters.kubernetes.api.proxy import Answer
 from cnibench.clusters.kubernetes.api.rest import Rest
-from cnibench.clusters.kubernetes.removal import deletion
+from cnibench.clusters.kubernetes.removal import deletion, node_backup, node_objects
 from cnibench.errors import ClusterError, LimitError
 from cnibench.model.profile import builtin
 
@@ -279,7 +279,44 @@ def test_a_node_that_its_kubelet_changes_meanwhile_is_read_again(
     )
     if conflicts > 5:
         with pytest.raises(ClusterError, match="their taints stay"):
-            deletion.clean_nodes(Rest(access), about, {})
+            node_objects.clean(Rest(access), about, {})
         return
-    deletion.clean_nodes(Rest(access), about, {})
+    node_objects.clean(Rest(access), about, {})
     assert server.asked.count("PATCH /api/v1/nodes/n") == conflicts + 1
+
+
+def test_what_goes_from_node_objects_can_be_put_back(access: Access, tmp_path: Path) -> None:
+    """By the commands that are saved; what was there before and what others wrote stays."""
+    about = builtin()["cilium"].kubernetes
+    assert about is not None
+    manager = about.managers[0]
+    own = {"f:labels": {"f:own": {}, "f:old": {}}, "f:annotations": {"f:own/cidr": {}}}
+    node = {
+        "metadata": {
+            "name": "n",
+            "uid": "1",
+            "resourceVersion": "1",
+            "labels": {"own": "it's", "old": "1", "other": "2"},
+            "annotations": {"own/cidr": "10.0.0.0/24"},
+            "managedFields": [{"manager": manager, "fieldsV1": {"f:metadata": own}}],
+        },
+        "spec": {
+            "taints": [
+                {"key": TAINT, "value": "true", "effect": "NoSchedule"},
+                {"key": "others", "effect": "NoExecute"},
+            ]
+        },
+    }
+    served(access, GET=[Answer(200, {"items": [node]})], PATCH=[Answer(200)])
+    before = {"n": {"labels": ["old"]}}
+    commands = node_objects.restoring(Rest(access), about, before)
+    assert commands == [
+        "kubectl annotate node n own/cidr=10.0.0.0/24",
+        "kubectl label node n 'own=it'\"'\"'s'",
+        f"kubectl taint node n {TAINT}=true:NoSchedule",
+    ]
+    (said,) = node_backup.save_commands(commands, tmp_path, "cilium")
+    script = tmp_path / "cilium-node-objects.sh"
+    assert f"sh {script} puts them back" in said
+    assert script.read_text().splitlines() == commands
+    assert script.stat().st_mode & 0o777 == 0o600

@@ -10,9 +10,8 @@ import pytest
 
 from cnibench.clusters.kubernetes.cni import recognise, wait
 from cnibench.errors import LimitError
-from cnibench.model.installation import Fact
 from cnibench.model.profile import builtin
-from cnibench.system.process import Done
+from tests.unit._manifests import Cluster, node
 
 
 def _workload(kind: str, generation: int = 2, **status: int) -> dict[str, Any]:
@@ -61,46 +60,30 @@ def test_rollout(workload: Mapping[str, Any], lacks: str) -> None:
     assert (lacks in words) if lacks else not words
 
 
-class Answers:
-    """The API as far as recognition asks it: objects by KIND/NAMESPACE/NAME."""
-
-    def __init__(
-        self, objects: Mapping[str, Any], nodes: list[dict[str, Any]] | None = None
-    ) -> None:
-        self.objects = objects
-        self.nodes = nodes or []
-
-    def kubectl(self, *argv: str, check: bool = True, **_: object) -> Done:
-        name = "/".join([argv[1], *([argv[argv.index("-n") + 1]] if "-n" in argv else []), argv[2]])
-        found = self.objects.get(name)
-        return Done(argv, 0, json.dumps(found) if found else "", "", 0.0)
-
-    def get(self, what: str, *_: str) -> dict[str, Any]:
-        return {"items": self.nodes if what == "nodes" else []}
+def _daemonset(namespace: str, name: str) -> dict[str, Any]:
+    meta = {"namespace": namespace, "name": name}
+    pod = {"hostNetwork": True, "containers": []}
+    return {"kind": "DaemonSet", "metadata": meta, "spec": {"template": {"spec": pod}}}
 
 
-def _flannel(backend: str, **more: object) -> dict[str, Any]:
+def _flannel(backend: str, **more: object) -> list[dict[str, Any]]:
     text = json.dumps({"Network": "10.244.0.0/16", "Backend": {"Type": backend, **more}})
-    return {
-        "daemonset/kube-flannel/kube-flannel-ds": {"kind": "DaemonSet"},
-        "configmap/kube-flannel/kube-flannel-cfg": {"data": {"net-conf.json": text}},
-    }
+    meta = {"namespace": "kube-flannel", "name": "kube-flannel-cfg"}
+    configuration = {"kind": "ConfigMap", "metadata": meta, "data": {"net-conf.json": text}}
+    return [_daemonset("kube-flannel", "kube-flannel-ds"), configuration]
 
 
-def _cilium(**data: str) -> dict[str, Any]:
-    return {
-        "daemonset/kube-system/cilium": {"kind": "DaemonSet"},
-        "configmap/kube-system/cilium-config": {"data": data},
-    }
+def _cilium(**data: str) -> list[dict[str, Any]]:
+    meta = {"namespace": "kube-system", "name": "cilium-config"}
+    return [
+        _daemonset("kube-system", "cilium"),
+        {"kind": "ConfigMap", "metadata": meta, "data": data},
+    ]
 
 
-def _calico(**network: object) -> dict[str, Any]:
-    return {
-        "installation.operator.tigera.io/default": {
-            "kind": "Installation",
-            "spec": {"calicoNetwork": network},
-        }
-    }
+def _calico(**network: object) -> list[dict[str, Any]]:
+    spec = {"calicoNetwork": network}
+    return [{"kind": "Installation", "metadata": {"name": "default"}, "spec": spec}]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +102,16 @@ def _calico(**network: object) -> dict[str, Any]:
             "cilium",
         ),
         (_cilium(**{"routing-mode": "native", "enable-wireguard": "true"}), "cilium-wireguard"),
-        (_cilium(**{"routing-mode": "native", "kube-proxy-replacement": "true"}), "cilium-kpr"),
+        (
+            _cilium(
+                **{
+                    "routing-mode": "native",
+                    "kube-proxy-replacement": "true",
+                    "enable-bpf-masquerade": "true",
+                }
+            ),
+            "cilium-kpr",
+        ),
         (
             _calico(linuxDataplane="Iptables", ipPools=[{"encapsulation": "VXLAN"}]),
             "calico-np-vxlan",
@@ -128,17 +120,10 @@ def _calico(**network: object) -> dict[str, Any]:
         (_calico(), "calico-np-ipip"),
     ],
 )
-def test_recognition(objects: Mapping[str, Any], name: str) -> None:
-    found, words = recognise.current(Answers(objects))  # type: ignore[arg-type]
-    assert found == name
-    assert builtin()[name].title in words
-
-
-def test_a_mode_that_no_profile_describes_is_named() -> None:
-    found, words = recognise.current(Answers(_flannel("vxlan", DirectRouting=True)))  # type: ignore[arg-type]
-    assert found == ""
-    assert "flannel, in a mode that no profile describes" in words
-    assert "DirectRouting is 'true'" in words
+def test_recognition(objects: list[dict[str, Any]], name: str) -> None:
+    found = recognise.current(Cluster(objects))  # type: ignore[arg-type]
+    assert found.name == name
+    assert builtin()[name].title in found.said
 
 
 def test_no_cni(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,27 +132,9 @@ def test_no_cni(monkeypatch: pytest.MonkeyPatch) -> None:
         "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady"
         " message: cni plugin not initialized"
     )
-    bare = {"status": {"conditions": [{"type": "Ready", "status": "False", "message": message}]}}
-    assert recognise.current(Answers({}, [bare, bare])) == ("", recognise.NONE)  # type: ignore[arg-type]
-    fine = {"status": {"conditions": [{"type": "Ready", "status": "True", "message": ""}]}}
-    assert recognise.current(Answers({}, [bare, fine]))[1] != recognise.NONE  # type: ignore[arg-type]
-
-
-def test_a_daemonsets_options_and_variables_are_facts() -> None:
-    container = {"args": ["--enable-overlay=false"], "env": [{"name": "MODE", "value": "1"}]}
-    workload = {"spec": {"template": {"spec": {"containers": [container]}}}}
-    assert (
-        recognise.observed(Fact(object="x", argument="--enable-overlay", equals=""), workload)
-        == "false"
-    )
-    assert (
-        recognise.observed(
-            Fact(object="x", argument="--none", equals="", otherwise="true"), workload
-        )
-        == "true"
-    )
-    assert recognise.observed(Fact(object="x", variable="MODE", equals=""), workload) == "1"
-    assert recognise.observed(Fact(object="x", variable="MODE", equals=""), None) == ""
+    bare, fine = node("bare", "False", message), node("fine")
+    assert recognise.current(Cluster([bare])).said == recognise.NONE  # type: ignore[arg-type]
+    assert recognise.current(Cluster([bare, fine])).said != recognise.NONE  # type: ignore[arg-type]
 
 
 class _Nodes:

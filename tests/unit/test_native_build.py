@@ -4,6 +4,7 @@ used.
 
 from __future__ import annotations
 
+import platform
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -45,6 +46,34 @@ def test_without_a_compiler_the_remedy_is_named(
     made[0].unlink()
     with pytest.raises(SystemExit, match="apt-get install gcc"):
         hook.compile_native(sources)
+
+
+def test_one_for_another_architecture_is_made_again(hook: ModuleType, sources: Path) -> None:
+    made = hook.compile_native(sources)[0]
+    whole = made.read_bytes()
+    assert hook.architecture(made) == platform.machine()
+    other = 62 if platform.machine() == "aarch64" else 183
+    made.write_bytes(whole[:18] + other.to_bytes(2, "little") + whole[20:])  # of a shared checkout
+    assert hook.architecture(made) != platform.machine()
+    assert hook.compile_native(sources) == [made]
+    assert hook.architecture(made) == platform.machine()
+
+
+@pytest.mark.parametrize(
+    ("machine", "tag"), [(62, "manylinux_2_17_x86_64"), (183, "manylinux_2_17_aarch64")]
+)
+def test_a_wheel_is_for_the_architecture_of_its_programs(
+    hook: ModuleType, machine: int, tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "small.elf"
+    program.write_bytes(bytes(18) + machine.to_bytes(2, "little"))
+    monkeypatch.setattr(hook, "compile_native", lambda: [program])
+    wheel = hook.BdistWheel(hook.WithPrograms({"name": "cnibench"}))
+    wheel.finalize_options()
+    assert wheel.get_tag() == ("py3", "none", tag)
+    assert not wheel.root_is_pure
+    program.write_bytes(bytes(20))  # another machine's: what setuptools says, never "any"
+    assert wheel.get_tag()[2] not in ("any", tag)
 
 
 def test_a_program_that_does_not_compile_is_named(hook: ModuleType, sources: Path) -> None:

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cnibench.analysis.contexts import Context, Member
-from cnibench.analysis.failure_rates import Tally
+from cnibench.analysis.comparison.contexts import Context, Member
+from cnibench.analysis.comparison.pairs import compare
+from cnibench.analysis.gate.failure_rates import Tally
 from cnibench.analysis.model import Group, Pair
-from cnibench.analysis.pairs import compare
 from cnibench.stats.diagnostics import dependence
-from cnibench.stats.power import detectable
+from cnibench.stats.power import standard_effect
+from cnibench.stats.scale import scale
 from tests.unit.test_verdict_rules import WHERE
 
 Values = Mapping[str, Mapping[int, float]]
@@ -55,7 +56,7 @@ def test_only_blocks_that_both_have_count_and_each_with_its_own() -> None:
     assert (pair.verdict, pair.reason, pair.effect) == ("a-better", "", 1.0)
     assert [pair.ratio, pair.ci_low, pair.ci_high] == pytest.approx([2, 2, 2])
     assert pair.spread == pytest.approx(0, abs=1e-12)
-    assert pair.detectable == pytest.approx(0, abs=1e-12)
+    assert (pair.scale, pair.detectable) == (pytest.approx(0, abs=1e-12), None)
     assert pair.dependence_p is None
     assert not pair.exact
     assert (pair.metric, pair.workload) == ("transaction_rate", "tcp-rr")
@@ -90,18 +91,25 @@ def test_the_interval_has_the_level_asked_for() -> None:
         assert pair.ratio == pytest.approx(math.exp(0.045))
         assert pair.spread == pytest.approx(0.01 * math.sqrt(6))  # variance of 1 .. 8: 6
         assert (pair.p, pair.verdict) == (2 / 256, "a-better")
-    assert _pair(values, 1.99 / 256).verdict == "inconclusive"
+    below = _pair(values, 1.99 / 256)
+    assert (below.basis, below.confidence) == ("additive model", None)
 
 
 def test_what_could_have_been_found_is_that_of_the_family_and_the_level() -> None:
     values = _rows(
         a=[0.01 * i for i in range(12)], b=[0.02 * (i % 3) for i in range(12)], c=[0.0] * 12
     )
+    rows = {
+        (a, b): np.log(list(values[a].values())) - np.log(list(values[b].values()))
+        for a, b in (("a", "b"), ("a", "c"), ("b", "c"))
+    }
     for level in (0.05, 0.2):
         pairs, _ = _compare(values, level)
         for pair in pairs:
-            assert pair.spread is not None
-            assert pair.detectable == pytest.approx(detectable(12, 3, pair.spread, level))
+            assert pair.scale == pytest.approx(scale(rows[pair.a, pair.b])[0])
+            effect = standard_effect(12, 3, level, estimated=True)
+            assert pair.detectable == pytest.approx(math.expm1(effect * pair.scale))
+            assert effect > standard_effect(12, 3, level)
 
 
 def test_differences_of_rounding_are_none() -> None:
@@ -141,8 +149,8 @@ def test_too_few_blocks_say_how_many_it_takes() -> None:
         None,
     )
     two, *_ = _compare(_rows(a=[0.0, 1.0], b=[1.0, 0.5], c=[0.0, 0.0]))[0]
-    assert two.reason == "2 paired blocks cannot decide among 3 pairs, it takes 7"
-    assert (two.ci_low, two.ci_high, two.detectable) == (None, None, None)
+    assert two.reason == "by the additive model: 2 blocks cannot decide without one"
+    assert (two.verdict, two.blocks_needed, two.detectable) == ("inconclusive", 7, None)
     assert two.spread == pytest.approx(1.5 / math.sqrt(2))
     assert _pair(_rows(a=[0.0] * 6, b=[0.1, -0.1] * 3)).verdict == "no-difference-found"
 

@@ -15,8 +15,8 @@ from cnibench.analysis.comparability import (
     differences,
     environments,
 )
-from cnibench.analysis.contexts import Context, Member
-from cnibench.analysis.failure_rates import Tally
+from cnibench.analysis.comparison.contexts import Context, Member
+from cnibench.analysis.gate.failure_rates import Tally
 from cnibench.errors import UsageError
 from cnibench.model import context
 from cnibench.model.coordinates import UNREAD

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,3 +184,17 @@ def test_a_program_that_is_real_time_all_the_same_is_named() -> None:
             priority.check_normal([child.pid])
     assert isinstance(found.value, CnibenchError)
     assert "chrt" in found.value.remedy
+
+
+def test_where_nothing_bounds_it_no_program_has_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bound = tmp_path / "sched_rt_runtime_us"
+    monkeypatch.setattr(priority, "_BOUND", bound)
+    bound.write_text("-1\n")
+    said = (
+        "real-time priority was refused (kernel.sched_rt_runtime_us is -1: the machine could hang)"
+    )
+    assert priority.refusal() == said
+    assert priority.raised([os.getpid()], priority.CLIENT) == said
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER

@@ -97,7 +97,7 @@ def test_fourteen_profiles_fit_the_terminal(many: Analysis, width: int) -> None:
     for label in many.labels:
         assert re.search(rf"^{label} ", text, re.MULTILINE), label
     for words in (
-        "ratio to veth-baseline",
+        "ratio to host",  # the first
         "1 (baseline)",
         "fidelity: datapath-model",
         "cycles: estimated",
@@ -258,7 +258,7 @@ def test_the_command_prints_json_and_nothing_else(tmp_path: Path) -> None:
     [
         ["report", "nothing"],
         ["report", "."],
-        ["report"],
+        ["report", "--folder", "/nowhere"],
         ["report", "{run}", "--out", "/nowhere/at/all"],
         ["report", "{run}", "{run}"],
         ["report", "{run}", "--baseline", "c"],

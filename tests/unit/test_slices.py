@@ -21,30 +21,16 @@ from cnibench.run.slices.clocks import Clocks, descendants
 from cnibench.run.slices.counters import Connections, Namespace, Opened
 from cnibench.run.slices.rounds import Slice, disturbed, order, values
 from cnibench.stats.robust import trimmed
+from tests.unit._slices import slice_of
 
 CELLS = ["a", "b", "c", "d"]
-
-
-def a_slice(cell: str, number: int, rate: float, **more: float) -> Slice:
-    plain = Slice(
-        round=number,
-        cell=cell,
-        start=number * 0.1,
-        asked=0.02,
-        seconds=0.02,
-        units=rate * 0.02,
-        client=0.008,
-        server=0.008,
-        waited=0.0,
-    )
-    return replace(plain, **more)
 
 
 def drifting(rates: dict[str, float], number: int, noise: float, seed: int) -> list[Slice]:
     """Slices of cells whose machine gets slower by half over the rounds."""
     dice = random.Random(seed)
     return [
-        a_slice(cell, r, rate * (1 - 0.5 * r / number) * math.exp(dice.gauss(0, noise)))
+        slice_of(cell, r, rate * (1 - 0.5 * r / number) * math.exp(dice.gauss(0, noise)))
         for r in range(number)
         for cell, rate in rates.items()
     ]
@@ -70,7 +56,7 @@ def test_ratios_are_those_of_the_rounds_and_drift_does_not_enter() -> None:
 
 
 def test_a_value_alone_is_the_mean_of_its_rates() -> None:
-    found = values([["a"]], [a_slice("a", r, 500.0) for r in range(10)])
+    found = values([["a"]], [slice_of("a", r, 500.0) for r in range(10)])
     assert found["a"].rate == pytest.approx(500.0)
     assert found["a"].cpu == pytest.approx(0.016 / (500.0 * 0.02))
     assert found["a"].seconds == pytest.approx(0.2)
@@ -81,7 +67,7 @@ def test_a_value_alone_has_the_interval_of_its_own_slices() -> None:
     slices = drifting({"a": 1000.0}, 40, 0.05, 3)
     alone = values([["a"]], slices)["a"]
     assert alone.half == trimmed([math.log(one.rate) for one in slices])[1] > 0.05
-    half_of_it = [*slices, *(a_slice("b", r, 900.0) for r in range(20))]
+    half_of_it = [*slices, *(slice_of("b", r, 900.0) for r in range(20))]
     assert values([["a", "b"]], half_of_it)["a"].half > 0.01
 
 
@@ -99,7 +85,7 @@ def test_a_few_bad_slices_do_not_move_the_ratio() -> None:
 
 
 def test_disturbed_slices_are_marked_and_left_out() -> None:
-    calm = [a_slice("a", r, 100.0, waited=0.001) for r in range(10)]
+    calm = [slice_of("a", r, 100.0, waited=0.001) for r in range(10)]
     assert disturbed(calm) == [False] * 10
     waits, late, nothing = (
         replace(calm[0], waited=0.009),
@@ -110,12 +96,12 @@ def test_disturbed_slices_are_marked_and_left_out() -> None:
     found = values([["a"]], [*calm, replace(waits, round=10), replace(nothing, round=11)])
     assert found["a"].left_out == 2
     assert found["a"].rate == pytest.approx(100.0)
-    usually = [a_slice("a", r, 100.0, waited=0.012) for r in range(10)]
+    usually = [slice_of("a", r, 100.0, waited=0.012) for r in range(10)]
     assert disturbed(usually) == [False] * 10  # client and server on one CPU wait for each other
 
 
 def test_too_few_good_slices_make_no_value() -> None:
-    assert values([["a"]], [a_slice("a", r, 100.0) for r in range(rounds.FEWEST - 1)]) == {}
+    assert values([["a"]], [slice_of("a", r, 100.0) for r in range(rounds.FEWEST - 1)]) == {}
     assert values([["a"]], []) == {}
 
 

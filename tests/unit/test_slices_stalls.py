@@ -20,24 +20,14 @@ from cnibench.run.slices.evidence import evidence, left_out
 from cnibench.run.slices.looks import EVERY, Look, Programs, Stop, stops, watch
 from cnibench.run.slices.rounds import Slice, disturbed, kept, values
 from cnibench.system.usage import Share
+from tests.unit._slices import slice_of
 
 CALM = Share(0.0, 0.0, 0.0)
 HALTED = frozenset({("netserver", "stopped")})
 
 
 def a_slice(number: int, rate: float = 100.0, cell: str = "a", **more: object) -> Slice:
-    plain = Slice(
-        round=number,
-        cell=cell,
-        start=number * 0.1,
-        asked=0.02,
-        seconds=0.02,
-        units=rate * 0.02,
-        client=0.008,
-        server=0.008,
-        waited=0.0,
-    )
-    return replace(plain, **more)  # type: ignore[arg-type]
+    return slice_of(cell, number, rate, **more)
 
 
 def stopped(number: int, start: float, end: float, rate: float = 50.0) -> Slice:

@@ -221,7 +221,9 @@ def test_very_many_blocks_have_the_interval_of_their_walsh_averages() -> None:
             assert walsh[middle - 3] <= found.centre[i] <= walsh[middle + 3]
             assert walsh[k - 4] <= found.low[i] <= walsh[k + 2]
             assert walsh[-k - 3] <= found.high[i] <= walsh[-k + 3]
-    assert np.isnan(inference._invert(rng.normal(0, 1, (1, 401)), 0)[1]).all()
+    assert np.isnan(
+        inference._invert(rng.normal(0, 1, (1, 401)), np.zeros(1, dtype=np.int64))[1]
+    ).all()
 
 
 def test_large_tables_are_worked_through_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

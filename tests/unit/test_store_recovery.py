@@ -92,6 +92,22 @@ def test_a_file_cut_anywhere_is_resumed_without_losing_a_byte_or_left_as_it_is(
     shutil.rmtree(folder)
 
 
+def test_drafts_of_a_killed_writer_go_on_resume_and_nothing_else(folder: Path) -> None:
+    one = cell()
+    with RunWriter.create(folder, manifest([one])) as writer:
+        writer.finish(one, 0, [sample(one, 0)], [])
+    ours = [".env-2.json.0123abcd.new", ".report.md.89abcdef.new", ".seal.json.00000000.new"]
+    others = [".notes.txt.0123abcd.new", ".env.json.new", "env.json.0123abcd.new"]
+    for name in (*ours, *others):
+        (folder / name).write_text("{")
+    (folder / ".plan.json.0123abcd.new").symlink_to(folder / "plan.json")
+    with RunWriter.resume(folder) as writer:
+        writer.finish(one, 1, [sample(one, 1)], [])
+    assert not [name for name in ours if (folder / name).exists()]
+    assert not [name for name in others if not (folder / name).exists()]
+    assert (folder / ".plan.json.0123abcd.new").is_symlink()
+
+
 @pytest.mark.parametrize("name", ["samples.jsonl", "cpp.jsonl"])
 def test_a_lost_last_newline_is_named_and_written_again_on_resume(folder: Path, name: str) -> None:
     one = cell()
@@ -151,7 +167,8 @@ def test_what_was_in_flight_is_moved_aside_on_resume(folder: Path) -> None:
     assert not verify(RunReader(folder), raw=True)
     with RunWriter.resume(folder) as writer:
         writer._append("samples.jsonl", [sample(one, 2)])
-    RunWriter.resume(folder).close()
+    with RunWriter.resume(folder) as writer:
+        writer.finish(one, 1, [sample(one, 1)], [])
     assert (folder / "samples.jsonl.orphan-2").exists()
 
 

@@ -162,9 +162,9 @@ def a_run(folder: Path) -> Path:
 # themselves.
 ASKED: dict[str, list[list[str]]] = {
     "runs": [
-        ["runs", "list", "--out", "F"],
+        ["runs", "list", "--folder", "F"],
         ["runs", "show", "R"],
-        ["runs", "--out", "F", "--json"],
+        ["runs", "--folder", "F", "--json"],
         ["runs", "show", ESCAPES],
     ],
     "report": (
@@ -216,6 +216,12 @@ ASKED: dict[str, list[list[str]]] = {
     "doctor": [["doctor", "--cluster", ESCAPES]],
     "offload": [["offload", "--cluster", ESCAPES]],
     "images": [["images", ESCAPES]],
+    "bundle": [
+        ["bundle", "R", "--out", "B"],
+        ["bundle", ESCAPES],
+        ["bundle", "R", "--sign", ESCAPES],
+    ],
+    "board": [["board", ESCAPES, "--out", "S"], ["board", ".", "--check"]],
     "clean": [["clean", "--cluster", ESCAPES]],
 }
 
@@ -223,7 +229,7 @@ ASKED: dict[str, list[list[str]]] = {
 def test_every_command_is_asked() -> None:
     known = set(group.list_commands(None))  # type: ignore[arg-type]
     assert set(ASKED) <= known
-    assert known - set(ASKED) <= {"verify", "rbac"}
+    assert known - set(ASKED) <= {"verify"}
 
 
 @pytest.fixture(scope="module")
@@ -348,7 +354,7 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
 def test_a_locale_without_unicode(folder: Path) -> None:
     found = program(
         "runs",
-        "--out",
+        "--folder",
         str(folder / "F"),
         shell="",
         PYTHONIOENCODING="ascii",

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cnibench.analysis.comparison.turning_points import Curve, judge, turning_points
 from cnibench.analysis.model import Result
-from cnibench.analysis.turning_points import Curve, judge, turning_points
 from cnibench.reports.document.turning import turning_words
 from cnibench.stats.inference import signed_rank, walsh_averages, walsh_needed, walsh_p
 

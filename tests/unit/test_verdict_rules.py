@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cnibench.analysis.contexts import Context, Member
-from cnibench.analysis.gate import Place, Side, judge
+from cnibench.analysis.comparison.contexts import Context, Member
+from cnibench.analysis.comparison.pairs import compare
+from cnibench.analysis.gate.judgement import Place, Side, judge
 from cnibench.analysis.model import Where
-from cnibench.analysis.pairs import compare
 from cnibench.model import context
 
 WHERE: dict[str, Any] = {

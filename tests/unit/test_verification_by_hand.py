@@ -169,6 +169,16 @@ def test_every_reader_verifies_raw_files_unless_they_are_many(
     assert len(verify(RunReader(run))) == (2 if few else 0)
 
 
+def test_a_reader_stops_before_raw_files_without_end(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in NAMES:
+        os.truncate(run / "raw" / name / "1" / "stdout", 1 << 20)
+    monkeypatch.setattr(verification, "MOST_RAW_BYTES", (1 << 20) + 100)
+    assert len(verify(RunReader(run))) == 1  # the second is more than it reads
+    assert len(_verify(run)) == 2
+
+
 def test_raw_files_of_each_attempt_are_verified(run: Path) -> None:
     with RunWriter.resume(run) as writer:
         writer.event("run-resumed")

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from cnibench.errors import InputError
+from cnibench.model.cell import Cell
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.verification import verify
 from cnibench.rundir.writer import RunWriter
@@ -319,13 +320,19 @@ def test_a_file_in_a_raw_folder_that_no_event_commits_is_named(run: Path) -> Non
         RunWriter.resume(run)
 
 
-def test_each_session_has_one_sample_in_flight(tmp_path: Path) -> None:
-    """Two interrupted sessions leave raw output of two samples, which is no damage."""
-    path = tmp_path / "run"
+def interrupted(folder: Path) -> tuple[Path, list[Cell]]:
+    """A run of two cells that ended while the first was measured."""
+    path = folder / "run"
     cells = [cell("a"), cell("b")]
     with RunWriter.create(path, manifest(cells)) as writer:
         writer.event("run-started")
         (writer.raw(cells[0], 0) / "stdout").write_bytes(b"half")
+    return path, cells
+
+
+def test_each_session_has_one_sample_in_flight(tmp_path: Path) -> None:
+    """Two interrupted sessions leave raw output of two samples, which is no damage."""
+    path, cells = interrupted(tmp_path)
     with RunWriter.resume(path) as writer:
         writer.event("run-resumed")
         (writer.raw(cells[1], 0) / "stdout").write_bytes(b"half")
@@ -417,11 +424,7 @@ def test_an_added_folder_of_a_finished_run_is_named(
 
 
 def test_what_interrupted_sessions_left_in_a_finished_run_is_no_damage(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    cells = [cell("a"), cell("b")]
-    with RunWriter.create(path, manifest(cells)) as writer:
-        writer.event("run-started")
-        (writer.raw(cells[0], 0) / "stdout").write_bytes(b"half")
+    path, cells = interrupted(tmp_path)
     with RunWriter.resume(path) as writer:
         writer.event("run-resumed")
         for one in cells:

@@ -2,7 +2,7 @@
 shell.
 
 --ahead: only begins to build them, in the background, for as long as the program that called this
-one runs.
+one runs. --help: says this, and builds nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from kind import ahead, parts
 
+_USAGE = "usage: python tests/e2e/kind [--ahead | --help]"
+
 
 def main(words: list[str]) -> None:
+    if {"-h", "--help"} & set(words):
+        print(f"{__doc__}\n{_USAGE}")
+        return
     if words == ["--ahead"]:
         ahead.begin(os.getppid())
         return
     if words[:1] == ["--ahead-of"]:
         ahead.attend(int(words[1]), parts.build_what_can_be)
         return
+    if words:
+        sys.exit(f"there is no option {words[0]}; {_USAGE}")
     with contextlib.redirect_stdout(sys.stderr):
         built = parts.build()
     for name, value in built.environment().items():

@@ -1,0 +1,162 @@
+"""Which pairs of a run are decided, what the others need, and when a run ends by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cnibench.analysis import analyse
+from cnibench.analysis.calibration import calibration, scatter
+from cnibench.analysis.comparison.decided import decided, needed
+from cnibench.analysis.comparison.levels import planned_looks
+from cnibench.analysis.text.decision import lines
+from cnibench.cli._execute import _all_decided
+from cnibench.planning.plan import build_plan
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.writer import RunWriter
+from cnibench.testbed.cluster import Options
+from tests.unit._local_cluster import Local, cell, manifest, measured, runner
+from tests.unit._runs import edited, synthetic
+
+
+def a_run(folder: Path, truth: dict[str, float], **more: Any) -> RunReader:
+    given = {"blocks": 8, "until_decided": True, "noise": 0.002, "seed": 2, **more}
+    return synthetic(
+        folder,
+        truth,
+        workloads=("tcp-rr",),
+        placements=("intra",),
+        cpp=False,
+        main={"tcp-rr": "transaction_rate"},
+        **given,
+    )
+
+
+def test_a_run_ends_at_the_look_at_which_every_pair_is_decided(tmp_path: Path) -> None:
+    run = a_run(tmp_path, {"a": 1.0, "b": 1.2, "c": 1.5})
+    looks = planned_looks(run.plan)
+    assert looks == (7, 8)
+    assert [_all_decided(run.path, looks[:-1], blocks) for blocks in range(1, 9)] == [
+        *[""] * 6,
+        "every pair is decided after 7 blocks",
+        "",
+    ]
+    open_ = a_run(tmp_path, {"a": 1.0, "b": 1.2, "c": 1.21}, noise=0.1, name="open")
+    assert _all_decided(open_.path, looks[:-1], 7) == ""
+
+
+def test_what_a_model_says_of_too_few_blocks_ends_no_run(tmp_path: Path) -> None:
+    """A failed block leaves 6 of 7 to two of the pairs: no exact test decides at that look."""
+    run = a_run(tmp_path, {"a": 1.0, "b": 1.2, "c": 1.5}, fail=[("a", 2)])
+    found = decided(run, 7)
+    assert {pair.basis for pair in found.undecided} == {"additive model"}
+    assert (len(found.undecided), found.different, found.reason) == (3, [], "")
+
+
+def test_the_report_of_a_run_has_the_level_of_the_look_that_ended_it(tmp_path: Path) -> None:
+    truth = {"a": 1.0, "b": 1.2, "c": 1.5}
+    for blocks, level in ((6, 0.05), (7, 2**-6), (8, 0.05 - 2**-6)):
+        run = a_run(tmp_path, truth, blocks=blocks, name=f"of{blocks}")
+        plan = run.path / "plan.json"
+        plan.write_text(plan.read_text().replace(f'"blocks":{blocks}', '"blocks":8', 1))
+        analysis = analyse([RunReader(run.path)])
+        assert analysis.level == pytest.approx(level)
+        assert {pair.verdict for pair in analysis.pairs if pair.metric == "transaction_rate"} == {
+            "b-better"
+        }
+    fixed = a_run(tmp_path, truth, until_decided=False, name="fixed")
+    assert analyse([fixed]).level == 0.05
+
+
+def test_the_last_lines_say_what_is_decided_and_what_the_rest_needs(tmp_path: Path) -> None:
+    truth = {"a": 1.0, "b": 1.0, "c": 1.5}
+    found = decided(a_run(tmp_path, truth))
+    assert (len(found.different), len(found.equal), found.undecided) == (2, 1, [])
+    assert lines(found) == [
+        "Decided after 8 blocks: 3 of 3 pairs (2 significantly different, 1 equal within 5 %).",
+        "This assumes that neighbouring blocks do not depend on each other; so few values cannot"
+        " show whether they do.",
+    ]
+    assert len(lines(decided(a_run(tmp_path, truth, blocks=30, name="long")))) == 1
+    noisy = decided(a_run(tmp_path, truth, noise=0.06, name="noisy", seed=3))
+    (pair,) = noisy.undecided
+    assert (pair.a, pair.b) == ("a", "b")
+    more = needed(noisy, pair) - 8
+    assert more > 0
+    said = lines(noisy)
+    assert said[0].startswith("Decided after 8 blocks: 2 of 3 pairs (2 significantly different")
+    assert f"Undecided: a / b, tcp-rr on one node: needs about {more} more blocks." in said
+    assert f"--blocks {8 + more} would decide each of them" in said[-1]
+    many = a_run(tmp_path, {"a": 1.0, "b": 1.0}, noise=0.06, blocks=3, name="few")
+    assert lines(decided(many))[0].startswith("Decided after 3 blocks: 0 of 1 pair (")
+    assert lines(decided(a_run(tmp_path, {"a": 1.0}, name="one"))) == []
+
+
+def test_a_finer_resolution_leaves_a_pair_undecided(tmp_path: Path) -> None:
+    truth = {"a": 1.0, "b": 1.0}
+    for resolution, equal in ((0.05, 1), (0.0005, 0)):
+        run = a_run(tmp_path, truth, resolution=resolution, name=f"at{resolution}")
+        assert len(decided(run).equal) == equal
+        (pair,) = (p for p in analyse([run]).pairs if p.metric == "transaction_rate")
+        assert pair.within is not None
+        assert (pair.within <= resolution) == bool(equal)
+
+
+def test_blocks_that_depend_on_each_other_are_said_and_end_no_run(tmp_path: Path) -> None:
+    def wave(line: dict[str, Any]) -> dict[str, Any]:
+        factor = 1.02 if line["label"] == "a" and line["block"] < 6 else 1.0
+        return line | {"value": line["value"] * factor}
+
+    truth = {"a": 1.0, "b": 1.2, "c": 1.5}
+    run = edited(a_run(tmp_path, truth, blocks=12, noise=0.003), wave)
+    found = decided(run, 7)
+    assert (len(found.different), found.undecided) == (3, [])
+    assert decided(run).dependence.startswith("neighbouring blocks seem to depend on each other")
+    assert decided(run).reason == ""
+    assert any(
+        line.startswith("Neighbouring blocks seem to depend") for line in lines(decided(run))
+    )
+    assert decided(run).dependence in analyse([run]).notes
+
+
+def test_only_a_planned_number_of_blocks_ends_early() -> None:
+    works = [{"name": "tcp-rr", "blocks": 9}, "tcp-stream"]
+    assert build_plan({}).until_decided
+    assert not build_plan({"blocks": 12}).until_decided
+    assert not build_plan({"target_ci": 0.02}).until_decided
+    assert not build_plan({"workload": works}).until_decided
+    assert build_plan({"budget": "2m"}).budget == 120.0
+
+
+def test_a_run_starts_no_block_that_its_budget_has_no_time_for(folder: Path) -> None:
+    plan = manifest([cell("a")], 50, budget=1.5)
+    with RunWriter.create(folder, plan) as writer:
+        assert runner(writer, Local(Options())).run() == 0
+    blocks = [block for _, block in measured(folder)]
+    assert 1 <= len(blocks) < 20
+    (stopped,) = (event for event in RunReader(folder).events() if event["event"] == "stopped")
+    assert stopped["reason"].startswith("the budget of ")
+    assert RunReader(folder).finished
+
+
+def test_one_outlier_hardly_changes_what_is_planned(tmp_path: Path) -> None:
+    """A calibration in which one sample of 60 was ten times too slow."""
+
+    def slow(line: dict[str, Any]) -> dict[str, Any]:
+        spoilt = line["label"] == "a" and line["block"] == 17
+        return line | {"value": line["value"] / (10 if spoilt else 1)}
+
+    run = a_run(tmp_path, {"a": 1.0, "b": 1.0}, noise=0.02, blocks=60, until_decided=False)
+    (clean,) = scatter(run)
+    spoilt = edited(run, slow)
+    (found,) = scatter(spoilt)
+    assert found["noise"] == pytest.approx(clean["noise"], rel=0.1)
+    (floor,) = calibration([spoilt], 0.05).floors
+    assert floor.noise == pytest.approx(found["noise"])
+    (pair,) = (one for one in analyse([spoilt]).pairs if one.metric == "transaction_rate")
+    assert pair.spread is not None
+    assert pair.detectable is not None
+    assert pair.spread > 0.2
+    assert pair.detectable < 0.02
