@@ -1,0 +1,76 @@
+"""The suites that measure try a test that failed once more, and no test passes that fails twice."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RERUN = Path(__file__).parents[1] / "rerun.py"
+
+
+def rerun(folder: Path, tests: str) -> tuple[int, str]:
+    (folder / "test_it.py").write_text(tests)
+    done = subprocess.run(
+        [sys.executable, str(RERUN), "-q", "--rootdir", str(folder), "test_it.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stdout
+
+
+def test_a_test_that_fails_twice_fails_the_suite(tmp_path: Path) -> None:
+    status, said = rerun(
+        tmp_path,
+        "from pathlib import Path\n"
+        "def test_once():\n"
+        "    before = Path('mark').exists()\n"
+        "    Path('mark').touch()\n"
+        "    assert before\n"
+        "def test_always():\n"
+        "    assert False\n"
+        "def test_never():\n"
+        "    pass\n",
+    )
+    assert status == pytest.ExitCode.TESTS_FAILED
+    first, second = said.split("rerun: the tests that failed, one at a time")
+    assert "2 failed, 1 passed" in first
+    assert "1 failed, 1 passed" in second
+
+
+def test_a_test_that_fails_once_is_printed_and_passes(tmp_path: Path) -> None:
+    status, said = rerun(
+        tmp_path,
+        "from pathlib import Path\n"
+        "def test_once():\n"
+        "    before = Path('mark').exists()\n"
+        "    Path('mark').touch()\n"
+        "    assert before\n",
+    )
+    assert status == pytest.ExitCode.OK
+    assert "1 failed" in said
+
+
+@pytest.mark.parametrize(
+    ("tests", "expected"),
+    [
+        (
+            "import pytest\n"
+            "@pytest.mark.parametrize('n', range(6))\n"
+            "def test_it(n):\n"
+            "    assert False\n",
+            pytest.ExitCode.TESTS_FAILED,
+        ),
+        ("import no_such_module\n", pytest.ExitCode.INTERRUPTED),
+    ],
+)
+def test_many_failures_and_errors_of_pytest_are_final(
+    tmp_path: Path, tests: str, expected: pytest.ExitCode
+) -> None:
+    status, said = rerun(tmp_path, tests)
+    assert status == expected
+    assert "one at a time" not in said
