@@ -16,6 +16,7 @@ import pytest
 from cnibench.cpp import summary, taxonomy
 from cnibench.errors import InputError
 from cnibench.importers import batch as batches
+from cnibench.importers import files
 from cnibench.importers.batch import Batch, Result
 from cnibench.model.cell import Cell
 from cnibench.rundir.writer import RunWriter
@@ -139,11 +140,11 @@ def test_names_and_numbers_of_results_have_limits(
     monkeypatch.setattr(batches, "_MOST_RESULTS", 3)
     with pytest.raises(InputError, match="more than 3 results"):
         Batch(tmp_path).add([one("x")] * 4)
-    monkeypatch.setattr(batches, "_MOST_FILES", 2)
+    monkeypatch.setattr(files, "_MOST_FILES", 2)
     for number in range(3):
         (tmp_path / f"{number}.json").touch()
     with pytest.raises(InputError, match="more than 2 files"):
-        batches.files(tmp_path, (".json",))
+        files.files(tmp_path, (".json",))
 
 
 @pytest.mark.parametrize(

@@ -16,20 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from cnibench.errors import InputError
-from cnibench.importers.batch import (
-    Batch,
-    Figure,
-    Given,
-    Result,
-    figure,
-    files,
-    json_of,
-    label_of,
-    mapping,
-    named,
-    number,
-    text_of,
-)
+from cnibench.importers.batch import Batch, Figure, Given, Result
+from cnibench.importers.files import texts
+from cnibench.importers.values import figure, json_of, mapping, number
 
 _TEST = re.compile(r"(TCP|UDP)_(STREAM|RR|CRR)(_MULTI)?")
 _SCENARIO = re.compile(r"(?:pod|host)-to-(?:pod|host)")
@@ -175,14 +164,13 @@ class CiliumPerf:
     title = "cilium connectivity perf: its output, or its --report-dir; a file, or a folder"
 
     def read(self, path: Path, given: Given) -> Batch:
-        batch = Batch(path, facts={"source": "cilium connectivity perf"})
-        for file in files(path, (".json", ".txt", ".log", ".out")):
-            text, label = text_of(file, path), label_of(file, path, given)
+        batch = Batch(path, given, facts={"source": "cilium connectivity perf"})
+        for file, label, text in texts(path, given, (".json", ".txt", ".log", ".out")):
             if text.lstrip()[:1] == "{":
-                batch.add(named(parse_json(text, file, label), given))
+                batch.add(parse_json(text, file, label))
                 batch.note("of several samples, the JSON of cilium connectivity perf has the last")
             else:
-                batch.add(named(parse_tables(text, file, label), given))
+                batch.add(parse_tables(text, file, label))
         if any("multi" in one.params for one in batch.results):
             batch.note("multi: as many streams as --streams said, which the results do not contain")
         return batch

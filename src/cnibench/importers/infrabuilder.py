@@ -14,17 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from cnibench.errors import InputError
-from cnibench.importers.batch import (
-    Batch,
-    Figure,
-    Given,
-    Result,
-    below,
-    figure,
-    lines,
-    readable,
-    text_of,
-)
+from cnibench.importers.batch import Batch, Figure, Given, Result
+from cnibench.importers.files import below, readable, text_of
+from cnibench.importers.values import figure, lines
 
 _NAME = "all.results"
 _TESTS = {
@@ -146,7 +138,7 @@ class Infrabuilder:
                 f"{path}: two files are the same repeat of one CNI",
                 "one tree PROFILE/REPEAT/all.results is one run",
             )
-        batch = Batch(path, facts={"source": "InfraBuilder/benchmark-k8s-cni"})
+        batch = Batch(path, given, facts={"source": "InfraBuilder/benchmark-k8s-cni"})
         for file, (label, repeat) in zip(found, places, strict=True):
             values = parse(text_of(file, path), file)
             batch.add(results(values, given.label or label, order[repeat], file))

@@ -11,21 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from cnibench.errors import InputError
-from cnibench.importers.batch import (
-    Batch,
-    Figure,
-    Given,
-    Result,
-    figure,
-    files,
-    json_values,
-    label_of,
-    mapping,
-    number,
-    placement_of,
-    text_of,
-    whole,
-)
+from cnibench.importers.batch import Batch, Figure, Given, Result, placement_of
+from cnibench.importers.files import texts
+from cnibench.importers.values import figure, json_values, mapping, number, whole
 
 
 def reports(text: str, file: Path) -> list[Mapping[str, Any]]:
@@ -150,11 +138,9 @@ class Iperf3:
 
     def read(self, path: Path, given: Given) -> Batch:
         placement = placement_of(given, "iperf3")
-        batch = Batch(path, facts={"source": "iperf3"})
-        for file in files(path, (".json", ".jsonl")):
-            for one, kernel in parse(
-                text_of(file, path), file, label_of(file, path, given), placement
-            ):
+        batch = Batch(path, given, facts={"source": "iperf3"})
+        for file, label, text in texts(path, given, (".json", ".jsonl")):
+            for one, kernel in parse(text, file, label, placement):
                 batch.add([one])
                 batch.fact("kernel", kernel)
         return batch

@@ -14,26 +14,13 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from cnibench.errors import InputError
-from cnibench.importers.batch import (
-    Batch,
-    Figure,
-    Given,
-    Result,
-    files,
-    json_of,
-    json_values,
-    label_of,
-    mapping,
-    number,
-    placement_of,
-    text_of,
-    whole,
-)
+from cnibench.importers.batch import Batch, Figure, Given, Result, placement_of
+from cnibench.importers.files import files, label_of, text_of
+from cnibench.importers.values import json_of, json_values, mapping, moment, mtu_of, number, whole
 
 _PROFILES = {
     "TCP_STREAM": "tcp-stream",
@@ -161,10 +148,10 @@ def result(one: Mapping[str, Any], file: Path, label: str, given: Given) -> Resu
             f"{file}: the test '{test[:60]}' is unknown", f"known: {', '.join(_PROFILES)}"
         )
     figures, reason = _figures(one, test)
-    began = _time(one.get("timestamp"))
+    began = moment(one.get("timestamp"))
     host = one.get("hostNetwork") is True
     return Result(
-        label="host" if host and not given.label else label,
+        label=label,
         placement=_placement(one, given),
         workload=_workload(driver, test),
         params=_params(one, test),
@@ -173,7 +160,7 @@ def result(one: Mapping[str, Any], file: Path, label: str, given: Given) -> Resu
         reason=reason,
         path="host" if host else "clusterip" if _through_service(one) else "pod",
         fidelity="baseline" if host else "cni",
-        mtu=_mtu(one),
+        mtu=mtu_of(mapping(one.get("metadata")).get("mtu")),
         start=began,
         end=began,
         duration=number(one.get("duration")) or 0.0,
@@ -229,18 +216,10 @@ def _placement(one: Mapping[str, Any], given: Given) -> str:
         return "intra"
     if one.get("has_placement"):
         return "inter"
-    names = [
-        str(mapping(one.get(side)).get("nodeName") or "")
-        for side in ("clientNodeInfo", "serverNodeInfo")
-    ]
-    if all(names):
-        return "intra" if names[0] == names[1] else "inter"
-    return placement_of(given, "k8s-netperf")
-
-
-def _mtu(one: Mapping[str, Any]) -> int:
-    mtu = number(mapping(one.get("metadata")).get("mtu")) or 0
-    return int(mtu) if mtu <= 65535 else 0
+    sides = ("clientNodeInfo", "serverNodeInfo")
+    return placement_of(
+        given, "k8s-netperf", *(mapping(one.get(side)).get("nodeName") for side in sides)
+    )
 
 
 def _figures(one: Mapping[str, Any], test: str) -> tuple[tuple[Figure, ...], str]:
@@ -278,13 +257,6 @@ def _figures(one: Mapping[str, Any], test: str) -> tuple[tuple[Figure, ...], str
     return tuple(found), ""
 
 
-def _time(value: object) -> float | None:
-    try:
-        return datetime.fromisoformat(str(value).replace("Z", "+00:00")).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
 class K8sNetperf:
     """Reads .json and .csv files, or those of a folder."""
 
@@ -292,7 +264,7 @@ class K8sNetperf:
     title = "k8s-netperf's --json output or result-*.csv: a file, or a folder of them (PROFILE/*)"
 
     def read(self, path: Path, given: Given) -> Batch:
-        batch = Batch(path, facts={"source": "k8s-netperf"})
+        batch = Batch(path, given, facts={"source": "k8s-netperf"})
         for file in files(path, (".json", ".csv")):
             if path.is_dir() and file.suffix == ".csv" and not file.name.startswith("result-"):
                 batch.note("left out: k8s-netperf's files of CPU and memory")
@@ -305,7 +277,13 @@ class K8sNetperf:
                 found = result(one, file, label_of(file, path, given), given)
                 batch.add([found])
                 batch.duration = batch.duration or (number(one.get("duration")) or 0.0)
-                _facts(batch, one)
+                batch.facts_of(
+                    mapping(one.get("metadata")),
+                    kernel="kernel",
+                    kubernetes="k8sVersion",
+                    platform="platform",
+                    network="sdnType",
+                )
         batch.note(
             "each figure is the mean of several samples of k8s-netperf; its CPU shares are left"
             " out, for the number of CPUs is not recorded"
@@ -317,17 +295,6 @@ class K8sNetperf:
             " not collect"
         )
         return batch
-
-
-def _facts(batch: Batch, one: Mapping[str, Any]) -> None:
-    metadata = mapping(one.get("metadata"))
-    for key, name in (
-        ("kernel", "kernel"),
-        ("k8sVersion", "kubernetes"),
-        ("platform", "platform"),
-        ("sdnType", "network"),
-    ):
-        batch.fact(name, metadata.get(key))
 
 
 PROVIDER = K8sNetperf()

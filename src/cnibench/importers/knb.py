@@ -15,24 +15,13 @@ import re
 import tarfile
 import zlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cnibench.errors import InputError
-from cnibench.importers.batch import (
-    Batch,
-    Given,
-    Result,
-    content_of,
-    figure,
-    files,
-    json_of,
-    label_of,
-    mapping,
-    placement_of,
-    whole,
-)
+from cnibench.importers.batch import Batch, Given, Result, placement_of
+from cnibench.importers.files import content_of, decoded, files, label_of
+from cnibench.importers.values import figure, json_of, mapping, moment, mtu_of
 from cnibench.model.profile import parse_yaml
 
 _TESTS = {  # part of the document: (path, workload, the name of its Pod in the data)
@@ -58,10 +47,7 @@ def parse(content: bytes, file: Path) -> Mapping[str, Any]:
     elif len(content) > _LARGEST_TEXT:
         raise InputError(f"{file}: larger than {_LARGEST_TEXT} bytes", "is this the right file?")
     else:
-        try:
-            text = content.decode()
-        except UnicodeDecodeError:
-            raise InputError(f"{file}: not UTF-8 text", "is this the right file?") from None
+        text = decoded(content, file)
         found = _of_json(text, file) if text.lstrip()[:1] == "{" else parse_yaml(text, file)
     metadata = mapping(mapping(found).get("metadata"))
     if metadata.get("generator") != "knb" or not any(_part(found, *test) for test in _TESTS):
@@ -149,9 +135,7 @@ def _part(document: Any, section: str, transport: str) -> Mapping[str, Any]:
 def results(document: Mapping[str, Any], file: Path, label: str, given: Given) -> list[Result]:
     """One result for each test that was run. Raises UsageError when nothing tells the placement."""
     about = mapping(document.get("metadata"))
-    nodes = [str(about.get(f"{side}-node") or "") for side in ("server", "client")]
-    placement = ("intra" if nodes[0] == nodes[1] else "inter") if all(nodes) else ""
-    mtu = whole(mapping(document.get("data")).get("mtu"))
+    placement = placement_of(given, "knb", about.get("server-node"), about.get("client-node"))
     window = str(about.get("socket-buffer-size") or "auto")[:60]
     found = []
     for test, (path, workload, _) in _TESTS.items():
@@ -170,7 +154,7 @@ def results(document: Mapping[str, Any], file: Path, label: str, given: Given) -
         found.append(
             Result(
                 label=label,
-                placement=placement or placement_of(given, "knb"),
+                placement=placement,
                 workload=workload,
                 params=params,
                 figures=() if reason else (*main, *memory) if main is not memory else memory,
@@ -178,18 +162,11 @@ def results(document: Mapping[str, Any], file: Path, label: str, given: Given) -
                 reason=reason,
                 path=path,
                 fidelity="cni",
-                mtu=mtu if mtu <= 65535 else 0,
-                start=_time(about.get("date")),
+                mtu=mtu_of(mapping(document.get("data")).get("mtu")),
+                start=moment(about.get("date")),
             )
         )
     return found
-
-
-def _time(value: object) -> float | None:
-    try:
-        return datetime.strptime(str(value), "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 class Knb:
@@ -199,7 +176,7 @@ class Knb:
     title = "knb's -o json, yaml or data: a file, or a folder of them (PROFILE/*)"
 
     def read(self, path: Path, given: Given) -> Batch:
-        batch = Batch(path, facts={"source": "knb"})
+        batch = Batch(path, given, facts={"source": "knb"})
         for file in files(path, _ENDINGS):
             label = label_of(file, path, given)
             document = parse(content_of(file, path), file)
@@ -208,12 +185,7 @@ class Knb:
                 (label, " ".join(test).strip()) for test in _TESTS if not _part(document, *test)
             ]
             data = mapping(document.get("data"))
-            for key, name in (
-                ("kernel", "kernel"),
-                ("cpu", "cpu_model"),
-                ("k8s-version", "kubernetes"),
-            ):
-                batch.fact(name, data.get(key))
+            batch.facts_of(data, kernel="kernel", cpu_model="cpu", kubernetes="k8s-version")
         batch.note("CPU shares of knb are left out, for the number of CPUs is not recorded")
         batch.note("the times are those at which knb began")
         return batch

@@ -8,19 +8,9 @@ from pathlib import Path
 
 from cnibench.errors import InputError, UsageError
 from cnibench.importers._netperf_output import Block, blocks, classic, values
-from cnibench.importers.batch import (
-    Batch,
-    Figure,
-    Given,
-    Result,
-    figure,
-    files,
-    label_of,
-    number,
-    placement_of,
-    text_of,
-    whole,
-)
+from cnibench.importers.batch import Batch, Figure, Given, Result, placement_of
+from cnibench.importers.files import texts
+from cnibench.importers.values import figure, number, whole
 
 _ENDINGS = (".txt", ".out", ".log", ".stdout", ".csv", ".netperf")
 _WORKLOADS = {
@@ -228,10 +218,9 @@ class Netperf:
         ):
             if value and value not in known:
                 raise UsageError(f"the {name} '{value}' is unknown", f"known: {', '.join(known)}")
-        batch = Batch(path, facts={"source": "netperf"})
-        for file in files(path, _ENDINGS):
-            label = label_of(file, path, given)
-            batch.add(parse(text_of(file, path), file, label, placement, given))
+        batch = Batch(path, given, facts={"source": "netperf"})
+        for file, label, text in texts(path, given, _ENDINGS):
+            batch.add(parse(text, file, label, placement, given))
         return batch
 
 

@@ -15,18 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from cnibench.errors import InputError
-from cnibench.importers.batch import (
-    Batch,
-    Figure,
-    Given,
-    Result,
-    figure,
-    files,
-    label_of,
-    lines,
-    number,
-    text_of,
-)
+from cnibench.importers.batch import Batch, Figure, Given, Result
+from cnibench.importers.files import texts
+from cnibench.importers.values import figure, lines, number
 
 _ROW = re.compile(
     r"\d+ (iperf TCP|iperf SCTP|iperf UDP|netperf|qperf TCP)\."
@@ -137,9 +128,9 @@ class PerfTests:
     title = "netperf CSV of kubernetes/perf-tests: a file, or a folder of them (PROFILE/*.csv)"
 
     def read(self, path: Path, given: Given) -> Batch:
-        batch = Batch(path, facts={"source": "kubernetes/perf-tests"})
-        for file in files(path, (".csv",)):
-            found, notes = parse(text_of(file, path), file, label_of(file, path, given))
+        batch = Batch(path, given, facts={"source": "kubernetes/perf-tests"})
+        for file, label, text in texts(path, given, (".csv",)):
+            found, notes = parse(text, file, label)
             batch.add(found)
             for one in notes:
                 batch.note(one)

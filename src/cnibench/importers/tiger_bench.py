@@ -15,21 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from cnibench.errors import InputError
-from cnibench.importers.batch import (
-    Batch,
-    Figure,
-    Given,
-    Result,
-    figure,
-    files,
-    json_of,
-    label_of,
-    mapping,
-    named,
-    number,
-    text_of,
-    whole,
-)
+from cnibench.importers.batch import Batch, Figure, Given, Result
+from cnibench.importers.files import texts
+from cnibench.importers.values import figure, json_of, mapping, number, whole
 
 _PATHS = {
     "pod-pod": ("pod", "Direct"),
@@ -217,10 +205,9 @@ class TigerBench:
     title = "results.json of tiger-bench: a file, or a folder of them (PROFILE/*.json)"
 
     def read(self, path: Path, given: Given) -> Batch:
-        batch = Batch(path, facts={"source": "tiger-bench"})
+        batch = Batch(path, given, facts={"source": "tiger-bench"})
         read = [
-            (file, label_of(file, path, given), parse(text_of(file, path), file))
-            for file in files(path, (".json",))
+            (file, label, parse(text, file)) for file, label, text in texts(path, given, (".json",))
         ]
         systems: dict[str, set[str]] = {}
         for _, label, tests in read:
@@ -230,23 +217,22 @@ class TigerBench:
                 several = len(systems[label]) > 1
                 name = f"{label} {system(test)}".strip() if several else label
                 found = results(test, file, name)
-                measured = [one for one in found if isinstance(one, Result)]
-                batch.add(named(measured, given))
+                batch.add(one for one in found if isinstance(one, Result))
                 batch.not_run += [(name, one) for one in found if isinstance(one, str)]
                 for one in lost(test):
                     batch.note(f"{name}: {one}")
-                _facts(batch, mapping(test.get("ClusterDetails")))
+                batch.facts_of(
+                    mapping(test.get("ClusterDetails")),
+                    kernel="NodeKernel",
+                    os="NodeOS",
+                    kubernetes="K8SVersion",
+                )
                 if (kind := str(mapping(test["config"])["TestKind"])) not in (*_KINDS, "none"):
                     batch.note(f"left out: tests of the kind {kind[:60]}")
         batch.note("each figure is the mean over the iterations of a test of tiger-bench")
         if any(one.workload == "qperf-tcp-lat" for one in batch.results):
             batch.note("qperf's latency is one-way: half of a round trip")
         return batch
-
-
-def _facts(batch: Batch, details: Mapping[str, Any]) -> None:
-    for key, name in (("NodeKernel", "kernel"), ("NodeOS", "os"), ("K8SVersion", "kubernetes")):
-        batch.fact(name, details.get(key))
 
 
 PROVIDER = TigerBench()

@@ -16,19 +16,9 @@ from typing import Any
 
 from cnibench.errors import InputError
 from cnibench.importers import iperf3
-from cnibench.importers.batch import (
-    Batch,
-    Given,
-    Result,
-    figure,
-    files,
-    json_of,
-    label_of,
-    mapping,
-    named,
-    text_of,
-    whole,
-)
+from cnibench.importers.batch import Batch, Given, Result
+from cnibench.importers.files import texts
+from cnibench.importers.values import figure, json_of, mapping, whole
 
 _PATHS = {
     "POD_TO_POD": "pod",
@@ -151,15 +141,14 @@ class TrafficFlowTests:
     title = "kubernetes-traffic-flow-tests' JSON: a file, or a folder of them (PROFILE/*.json)"
 
     def read(self, path: Path, given: Given) -> Batch:
-        batch = Batch(path, facts={"source": "kubernetes-traffic-flow-tests"})
-        for file in files(path, (".json",)):
-            label = label_of(file, path, given)
-            for flow in parse(text_of(file, path), file):
+        batch = Batch(path, given, facts={"source": "kubernetes-traffic-flow-tests"})
+        for file, label, text in texts(path, given, (".json",)):
+            for flow in parse(text, file):
                 if why := left_out(flow):
                     batch.note(f"left out: {why}")
                     continue
                 one, kernel = result(flow, file, label)
-                batch.add(named([one], given))
+                batch.add([one])
                 batch.fact("kernel", kernel)
         return batch
 

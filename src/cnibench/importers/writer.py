@@ -15,7 +15,8 @@ from typing import Any
 
 from cnibench import __version__
 from cnibench.errors import InputError
-from cnibench.importers.batch import UNKNOWN, Batch, Figure, Result, content_of
+from cnibench.importers.batch import UNKNOWN, Batch, Figure, Result
+from cnibench.importers.files import content_of
 from cnibench.model import context
 from cnibench.model.cell import Cell, Sample
 from cnibench.model.metrics import metric
