@@ -11,6 +11,7 @@ import pytest
 
 if TYPE_CHECKING:
     from cnibench.analysis import Analysis
+    from tests.unit._tampering import Keys
 
 
 @pytest.fixture
@@ -36,6 +37,14 @@ def empty_analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
         workloads=("tcp-rr",),
     )
     return msgspec.structs.replace(analyse([run]), results=[], pairs=[], groups=[], cpp=[])
+
+
+@pytest.fixture(scope="session")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
+    """A bundle that its owner signed, and the keys of the owner and of a stranger."""
+    from tests.unit._tampering import make_keys  # computes the figures of a bundle
+
+    return make_keys(tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture
