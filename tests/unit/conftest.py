@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -45,6 +46,22 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
     from tests.unit._tampering import make_keys  # computes the figures of a bundle
 
     return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture(scope="session")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of two sessions, with records and raw output."""
+    from tests.fuzz.stored_run import build
+
+    path = tmp_path_factory.mktemp("stored") / "run"
+    build(path, 1, finished=True)
+    return path
+
+
+@pytest.fixture
+def run(stored: Path, tmp_path: Path) -> Path:
+    """A copy: each test damages it in another way."""
+    return shutil.copytree(stored, tmp_path / "run")
 
 
 @pytest.fixture
