@@ -142,6 +142,14 @@ def group() -> None:
 
 def main() -> None:
     """The entry point: exit codes and messages as INTERFACE gives them."""
+    try:
+        _main()
+    except KeyboardInterrupt:  # before ``guarded`` is imported
+        print("\nerror: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def _main() -> None:
     _open_streams()
     if _complete.wanted():
         _complete.prepare()

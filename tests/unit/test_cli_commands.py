@@ -341,3 +341,21 @@ def test_clean_says_in_json_what_goes_with_what(
     said = document(capsys)
     assert said["about"] == {"the profile flannel": "deleted: DaemonSet a/b"}
     assert said["removed"] == []
+
+
+def test_an_interrupt_before_any_command_is_imported_is_said_in_a_line() -> None:
+    program = """
+import os, signal, sys
+from cnibench.cli.main import main
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "cnibench.cli._errors":
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupts())
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program, "runs"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nerror: interrupted\n")
