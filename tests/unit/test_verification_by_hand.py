@@ -169,7 +169,24 @@ def test_every_reader_verifies_raw_files_unless_they_are_many(
     assert len(verify(RunReader(run))) == (2 if few else 0)
 
 
-def test_a_reader_stops_before_raw_files_without_end(
+def test_a_reader_passes_over_raw_files_without_end_and_says_so(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (run / "raw" / name / "1" / "stdout" for name in NAMES)
+    os.truncate(first, 3 << 20)
+    second.unlink()
+    monkeypatch.setattr(verification, "MOST_RAW_BYTES", 2 << 20)
+    reader = RunReader(run)
+    assert [(one.kind, one.file) for one in verify(reader)] == [
+        ("lost", str(second.relative_to(run)))
+    ]
+    assert reader.warnings == [
+        "1 raw file beyond 2 MiB not verified: 'cnibench verify' reads all of them"
+    ]
+    assert len(_verify(run)) == 2
+
+
+def test_a_reader_reads_no_more_of_all_raw_files_than_that(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in NAMES:

@@ -14,6 +14,7 @@ import msgspec
 
 from cnibench.errors import InputError
 from cnibench.model.cell import Attestation, Cell, Sample
+from cnibench.model.units import plural
 from cnibench.rundir.chain import Event, Kind, Problem, digest
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.reading.raw_listing import RawListing, folder_of
@@ -204,16 +205,20 @@ def _added(reader: RunReader, listing: RawListing) -> None:
 
 
 def _raw(reader: RunReader, listing: RawListing, lost: set[str], *, added: bool) -> None:
-    """``added``: all of them, and files that no event commits, too; else MOST_RAW_BYTES at most."""
-    left = math.inf if added else MOST_RAW_BYTES
+    """``added``: all of them, and files that no event commits, too; else MOST_RAW_BYTES at most,
+    and a warning when there are more.
+    """
+    left: float = math.inf if added else MOST_RAW_BYTES
+    unread = 0
     for event in reader.chain.events:
         folder = folder_of(event)
         if folder in lost:
             continue
         for name, expected in event.raw.items():
             hashed = _hash(reader, f"{RAW}/{folder}/{name}", left)
-            if hashed is None:
-                return
+            if hashed is None:  # others are missing, or small enough
+                unread += 1
+                continue
             found, size = hashed
             left -= size
             if found != expected:
@@ -221,6 +226,11 @@ def _raw(reader: RunReader, listing: RawListing, lost: set[str], *, added: bool)
                 _name(reader, event, "changed" if found else "lost", f"{folder}/{name}", words)
         if added and event.sha256 and (event.cell or event.folder) and listing.has(folder):
             _not_known(reader, event, folder)
+    if unread:
+        reader.findings.warn(
+            f"{plural(unread, 'raw file')} beyond {MOST_RAW_BYTES >> 20} MiB not verified:"
+            " 'cnibench verify' reads all of them"
+        )
 
 
 def _not_known(reader: RunReader, event: Event, folder: str) -> None:
