@@ -198,3 +198,13 @@ def test_where_nothing_bounds_it_no_program_has_it(
     assert priority.refusal() == said
     assert priority.raised([os.getpid()], priority.CLIENT) == said
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def test_where_what_bounds_it_cannot_be_read_no_program_has_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(priority, "_BOUND", tmp_path / "sched_rt_runtime_us")
+    said = "real-time priority was refused (kernel.sched_rt_runtime_us: No such file or directory)"
+    assert priority.refusal() == said
+    assert priority.raised([os.getpid()], priority.CLIENT) == said
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER

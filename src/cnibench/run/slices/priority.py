@@ -45,7 +45,11 @@ def raised(pids: Iterable[int], priority: int) -> str:
 
 def _unbounded() -> str:
     """Why nothing may have real-time priority here; '' when it may."""
-    if _BOUND.read_text().strip() != "-1":
+    try:
+        bound = _BOUND.read_text().strip()
+    except OSError as error:
+        return f"{REFUSED} (kernel.sched_rt_runtime_us: {error.strerror})"
+    if bound != "-1":
         return ""
     return f"{REFUSED} (kernel.sched_rt_runtime_us is -1: the machine could hang)"
 
