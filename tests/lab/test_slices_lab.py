@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.errors import UnsupportedError, UsageError
+from cnibench.errors import LimitError, UnsupportedError, UsageError
 from cnibench.registry import provider
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.clocks import descendants
@@ -123,6 +123,31 @@ def test_a_load_that_dies_is_named_and_the_others_go_on(
     assert "load generator ended with" in driven.failed["two/intra"].message
     counts = {cell: sum(piece.cell == cell for piece in driven.slices) for cell in generators}
     assert counts == {"one/intra": 15, "one/inter": 15, "two/intra": 5, "two/inter": 15}
+
+
+def test_a_load_that_cannot_be_ended_is_named_and_the_others_go_on(
+    make_stand: MakeStand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with started({"one": make_stand("veth-baseline")}, tmp_path, "tcp-rr") as generators:
+        victim = generators["one/intra"]
+        assert victim._client is not None
+        pid, kill = victim._client.pid, victim._client.kill
+
+        def stuck() -> None:
+            kill()
+            raise LimitError("it is still there")
+
+        monkeypatch.setattr(victim._client, "kill", stuck)
+
+        def after(done: int, slices: object) -> None:
+            if done == 5:
+                os.kill(pid, signal.SIGKILL)
+
+        driven = drive(generators, 15, 0, 1, length=LONGER, after=after)
+    assert "load generator ended with" in driven.failed["one/intra"].message
+    assert victim.failure is not None
+    assert victim.failure.message == "it is still there"
+    assert sum(piece.cell == "one/inter" for piece in driven.slices) == 15
 
 
 def test_a_load_that_is_killed_in_its_turn_does_not_hold_up_the_others(

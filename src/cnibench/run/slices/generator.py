@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -86,14 +87,19 @@ class Generator:
             clock.close()
         self.programs.close()
         try:  # the server first: it would complain about a client that is gone
-            self._running.close()
-        except Interrupted:
-            raise
-        except CnibenchError as failure:  # it had died; the other generators are not to blame
-            self.failure = failure
+            self._end(self._running.close)
         finally:
             if self._client is not None:
-                self._client.kill()
+                self._end(self._client.kill)
+
+    def _end(self, end: Callable[[], object]) -> None:
+        """What had died, or cannot be ended, is kept: the other generators are not to blame."""
+        try:
+            end()
+        except Interrupted:
+            raise
+        except CnibenchError as failure:
+            self.failure = self.failure or failure
 
     def _start(self) -> None:
         before = descendants(os.getpid())
