@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cnibench.errors import InputError
+from cnibench.errors import InputError, UsageError
 from cnibench.importers.batch import Batch, Given
 from cnibench.importers.writer import write
 from cnibench.rundir.reader import RunReader
@@ -19,10 +19,10 @@ pytestmark = pytest.mark.usefixtures("unsynced")
 REPORT: dict[str, Any] = json.loads((GOLDEN / "iperf3" / "tcp.json").read_text())
 
 
-def traffic(folder: Path, text: str) -> Batch:
+def traffic(folder: Path, text: str, placement: str = "") -> Batch:
     file = folder / "ovn.json"
     file.write_text(text)
-    return read("traffic-flow-tests", file, Given())
+    return read("traffic-flow-tests", file, Given(placement=placement))
 
 
 def test_flows(tmp_path: Path) -> None:
@@ -72,6 +72,21 @@ def test_networks_of_flows_are_part_of_what_was_measured(
     assert found.path == (path or case.lower().replace("_", "-"))
     assert found.placement == "inter"
     assert {key: found.params.get(key) for key in params} == params
+
+
+def test_a_flow_says_where_it_ran_by_its_name_or_its_nodes_or_the_user_does(tmp_path: Path) -> None:
+    def placement(case: str, client: str | None, server: str | None, said: str = "") -> str:
+        ends = {"client": {"name": client}, "server": {"name": server}}
+        text = json.dumps({"tft-tests": [flow(case, "IPERF_TCP", REPORT, **ends)]})
+        (found,) = traffic(tmp_path, text, said).results
+        return found.placement
+
+    assert placement("POD_TO_POD_SAME_NODE", "a", "b") == "intra"
+    assert placement("POD_TO_POD_PRIMARY_INTERFACE", "a", "a") == "intra"
+    assert placement("POD_TO_POD_PRIMARY_INTERFACE", "a", "b") == "inter"
+    assert placement("POD_TO_POD_PRIMARY_INTERFACE", None, None, "inter") == "inter"
+    with pytest.raises(UsageError, match="where its ends ran"):
+        placement("POD_TO_POD_PRIMARY_INTERFACE", None, None)
 
 
 def test_a_flow_that_failed_is_a_failure_of_those_that_did_not(tmp_path: Path) -> None:

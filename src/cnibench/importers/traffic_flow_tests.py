@@ -16,10 +16,11 @@ from typing import Any
 
 from cnibench.errors import InputError
 from cnibench.importers import iperf3
-from cnibench.importers.batch import Batch, Given, Result
+from cnibench.importers.batch import Batch, Given, Result, placement_of
 from cnibench.importers.files import texts
 from cnibench.importers.values import figure, json_of, mapping, whole
 
+_PLACEMENTS = {"_SAME_NODE": "intra", "_DIFF_NODE": "inter"}
 _PATHS = {
     "POD_TO_POD": "pod",
     "POD_TO_HOST": "pod-to-host",
@@ -75,21 +76,24 @@ def left_out(flow: Mapping[str, Any]) -> str:
     return ""
 
 
-def result(flow: Mapping[str, Any], file: Path, label: str) -> tuple[Result, str]:
-    """(the measurement, the kernel that the client ran on or '')."""
+def result(flow: Mapping[str, Any], file: Path, label: str, given: Given) -> tuple[Result, str]:
+    """(the measurement, the kernel that the client ran on or ''). Raises UsageError when nothing
+    tells the placement.
+    """
     about = mapping(flow["tft_metadata"])
     case, test = str(about["test_case_id"]), str(about["test_type"])
     found = mapping(flow.get("result"))
-    where = re.fullmatch(r"(.*?)(?:_(SAME|DIFF)_NODE)?", case, re.S)
-    way, node = (where[1], where[2]) if where else (case, None)
-    nodes = [str(mapping(about.get(end)).get("name")) for end in ("client", "server")]
-    same = node == "SAME" if node else nodes[0] == nodes[1]
+    way = case.removesuffix("_SAME_NODE").removesuffix("_DIFF_NODE")
+    nodes = [mapping(about.get(end)).get("name") for end in ("client", "server")]
+    placement = _PLACEMENTS.get(case.removeprefix(way)) or placement_of(
+        given, "traffic-flow-tests", *nodes
+    )
     broken = ""
     if flow.get("success") is False:
         broken = str(flow.get("msg") or "it failed, and the file does not say why")
     kernel, duration = "", 0.0
     if test in _IPERF and mapping(mapping(found.get("start")).get("test_start")):
-        one, kernel = iperf3.result(found, file, label, "inter")
+        one, kernel = iperf3.result(found, file, label, placement)
         workload, params, figures = one.workload, dict(one.params), one.figures
         broken = broken or one.reason
         times, ip, duration = (one.start, one.end), one.ip, one.duration
@@ -105,7 +109,7 @@ def result(flow: Mapping[str, Any], file: Path, label: str) -> tuple[Result, str
     host = way == "HOST_TO_HOST"
     return Result(
         label=label,
-        placement="intra" if same else "inter",
+        placement=placement,
         workload=workload,
         params=params | _ends(about),
         figures=() if broken else figures,
@@ -147,7 +151,7 @@ class TrafficFlowTests:
                 if why := left_out(flow):
                     batch.note(f"left out: {why}")
                     continue
-                one, kernel = result(flow, file, label)
+                one, kernel = result(flow, file, label, given)
                 batch.add([one])
                 batch.fact("kernel", kernel)
         return batch
