@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cnibench import __version__
-from cnibench.errors import InputError
 from cnibench.model.cell import SCHEMA
 from cnibench.reports._escape import plain
+from cnibench.reports._page import environment
 from cnibench.reports.board import entry
 from cnibench.reports.board.data import board_data
 from cnibench.reports.board.entry import Entry
@@ -19,14 +19,14 @@ from cnibench.reports.board.repository import Found, Refusal, accepted
 from cnibench.reports.bundle.container import LARGEST_FILE, SUFFIX, safe_name
 from cnibench.reports.site.figures.charts import script_json
 from cnibench.reports.site.publication import folder as place
-from cnibench.system import scratch
-from cnibench.system.files import check_relative, read_beneath
+from cnibench.system.files import read_beneath
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _HERE = Path(__file__).parent / "templates"
 _SITE = Path(__file__).parents[1] / "site" / "templates"
+_LONGEST = 4000  # characters of a string from a bundle on a page
 _ASSETS = (_SITE / "site.css", _HERE / "board.css", _HERE / "ranking.js", _HERE / "board.js")
 
 
@@ -42,21 +42,12 @@ def build(folder: Path, out: Path, *, force: bool = False) -> dict[str, Any]:
     Returns {schema, out, bundles, testbeds, refused, pages, kept, bytes}. Raises UsageError and
     InputError as the site does.
     """
-    check_relative(out)
     place.check(out)
     found, refused = accepted(folder, entry.of)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        scratch.remove_stale(near=out)
-        with scratch.folder(out) as draft:
-            pages = _write(folder, found, refused, draft)
-            runs = [one.verified.run for one in found]
-            placed = place.place(draft, out, runs, force=force)
-    except OSError as error:
-        raise InputError(
-            f"{error.filename or out}: {error.strerror}",
-            "set --out to a writable directory on a disk with free space",
-        ) from None
+    with place.drafted(out) as draft:
+        pages = _write(folder, found, refused, draft)
+        runs = [one.verified.run for one in found]
+        placed = place.place(draft, out, runs, force=force)
     return {
         "schema": SCHEMA,
         "out": str(out),
@@ -111,22 +102,4 @@ def _page(one: Found) -> str:
 
 @cache
 def _templates() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-
-    def visible(value: Any) -> Any:
-        """Whatever a template prints is text without control characters."""
-        return (
-            plain(value, 4000)
-            if isinstance(value, str) and not isinstance(value, Markup)
-            else value
-        )
-
-    return Environment(
-        loader=FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    return environment(_HERE, lambda _, value: plain(value, _LONGEST))

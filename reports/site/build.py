@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cnibench.errors import InputError
 from cnibench.model.cell import SCHEMA
 from cnibench.registry import provider
+from cnibench.reports._page import environment
 from cnibench.reports.site.dataset import Material, material
 from cnibench.reports.site.figures import flames
 from cnibench.reports.site.figures.charts import Gallery, library, picture
@@ -26,12 +26,9 @@ from cnibench.reports.site.pages.views import Link
 from cnibench.reports.site.publication import folder
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import LOG
-from cnibench.system import scratch
-from cnibench.system.files import check_relative
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from jinja2.runtime import Context
 
 _HERE = Path(__file__).parent / "templates"
 _ASSETS = ("site.css", "site.js")
@@ -53,20 +50,11 @@ def build(
     replaces edited and foreign files, too. Returns {schema, out, pages, charts, flames, kept,
     removed, bytes}. Raises UsageError, InputError.
     """
-    check_relative(out)
     folder.check(out)
     found = material(readers, raw=raw, allow_different=allow_different, baseline=baseline)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        scratch.remove_stale(near=out)  # of a site whose process was killed
-        with scratch.folder(out) as draft:
-            written = _write(found, draft)
-            placed = folder.place(draft, out, [run.id for run in found.runs], force=force)
-    except OSError as error:
-        raise InputError(
-            f"{error.filename or out}: {error.strerror}",
-            "set --out to a writable directory on a disk with free space",
-        ) from None
+    with folder.drafted(out) as draft:
+        written = _write(found, draft)
+        placed = folder.place(draft, out, [run.id for run in found.runs], force=force)
     changes = {"kept": placed.kept, "removed": placed.removed, "bytes": placed.bytes}
     return {"schema": SCHEMA, "out": str(out), **written, **changes}
 
@@ -128,28 +116,7 @@ def _pictures(gallery: Gallery, out: Path) -> None:
 @cache
 def _templates() -> Environment:
     """Compiled once for all sites of a process: what depends on a site comes with its context."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
-    from markupsafe import Markup
-
-    @pass_context
-    def visible(context: Context, value: Any) -> Any:
-        """The last gate before a page: whatever a template prints is text without control
-        characters.
-        """
-        return (
-            context["material"].names.text(value)
-            if isinstance(value, str) and not isinstance(value, Markup)
-            else value
-        )
-
-    return Environment(
-        loader=FileSystemLoader(_HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    return environment(_HERE, lambda context, value: context["material"].names.text(value))
 
 
 def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Path) -> list[str]:
@@ -165,6 +132,7 @@ def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Pa
         Link("trend.html", "Over time")
     ] * bool(shown.trends)
     common = {
+        "top": "",
         "site": shown,
         "material": shown.material,
         "nav": nav,

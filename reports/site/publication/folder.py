@@ -20,7 +20,8 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from cnibench.errors import InputError, UsageError
-from cnibench.system.files import open_beneath, read_beneath
+from cnibench.system import scratch
+from cnibench.system.files import check_relative, open_beneath, read_beneath
 
 LIST = ".cnibench-site.json"
 _SCHEMA = 1  # of the list
@@ -56,10 +57,28 @@ def check(out: Path) -> None:
     """Raises UsageError when ``out`` can hold no site whatever is written, before the work of
     making it.
     """
+    check_relative(out)
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise UsageError(f"{out}: is there and is no folder", "give --out another folder")
     if out.is_dir():
         _known(out)
+
+
+@contextmanager
+def drafted(out: Path) -> Iterator[Path]:
+    """A folder beside ``out`` for the files of the site, removed afterwards. Raises InputError when
+    something cannot be written meanwhile.
+    """
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        scratch.remove_stale(near=out)  # of a site whose process was killed
+        with scratch.folder(out) as draft:
+            yield draft
+    except OSError as error:
+        raise InputError(
+            f"{error.filename or out}: {error.strerror}",
+            "set --out to a writable directory on a disk with free space",
+        ) from None
 
 
 def place(draft: Path, out: Path, runs: Sequence[str], *, force: bool = False) -> Placed:
