@@ -100,7 +100,7 @@ class GuardedCluster(PresentCluster, Consent):
 
         Raises RefusedError when objects of others would go with it.
         """
-        name = self.present[0]
+        name = self.present.name
         variables = subnets.variables(self.access, self.nodes, self.options.cluster)
         plan = install.planned(
             self.access,

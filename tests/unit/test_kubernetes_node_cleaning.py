@@ -15,6 +15,7 @@ import pytest
 
 from cnibench.clusters.existing import ExistingCluster
 from cnibench.clusters.existing.safeguards import GuardedCluster
+from cnibench.clusters.kubernetes.cni import recognise
 from cnibench.clusters.kubernetes.removal import nodes as removal
 from cnibench.clusters.kubernetes.removal import uninstallation
 from cnibench.clusters.kubernetes.removal.node_cleaning import Cleaning, Found
@@ -260,7 +261,7 @@ def test_before_any_agent_runs_the_names_that_are_looked_for_are_shown(
     monkeypatch.setattr("cnibench.clusters.kubernetes.install.preview", lambda *_: ["Namespace x"])
     monkeypatch.setattr("cnibench.clusters.existing.safeguards.subnets.variables", lambda *_: {})
     cluster = ExistingCluster(Options())
-    cluster.__dict__.update(access=None, nodes=[], present=("", ""))
+    cluster.__dict__.update(access=None, nodes=[], present=recognise.Found("", ""))
     objects, on_nodes = GuardedCluster._preview_removal(cluster)
     assert "Namespace x" in objects
     shown = cluster._shown(Leftover("theirs", lambda: None))

@@ -13,6 +13,9 @@ from cnibench.clusters.kubernetes.api.access import Access, InvalidError
 from cnibench.clusters.kubernetes.api.proxy import Answer
 from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.removal import deletion, node_backup, node_objects
+from cnibench.clusters.kubernetes.removal.inventory import Inventory
+from cnibench.clusters.kubernetes.removal.selection import Known
+from cnibench.clusters.kubernetes.removal.uninstallation import Removal, preview
 from cnibench.errors import ClusterError, LimitError
 from cnibench.model.profile import builtin
 
@@ -285,7 +288,9 @@ def test_a_node_that_its_kubelet_changes_meanwhile_is_read_again(
     assert server.asked.count("PATCH /api/v1/nodes/n") == conflicts + 1
 
 
-def test_what_goes_from_node_objects_can_be_put_back(access: Access, tmp_path: Path) -> None:
+def test_what_goes_from_node_objects_is_shown_and_can_be_put_back(
+    access: Access, tmp_path: Path
+) -> None:
     """By the commands that are saved; what was there before and what others wrote stays."""
     about = builtin()["cilium"].kubernetes
     assert about is not None
@@ -309,6 +314,11 @@ def test_what_goes_from_node_objects_can_be_put_back(access: Access, tmp_path: P
     }
     served(access, GET=[Answer(200, {"items": [node]})], PATCH=[Answer(200)])
     before = {"n": {"labels": ["old"]}}
+    assert node_objects.lines(Rest(access), about, before) == [
+        "annotation own/cidr of Node n",
+        "label own of Node n",
+        f"taint {TAINT}=true:NoSchedule of Node n",
+    ]
     commands = node_objects.restoring(Rest(access), about, before)
     assert commands == [
         "kubectl annotate node n own/cidr=10.0.0.0/24",
@@ -320,3 +330,18 @@ def test_what_goes_from_node_objects_can_be_put_back(access: Access, tmp_path: P
     assert f"sh {script} puts them back" in said
     assert script.read_text().splitlines() == commands
     assert script.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_removal_shows_what_goes_from_node_objects(
+    access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Inventory, "things", lambda _: [])
+    about = builtin()["cilium"].kubernetes
+    assert about is not None
+    node = {
+        "metadata": {"name": "n", "uid": "1", "resourceVersion": "1"},
+        "spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}]},
+    }
+    served(access, GET=[Answer(200, {"items": [node]})])
+    plan = Removal("cilium", about, Known({}, "", about.managers), {})
+    assert preview(access, plan) == [f"taint {TAINT}:NoSchedule of Node n"]

@@ -41,6 +41,20 @@ def marks(rest: Rest) -> Marks:
     }
 
 
+def lines(rest: Rest, about: Installation, before: Marks) -> list[str]:
+    """What ``clean`` would remove now, for the user to read. Raises ClusterError."""
+    return [
+        f"{kind} {key} of Node {change.meta['name']}"
+        for change in _changes(rest, about, before)
+        for kind, keys in (
+            ("annotation", change.annotations),
+            ("label", change.labels),
+            ("taint", map(_taint, change.taints)),
+        )
+        for key in keys
+    ]
+
+
 def restoring(rest: Rest, about: Installation, before: Marks) -> list[str]:
     """The kubectl commands that put back what ``clean`` would remove now, quoted for a shell.
     Raises ClusterError.

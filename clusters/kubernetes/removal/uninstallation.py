@@ -27,7 +27,7 @@ from cnibench.clusters.kubernetes.removal import releases as helm
 from cnibench.clusters.kubernetes.removal.inventory import Inventory, Thing
 from cnibench.clusters.kubernetes.removal.node_cleaning import Cleaning, Found, end_plugins
 from cnibench.clusters.kubernetes.removal.nodes import UntouchedError
-from cnibench.clusters.kubernetes.removal.record import Record
+from cnibench.clusters.kubernetes.removal.record import Marks, Record
 from cnibench.clusters.kubernetes.removal.selection import Known
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.installation import Installation
@@ -45,6 +45,11 @@ class Removal:
     known: Known
     variables: Mapping[str, str]
     record: Record | None = None
+
+    @property
+    def marks(self) -> Marks:
+        """What the Node objects had before; nothing where nobody knows."""
+        return self.record.marks if self.record else {}
 
 
 def planned(
@@ -125,14 +130,14 @@ def outlook(planned: Removal) -> str:
 
 
 def preview(access: Access, planned: Removal) -> list[str]:
-    """The objects that would be deleted now, one a line. Raises BlockedError when it would take
-    along those of others.
+    """The objects that would be deleted now, and what would be removed from Node objects, one a
+    line. Raises BlockedError when it would take along objects of others.
     """
     rest = Rest(access)
     inventory = Inventory(rest)
     found = selection.find(planned.known, inventory.things())
     selection.check(found, planned.name, inventory.unseen)
-    return found.lines()
+    return [*found.lines(), *node_objects.lines(rest, planned.about, planned.marks)]
 
 
 def uninstall(
@@ -187,13 +192,12 @@ def uninstall(
     found = selection.find(plan.known, inventory.things())
     selection.check(found, plan.name, inventory.unseen)
     cidrs = [cidr for cidr in (known.get("pod_cidr", ""), known.get("pod_cidr_ipv6", "")) if cidr]
-    before = plan.record.marks if plan.record else {}
     if saved is not None:
         paths = backup.save(rest, found, saved, plan.name)
         name = paths[0].stem
         on_nodes = node_backup.save(_found_on(plan, cidrs, nodes), saved, name)
         on_nodes += node_backup.save_commands(
-            node_objects.restoring(rest, plan.about, before), saved, name
+            node_objects.restoring(rest, plan.about, plan.marks), saved, name
         )
         for words in (
             f"{plan.name} is removed from all {len(nodes)} nodes; {backup.restore_hint(paths)}",
@@ -205,7 +209,7 @@ def uninstall(
     step("Pods", lambda: eviction.evict(access))
     eviction.await_teardown(access, nodes)
     deletion.delete(inventory, plan.known, found, step)
-    step("nodes' metadata", lambda: node_objects.clean(rest, plan.about, before))
+    step("nodes' metadata", lambda: node_objects.clean(rest, plan.about, plan.marks))
     _clean_nodes(plan, cidrs, nodes, step)
     step("Pods", lambda: eviction.admit(access))
     if failed:
