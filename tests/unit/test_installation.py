@@ -37,6 +37,12 @@ INSTALLED = {
     for name, profile in builtin().items()
     if profile.kubernetes and profile.kubernetes.steps
 }
+OWN = [  # installed from manifests in the repository alone
+    name
+    for name, profile in INSTALLED.items()
+    if profile.kubernetes
+    and all(step.manifest and step.manifest.file for step in profile.kubernetes.steps)
+]
 WANTED = {  # the modes that there must be at least
     "flannel",
     "flannel-host-gw",
@@ -178,20 +184,7 @@ def test_one_of_each_choice() -> None:
         Installation()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "kindnet",
-        "kindnetd",
-        "kube-router",
-        "kube-router-default",
-        "kube-router-ipip",
-        "weave",
-        "weave-encrypted",
-        "weave-npc",
-        "weave-sleeve",
-    ],
-)
+@pytest.mark.parametrize("name", OWN)
 def test_own_manifests_are_filled_in(access: Access, name: str) -> None:
     objects = manifests.render(access, INSTALLED[name], {}, VARIABLES).objects
     assert "${" not in str(objects)
@@ -204,20 +197,7 @@ def test_own_manifests_are_filled_in(access: Access, name: str) -> None:
         assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "kindnet",
-        "kindnetd",
-        "kube-router",
-        "kube-router-default",
-        "kube-router-ipip",
-        "weave",
-        "weave-encrypted",
-        "weave-npc",
-        "weave-sleeve",
-    ],
-)
+@pytest.mark.parametrize("name", OWN)
 def test_what_an_own_manifest_installs_is_recognised_as_its_profile(
     access: Access, name: str
 ) -> None:
