@@ -7,9 +7,11 @@ import io
 import json
 import re
 import shutil
+from datetime import datetime
 from pathlib import Path
 
 import duckdb
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -182,26 +184,59 @@ def test_csv_and_parquet_hold_the_same_rows(many: Analysis, tmp_path: Path) -> N
 def test_openmetrics_is_what_the_standard_says(many: Analysis) -> None:
     text = providers("reports")["openmetrics"].render(many)
     assert text.endswith("# EOF\n")
-    name, seen, series = "", set(), set()
+    name, kind, seen, series = "", "", {}, set()
+    ended = datetime.fromisoformat(many.run.finished).timestamp()
     for line in text.splitlines()[:-1]:
         if line.startswith("# TYPE "):
-            name = line.split()[2]
+            _, _, name, kind = line.split()
             assert name not in seen, "a family must not be split"
-            seen.add(name)
+            seen[name] = kind
         elif line.startswith("# UNIT "):
             assert name.endswith("_" + line.split()[3])
         elif not line.startswith("# HELP "):
             match = re.fullmatch(
-                r'([a-z0-9_]+)\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)+)\} (\S+)',
+                r'([a-z0-9_]+)\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*",?)+)\}'
+                r" (\S+) (\S+)",
                 line,
             )
             assert match, line
-            assert match[1] == name
-            assert match[2] not in series or series.add((name, match[2])) is None
+            assert match[1] == name + ("_info" if kind == "info" else "")
             assert (name, match[2]) not in series
+            assert kind != "stateset" or f'{name}="' in match[2]
             series.add((name, match[2]))
             float(match[3])
+            assert float(match[4]) == ended
+    assert set(seen.values()) == {"gauge", "info", "stateset"}
     assert "cnibench_throughput_bits_per_second" in seen
+
+
+def test_openmetrics_ratios_are_those_to_the_baseline(many: Analysis) -> None:
+    lines = providers("reports")["openmetrics"].render(many).splitlines()
+    for pair in many.pairs:
+        if many.baseline not in (pair.a, pair.b) or pair.ratio is None:
+            continue
+        label = pair.b if pair.a == many.baseline else pair.a
+        ratio = pair.ratio if label == pair.a else 1 / pair.ratio
+        names = (f'placement="{pair.placement}"', f'workload="{pair.workload}"', f'label="{label}"')
+        names += (f'against="{many.baseline}"', f'metric="{pair.metric}"')
+        own = [line for line in lines if all(f"{name}," in line + "," for name in names)]
+        (found,) = (line for line in own if 'statistic="ratio"' in line)
+        assert float(found.split()[-2]) == pytest.approx(ratio)
+        low, high = (
+            next(float(line.split()[-2]) for line in own if f'statistic="{which}"' in line)
+            for which in ("ci_low", "ci_high")
+        )
+        assert low <= ratio <= high
+        (state,) = (line for line in own if line.startswith("cnibench_verdict") and " 1 " in line)
+        better = pair.verdict == ("a-better" if label == pair.a else "b-better")
+        assert ('cnibench_verdict="better"' in state) == better
+
+
+def test_openmetrics_of_a_run_without_a_time(many: Analysis) -> None:
+    run = msgspec.structs.replace(many.run, started="yesterday", finished="")
+    unknown = msgspec.structs.replace(many, runs=[run])
+    text = providers("reports")["openmetrics"].render(unknown)
+    assert all(line.endswith(" 1") for line in text.splitlines() if "_info{" in line)
 
 
 def test_benchstat_lines_have_the_format_of_go(many: Analysis) -> None:
