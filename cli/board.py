@@ -9,6 +9,7 @@ import click
 
 from cnibench.cli._output import json_option, print_json
 from cnibench.errors import UsageError
+from cnibench.model.units import plural
 
 
 @click.command(
@@ -61,7 +62,10 @@ def command(folder: Path, out: Path | None, check: bool, force: bool, as_json: b
     for name in written.get("kept", ()):
         words = "was edited since cnibench wrote it, and is kept; --force replaces it"
         click.echo(f"warning: {name}: {words}", err=True)
-    words = f"{written['bundles']} bundles accepted, {len(refused)} refused"
+    if not written["bundles"] and not refused:
+        words = f"{folder} has no bundle in a directory of a testbed (TESTBED/*.cnibench)"
+        click.echo(f"warning: {words}", err=True)
+    words = f"{plural(written['bundles'], 'bundle')} accepted, {len(refused)} refused"
     if out is not None:
         words = f"{out / 'index.html'}: {words}; {written['bytes'] / 1e6:.1f} MB"
     click.echo(words)

@@ -31,7 +31,7 @@ from cnibench.cli._runs import one_run, run_argument
     "--out",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="File, or directory for it.  [default: RUN-ID.cnibench]",
+    help="File *.cnibench, or directory for it.  [default: RUN-ID.cnibench]",
 )
 @folder_option
 @json_option
@@ -55,8 +55,7 @@ def command(
 
     reader = one_run(run, folder)
     content = bundle(reader, key)
-    name = f"{container.safe_name(reader.id)}{container.SUFFIX}"
-    path = out / name if out and out.is_dir() else out or Path(name)
+    path = _path(out, f"{container.safe_name(reader.id)}{container.SUFFIX}")
     if path.exists() and container.read(path) != content:
         raise UsageError(f"{path}: is there, and is another file", "name another with --out")
     write(path, content)
@@ -80,3 +79,19 @@ def command(
         f" sha256 {seal.sha256}"
     )
     return 0
+
+
+def _path(out: Path | None, name: str) -> Path:
+    """Where the bundle goes. Whatever does not end like a bundle is its directory, which is
+    created. Raises OutputError when that fails.
+    """
+    from cnibench.errors import OutputError
+    from cnibench.reports.bundle.container import SUFFIX
+
+    if out is None or (out.suffix == SUFFIX and not out.is_dir()):
+        return out or Path(name)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{out}: {error.strerror}", "name another directory with --out") from None
+    return out / name

@@ -11,6 +11,7 @@ from cnibench.cli._options import folder_option
 from cnibench.cli._output import json_option, print_json
 from cnibench.cli._runs import one_run
 from cnibench.errors import UsageError
+from cnibench.model.units import plural
 
 
 @click.command(
@@ -43,7 +44,9 @@ def command(run: str | None, signers: Path | None, folder: Path, as_json: bool) 
     Exit status: 0 when nothing is wrong, 1 when something is lost, changed, doubled, out of order
     or not chained, 2 when it is no run or bundle at all.
     """
-    if run is not None and Path(run).is_file():
+    if run is not None and (
+        Path(run).is_file() or (run.endswith(".cnibench") and not Path(run).is_dir())
+    ):
         return _bundle(Path(run), signers, as_json)
     if signers is not None:
         raise UsageError("--signers applies to a bundle, not to a run directory", "name a bundle")
@@ -80,9 +83,9 @@ def command(run: str | None, signers: Path | None, folder: Path, as_json: bool) 
         if reader.finished
         else "not finished: interrupted, or its end is missing"
     )
-    click.echo(f"{name}: {samples} samples, {chain.count} events, {state}")
+    click.echo(f"{name}: {plural(samples, 'sample')}, {plural(chain.count, 'event')}, {state}")
     if problems:
-        click.echo(f"{name}: {len(problems)} problem{'s' * (len(problems) != 1)}")
+        click.echo(f"{name}: {plural(len(problems), 'problem')}")
     elif chain.chained:
         click.echo(
             f"{name}: nothing is missing, changed or duplicated; the last event is"
@@ -126,7 +129,7 @@ def _bundle(path: Path, signers: Path | None, as_json: bool) -> int:
         click.echo(f"warning: {printable(warning)}", err=True)
     name = printable(found.run)
     if found.problems:
-        click.echo(f"{name}: {len(found.problems)} problem{'s' * (len(found.problems) != 1)}")
+        click.echo(f"{name}: {plural(len(found.problems), 'problem')}")
         return status
     signer = found.signer
     if signer is None:
@@ -134,8 +137,8 @@ def _bundle(path: Path, signers: Path | None, as_json: bool) -> int:
     elif signer.name:
         words = f"signed by {printable(signer.name)} ({signer.kind} {signer.fingerprint})"
     else:
-        words = f"signed with {signer.kind} {signer.fingerprint}, by whom --signers tells"
-    click.echo(f"{name}: {found.samples} samples, {words}")
+        words = f"signed with {signer.kind} {signer.fingerprint}; --signers FILE checks the key"
+    click.echo(f"{name}: {plural(found.samples, 'sample')}, {words}")
     click.echo(
         f"{name}: all {found.figures} figures follow from the samples; sha256 {found.sha256}"
     )

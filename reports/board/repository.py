@@ -17,6 +17,7 @@ from typing import TypeVar
 from cnibench.analysis.model import Analysis
 from cnibench.errors import CnibenchError, InputError
 from cnibench.model.context import fact
+from cnibench.model.units import plural
 from cnibench.reports.bundle import container
 from cnibench.reports.bundle.verifying import Verified, verified
 from cnibench.rundir.chain import digest
@@ -68,7 +69,7 @@ def bundles(folder: Path) -> tuple[list[Path], list[Refusal]]:
     for entry in testbeds:
         if entry.name.startswith(".") or not _is_folder(entry):
             if entry.name.endswith(container.SUFFIX):
-                words = "a bundle belongs into the folder of its testbed"
+                words = "a bundle belongs in the folder of its testbed"
                 refused.append(Refusal(_shown(entry.name), words))
             continue
         inside = _entries(folder / entry.name, _MOST_BUNDLES)
@@ -174,7 +175,9 @@ def _verified(
             words = result.problems[0] if result.problems else "it cannot be analysed"
             if signers is not None:
                 words = words.replace(str(signers), str(path.parent / SIGNERS))
-            raise InputError(words + (f" (and {more} more problems)" if more > 0 else ""), "")
+            raise InputError(
+                words + (f" (and {plural(more, 'more problem')})" if more > 0 else ""), ""
+            )
         machine = tuple(str(fact(reader.environment, name)) for name in _MACHINE)
         samples = (reader.path / SAMPLES).read_bytes()
         taken = take(result, reader, analysis)

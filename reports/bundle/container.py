@@ -116,8 +116,9 @@ def _split(path: Path, data: bytes) -> tuple[bytes, bytes]:
     """(the archive with an empty comment, the comment)"""
     at = data.rfind(b"PK\5\6")
     if not data.startswith(b"PK\3\4") or at < 0 or len(data) < at + _END.size:
-        words = "it is cut off" if data.startswith(b"PK\3\4") else "it is no bundle"
-        raise InputError(f"{path}: {words}", f"'cnibench bundle RUN' writes a file *{SUFFIX}")
+        if data.startswith(b"PK\3\4"):
+            raise InputError(f"{path}: it is cut off", _WHOLE)
+        raise InputError(f"{path}: it is no bundle", f"'cnibench bundle RUN' writes *{SUFFIX}")
     _, disk, first, here, total, size, start, length = _END.unpack_from(data, at)
     if at + _END.size + length != len(data):
         raise InputError(f"{path}: it is cut off, or something was appended to it", _WHOLE)

@@ -128,7 +128,7 @@ def test_what_is_refused_is_named_and_the_rest_is_shown(copy: Path) -> None:
     shutil.copy(one / "a1.cnibench", one / "again.cnibench")
     found = {refusal.path: refusal.reason for refusal in refused(copy)}
     assert found.pop("evil <script>").startswith("the name of a testbed")
-    assert found.pop("loose.cnibench").startswith("a bundle belongs into the folder")
+    assert found.pop("loose.cnibench").startswith("a bundle belongs in the folder")
     assert "newer cnibench" in found.pop("two/future.cnibench")
     assert "cut off" in found.pop("two/cut.cnibench")
     assert "no bundle" in found.pop("two/none.cnibench")
@@ -256,6 +256,17 @@ def test_commands_and_their_exit_status(copy: Path, tmp_path: Path) -> None:
     assert json.loads(built.stdout)["bundles"] == 4
     assert call(["board", str(copy)]).exit_code == 2
     assert call(["board", str(tmp_path / "none"), "--check"]).exit_code == 2
+
+
+def test_a_folder_without_bundles_is_named_as_such(copy: Path, tmp_path: Path) -> None:
+    above = call(["board", str(copy.parent), "--check"])
+    assert (above.exit_code, above.stdout) == (0, "0 bundles accepted, 0 refused\n")
+    assert "warning: " in above.stderr
+    assert "no bundle in a directory of a testbed" in above.stderr
+    shutil.rmtree(copy / "one")
+    shutil.rmtree(copy / "two")
+    found = call(["board", str(copy), "--check"])
+    assert (found.stdout, found.stderr) == ("1 bundle accepted, 0 refused\n", "")
 
 
 HOOK = Path(__file__).parents[2] / "docs" / "results-repository" / "pre-receive"

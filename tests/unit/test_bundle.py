@@ -128,6 +128,21 @@ def test_commands_and_their_exit_status(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     cut = call(["verify", str(path)])
     assert (cut.exit_code, "cut off" in cut.stderr) == (2, True)
+    assert "take the bundle again" in cut.stderr
+    gone = call(["verify", str(tmp_path / "gone.cnibench")])
+    assert (gone.exit_code, "gone.cnibench: No such file" in gone.stderr) == (2, True)
+
+
+def test_a_directory_for_bundles_is_created(tmp_path: Path) -> None:
+    run = stored(tmp_path / "20260101-000000-feed", TRUTH)
+    folder = tmp_path / "results" / "my-testbed"
+    made = call(["bundle", str(run.path), "--out", str(folder)])
+    assert made.exit_code == 0, made.stderr
+    assert [path.name for path in folder.iterdir()] == ["20260101-000000-feed.cnibench"]
+    named = call(["bundle", str(run.path), "--out", str(folder / "x.cnibench")])
+    assert (named.exit_code, (folder / "x.cnibench").is_file()) == (0, True)
+    (tmp_path / "file").write_text("")
+    assert call(["bundle", str(run.path), "--out", str(tmp_path / "file")]).exit_code == 2
 
 
 def test_a_key_that_cannot_sign_is_named(tmp_path: Path) -> None:

@@ -358,3 +358,9 @@ def test_a_run_that_does_not_fit_the_tables_is_an_input_error(
     done = call(["query", f"select count(*) from {path.stem}", str(one.path)])
     assert (done.exit_code, done.stdout) == (2, "")
     assert f"{one.path}: a row does not fit the table {path.stem}" in done.stderr
+
+
+@pytest.mark.parametrize("sql", ["", "  ", ";", "/* all of it */"])
+def test_an_empty_statement_is_refused(sql: str, run: RunReader) -> None:
+    done = call(["query", sql, str(run.path)])
+    assert (done.exit_code, "the statement is empty" in done.stderr) == (2, True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cnibench.errors import InputError
+from cnibench.errors import InputError, UsageError
 from cnibench.model.cell import Sample
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import SAMPLES
@@ -38,6 +38,8 @@ def ask(sql: str, readers: Sequence[RunReader]) -> tuple[list[str], list[tuple[A
         database.execute("SET lock_configuration = true")
         try:
             answer = database.execute(sql)
+            if answer is None:  # spaces, comments or semicolons only
+                raise UsageError("the statement is empty", "'cnibench query --help' has examples")
             heads = [column[0] for column in answer.description or ()]
             return heads, answer.fetchall()
         except duckdb.OutOfMemoryException:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cnibench.analysis.model import Where
+from cnibench.model.units import plural
 
 Outcome = Literal["within", "worse", "undecided", "missing"]
 
@@ -87,7 +88,7 @@ class Verdict:
                 key=lambda cell: cell.values_undecided,
             )
             if found:
-                more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+                more = f" (and {plural(len(found) - 1, 'more cell')})" if len(found) > 1 else ""
                 return f"{words}: {found[0].cell}: {found[0].reason}{more}"
         cells = f"all {len(self.cells)} cells" if len(self.cells) > 1 else "the one cell"
         return (
