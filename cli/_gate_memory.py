@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from cnibench.errors import InputError
+from cnibench.system.text import printable
 
 if TYPE_CHECKING:
     from cnibench.analysis.comparison.contexts import Context
@@ -68,13 +71,26 @@ def recorded(found: Looked) -> tuple[list[Run], list[Run]]:
     return ours, [run(item, base=False) for item in found.theirs]
 
 
+def read(path: Path) -> History:
+    """The history; stderr says when its last line is left out. Raises InputError as
+    ``history.read``.
+    """
+    from cnibench.analysis.gate import history
+
+    known = history.read(path)
+    if known.cut:
+        words = "the last line is not finished, as a killed command leaves it, and is left out"
+        click.echo(f"warning: {printable(str(path))}: {words}", err=True)
+    return known
+
+
 def look(path: Path, found: Looked, problems: Sequence[str]) -> tuple[Verdict, Remembered]:
     """Judges, and adds the look to the history unless it has all of these runs already. Raises
     InputError for a run that is damaged, not finished or ended by itself, and what ``read`` and
     ``together`` raise.
     """
-    from cnibench.analysis.gate import history
     from cnibench.analysis.gate.evidence import side_of
+    from cnibench.analysis.gate.history import append
     from cnibench.analysis.gate.judgement import judge
     from cnibench.analysis.gate.memory import together
     from cnibench.analysis.gate.noninferiority import LEVEL
@@ -98,7 +114,7 @@ def look(path: Path, found: Looked, problems: Sequence[str]) -> tuple[Verdict, R
             " number of blocks does not follow from the differences",
             "measure with a number, --blocks N; 'cnibench compare --plan' says how many",
         )
-    known = history.read(path)
+    known = read(path)
     both = together(known, found.question, *recorded(found))
     level = level_of_look(both.look, LEVEL)
     verdict = judge(
@@ -114,7 +130,7 @@ def look(path: Path, found: Looked, problems: Sequence[str]) -> tuple[Verdict, R
     if found.pairwise and len(both.candidate) > 1:
         verdict = replace(verdict, how=f"block by block within {len(both.candidate)} runs")
     if both.new:
-        history.append(known, _line(known, found, both, level, verdict))
+        append(known, _line(known, found, both, level, verdict))
     return verdict, _remembered(path, known, found, both, level)
 
 

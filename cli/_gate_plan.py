@@ -22,17 +22,17 @@ def planned(
     found: Looked, power: float, path: Path | None, problems: Sequence[str], *, as_json: bool
 ) -> int:
     """Prints the plan; the exit status. Raises InputError as ``plan`` and ``together``."""
-    from cnibench.analysis.gate import history
     from cnibench.analysis.gate.evidence import side_of
+    from cnibench.analysis.gate.history import History
     from cnibench.analysis.gate.judgement import judged_keys
     from cnibench.analysis.gate.memory import together
     from cnibench.analysis.gate.noninferiority import LEVEL
     from cnibench.analysis.gate.planning import plan
-    from cnibench.cli._gate_memory import recorded
+    from cnibench.cli._gate_memory import read, recorded
     from cnibench.reports import _gate_notes
     from cnibench.stats.spending import level_of_look
 
-    known = history.History(Path()) if path is None else history.read(path)
+    known = History(Path()) if path is None else read(path)
     question = found.question
     if not found.theirs and known.looks:  # a base alone may be planned for in either way
         question = replace(question, how=known.looks[0].how)

@@ -128,18 +128,23 @@ def plan_lines(found: GatePlan) -> list[str]:
     else:
         lines = [
             f"plan: {plural(found.blocks, 'block')} of base and candidate in the same run, with"
-            f" which an equal candidate passes {cells} with {100 * found.passes:.0f} %"
-            f" ({_percent(found.power)} asked for)"
+            f" which an equal candidate passes {cells} with a probability of"
+            f" {100 * found.passes:.0f} % ({_percent(found.power)} asked for)"
         ]
+    worse = (
+        f"One that is {twice:.3g} % worse in one cell is proven worse with"
+        f" {100 * found.finds:.0f} % or more."
+        if found.finds
+        else "So few blocks cannot prove that a candidate is worse in a single cell."
+    )
     lines.append(
         f"One that is {limit:.3g} % worse in any cell passes with {_percent(found.level)} at most."
-        f" One that is {twice:.3g} % worse in one cell is proven worse with"
-        f" {100 * found.finds:.0f} % or more."
+        f" {worse}"
     )
     if found.blocks is not None:
         lines.append(
-            "Ask for them with --blocks: a run with a planned number of blocks may end when its"
-            " pairs are decided, and then its size follows from the differences."
+            "Measure with --blocks N: without it a run may end when its pairs are decided, and then"
+            " its size follows from the differences."
         )
     if found.look > 1 or found.have:
         more = max(0, (found.blocks or 0) - found.have)

@@ -243,6 +243,15 @@ def test_a_run_that_changed_since_is_refused(tmp_path: Path) -> None:
     assert " there, 1234.5 here" in done.stderr
 
 
+def test_a_line_that_was_never_finished_is_named(tmp_path: Path) -> None:
+    file, run = tmp_path / "gate.jsonl", _run(tmp_path, 1)
+    assert "not finished" not in _look(run, file).stderr
+    file.write_bytes(file.read_bytes()[:200])
+    for more in (["--plan"], []):  # the second one replaces it
+        assert "the last line is not finished" in _look(run, file, *more).stderr
+    assert "not finished" not in _look(run, file).stderr
+
+
 def test_the_two_sides_do_not_change_places(tmp_path: Path) -> None:
     file, run = tmp_path / "gate.jsonl", _run(tmp_path, 1)
     _look(run, file)

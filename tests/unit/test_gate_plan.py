@@ -21,7 +21,7 @@ from cnibench.analysis.model import Where
 from cnibench.model import context
 from cnibench.stats import gate_power
 from cnibench.stats.inference import signed_rank
-from tests.unit._call import call
+from tests.unit._call import call, unwrapped
 from tests.unit._runs import edited, synthetic
 from tests.unit.test_verdict_rules import WHERE
 
@@ -274,3 +274,14 @@ def test_commands_are_cut_at_80_columns() -> None:
     assert all(len(line) <= 80 for line in lines[:-1])
     assert all(line.endswith(" \\") for line in lines[:-1])
     assert "".join(line.removesuffix("\\") for line in lines).split() == words
+
+
+def test_few_blocks_prove_none_worse_and_the_reason_counts_cells(tmp_path: Path) -> None:
+    options = {"workloads": ("tcp-rr", "tcp-stream"), "placements": ("intra",), "cpp": False}
+    run = synthetic(tmp_path, {"x": 1.0, "y": 1.0}, blocks=4, noise=1e-5, **options)
+    plan = call(["compare", f"{run.path}:x", "--plan"]).stdout
+    words = unwrapped(plan)
+    assert "passes all 2 cells with a probability of 100 %" in words
+    assert "So few blocks cannot prove that a candidate is worse in a single cell." in words
+    done = call(["compare", f"{run.path}:x", f"{run.path}:y"])
+    assert "at least 6 are needed (and 1 more cell)" in unwrapped(done.stdout)
