@@ -221,7 +221,21 @@ def test_weights_and_filters_of_the_address_change_the_ranking(site: Path) -> No
     none = shown(
         (site / "index.html").as_uri() + "#weight-latency=0&weight-throughput=0&weight-cpu=0"
     )
-    assert "nothing can be ranked" in none
+    assert "nothing can be ranked: give something a weight" in none
+
+
+def test_advice_where_each_run_measured_something_else(tmp_path: Path) -> None:
+    for testbed, workload in (("one", "tcp-rr"), ("two", "tcp-stream")):
+        truth = {f"a-{testbed}": 1.0, f"b-{testbed}": 1.1}
+        run = stored(tmp_path / "runs" / testbed, truth, workloads=(workload,))
+        (tmp_path / "results" / testbed).mkdir(parents=True)
+        (tmp_path / "results" / testbed / f"{testbed}.cnibench").write_bytes(bundle(run))
+    build(tmp_path / "results", tmp_path / "site")
+    address = (tmp_path / "site" / "index.html").as_uri()
+    usual = shown(address)
+    assert _order(usual) == []
+    assert "no two CNIs were compared in all of latency, throughput; set the weight of one" in usual
+    assert _order(shown(f"{address}#weight-latency=0")) == ["b-two (model)", "a-two (model)"]
 
 
 def _order(text: str) -> list[str]:

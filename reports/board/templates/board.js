@@ -102,6 +102,13 @@
     return region;
   }
 
+  // What to change so that something can be ranked; measured are the dimensions that have a weight and figures.
+  function advice(measured) {
+    if (names.every((name) => sliders.get(name).value === "0")) return "give something a weight";
+    if (measured.length < 2) return "choose more runs";
+    return "no two CNIs were compared in all of " + measured.map((name) => titles[name]).join(", ") + "; set the weight of one of these to 0, or choose more runs";
+  }
+
   function draw() {
     const weights = {};
     for (const [name, slider] of sliders) {
@@ -122,8 +129,8 @@
     if (fidelity === "datapath-model") said.push("these are models of the datapaths, not the CNIs themselves");
     if (found.missing.length) said.push("there is no figure of " + found.missing.map((name) => titles[name]).join(" and ") + " here, so its weight does not count");
     if (found.sets.length > 1) said.push("CNIs of different tables were never measured together");
-    if (found.alone.length) said.push("not ranked, for lack of a figure or of another CNI in the same run: " + found.alone.map((cni) => board.cnis[cni].title).join(", "));
-    if (!found.sets.length) said.push("nothing can be ranked: choose more, or weigh something");
+    if (found.alone.length) said.push("not ranked, for lack of a figure or of another CNI in the same run: " + Array.from(new Set(found.alone.map((cni) => board.cnis[cni].title))).join(", "));
+    if (!found.sets.length) said.push("nothing can be ranked: " + advice(shown.filter((name) => name !== "policies")));
     document.getElementById("said").textContent = said.join("; ") + ".";
   }
 
