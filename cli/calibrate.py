@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     default=20,
     metavar="N",
     show_default=True,
-    help="A/A comparisons of 6 blocks each, a place.",
+    help="A/A comparisons of 6 blocks each, for each placement and workload.",
 )
 @kind_option
 @click.option(

@@ -81,7 +81,9 @@ def build(registry: str, push: bool, base: str, force: bool) -> None:
 
 
 @command.command("load")
-@click.option("--name", metavar="CLUSTER", help="A kind cluster; all nodes of it get them.")
+@click.option(
+    "--name", metavar="CLUSTER", help="A kind cluster; the images are loaded into all its nodes."
+)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False),
@@ -90,8 +92,9 @@ def build(registry: str, push: bool, base: str, force: bool) -> None:
 )
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 def load(name: str | None, out: str | None, images: tuple[str, ...]) -> None:
-    """Give them (and further images of the engine here) to the nodes of a kind cluster, or write
-    them to an archive.
+    """Load the images into a kind cluster, or write them to an archive.
+
+    IMAGE names further images of the local container engine.
     """
     from pathlib import Path
 

@@ -25,13 +25,13 @@ EXAMPLES = """
   cnibench query "select label, block, value from samples
     where metric = 'throughput' and disturbed = ''" last
   cnibench query "select label, process, max(memory) / 1e6 as megabytes
-    from footprint where memory > 0 group by all order by megabytes desc" last
-  cnibench query "select label, count(*) as checks, bool_and(passed) as passed
-    from attestations group by label" last
+    from footprint where memory > 0 group by all order by 3 desc" last
+  cnibench query "select label, count(*) as checks,
+    bool_and(passed) as passed from attestations group by label" last
   cnibench query "select label, params->>'policy.entries' as entries, found
     from conditions where condition = 'policy'" last
-  cnibench query "select run, label, status, count(*) as samples, any_value(reason)
-    from failures group by all"
+  cnibench query "select run, label, status, count(*) as samples,
+    any_value(reason) from failures group by all"
 """
 
 

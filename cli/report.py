@@ -31,7 +31,7 @@ _WITH_PROBLEMS = (
     "report",
     epilog=(
         "\b\nExamples:\n  cnibench report\n  cnibench report last --format md --out report.md\n"
-        "  cnibench report last --cni 'calico-*',cilium --family baseline --baseline cilium\n"
+        "  cnibench report --cni 'calico-*',cilium --family baseline --baseline cilium\n"
     ),
 )
 @runs_argument

@@ -83,7 +83,10 @@ _SECTIONS = {
     multiple=True,
     metavar="NAME",
     shell_complete=_complete.to_measure,
-    help="Profile to measure: a name, shell pattern, file, LABEL=NAME or 'all'. Repeatable.",
+    help=(
+        "Profiles to measure, separated by commas: names, shell patterns, files, LABEL=NAME or"
+        " 'all'. Repeatable."
+    ),
 )
 @kind_option
 @click.option(
@@ -158,7 +161,7 @@ _SECTIONS = {
 @click.option(
     "--budget",
     metavar="TIME",
-    help="Start no block that would end later than so long after the first one started.",
+    help="Start no block that would end more than TIME after the first one started.",
 )
 @click.option(
     "--cpus",
@@ -248,7 +251,7 @@ _SECTIONS = {
 @click.option(
     "--wait-quiet",
     metavar="TIME",
-    help="Wait at most so long until other programs leave the CPUs idle.",
+    help="Wait up to TIME for other programs to leave the CPUs idle.",
 )
 @click.option(
     "-q",

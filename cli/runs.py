@@ -43,7 +43,10 @@ def list_runs(folder: Path, as_json: bool) -> int:
 @folder_option
 @json_option
 def show(run: str | None, folder: Path, as_json: bool) -> int:
-    """Show what a run, the last one by default, measured and what is missing."""
+    """Show what a run measured and what is missing.
+
+    Without RUN, the last run is shown.
+    """
     reader = one_run(run, folder)
     problems = check([reader])
     first_lines(problems, err=as_json)

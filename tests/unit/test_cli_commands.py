@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -80,6 +81,19 @@ def test_each_command_is_found_by_its_file_and_says_the_same_everywhere(
     assert first_line(path)
     assert call(name, "--help") == 0
     assert "Usage: cnibench" in capsys.readouterr().out
+
+
+def test_help_fits_80_columns_and_cuts_no_summary() -> None:
+    def walk(command: click.Command, context: click.Context) -> None:
+        for line in command.get_help(context).splitlines():
+            assert len(line) <= 80, line
+            assert not re.match(r"  [a-z-]+  .*\.\.\.$", line), line
+        for name in command.list_commands(context) if isinstance(command, click.Group) else ():
+            one = command.get_command(context, name)
+            assert one is not None
+            walk(one, click.Context(one, info_name=name, parent=context, terminal_width=80))
+
+    walk(group, click.Context(group, info_name="cnibench", terminal_width=80))
 
 
 def test_private_modules_are_no_commands() -> None:
