@@ -84,6 +84,11 @@ def command(
     status = later(readers, problems, err=True)
     warn(readers)
     if as_json:
+        if double := next((head for head in heads if heads.count(head) > 1), None):
+            raise UsageError(
+                f"two columns are called '{double}', and a row of JSON can have one of them",
+                "rename one of them: select ... as NAME",
+            )
         print_json(
             {
                 "schema": 1,

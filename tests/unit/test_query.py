@@ -279,6 +279,14 @@ def test_only_what_a_statement_reads_is_filled(sql: str, tables: list[str]) -> N
         assert named(database, sql) == tables
 
 
+def test_no_column_of_json_takes_the_place_of_another(run: RunReader) -> None:
+    sql = "select a.label, b.label from samples a cross join samples b limit 1"
+    done = call(["query", sql, str(run.path), "--json"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "two columns are called 'label'" in done.stderr
+    assert call(["query", sql, str(run.path)]).stdout.split()[:2] == ["label", "label"]
+
+
 @pytest.mark.parametrize(
     ("sql", "message", "remedy"),
     [
