@@ -83,8 +83,8 @@ def command(
     """Show the report of one or more runs.
 
     RUN is a path to a run directory, an id, the beginning of one, or 'last'; without one, the last
-    run is shown. Several runs are pooled where they are comparable. A copied or read-only run
-    directory will do: nothing is measured and nothing is written to it.
+    run is shown. Several runs are pooled where they are comparable, and each counts once. A copied
+    or read-only run directory will do: nothing is measured and nothing is written to it.
     """
     from cnibench.analysis import analyse
     from cnibench.analysis.text.narrative import problems

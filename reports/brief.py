@@ -94,8 +94,9 @@ def _standings(place: Place, ranked: list[Result]) -> list[str]:
     if len(others) > _OTHERS:
         words.append(f"{len(others) - _OTHERS} more")
     if undecided and len(undecided) == len(known):
-        blocks, needed = undecided[0].n, max(pair.blocks_needed for pair in undecided)
-        words.append(f"inconclusive ({plural(blocks, 'block')}, needs {needed})")
+        needed = max(pair.blocks_needed for pair in undecided)
+        have = plural(undecided[0].n, undecided[0].replicate)
+        words.append(f"inconclusive ({have}, needs {needed})")
     if basis := assuming(known):
         words.append(basis.removeprefix(", "))
     return words
@@ -110,7 +111,7 @@ def _versus(pair: Pair | None, label: str) -> str:
     if pair is None:
         return "not compared"
     if not pair.basis:
-        return f"inconclusive ({plural(pair.n, 'block')}, needs {pair.blocks_needed})"
+        return f"inconclusive ({plural(pair.n, pair.replicate)}, needs {pair.blocks_needed})"
     if pair.verdict not in PROVEN and pair.evidence != "suggestive":
         return "no significant difference"
     if pair.ratio is None:

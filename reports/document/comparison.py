@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cnibench.analysis.model import Analysis, Group, Pair, Result
 from cnibench.analysis.text.certainty import assumption
 from cnibench.analysis.text.narrative import place_of
-from cnibench.analysis.text.wording import names
+from cnibench.analysis.text.wording import names, replicate
 from cnibench.model import context
 from cnibench.model.metrics import METRICS
 from cnibench.reports._numbers import Scale, p_value
@@ -75,10 +75,11 @@ def _reading(analysis: Analysis, group: Group, main: Sequence[Result]) -> list[s
     if group.model:
         lines.append(assumption(group.model, analysis.level))
     medians = [result.median for result in main if result.label not in group.failing]
+    unit = replicate(main)
     if medians != sorted(medians, reverse=group.better == "higher"):
         lines.append(
-            "ranked by the ratios within blocks; the medians, which are of different blocks or of"
-            " scattering ones, are in another order"
+            f"ranked by the ratios within {unit}s; the medians, which are of different {unit}s or"
+            " of scattering ones, are in another order"
         )
     if group.failing:
         lines.append(f"not ranked, as it failed often: {names(group.failing)}")

@@ -12,7 +12,7 @@ from cnibench.analysis.text.certainty import percent
 from cnibench.analysis.text.narrative import place_of
 from cnibench.analysis.text.places import cycles_of, describe
 from cnibench.analysis.text.summary import assuming
-from cnibench.analysis.text.wording import failures
+from cnibench.analysis.text.wording import failures, replicates
 from cnibench.model.context import fact
 from cnibench.model.metrics import METRICS
 from cnibench.model.units import human
@@ -229,7 +229,8 @@ def _answer(
         return Answer(
             "inconclusive",
             leading,
-            f"Inconclusive: {best.n} blocks are too few; at least {needed} are needed.",
+            f"Inconclusive: {replicates(best.n, [best])} are too few; at least {needed} are"
+            " needed.",
         )
     if reason := _no_advice(analysis, group):
         return Answer("none", leading if len(leading) < len(candidates) else [], reason)

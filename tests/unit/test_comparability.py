@@ -52,7 +52,7 @@ def test_runs_are_pooled_only_when_they_are_comparable(tmp_path: Path) -> None:
         tmp_path, TRUTH, blocks=6, name="other", seed=3, environment={"kernel": "5.15.0"}
     )
     pooled = analyse([one, two])
-    assert {r.n for r in pooled.results} == {12}
+    assert {(r.n, r.replicate, r.tried) for r in pooled.results} == {(2, "run", 12)}
     with pytest.raises(UsageError, match=r"kernel: 6\.1\.0 against 5\.15\.0"):
         analyse([one, other])
     beside = analyse([one, other], allow_different=True)
@@ -104,7 +104,7 @@ def test_a_first_sample_that_failed_does_not_say_what_was_in_force(tmp_path: Pat
         return line | {"congestion_control": "cubic" if line["status"] == "ok" else ""}
 
     found = analyse([edited(run, known_if_ok) for run in (one, other)])
-    assert {result.n for result in found.results} == {7}
+    assert {(r.n, r.tried - r.failed) for r in found.results} == {(2, 7)}
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_runs_are_pooled_where_one_was_not_read_back(tmp_path: Path) -> None:
         for name, seed, value in (("one", 1, "cubic"), ("other", 2, UNREAD))
     )
     found = analyse([one, other])
-    assert {(result.n, result.congestion_control) for result in found.results} == {(8, "cubic")}
+    assert {(r.n, r.tried, r.congestion_control) for r in found.results} == {(2, 8, "cubic")}
     third = change(
         synthetic(tmp_path, {"x": 1.0}, name="third", seed=3, blocks=4, **PLAIN),
         lambda line: {"congestion_control": "bbr"},

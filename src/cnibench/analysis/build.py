@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from cnibench.analysis import figures
 from cnibench.analysis.comparability import environments
+from cnibench.analysis.comparison.by_runs import by_runs
 from cnibench.analysis.comparison.contexts import Context, Member
 from cnibench.analysis.comparison.levels import level_of
 from cnibench.analysis.comparison.neighbours import dependence, main_contexts
@@ -54,9 +55,10 @@ def analyse(
 ) -> Analysis:
     """All figures and verdicts of one run, or of several together.
 
-    Several runs are pooled only where they are comparable. Raises UsageError naming what differs,
-    unless ``allow_different``: then they stand beside each other, each environment with results and
-    pairs of its own. ``baseline`` names the label that ratios refer to.
+    Several runs are combined, each as one replicate, only where they are comparable. Raises
+    UsageError naming what differs, unless ``allow_different``: then they stand beside each other,
+    each environment with results and pairs of its own.
+    ``baseline`` names the label that ratios refer to.
 
     ``only`` are patterns of labels: without the others, which are not corrected for either (every
     pattern has to match one). ``family`` baseline: only the pairs with the baseline are compared.
@@ -78,9 +80,10 @@ def analyse(
     jointly = len(readers) == 1 and readers[0].plan.until_decided
     fidelity = {one.first.label: one.first.fidelity for one in gathered.series}
     sources, cpp = cycles(readers, numbers, labels, fidelity)
-    results = figures.results(contexts, level, sources)
+    combined = [by_runs(one) for one in contexts]
+    results = figures.results(combined, level, sources)
     pairs, groups = compare(
-        contexts, level, equal, jointly=jointly, base=base if family == "baseline" else ""
+        combined, level, equal, jointly=jointly, base=base if family == "baseline" else ""
     )
     failures = [
         one for one in _unsupported(readers) + gathered.failures if one.label not in left_out

@@ -81,6 +81,7 @@ def _result(
         blocks=[block for _, block in blocks],
         values=row.tolist(),
         outliers=[blocks[i][1] for i in positions],
+        replicate=context.replicate,
         drift=rho,
         drift_p=rho_p,
         dependence=lag,

@@ -15,6 +15,7 @@ from cnibench.rundir.schema import Planned
 
 Verdict = Literal["a-better", "b-better", "no-difference-found", "inconclusive"]
 Evidence = Literal["proven", "suggestive", "none"]
+Replicate = Literal["block", "run"]  # what n counts: several runs of one machine count as runs
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True, order=False):
@@ -54,11 +55,11 @@ class Where(msgspec.Struct, frozen=True, kw_only=True, order=False):
 
 
 class Result(Where, frozen=True, kw_only=True):
-    """One metric of one label: ``n`` blocks, the interval of the median (None where so few blocks
-    give none) and its exact coverage.
+    """One metric of one label: ``n`` blocks, or runs (``replicate``), the interval of the median
+    (None where so few give none) and its exact coverage.
 
     ``spread`` is the standard deviation over the mean; ``values`` has one value for each of
-    ``blocks``, ``outliers`` are blocks too.
+    ``blocks``, ``outliers`` are blocks too; where runs are the replicates, these are their numbers.
     ``failed`` of ``tried`` blocks gave no figure.
     """
 
@@ -83,6 +84,7 @@ class Result(Where, frozen=True, kw_only=True):
     drift_p: float | None = None
     dependence: float | None = None
     dependence_p: float | None = None
+    replicate: Replicate = "block"
 
 
 class Pair(Where, frozen=True, kw_only=True):
@@ -100,7 +102,8 @@ class Pair(Where, frozen=True, kw_only=True):
     smallest difference that this many blocks could have found. ``within``: it is proven that the
     two differ by less than this fraction, for all pairs of the family together.
     ``blocks_needed`` is the number that could decide at all. ``exact``: both were counted, not
-    measured, and alike in every block, so that the ratio is known and there is no p.
+    measured, and alike in every block, so that the ratio is known and there is no p. ``replicate``:
+    what is called a block here is a run, where several runs are reported together.
     """
 
     a: str
@@ -125,6 +128,7 @@ class Pair(Where, frozen=True, kw_only=True):
     basis: Literal["signed-rank test", "additive model", "counts", ""] = ""
     evidence: Evidence = "none"
     confidence: float | None = None
+    replicate: Replicate = "block"
 
 
 class FewRepeats(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,6 +144,7 @@ class FewRepeats(msgspec.Struct, frozen=True, kw_only=True):
     df: float
     prior: float | None
     paired: bool
+    replicate: Replicate = "block"
 
 
 class Group(Where, frozen=True, kw_only=True):

@@ -68,6 +68,20 @@ def contrasts(table: Array, *, paired: bool, alpha: float, family: int) -> Contr
     return Contrasts(difference, low, high, p, noise, df, prior)
 
 
+def levels(table: Array, *, paired: bool) -> Array:
+    """Each label's mean over the blocks, ``paired`` without what each block adds to all labels:
+    where a label lacks blocks, those that it shares some with stand in. NaN without any value.
+    """
+    itself = np.where(np.eye(len(table)) > 0, 0.0, np.nan)
+    apart = _two_way(table)[0] if paired else itself
+    found = np.full(len(table), np.nan)
+    for i in np.flatnonzero((~np.isnan(table)).any(axis=1)):
+        shifted = table + apart[i][:, None]  # as this label, by each other one's value
+        blocks = shifted[:, (~np.isnan(shifted)).any(axis=0)]
+        found[i] = np.nanmean(blocks, axis=0).mean()
+    return found
+
+
 def _one_way(table: Array) -> tuple[Array, Array, Array, float]:
     """(differences, their standard errors in units of the noise, residuals, degrees of freedom)."""
     there = ~np.isnan(table)

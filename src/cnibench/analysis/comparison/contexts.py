@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from cnibench.analysis.gate.failure_rates import Tally
 from cnibench.analysis.samples.series import Block
@@ -28,7 +28,8 @@ class Context:
 
     ``absent`` are labels that never gave a figure there: all of their samples failed or were
     disturbed. Where that is so of all labels, there are no members. ``paired``: what was measured
-    in one block belongs together, which the repeats of other tools do not.
+    in one block belongs together, which the repeats of other tools do not. ``replicate``: a value
+    is that of a block, or of a run as a whole (by_runs.py).
     """
 
     where: dict[str, Any]
@@ -36,6 +37,7 @@ class Context:
     members: dict[str, Member] = field(default_factory=dict)
     absent: dict[str, Member] = field(default_factory=dict)
     paired: bool = True
+    replicate: Literal["block", "run"] = "block"
 
     @property
     def failing(self) -> list[str]:

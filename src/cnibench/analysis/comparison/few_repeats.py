@@ -74,6 +74,7 @@ def effects(
         df=found.df,
         prior=None if math.isinf(found.prior) else found.prior,
         paired=context.paired,
+        replicate=context.replicate,
     )
     return known, model if known else None
 

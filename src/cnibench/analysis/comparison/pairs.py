@@ -250,6 +250,7 @@ def _pair(context: Context, test: _Test, effect: Effect | None, level: float) ->
         within=math.expm1(min(700.0, test.within)) if test.logs and test.within >= 0 else None,
         dependence_p=None if math.isnan(test.dependence_p) else test.dependence_p,
         basis="additive model" if effect else "" if test.few else "signed-rank test",
+        replicate=context.replicate,
         evidence=evidence,
         confidence=None if test.few else 1 - test.alpha,
     )
@@ -288,7 +289,8 @@ def _known(context: Context, test: _Test) -> Pair | None:
         blocks_needed=1,
         detectable=0.0,
         exact=True,
-        reason="counted, and identical in every block",
+        reason=f"counted, and identical in every {context.replicate}",
+        replicate=context.replicate,
         basis="counts",
         evidence="none" if a == b else "proven",
     )
@@ -309,14 +311,15 @@ def _verdict(
         "a-better" if (centre > 0) == (context.where["better"] == "higher") else "b-better"
     )
     if effect:
-        reason = f"by the additive model: {plural(n, 'block')} cannot decide without one"
+        few = plural(n, context.replicate)
+        reason = f"by the additive model: {few} cannot decide without one"
         return better if effect.evidence == "proven" else "inconclusive", effect.evidence, reason
     if n == 0:
-        return "inconclusive", "none", "no block has both"
+        return "inconclusive", "none", f"no {context.replicate} has both"
     if test.few:
         reason = (
-            f"{plural(n, 'paired block')} cannot decide among {plural(test.family, 'pair')},"
-            f" it takes {test.needed}"
+            f"{plural(n, f'paired {context.replicate}')} cannot decide among"
+            f" {plural(test.family, 'pair')}, it takes {test.needed}"
         )
         return "inconclusive", "none", reason
     if test.p_holm <= level and centre != 0:

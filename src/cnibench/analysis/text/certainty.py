@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cnibench.analysis.comparison.groups import PROVEN
 from cnibench.analysis.model import FewRepeats, Group, Pair
+from cnibench.analysis.text.wording import replicate, replicates
 from cnibench.model.units import plural
 from cnibench.stats.power import POWER
 
@@ -20,7 +21,8 @@ def certainty_of(pairs: Sequence[Pair], groups: Sequence[Group], level: float) -
     if all(pair.exact for pair in pairs):
         return (
             f"Certainty: of {plural(len(pairs), 'pair')}, {_were(_apart(pairs))} different; all"
-            " values are counts that are identical in every block, so no test is needed."
+            f" values are counts that are identical in every {replicate(pairs)}, so no test is"
+            " needed."
         )
     few = [pair for pair in pairs if pair.basis == "additive model"]
     text = f"Certainty: {_counts(pairs)}"
@@ -32,13 +34,13 @@ def certainty_of(pairs: Sequence[Pair], groups: Sequence[Group], level: float) -
     if any(pair.verdict == "inconclusive" for pair in pairs):
         needed = max(pair.blocks_needed for pair in pairs)
         without = " without a model" if few else ""
-        text += f" At least {needed} blocks are needed to decide{without}."
+        text += f" At least {replicates(needed, pairs)} are needed to decide{without}."
     return text
 
 
 def assumption(model: FewRepeats, level: float) -> str:
     """The model of one place, for the table that rests on it."""
-    shared = " + what the block adds to all" if model.paired else ""
+    shared = f" + what the {model.replicate} adds to all" if model.paired else ""
     noise = (
         f"of one size in all profiles ({percent(model.noise)})"
         if model.prior is None
@@ -83,7 +85,8 @@ def _tested(pairs: Sequence[Pair], level: float) -> str:
     blocks = sorted({pair.n for pair in tested})
     parts = []
     if tested:
-        paired = f"{_range(blocks)} paired block{'s' * (blocks != [1])}"
+        span = _range(blocks)
+        paired = replicates(span, tested).replace(span, f"{span} paired", 1)
         parts.append(
             f"{paired}; exact signed-rank test of log ratios, corrected for the number of pairs,"
             f" level {level:.3g}"
@@ -114,9 +117,10 @@ def _model(few: Sequence[Pair], models: Sequence[FewRepeats], level: float) -> s
     span = percent(min(noise))
     if percent(max(noise)) != span:
         span = f"{span} to {percent(max(noise))}"
-    shared = " plus what its block adds to all" if any(one.paired for one in models) else ""
+    added = f" plus what its {replicate(models)} adds to all"
+    shared = added if any(one.paired for one in models) else ""
     text = (
-        f"{plural(len(few), 'pair')} with {blocks} block{'s' * (blocks != '1')}, too few for a test"
+        f"{plural(len(few), 'pair')} with {replicates(blocks, few)}, too few for a test"
         f" without a model, assume{'s' * (len(few) == 1)} that the logarithm of a value is its"
         f" profile's level{shared} plus normal noise ({span}) of one size in all profiles"
     )

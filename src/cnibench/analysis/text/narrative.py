@@ -17,7 +17,7 @@ from cnibench.analysis.text.certainty import certainty_of, percent
 from cnibench.analysis.text.places import describe
 from cnibench.analysis.text.standings import Place, places_of
 from cnibench.analysis.text.summary import sentences
-from cnibench.analysis.text.wording import names
+from cnibench.analysis.text.wording import names, replicate
 from cnibench.model import context
 from cnibench.model.context import fact
 from cnibench.model.metrics import main_metric
@@ -72,6 +72,7 @@ def _summary(analysis: Analysis) -> list[str]:
     return [
         *disturbed,
         *_apart(analysis),
+        *combined(analysis),
         *selected(analysis),
         *sentences(primary_places(analysis)),
         *without_figures(analysis),
@@ -98,6 +99,24 @@ def _apart(analysis: Analysis) -> list[str]:
     if number == 1:
         return []
     return [f"Environments: {number} side by side, not pooled; the notes say how they differ."]
+
+
+def combined(analysis: Analysis) -> list[str]:
+    """That several runs count as so many, and what few of them say."""
+    tested = [pair for pair in analysis.pairs if pair.replicate == "run"]
+    if not tested:
+        return []
+    text = (
+        f"Runs: {len(analysis.runs)} together. A run counts once for each profile and place, by its"
+        " mean over its blocks; tests and intervals are about the scatter between runs."
+    )
+    few = [pair for pair in tested if pair.n < pair.blocks_needed]
+    if few:
+        text += (
+            f" Few runs say little about it: below {max(pair.blocks_needed for pair in few)} runs,"
+            " intervals are wide and rest on a model."
+        )
+    return [text]
 
 
 def selected(analysis: Analysis) -> list[str]:
@@ -205,7 +224,10 @@ def _planned(analysis: Analysis, shown: Sequence[Group]) -> list[str]:
         pairs = [
             p
             for p in analysis.pairs
-            if not p.reading and (place_of(p), p.metric) in keys and p.scale is not None
+            if not p.reading
+            and (place_of(p), p.metric) in keys
+            and p.scale is not None
+            and p.replicate == "block"
         ]
         text = f"{workload} for {percent(resolution)} at a noise of {percent(noise)} ({source})"
         if pairs:
@@ -315,8 +337,8 @@ def _oddities(analysis: Analysis) -> list[str]:
         if result.outliers:
             blocks = ", ".join(str(block + 1) for block in result.outliers[:8])
             found.append(
-                f"{result.label}, {describe(result)}: outlying {result.metric} in block {blocks};"
-                " included in all figures"
+                f"{result.label}, {describe(result)}: outlying {result.metric} in"
+                f" {result.replicate} {blocks}; included in all figures"
             )
     drifting = [
         f"{r.label} in {describe(r)}"
@@ -325,11 +347,12 @@ def _oddities(analysis: Analysis) -> list[str]:
     ]
     if drifting:
         found.append(
-            f"values drift over the run (Spearman, Holm's correction): {names(drifting)}; "
+            f"values drift over time (Spearman, Holm's correction): {names(drifting)}; "
             + (
                 "repeats of different profiles have no time in common, so ratios are affected"
                 if any("imported" in environment for environment in analysis.environments)
-                else "ratios are computed within blocks, so what drifts in all profiles cancels"
+                else f"ratios are computed within {replicate(results)}s, so what drifts in all"
+                " profiles cancels"
             )
         )
     return found + _missing(analysis)
@@ -338,19 +361,20 @@ def _oddities(analysis: Analysis) -> list[str]:
 def _dependent(analysis: Analysis) -> list[str]:
     """Pairs of which neighbouring blocks have something in common: they are proven too easily."""
     shown = {(place_of(group), group.metric) for group in primary_groups(analysis)}
-    tied = [
-        f"{p.a} / {p.b} in {describe(p)}"
+    found = [
+        p
         for p in analysis.pairs
         if p.dependence_p is not None
         and p.dependence_p <= analysis.level
         and not p.reading
         and (place_of(p), p.metric) in shown
     ]
-    if not tied:
+    if not found:
         return []
+    tied, unit = [f"{p.a} / {p.b} in {describe(p)}" for p in found], replicate(found)
     return [
-        "Dependence: log ratios of neighbouring blocks depend on each other (Bartels, Holm's"
-        f" correction): {names(tied)}; their p values are too small; measure more blocks over a"
+        f"Dependence: log ratios of neighbouring {unit}s depend on each other (Bartels, Holm's"
+        f" correction): {names(tied)}; their p values are too small; measure more {unit}s over a"
         " longer time."
     ]
 

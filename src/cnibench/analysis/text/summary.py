@@ -11,7 +11,14 @@ from cnibench.analysis.comparison.groups import PROVEN
 from cnibench.analysis.model import Pair
 from cnibench.analysis.text import against
 from cnibench.analysis.text.standings import Place, leading
-from cnibench.analysis.text.wording import failures, figure, more_in_brackets, names, times
+from cnibench.analysis.text.wording import (
+    failures,
+    figure,
+    more_in_brackets,
+    names,
+    replicates,
+    times,
+)
 from cnibench.model.units import human, plural
 
 _EACH = 4  # settings of one sweep that get a sentence each; more get one together
@@ -40,7 +47,9 @@ def _outcome(one: Place) -> tuple[Any, ...]:
     if all(pair.verdict == "inconclusive" and not pair.basis for pair in pairs):
         needed = max(pair.blocks_needed for pair in pairs)
         blocks = [pair.n for pair in pairs]
-        return "inconclusive", min(blocks), max(blocks), len(sound), needed, failing
+        low, n = min(blocks), max(blocks)
+        have = replicates(f"{low} to {n}" if low < n else n, pairs)
+        return "inconclusive", have, len(sound), needed, failing
     if not any(pair.verdict in PROVEN for pair in pairs):
         return "none", len(sound), assuming(pairs), _suggested(one), _untested(pairs), failing
     return "decided", one.sweep, failing
@@ -57,10 +66,9 @@ def _sentences_of(lot: Sequence[Place]) -> list[str]:
     if kind == "against":
         return [against.sentence(place) + _failed([place]) + "." for place in lot]
     if kind == "inconclusive":
-        _, low, n, profiles, needed, _ = outcome
-        blocks = (f"{low} to " if low < n else "") + plural(n, "block")
+        _, have, profiles, needed, _ = outcome
         return [
-            f"{where}: inconclusive; {blocks} {'is' if n == 1 == low else 'are'} too few to"
+            f"{where}: inconclusive; {have} {'is' if have.startswith('1 ') else 'are'} too few to"
             f" compare {profiles} profiles, at least {needed} are needed{_failed(lot)}."
         ]
     if kind == "none":
@@ -78,12 +86,13 @@ def _sentences_of(lot: Sequence[Place]) -> list[str]:
 
 def assuming(pairs: Sequence[Pair]) -> str:
     """What verdicts on few blocks rest on; '' where none does."""
-    few = [pair.n for pair in pairs if pair.basis == "additive model"]
+    modelled = [pair for pair in pairs if pair.basis == "additive model"]
+    few = [pair.n for pair in modelled]
     if not few:
         return ""
     every = "" if len(few) == len(pairs) else f" for {len(few)} of {len(pairs)} pairs"
     blocks = f"{min(few)}" if min(few) == max(few) else f"{min(few)} to {max(few)}"
-    return f", assuming normal noise{every} ({blocks} block{'s' * (max(few) != 1)})"
+    return f", assuming normal noise{every} ({replicates(blocks, modelled)})"
 
 
 def _suggested(one: Place, best: str = "") -> str:
@@ -189,9 +198,13 @@ def _failed(lot: Sequence[Place]) -> str:
         said.append(f"not ranked, as it failed often: {names(lot[0].group.failing)}")
     few: dict[str, str] = {}
     for one in lot:
-        most = max(result.tried + result.disturbed for result in one.results)
+        most = max(
+            result.n if result.replicate == "run" else result.tried + result.disturbed
+            for result in one.results
+        )
         for result in one.results:
             if 2 * result.n < most:
-                few.setdefault(result.label, f"{result.label} rests on {result.n} of {most} blocks")
+                rests = f"{result.n} of {replicates(most, [result])}"
+                few.setdefault(result.label, f"{result.label} rests on {rests}")
     said += [names(list(few.values()))] if few else []
     return "".join(f"; {one}" for one in said)

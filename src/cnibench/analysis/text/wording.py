@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from cnibench.analysis.model import Group, Pair, Result
+from cnibench.analysis.model import FewRepeats, Group, Pair, Result
 from cnibench.model.units import human
 
 SEVERAL = 6  # names listed before the rest is counted
@@ -22,6 +22,18 @@ def more_in_brackets(name: str, more: str) -> str:
     if not more:
         return name
     return f"{name[:-1]}, {more})" if name.endswith(")") else f"{name} ({more})"
+
+
+def replicate(counted: Iterable[Result | Pair | FewRepeats]) -> str:
+    """What their numbers count: blocks, runs, or both."""
+    kinds = {one.replicate for one in counted}
+    return kinds.pop() if len(kinds) == 1 else "block or run"
+
+
+def replicates(number: int | str, counted: Iterable[Result | Pair | FewRepeats]) -> str:
+    """``12 blocks``, ``3 runs``, ``3 to 12 blocks or runs``."""
+    several = "s" * (str(number) != "1")
+    return f"{number} {replicate(counted).replace(' or', several + ' or')}{several}"
 
 
 def figure(result: Result) -> str:
