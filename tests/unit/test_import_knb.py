@@ -36,6 +36,15 @@ def knb(folder: Path, name: str, content: bytes, said: Given = UNSAID) -> Batch:
     return read("knb", file, said)
 
 
+def test_a_figure_of_0_is_a_failure_that_names_it(tmp_path: Path) -> None:
+    about = {"generator": "knb", "server-node": "a", "client-node": "b"}
+    part = {"client": {"ram": 0}, "server": {"ram": 0}}
+    data = {"idle": part, "pod2pod": {"tcp": {"bandwidth": 0, **part}}}
+    content = json.dumps({"metadata": about, "data": data}).encode()
+    idle, tcp = knb(tmp_path, "antrea.json", content).results
+    assert (idle.reason, tcp.reason) == ("its memory is 0", "its throughput is 0")
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_knb_in_each_of_its_forms(tmp_path: Path, name: str) -> None:
     batch = knb(tmp_path, name, FORMS[name])

@@ -39,6 +39,11 @@ class Figure:
     params: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
 
+    @property
+    def failure(self) -> str:
+        """Why a measurement failed whose main figure this is, '' if it did not: 0 is no result."""
+        return self.reason or ("" if self.value else f"its {self.metric} is 0")
+
 
 @dataclass(frozen=True)
 class Result:
@@ -70,9 +75,9 @@ class Result:
 
 @dataclass
 class Batch:
-    """All results of one import of ``root``. ``facts`` are those of env.json that the files tell,
-    ``notes`` what was left out, ``not_run`` the tests (label, test) that the other tool did not
-    start: they are neither results nor failures.
+    """All results of one import of ``root``; ``given`` is what the user says. ``facts`` are those
+    of env.json that the files tell, ``notes`` what was left out, ``not_run`` the tests (label,
+    test) that the other tool did not start: they are neither results nor failures.
     """
 
     root: Path

@@ -58,7 +58,8 @@ def parse_json(text: str, file: Path, label: str) -> list[Result]:
         for place, name, value in _values(mapping(item.get("data")), labels, f"{file}, item {at}"):
             if name not in metrics:
                 raise InputError(
-                    f"{file}, data item {at}: {name} is no {labels['metric']}", "is this the file?"
+                    f"{file}, data item {at}: {name} is no {labels['metric']}",
+                    "check that this is the right file",
                 )
             one = figure(metrics[name], value, name, scale)
             found.setdefault((place, seen[place, one.metric]), []).append(one)
@@ -77,7 +78,9 @@ def _values(
         test = labels.get("test_type", "").partition("-")[2]
         scenario = labels.get("scenario", "")
         if key not in _OLD or not _TEST.fullmatch(test) or not _SCENARIO.fullmatch(scenario):
-            raise InputError(f"{where}: unknown test: {key[:60]!r}", "is this the right file?")
+            raise InputError(
+                f"{where}: unknown test: {key[:60]!r}", "check that this is the right file"
+            )
         yield (labels["node"], test, scenario), _OLD[key], value
 
 
@@ -91,7 +94,8 @@ def parse_tables(text: str, file: Path, label: str) -> list[Result]:
         scenario = (cells[0].split() or [""])[-1]
         if not _SCENARIO.fullmatch(scenario) or not _TEST.fullmatch(cells[2]):
             raise InputError(
-                f"{file}, line {at}: unknown test: {cells[2][:60]!r}", "is it the file?"
+                f"{file}, line {at}: unknown test: {cells[2][:60]!r}",
+                "check that this is the right file",
             )
         if len(cells) == 5:
             figures = [figure("throughput", cells[4], "the throughput", 1e6)]
@@ -140,7 +144,7 @@ def _result(
     if main.metric not in ("transaction_rate", "throughput"):
         reason = "there is no rate of it"
     else:
-        reason = main.reason or ("" if main.value else f"its {main.metric} is 0")
+        reason = main.failure
     host = scenario == "host-to-host"
     return Result(
         label=label,

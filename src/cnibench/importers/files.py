@@ -45,7 +45,7 @@ def decoded(content: bytes, file: Path) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:
-        raise InputError(f"{file}: not UTF-8 text", "is this the right file?") from None
+        raise InputError(f"{file}: not UTF-8 text", "check that this is the right file") from None
 
 
 def files(path: Path, endings: tuple[str, ...]) -> list[Path]:

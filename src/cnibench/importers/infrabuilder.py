@@ -39,7 +39,7 @@ def parse(text: str, file: Path) -> dict[str, str]:
         if not match:
             raise InputError(
                 f"{file}, line {at}: expected KEY=value, got {line[:60]!r}",
-                "is this an all.results of benchmark-k8s-cni?",
+                "take an all.results of benchmark-k8s-cni",
             )
         if match[1] in found:
             raise InputError(
@@ -49,7 +49,7 @@ def parse(text: str, file: Path) -> dict[str, str]:
     if not any(key.startswith((*(f"{test}_" for test in _TESTS), "IDLE_")) for key in found):
         raise InputError(
             f"{file}: none of the keys of benchmark-k8s-cni is in it (DTS_BW, STM_BW, ...)",
-            "is this the right file?",
+            "check that this is the right file",
         )
     return found
 

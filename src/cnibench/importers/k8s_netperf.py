@@ -122,7 +122,7 @@ def parse_csv(text: str, file: Path) -> list[Mapping[str, Any]]:
             found.append({**cells, **truth, "has_placement": True})
     except csv.Error as error:
         raise InputError(
-            f"{file}, line {rows.line_num}: {error}", "is this the right file?"
+            f"{file}, line {rows.line_num}: {error}", "check that this is the right file"
         ) from None
     if not found:
         raise InputError(f"{file}: no row below the heading", "check that the file is complete")
@@ -133,7 +133,7 @@ def _truth(word: str, file: Path, line: int) -> bool:
     if word.lower() not in ("true", "false"):
         raise InputError(
             f"{file}, line {line}: expected true or false, got {word[:30]!r}",
-            "is this the right file?",
+            "check that this is the right file",
         )
     return word.lower() == "true"
 

@@ -45,7 +45,9 @@ def parse(content: bytes, file: Path) -> Mapping[str, Any]:
     if content.startswith(_GZIP):
         found: Any = _of_data(_members(content, file))
     elif len(content) > _LARGEST_TEXT:
-        raise InputError(f"{file}: larger than {_LARGEST_TEXT} bytes", "is this the right file?")
+        raise InputError(
+            f"{file}: larger than {_LARGEST_TEXT} bytes", "check that this is the right file"
+        )
     else:
         text = decoded(content, file)
         found = _of_json(text, file) if text.lstrip()[:1] == "{" else parse_yaml(text, file)
@@ -150,7 +152,7 @@ def results(document: Mapping[str, Any], file: Path, label: str, given: Given) -
             for side in ("client", "server")
         )
         main = memory if workload == "idle" else (speed,)
-        reason = "" if any(one.value for one in main) else main[0].reason or "bandwidth is 0"
+        reason = "" if any(one.value for one in main) else main[0].failure
         found.append(
             Result(
                 label=label,

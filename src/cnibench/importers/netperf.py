@@ -58,7 +58,9 @@ def parse(text: str, file: Path, label: str, placement: str, given: Given) -> li
     """
     found = blocks(text)
     if not found:
-        raise InputError(f"{file}, line 1: there is no output of netperf", "is it the right file?")
+        raise InputError(
+            f"{file}, line 1: there is no output of netperf", "check that this is the right file"
+        )
     results = []
     for block in found:
         where = f"{file}, line {block.line}"

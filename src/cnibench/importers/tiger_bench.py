@@ -192,9 +192,7 @@ def lost(test: Mapping[str, Any]) -> list[str]:
 
 def _result(where: Mapping[str, Any], figures: tuple[Figure, ...], broken: str) -> Result:
     """Without its first figure it failed."""
-    reason = (
-        broken or figures[0].reason or ("" if figures[0].value else f"{figures[0].metric} is 0")
-    )
+    reason = broken or figures[0].failure
     return Result(**where, figures=() if reason else figures, reason=reason)
 
 

@@ -103,7 +103,7 @@ def result(flow: Mapping[str, Any], file: Path, label: str, given: Given) -> tup
     else:
         workload, metric, key, scale = _OTHERS[test]
         main = figure(metric, found.get(key), key, scale)
-        broken = broken or main.reason or ("" if main.value else f"{key} is 0")
+        broken = broken or main.failure
         params = {name: whole(found[key]) for key, name in _SIZES.items() if key in found}
         figures, times, ip = (main,), (None, None), 0
     host = way == "HOST_TO_HOST"

@@ -54,7 +54,7 @@ def json_values(text: str, path: Path) -> Iterator[Any]:
     except (RecursionError, ValueError):
         raise InputError(
             f"{path}: JSON that cannot be read (nested too deeply, numbers too long, no text)",
-            "is this the file?",
+            "check that this is the right file",
         ) from None
 
 

@@ -57,7 +57,11 @@ def write(
     cells = {cell.id: cell for cell, _, _ in placed}
     blocks = 1 + max(block for _, block, _ in placed)
     labels = dict.fromkeys(cell.label for cell in cells.values())
-    timeless = any(result.start is None for result in batch.results)
+    notes = batch.remarks()
+    if any(result.start is None for result in batch.results):
+        notes.append(
+            "the times are those of the import: the files do not contain the time of measurement"
+        )
     manifest = Manifest(
         id=new_id(name or form),
         name=name,
@@ -72,17 +76,7 @@ def write(
         cells=list(cells.values()),
         max_blocks=max(30, blocks),
         profiles={label: {"title": label, "imported": form} for label in labels},
-        notes=[
-            *batch.remarks(),
-            *(
-                [
-                    "the times are those of the import: the files do not contain the"
-                    " time of measurement"
-                ]
-                if timeless
-                else []
-            ),
-        ],
+        notes=notes,
     )
     path = folder / manifest.id
     with RunWriter.create(path, manifest) as writer:
@@ -153,7 +147,7 @@ def _placed(results: list[Result]) -> list[tuple[Cell, int, Result]]:
             raise InputError(
                 f"{result.file}: {result.label} {result.workload} was measured for {first or 0:g} s"
                 f" and for {cell.duration or 0:g} s",
-                "import them apart: figures of different durations are never pooled",
+                "import them separately: figures of different durations are never pooled",
             )
         block = seen.get(cell.id, 0) if result.repeat is None else result.repeat
         seen[cell.id] = block + 1
@@ -161,7 +155,7 @@ def _placed(results: list[Result]) -> list[tuple[Cell, int, Result]]:
             raise InputError(
                 f"{result.file}: a second result of {result.label} {result.workload} in repeat"
                 f" {block + 1}",
-                "import it apart",
+                "import it separately",
             )
         taken.add((cell.id, block))
         found.append((cell, block, result))
