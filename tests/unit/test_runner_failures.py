@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
 import pytest
 
 from cnibench.errors import ClusterError
+from cnibench.model.cell import Attestation
 from cnibench.run.progress import Silent
 from cnibench.run.sample_context import SampleContext
+from cnibench.run.slices.method import Slices
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.writer import RunWriter
 from cnibench.system.process import Process
@@ -63,6 +66,34 @@ def test_a_deployment_that_changes_loses_the_samples_since_it_was_last_compared(
     assert all(status["b", block] == ("ok", "") for block in range(3))
     wrong = [item for item in RunReader(folder).attestations() if not item.passed]
     assert [item.label for item in wrong] == ["a"]
+
+
+def test_in_slices_a_deployment_that_changes_loses_the_samples_of_its_block(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next block has another deployment, which is measured."""
+    verified = list[str]()
+
+    def changed(deployment: LocalDeployment) -> list[Attestation]:
+        verified.append(deployment.label)
+        passed = deployment.label != "a" or verified.count("a") != 2
+        return [deployment._check("kernel-state-a", "one", "one" if passed else "other rules")]
+
+    monkeypatch.setattr(LocalDeployment, "verify", changed)
+    monkeypatch.setattr(Slices, "measure", lambda slices, *what: slices.windows.measure(*what))
+    cells = [msgspec.structs.replace(cell(label), method="slices") for label in ("a", "b")]
+    with RunWriter.create(folder, manifest(cells, 3)) as writer:
+        assert runner(writer, Local(Options())).run() == 1
+    status = {
+        (one.label, one.block): (one.status, one.reason) for one in RunReader(folder).samples()
+    }
+    assert status.pop(("a", 1)) == (
+        "failed",
+        "changed during the run, attestation failed: kernel-state-a: expected one, observed other"
+        " rules",
+    )
+    assert set(status.values()) == {("ok", "")}
+    assert sorted(verified) == ["a"] * 3 + ["b"] * 3
 
 
 def test_traffic_that_changed_by_the_end_costs_all_samples(

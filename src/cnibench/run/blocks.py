@@ -84,10 +84,12 @@ class Blocks:
                 for label in dict.fromkeys(cell.label for cell in cells):
                     states[label] = self.profiles.install(label, block)
                 session.describe()  # again: what was installed is known now
-                return self.method.measure(states, cells, block, self.most)
+                failed = self.method.measure(states, cells, block, self.most)
+                return failed + self.verification.after_block(states, cells, block)
             finally:
                 with session.stop.held():
                     for state in states.values():
+                        self.verification.forget(state.label)
                         self.profiles.remove(state)
 
         return self._each(measure)

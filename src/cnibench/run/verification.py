@@ -85,7 +85,7 @@ class Verification:
             return 0
         state.reason = f"changed during the run, {reason}"
         self.session.writer.event("profile-failed", label=state.label, reason=state.reason)
-        self.session.notify(f"{state.label} is not measured any more: {state.reason}")
+        self.session.notify(f"samples of {state.label} failed: it {state.reason}")
         return self._revoke(state, measured)
 
     def _revoke(self, state: ProfileState, measured: Sequence[tuple[Cell, int]]) -> int:
