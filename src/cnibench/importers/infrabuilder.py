@@ -66,19 +66,21 @@ def results(values: dict[str, str], label: str, repeat: int, file: Path) -> list
     failed.
     """
     found = []
+    common: dict[str, Any] = {
+        "label": label,
+        "placement": "inter",
+        "file": file,
+        "fidelity": "cni",
+        "repeat": repeat,
+    }
     skipped = not_run(values)
     for test, (path, transport, streams) in _TESTS.items():
         if test in skipped:
             continue
-        where: dict[str, Any] = {
-            "label": label,
-            "placement": "inter",
+        where = common | {
             "workload": "iperf3-tcp" if transport == "T" else "iperf3-udp",
             "params": {"streams": _STREAMS[streams]},
-            "file": file,
             "path": _PATHS[path],
-            "fidelity": "cni",
-            "repeat": repeat,
         }
         speed = figure("throughput", values.get(f"{test}_BW"), f"{test}_BW")
         if not speed.value:
@@ -91,15 +93,8 @@ def results(values: dict[str, str], label: str, repeat: int, file: Path) -> list
         )
         found.append(Result(**where, figures=(speed, extra, *_nodes(values, test))))
     if any(key.startswith("IDLE_") for key in values):
-        idle: dict[str, Any] = {
-            "label": label,
-            "placement": "inter",
-            "workload": "idle",
-            "params": {},
-            "file": file,
-            "repeat": repeat,
-        }
-        found.append(Result(**idle, path="pod", fidelity="cni", figures=_nodes(values, "IDLE")))
+        idle = common | {"workload": "idle", "params": {}, "path": "pod"}
+        found.append(Result(**idle, figures=_nodes(values, "IDLE")))
     return found
 
 
