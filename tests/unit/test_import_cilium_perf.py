@@ -35,6 +35,7 @@ def test_cilium_report(tmp_path: Path) -> None:
     assert (multi.label, multi.path, multi.fidelity) == ("host", "host", "baseline")
     assert multi.params == {"multi": True}
     assert (udp.path, udp.workload, udp.figures) == ("pod-to-host", "udp-stream", ())
+    assert {one.ip for one in batch.results} == {0}, "it is the Pod's first address, of any family"
     assert any("the last" in note for note in batch.notes)
 
 

@@ -156,7 +156,6 @@ def _result(
         reason=reason,
         path=_PATHS.get(scenario, scenario),
         fidelity="baseline" if host else "cni",
-        ip=4,
         duration=duration,
     )
 
