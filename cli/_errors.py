@@ -26,6 +26,12 @@ _WRONG = frozenset(
     {errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR}
 )
 
+_REMEDIES = {
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the machine's limit of open files (sysctl fs.file-max)",
+    errno.ENOMEM: "free some memory",
+}
+
 
 def guarded(work: Callable[[], Any]) -> int:
     """Runs ``work``; its exit status: what it returns when that is a number, else 0, and that of
@@ -93,7 +99,9 @@ def _report(error: BaseException) -> int:
                 if isinstance(error.filename, str | bytes)
                 else ""
             )
-            remedy = "check the path, its permissions and the free disk space"
+            remedy = _REMEDIES.get(
+                error.errno or 0, "check the path, its permissions and the free disk space"
+            )
             return _say(f"{where}{error.strerror}", remedy, 3 if error.errno in _LACKS else 2)
         case _:
             words = f"a defect of cnibench: {type(error).__name__}: {error}"

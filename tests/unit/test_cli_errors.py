@@ -246,7 +246,11 @@ def test_a_defect_is_reported_as_one(
         ),
         (PermissionError(errno.EACCES, "Permission denied", "a/b"), 2, "a/b: Permission denied"),
         (OSError(errno.EROFS, "Read-only file system", "a"), 3, "a: Read-only file system"),
-        (OSError(errno.EMFILE, "Too many open files"), 3, "Too many open files"),
+        (
+            OSError(errno.EMFILE, "Too many open files"),
+            3,
+            "Too many open files\n  remedy: raise the limit of open files (ulimit -n)",
+        ),
         (
             FileNotFoundError(errno.ENOENT, "No such file or directory", "/proc/x"),
             1,
