@@ -149,7 +149,7 @@ def serving(
         if server.poll() not in (None, 0):
             raise MeasureError(
                 f"the server {tool(command)} ended with {server.poll()} during the measurement:"
-                f" {tail(read(err)) or 'no word'}"
+                f" {tail(read(err)) or 'no output'}"
             )
 
 

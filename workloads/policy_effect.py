@@ -195,7 +195,7 @@ def _receiving(s: SampleContext, port: int) -> Iterator[None]:
         if receiver.poll() is not None:
             raise MeasureError(
                 f"the receiver ended with {receiver.poll()}:"
-                f" {_common.tail(_common.read(errors)) or 'no word'}"
+                f" {_common.tail(_common.read(errors)) or 'no output'}"
             )
 
 
@@ -206,7 +206,7 @@ def _await_sockets(
     path = "/proc/net/udp6" if s.cell.ip == 6 else "/proc/net/udp"
     while (found := _common.sockets(s.server.read_text(path), port, _UNCONNECTED)) != count:
         if receiver is not None and receiver.poll() is not None:
-            said = _common.tail(_common.read(s.raw / "server.stderr")) or "no word"
+            said = _common.tail(_common.read(s.raw / "server.stderr")) or "no output"
             raise MeasureError(
                 f"the receiver ended with {receiver.poll()} before its socket was there: {said}"
             )
@@ -271,7 +271,7 @@ def _go_on(s: SampleContext, sender: Process, end: float, otherwise: str) -> Non
         return
     said = _common.tail("\n".join(_common.outputs(s)))
     if status is not None:
-        raise MeasureError(f"the sender ended with {status}: {said or 'no word'}")
+        raise MeasureError(f"the sender ended with {status}: {said or 'no output'}")
     raise LimitError(f"{otherwise}, for {_BEGINS:.0f} s" + (f": {said}" if said else ""))
 
 

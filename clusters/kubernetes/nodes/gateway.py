@@ -154,7 +154,7 @@ class Gateway:
         self._process = self._input = None
         with self._lock:
             pending, self._answers = list(self._answers.values()), {}
-        words = f"the connection to {self.what} is lost: {said or 'no word of kubectl'}"
+        words = f"the connection to {self.what} is lost: {said or 'kubectl printed nothing'}"
         self.access.dropped.append(words)
         for answer in pending:
             answer.fail(words)

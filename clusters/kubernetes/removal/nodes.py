@@ -95,6 +95,6 @@ def files(node: KubernetesNode, **asked: Any) -> dict[str, Any]:
     if done.returncode:
         raise ClusterError(
             f"node {node.facts.name}: its files:"
-            f" {(done.stderr.strip().splitlines() or ['no word'])[-1]}"
+            f" {(done.stderr.strip().splitlines() or ['no output'])[-1]}"
         )
     return dict(json.loads(done.stdout))

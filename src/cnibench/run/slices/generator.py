@@ -207,7 +207,7 @@ class Generator:
             said = said or (self.s.raw / "client.stdout").read_text(errors="replace").strip()
         except OSError:
             said = ""
-        last = said.splitlines()[-1][:200] if said else "no word"
+        last = said.splitlines()[-1][:200] if said else "no output"
         return f"its load generator ended with {self._client.poll()}: {last}"
 
 
