@@ -143,7 +143,8 @@ def results(document: Mapping[str, Any], file: Path, label: str, given: Given) -
     for test, (path, workload, _) in _TESTS.items():
         if not (part := _part(document, *test)):
             continue
-        params: dict[str, Any] = {} if workload == "idle" else {"streams": 1}
+        idle = workload == "idle"
+        params: dict[str, Any] = {} if idle else {"streams": 1}
         if workload == "iperf3-udp" and window != "auto":
             params["window"] = window
         speed = figure("throughput", part.get("bandwidth"), "bandwidth", 1e6)
@@ -151,7 +152,7 @@ def results(document: Mapping[str, Any], file: Path, label: str, given: Given) -
             figure("memory", mapping(part.get(side)).get("ram"), f"ram of {side}", _MIB, node=side)
             for side in ("client", "server")
         )
-        main = memory if workload == "idle" else (speed,)
+        main = memory if idle else (speed,)
         reason = "" if any(one.value for one in main) else main[0].failure
         found.append(
             Result(
@@ -159,7 +160,7 @@ def results(document: Mapping[str, Any], file: Path, label: str, given: Given) -
                 placement=placement,
                 workload=workload,
                 params=params,
-                figures=() if reason else (*main, *memory) if main is not memory else memory,
+                figures=() if reason else memory if idle else (speed, *memory),
                 file=file,
                 reason=reason,
                 path=path,
