@@ -160,4 +160,4 @@ def test_inputs_become_arguments_word_by_word(tmp_path: Path) -> None:
     words = said.splitlines()
     assert words[:7] == ["run", "--cni", "base=a", "--cni", "candidate=b c", "--cluster", "lab"]
     settings = ["--set=candidate:mtu=1400", "--set=candidate:text=$(id) two words"]
-    assert words[9:] == [*settings, "--name=x y"]
+    assert words[9:] == [*settings, "--blocks", "12", "--name=x y"]

@@ -5,6 +5,7 @@ and the steps of the release that need nothing else.
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -17,6 +18,8 @@ import pytest
 import yaml
 
 from cnibench import __version__
+from cnibench.analysis.gate.noninferiority import LEVEL
+from cnibench.stats import gate_power
 from tests._steps import Runner, named
 
 ROOT = Path(__file__).parents[2]
@@ -159,3 +162,9 @@ def test_the_image_has_what_the_set_up_installs_but_no_compiler() -> None:
         "linux-perf"
     }
     assert not run & compilers
+
+
+def test_the_blocks_of_the_action_can_prove_a_single_cell_worse() -> None:
+    blocks = int(load(ACTION)["inputs"]["blocks"]["default"])
+    assert gate_power.proves(blocks, math.inf, LEVEL / 102) == 1.0
+    assert gate_power.proves(blocks, math.inf, LEVEL / 103) == 0.0
