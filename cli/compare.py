@@ -119,9 +119,10 @@ def command(
     side was disturbed significantly more often than the other is undecided.
 
     Repeating an undecided gate until it passes lets more bad candidates pass. With --history, each
-    look at a candidate uses all of its blocks so far, at a level of its own, and all looks
-    together keep 2.5 %, however many there are. A history is of one base, machine and threshold; a
-    candidate with another profile, setting or installation begins anew in it.
+    look at a candidate uses all of its blocks so far, and a candidate that is worse than the
+    threshold passes with a probability of at most 2.5 %, however many looks there are. A history is
+    of one base, machine and threshold; a candidate with another profile, setting or installation
+    begins anew in it.
 
     --plan needs no candidate: it takes the noise from BASE (and CANDIDATE, if named).
 

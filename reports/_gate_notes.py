@@ -132,13 +132,14 @@ def plan_lines(found: GatePlan) -> list[str]:
             f" {100 * found.passes:.0f} % ({_percent(found.power)} asked for)"
         ]
     worse = (
-        f"One that is {twice:.3g} % worse in one cell is proven worse with"
-        f" {100 * found.finds:.0f} % or more."
+        f"One that is {twice:.3g} % worse in one cell is proven worse with a probability"
+        f" of {100 * found.finds:.0f} % or more."
         if found.finds
         else "So few blocks cannot prove that a candidate is worse in a single cell."
     )
     lines.append(
-        f"One that is {limit:.3g} % worse in any cell passes with {_percent(found.level)} at most."
+        f"One that is {limit:.3g} % worse in any cell passes with a probability of"
+        f" {_percent(found.level)} at most."
         f" {worse}"
     )
     if found.blocks is not None:
