@@ -9,7 +9,7 @@ import click
 from cnibench.cli import _complete
 from cnibench.cli._options import out_option
 from cnibench.cli._output import json_option, print_json
-from cnibench.errors import UsageError
+from cnibench.errors import InputError, UsageError
 
 
 @click.command(
@@ -81,6 +81,8 @@ def command(
     from cnibench.registry import provider
     from cnibench.rundir.reader import RunReader
 
+    if not path.exists():  # else the readers ask for options first
+        raise InputError(f"{path}: No such file or directory", "check the path")
     known = _facts(facts)
     given = Given(label=label, placement=placement or "", workload=workload, unit=unit)
     batch = provider("importers", form).read(path, given)

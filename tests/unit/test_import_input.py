@@ -67,6 +67,11 @@ def test_wrong_input_names_the_file_and_the_line(
     assert error.value.remedy
 
 
+def test_a_path_that_is_not_there_is_named_before_an_option_is_asked_for(tmp_path: Path) -> None:
+    done = call(["import", "iperf3", str(tmp_path / "gone.json")])
+    assert (done.exit_code, "gone.json: No such file" in done.stderr) == (2, True)
+
+
 def test_wrong_use(tmp_path: Path) -> None:
     for arguments, words in (
         (["import", "sysbench", str(tmp_path)], "infrabuilder"),
