@@ -187,3 +187,12 @@ def test_a_sweeps_tables_carry_its_value(tmp_path: Path) -> None:
         "cycles per packet by component: tcp-rr, intra (rules 100)",
         "cycles per packet by component: tcp-rr, intra (rules 2000)",
     ]
+
+
+def test_the_paragraph_speaks_of_other_pairs_only_where_there_are_any(tmp_path: Path) -> None:
+    proven = synthetic(tmp_path, {"a": 1.0, "b": 0.5}, blocks=3, name="proven")
+    alike = synthetic(tmp_path, {"a": 1.0, "b": 1.0}, blocks=3, name="alike", noise=0.05, seed=3)
+    said = [call(["report", str(run.path), "--format", "brief"]).stdout for run in (proven, alike)]
+    told = [" ".join(text.split()) for text in said]
+    assert ["of the others nothing can be said" in text for text in told] == [False, True]
+    assert ["suggestive" in text for text in told] == [False, False]

@@ -127,11 +127,12 @@ def _model(few: Sequence[Pair], models: Sequence[FewRepeats], level: float) -> s
     if unequal:
         places = plural(len(models), "place")
         text += f", or of sizes that scatter around one (at {unequal} of {places})"
-    return (
-        f"{text}; the {100 * (1 - level):.3g} % intervals hold for all pairs of a place together."
-        f" By it {_were(_apart(few))} proven to differ and {_were(suggestive)} suggestive"
-        " (different if it were the only pair); of the others nothing can be said."
-    )
+    text += f"; the {100 * (1 - level):.3g} % intervals hold for all pairs of a place together."
+    text += f" By it {_were(_apart(few))} proven to differ"
+    if suggestive:
+        text += f" and {_were(suggestive)} suggestive (different if tested alone)"
+    others = len(few) > _apart(few) + suggestive
+    return f"{text}; of the others nothing can be said." if others else f"{text}."
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -63,5 +63,5 @@ def _more(found: Decided, number: int) -> str:
     if number > found.blocks:
         return f"needs about {plural(number - found.blocks, 'more block')}"
     if number:
-        return "so many blocks usually decide such a pair; measure again"
+        return "a run of this many blocks usually decides such a pair; measure again"
     return "too little is known to say how many blocks it needs"
