@@ -67,6 +67,20 @@ def test_help_imports_nothing_heavy_and_lists_every_command() -> None:
         assert f"  {name} " in done.stdout
 
 
+def test_a_preview_waits_for_no_import_of_numpy() -> None:
+    """numpy and scipy take longer to import than the whole preview to make."""
+    program = (
+        "import sys\nfrom cnibench.cli.main import group\n"
+        "group.main(['run', '--cni', 'host', '--kernel', 'host', '--dry-run'],"
+        " standalone_mode=False)\nprint(sorted({'numpy', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "\ntime: " in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize("name", names())
 def test_each_command_is_found_by_its_file_and_says_the_same_everywhere(
     name: str, capsys: pytest.CaptureFixture[str]

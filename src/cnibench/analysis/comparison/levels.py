@@ -6,8 +6,7 @@ from cnibench.model.context import alike
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest
 from cnibench.stats import looks, sequential
-from cnibench.stats.inference import ALPHA
-from cnibench.stats.looks import Level
+from cnibench.stats.looks import ALPHA, Level
 
 
 def level_of(reader: RunReader) -> Level:
