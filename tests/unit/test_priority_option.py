@@ -21,7 +21,7 @@ from cnibench.planning.plan import Plan, build_plan
 from cnibench.registry import providers
 from cnibench.run.slices import priority
 from cnibench.system import process
-from tests.unit._call import call
+from tests.unit._call import call, call_in_child
 
 WORKLOADS = providers("workloads")
 RUN = ["run", "--cni", "veth-baseline", "--no-perf", "--kernel", "host"]
@@ -130,12 +130,11 @@ def program(code: str, before: str = "") -> subprocess.CompletedProcess[str]:
 
 @ROOT
 def test_normal_is_refused_to_a_program_at_real_time_priority() -> None:
-    done = program(
-        f"from cnibench.cli.main import main; import sys; sys.argv[1:] = {RUN!r}"
-        " + ['--dry-run', '--priority', 'normal']; main()",
-        "os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))",
+    done = call_in_child(
+        lambda: os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1)),
+        [*RUN, "--dry-run", "--priority", "normal"],
     )
-    assert done.returncode == 2, done.stderr
+    assert done.exit_code == 2, done.stderr
     assert "cnibench was started at real-time priority" in done.stderr
     assert "without chrt" in done.stderr
 

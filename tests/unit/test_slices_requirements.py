@@ -7,12 +7,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
-import os
 import platform
 import resource
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +17,7 @@ import pytest
 
 from cnibench.errors import NoSlicesError
 from cnibench.run.slices.requirements import require
+from tests.unit._call import Outcome, call_in_child
 
 SOCKET = {"x86_64": 41, "aarch64": 198}.get(platform.machine(), -1)
 NETLINK, SOCK_DIAG = 16, 4
@@ -56,17 +54,9 @@ def few_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
 
 
-def cnibench(
-    limits: Callable[[], None], folder: Path, *more: str
-) -> subprocess.CompletedProcess[str]:
-    script = "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench'; main()"
-    return subprocess.run(
-        [sys.executable, "-c", script, *RUN, "--dry-run", "--out", str(folder), *more],
-        capture_output=True,
-        text=True,
-        preexec_fn=limits,
-        env=os.environ | {"NO_COLOR": "1"},
-    )
+def cnibench(limits: Callable[[], None], folder: Path, *more: str) -> Outcome:
+    """The limits cannot be taken back: a process of its own has them."""
+    return call_in_child(limits, [*RUN, "--dry-run", "--out", str(folder), *more])
 
 
 LIMITS = [
@@ -91,7 +81,7 @@ def test_the_default_falls_back_to_windows_and_says_so(
     tmp_path: Path, limits: Callable[[], None], lacks: str, remedy: str
 ) -> None:
     done = cnibench(limits, tmp_path, "--json", "--blocks", "7")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
     assert {cell["method"] for cell in found["cells"]} == {"windows"}
     assert found["notes"][0] == f"measured in windows, not in slices: {lacks}"
@@ -106,12 +96,12 @@ def test_slices_that_were_asked_for_are_refused(
 ) -> None:
     for asked in ("--method=slices", "--priority=real-time"):
         done = cnibench(limits, tmp_path, asked)
-        assert done.returncode == 3
+        assert done.exit_code == 3
         assert done.stderr.startswith(f"error: {lacks}\n  remedy: ")
         assert remedy in done.stderr
     assert list(tmp_path.iterdir()) == []
     windows = cnibench(limits, tmp_path, "--method", "windows")
-    assert windows.returncode == 0, windows.stderr
+    assert windows.exit_code == 0, windows.stderr
 
 
 def test_this_machine_has_what_slices_take() -> None:
