@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from errno import ENOENT
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import msgspec
@@ -12,6 +14,7 @@ from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation
 from cnibench.run.progress import Silent
 from cnibench.run.sample_context import SampleContext
+from cnibench.run.slices import method
 from cnibench.run.slices.method import Slices
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.writer import RunWriter
@@ -94,6 +97,46 @@ def test_in_slices_a_deployment_that_changes_loses_the_samples_of_its_block(
     )
     assert set(status.values()) == {("ok", "")}
     assert sorted(verified) == ["a"] * 3 + ["b"] * 3
+
+
+class _Idle:
+    """A load generator that starts and does nothing."""
+
+    failure, priority, congestion_control, wanted = None, "", "", "normal"
+
+    def __init__(self, s: SampleContext, *_: object) -> None:
+        self.s = s
+
+    def __enter__(self) -> _Idle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing was started."""
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [("load", "x: No such file or directory"), ("drive", "a defect of cnibench: KeyError: 'x'")],
+)
+def test_in_slices_a_fault_fails_its_samples_and_not_the_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, step: str, reason: str
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise FileNotFoundError(ENOENT, "No such file or directory", "x")
+
+    def slips(*_: object, **__: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(method, "Generator", _Idle)
+    monkeypatch.setattr(method, "drive", slips)
+    load = SimpleNamespace(ports=())
+    monkeypatch.setattr(Echo, "load", fails if step == "load" else lambda *_: load, raising=False)
+    cells = [msgspec.structs.replace(cell(label), method="slices") for label in ("a", "b")]
+    with RunWriter.create(folder, manifest(cells, 1)) as writer:
+        assert runner(writer, Local(Options())).run() == 2
+    found = RunReader(folder)
+    assert [(one.status, one.reason) for one in found.samples()] == [("failed", reason)] * 2
+    assert found.finished
 
 
 def test_traffic_that_changed_by_the_end_costs_all_samples(

@@ -83,12 +83,13 @@ class Slices:
                     if state.reason or state.deployment is None:
                         raise MeasureError(state.reason or "it is not installed")
                     workload = session.workloads[cell.workload]
-                    generator = Generator(
-                        self._context(state, cell, block, generators),
-                        workload.load(cell),
-                        workload.transport if cell.window == "cpp" else "",
-                    )
-                    generators[cell.id] = running.enter_context(generator)
+                    with recorded(session.writer.raw(cell, block), session.writer):
+                        generator = Generator(
+                            self._context(state, cell, block, generators),
+                            workload.load(cell),
+                            workload.transport if cell.window == "cpp" else "",
+                        )
+                        generators[cell.id] = running.enter_context(generator)
                     _check(generator)
                 except (Interrupted, FullError, EndedError):
                     raise
@@ -128,23 +129,23 @@ class Slices:
         if not ready:
             return Driven()
         rounds, seed = self._rounds(here), self.session.writer.manifest.seed
-        if window == "speed":
-            driven = drive(
-                ready,
-                rounds,
-                block,
-                seed,
-                after=lambda done, slices: self._tell(slices, ready, block, done == rounds),
-            )
-        else:
-            raw = [generator.s.raw for generator in ready.values()]
-            try:
-                with recorded(raw[0], self.session.writer), private(raw):
+        raw = [generator.s.raw for generator in ready.values()]
+        try:
+            with recorded(raw[0], self.session.writer), private(raw):
+                if window == "speed":
+                    driven = drive(
+                        ready,
+                        rounds,
+                        block,
+                        seed,
+                        after=lambda done, slices: self._tell(slices, ready, block, done == rounds),
+                    )
+                else:
                     driven = with_cycles(self.cycles, ready, rounds, block, seed)
-            except (Interrupted, FullError, UsageError):
-                raise
-            except CnibenchError as error:
-                driven = Driven(failed=dict.fromkeys(ready, error))
+        except (Interrupted, FullError, EndedError, UsageError):
+            raise
+        except CnibenchError as error:
+            driven = Driven(failed=dict.fromkeys(ready, error))
         failed |= driven.failed
         return driven
 
