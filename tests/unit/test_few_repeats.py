@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -196,3 +197,10 @@ def test_the_paragraph_speaks_of_other_pairs_only_where_there_are_any(tmp_path: 
     told = [" ".join(text.split()) for text in said]
     assert ["of the others nothing can be said" in text for text in told] == [False, True]
     assert ["suggestive" in text for text in told] == [False, False]
+
+
+def test_the_ends_of_a_narrow_interval_differ(tmp_path: Path) -> None:
+    run = synthetic(tmp_path, {"a": 1.0, "b": 1.2}, blocks=6, noise=1e-4, cpp=False)
+    text = " ".join(analyse([run], family="baseline").summary)
+    assert re.search(r"b \d\.\d+ to \d\.\d+", text)
+    assert not re.search(r"(\d\.\d+) to \1[^\d]", text)
