@@ -103,7 +103,7 @@ def load(name: str | None, out: str | None, images: tuple[str, ...]) -> None:
     from cnibench.system import process as programs
 
     if not name and not out:
-        raise UsageError("where to?", "--name CLUSTER, or --out FILE")
+        raise UsageError("no destination was given", "give --name CLUSTER or --out FILE")
     engine = ours.engine()
     wanted = [*ours.need(engine), *images]
     if out:

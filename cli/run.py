@@ -161,7 +161,7 @@ _SECTIONS = {
 @click.option(
     "--budget",
     metavar="TIME",
-    help="Start no block that would end more than TIME after the first one started.",
+    help="Start no block that would end more than TIME after the first one started; 0: no limit.",
 )
 @click.option(
     "--cpus",
