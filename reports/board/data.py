@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from cnibench.reports.board.effects import DIMENSIONS
-from cnibench.reports.board.entry import POLICIES, Entry
+from cnibench.reports.board.entry import POLICIES, Cni, Entry
 from cnibench.reports.board.repository import Found
 
 LEVEL = 0.05  # of a mistake anywhere in the ranks of one ranking
@@ -29,7 +30,7 @@ def board_data(entries: Sequence[tuple[Found, Entry, str]]) -> dict[str, Any]:
     """The document of data.js. ``places`` are [bundle, dimension, use, blocks, effects] with
     effects [CNI, mean, variance]; numbers are indices.
     """
-    cnis: dict[Any, int] = {}
+    cnis: dict[Cni, int] = {}
     uses: dict[str, int] = {}
     places = []
     for number, (_, entry, _) in enumerate(entries):
@@ -52,7 +53,8 @@ def board_data(entries: Sequence[tuple[Found, Entry, str]]) -> dict[str, Any]:
         "policies": len(POLICIES),
         "uses": list(uses),
         "cnis": [
-            {"title": one.title, "fidelity": one.fidelity, "policies": one.policies} for one in cnis
+            {"title": title, "fidelity": one.fidelity, "policies": one.policies}
+            for title, one in zip(_titles(list(cnis)), cnis, strict=True)
         ],
         "bundles": [
             {
@@ -68,6 +70,17 @@ def board_data(entries: Sequence[tuple[Found, Entry, str]]) -> dict[str, Any]:
         "places": places,
         "quantiles": quantiles(len(cnis)),
     }
+
+
+def _titles(cnis: Sequence[Cni]) -> list[str]:
+    """What tells them apart: those of the same title differ in their policies."""
+    count = Counter(one.title for one in cnis)
+    return [
+        f"{one.title}, {one.policies} of {len(POLICIES)} policy features"
+        if count[one.title] > 1
+        else one.title
+        for one in cnis
+    ]
 
 
 def quantiles(cnis: int) -> list[list[float]]:
