@@ -53,6 +53,10 @@ def test_what_a_model_says_of_too_few_blocks_ends_no_run(tmp_path: Path) -> None
     found = decided(run, 7)
     assert {pair.basis for pair in found.undecided} == {"additive model"}
     assert (len(found.undecided), found.different, found.reason) == (3, [], "")
+    assert lines(found)[1] == (
+        "Of the undecided pairs, 3 are significantly different by the model of few repeats; what"
+        " ends a run assumes no model."
+    )
 
 
 def test_the_report_of_a_run_has_the_level_of_the_look_that_ended_it(tmp_path: Path) -> None:

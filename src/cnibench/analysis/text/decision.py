@@ -23,6 +23,15 @@ def lines(found: Decided) -> list[str]:
         f" ({len(found.different)} significantly different, {len(found.equal)} equal within"
         f" {100 * found.resolution:.3g} %)."
     ]
+    modelled = sum(
+        pair.basis == "additive model" and pair.evidence == "proven" for pair in found.undecided
+    )
+    if modelled:
+        verb = "is" if modelled == 1 else "are"
+        said.append(
+            f"Of the undecided pairs, {modelled} {verb} significantly different by the model of few"
+            " repeats; what ends a run assumes no model."
+        )
     if found.dependence:
         said.append(f"{found.dependence[0].upper()}{found.dependence[1:]}.")
     elif known and not found.telling:
