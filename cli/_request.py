@@ -23,9 +23,11 @@ from cnibench.model import profile
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Profile
 from cnibench.planning import schedule
-from cnibench.planning.blocks import Here, noise_of, with_blocks, words
+from cnibench.planning.blocks import with_blocks, words
+from cnibench.planning.calibrations import Here
 from cnibench.planning.cells import cells
 from cnibench.planning.method import with_fewer_cycles
+from cnibench.planning.noise import noise_of
 from cnibench.planning.plan import Plan
 from cnibench.registry import provider, providers
 from cnibench.run.collector import Collector

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace as replace_fields
 
 from cnibench.cli import _complete
 from cnibench.cli._cluster_options import SECTIONS, cluster_options
 from cnibench.cli._options import kind_option, method_option, out_option, seed_option
-from cnibench.cli._output import json_option, print_json, print_table
+from cnibench.cli._output import json_option, print_json
+from cnibench.cli._request import Request
 from cnibench.cli._sections import Sections
-from cnibench.errors import CnibenchError, UsageError
+from cnibench.errors import UsageError
 from cnibench.system import log
 from cnibench.testbed.cluster_options import ClusterOptions
-
-if TYPE_CHECKING:
-    from cnibench.analysis.calibration import Calibration, Floor
 
 
 @click.command(
@@ -41,6 +40,12 @@ if TYPE_CHECKING:
     metavar="N",
     show_default=True,
     help="A/A comparisons of 6 blocks each, for each placement and workload.",
+)
+@click.option(
+    "--blocks",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="Blocks of each deployment, before all is deployed anew.  [default: 2; windows 6]",
 )
 @kind_option
 @click.option(
@@ -85,6 +90,7 @@ if TYPE_CHECKING:
 def command(
     cni: tuple[str, ...],
     rounds: int,
+    blocks: int | None,
     cluster: str | None,
     workload: tuple[str, ...],
     placement: tuple[str, ...],
@@ -100,14 +106,17 @@ def command(
 ) -> int:
     """Measure false positives and noise by comparing a profile with itself (A/A).
 
-    Runs one profile under two labels (or two profiles that must be equal) as 'cnibench run' does.
-    Reports the false positive rate with its confidence interval, the noise floor of each workload
-    and CPU pinning, and the blocks, duration and pinning that a resolution requires.
+    Runs one profile under two labels (or two profiles that must be equal), deploys both anew again
+    and again, and measures some blocks on each deployment. Reports the false positive rate with its
+    confidence interval, the noise floor of each workload and CPU pinning, how much of it comes from
+    deployments, from the blocks of one deployment and from the slices of one block, and the blocks,
+    duration and pinning that a resolution requires.
 
     The runs are stored in --out. 'cnibench run --blocks auto' uses the noise of the newest
     calibration that applies.
     """
-    from cnibench.analysis.calibration import ROUND, calibration
+    from cnibench.analysis.calibration import calibration
+    from cnibench.cli._calibration import show
     from cnibench.cli._execute import carry_out
     from cnibench.cli._plan import plan_of, with_usual_method
     from cnibench.cli._plan_options import PlanOptions
@@ -138,13 +147,14 @@ def command(
             method=usual,
             duration=seconds,
             warmup=warmup or "200ms",
-            blocks=str(ROUND * rounds),
+            blocks="1",
             seed=seed,
             no_perf=True,
         )
         request = prepare(
             plan_of(asked), name=f"calibrate-{mode}-{seconds}", cluster_options=cluster_options
         )
+        request = _deployed_anew(request, rounds, blocks)
         path = (out / request.manifest.id).absolute()
         ended = carry_out(request, path, resume=False)
         if ended not in (0, 1):
@@ -155,11 +165,11 @@ def command(
     found = calibration(readers, wished)
     for reader in readers:
         with RunWriter.resume(reader.path) as writer:
-            writer.calibration({"schema": 1, **_document(calibration([reader], wished))})
+            writer.calibration({"schema": 1, **asdict(calibration([reader], wished))})
     if as_json:
-        print_json({"schema": 1, **_document(found), "runs": [str(path) for path in paths]})
+        print_json({"schema": 1, **asdict(found), "runs": [str(path) for path in paths]})
     else:
-        _show(found)
+        show(found)
     return status
 
 
@@ -186,69 +196,41 @@ def _list(text: str) -> list[str]:
     return found
 
 
-def _document(found: Calibration) -> dict[str, object]:
-    import dataclasses
+def _deployed_anew(request: Request, rounds: int, blocks: int | None) -> Request:
+    """The request with its blocks and deployments. ``cnibench run`` deploys each block of slices
+    anew, and keeps the deployment of windows in the lab for all blocks: 6 blocks are 6 deployments
+    there, and one here. A cluster that has one profile at a time deploys each block anew anyway.
+    """
+    from cnibench.analysis.calibration import LEAST, SLICED
+    from cnibench.stats.power import MOST_BLOCKS
 
-    return dataclasses.asdict(found)
-
-
-def _show(found: Calibration) -> None:
-    if not found.floors or found.rate is None:
-        raise CnibenchError("nothing was measured", "'cnibench runs show last' says what failed")
-    heads = (
-        "workload",
-        "placement",
-        "CPUs",
-        "method",
-        "metric",
-        "n",
-        "noise",
-        "a / b",
-        "false alarms",
-        "blocks of 2",
-        "blocks of 10",
-    )
-    rows = [
-        (
-            one.workload,
-            one.placement,
-            one.cpus,
-            f"{one.method} {one.duration:g} s",
-            one.metric,
-            str(one.n),
-            f"{one.noise:.2%}",
-            _ratio(one),
-            f"{one.alarms} of {one.rounds}",
-            _count(one.blocks),
-            _count(one.blocks_ten),
+    sliced = any(cell.method == "slices" for cell in request.manifest.cells)
+    together = request.cluster.simultaneous
+    if together:
+        kept = blocks or (SLICED if sliced else LEAST)
+    elif blocks in (None, 1):
+        kept = 1
+    else:
+        raise UsageError(
+            f"--cluster {request.manifest.cluster} deploys each block anew, so a deployment cannot"
+            f" have {blocks} blocks",
+            "leave --blocks out, or use --cluster lab",
         )
-        for one in found.floors
-    ]
-    print_table(heads, rows)
-    click.echo(
-        f"false alarms: {found.alarms} of {found.comparisons} comparisons = {found.rate:.1%} (95 %"
-        f" interval {found.low:.1%} to {found.high:.1%}); by construction {found.expected:.1%},"
-        " promised at most 5 %"
+    if together and not sliced and kept < LEAST:
+        raise UsageError(
+            f"--blocks {kept}: a comparison in windows needs {LEAST} blocks of one deployment",
+            f"use --blocks {LEAST} or more, or --method slices",
+        )
+    whole = rounds * kept * (LEAST if sliced or not together else 1)
+    if whole > MOST_BLOCKS:
+        raise UsageError(
+            f"--rounds {rounds} takes {whole} blocks, and a run has at most {MOST_BLOCKS}",
+            f"use --rounds {rounds * MOST_BLOCKS // whole} or fewer",
+        )
+    manifest = replace_fields(
+        request.manifest,
+        blocks=whole,
+        deployment_blocks=kept if together else 0,
+        plan={**request.manifest.plan, "blocks": whole},
     )
-    click.echo(
-        f"blocks: to find a difference of {100 * found.resolution:.3g} % with a power of 80 % in a"
-        " run of 2 or of 10 profiles"
-    )
-    for one in found.floors:
-        if one.dependence_p is not None and one.dependence_p <= 0.05 / len(found.floors):
-            click.echo(
-                f"{one.workload} {one.placement} {one.cpus}: neighbouring blocks depend on each"
-                f" other (p={one.dependence_p:.2g})"
-            )
-    for line in found.recommended:
-        click.echo(f"recommended: {line}")
-
-
-def _ratio(one: Floor) -> str:
-    return f"{one.ratio:.4f}" + (
-        "" if one.low is None or one.high is None else f" [{one.low:.4f}, {one.high:.4f}]"
-    )
-
-
-def _count(blocks: int | None) -> str:
-    return "too many" if blocks is None else str(blocks)
+    return replace(request, manifest=manifest)

@@ -304,7 +304,8 @@ def command(
     from cnibench.cli._plan import at_scale, plan_of, suited, with_usual_method
     from cnibench.cli._preview import expect, preview, show
     from cnibench.cli._request import prepare, profile_problems
-    from cnibench.planning.blocks import Here, words
+    from cnibench.planning.blocks import words
+    from cnibench.planning.calibrations import Here
 
     plan, given_up = suited(plan_of(options), options)
     if options.scale is not None:

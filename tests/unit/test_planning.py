@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -16,9 +18,11 @@ from cnibench.analysis import analyse
 from cnibench.analysis.calibration import calibration, scatter
 from cnibench.errors import InputError, UsageError
 from cnibench.model.cell import Cell
-from cnibench.planning import blocks as planning
-from cnibench.planning.blocks import Here, noise_of, with_blocks, words
+from cnibench.planning import calibrations as planning
+from cnibench.planning.blocks import wished_blocks, with_blocks, words
+from cnibench.planning.calibrations import Here
 from cnibench.planning.method import MEASURED
+from cnibench.planning.noise import noise_of
 from cnibench.planning.plan import Plan, Work, build_plan, read_plan
 from cnibench.planning.schedule import ALONE
 from cnibench.registry import providers
@@ -27,7 +31,9 @@ from cnibench.rundir.schema import CALIBRATION, Planned
 from cnibench.rundir.verification import verify
 from cnibench.rundir.writer import RunWriter
 from cnibench.stats import inference as stats
+from cnibench.stats.looks import looks
 from cnibench.stats.power import least_blocks, planned_blocks
+from tests.unit._nested_runs import nested_run
 from tests.unit._runs import synthetic
 
 LABELS = ("a", "b", "c", "d")
@@ -164,21 +170,35 @@ def test_only_a_calibration_that_fits_is_taken(tmp_path: Path) -> None:
         ].source
 
     calibrated(tmp_path, noise=0.01)
-    assert source() == "measured by aa-1"
-    assert source(placement="inter") == "assumed"  # not measured there
-    assert source(cpus="split") == "assumed"  # another pinning
-    assert source(duration="5s") == "assumed"  # its windows of 10 s were longer, so less noisy
-    for other in (
-        here(tmp_path, kernel="6.2.0"),
-        here(tmp_path, testbed="vm"),
-        Here(tmp_path, "kind"),
+    measured = "measured by aa-1, "
+    lacks = "assumed; aa-1 does not apply: it has no tcp-rr "
+    assert source().startswith(measured)
+    assert source(placement="inter").startswith(f"{lacks}inter")
+    assert source(cpus="split") == f"{lacks}intra with --cpus split in windows of at most 10 s"
+    assert source(duration="5s").startswith(lacks)  # its windows of 10 s were longer: less noisy
+    for setting, said in (
+        ({"mtu": 9000}, "mtu 1500 instead of 9000"),
+        ({"wire_rate": "1G"}, "wire rate by default instead of 1000000000.0"),
+        ({"pairs": 2}, "pairs 1 instead of 2"),
+        ({"priority": "normal"}, "priority by default instead of normal"),
     ):
-        ask = noise_of(plan(), other)
-        assert ask(providers("workloads")["tcp-rr"], "intra", "windows", 10.0).assumed
+        assert source(**setting) == f"assumed; aa-1 does not apply: {said}"
+    for other, said in (
+        (here(tmp_path, kernel="6.2.0"), "kernel 6.1.0 instead of 6.2.0"),
+        (here(tmp_path, testbed="vm"), "testbed lab instead of vm"),
+        (
+            Here(tmp_path, "lab", "lab", "6.1.0", "Other CPU"),
+            "CPU Synthetic CPU instead of Other CPU",
+        ),
+        (Here(tmp_path, "kind"), "cluster lab instead of kind"),
+    ):
+        found = noise_of(plan(), other)(providers("workloads")["tcp-rr"], "intra", "windows", 10.0)
+        assert found.assumed
+        assert found.source == f"assumed; aa-1 does not apply: {said}"
     calibrated(tmp_path, noise=0.05, name="newer", created="2026-02-01")
-    assert source() == "measured by newer-1"
+    assert source().startswith("measured by newer-1, ")
     (tmp_path / "newer" / CALIBRATION).write_text("{not json")
-    assert source() == "measured by aa-1"
+    assert source().startswith(measured)
     place = {"workload": "tcp-rr", "placement": "intra", "cpus": "shared"}
     strange = [
         1,
@@ -188,9 +208,62 @@ def test_only_a_calibration_that_fits_is_taken(tmp_path: Path) -> None:
         {**place, "noise": -1.0, "duration": 1.0},
     ]
     (tmp_path / "newer" / CALIBRATION).write_text(json.dumps({"floors": strange}))
-    assert source() == "measured by aa-1"
+    assert source().startswith(measured)
     (tmp_path / "newer" / "plan.json").write_text("{}")
-    assert source() == "measured by aa-1"
+    assert source().startswith(measured)
+
+
+def test_the_plan_says_how_old_a_calibration_is_and_of_which_machine(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    for name, created, age in (
+        ("hours", now - timedelta(hours=5), "5 h old"),
+        ("days", now - timedelta(days=9), "9 days old"),
+        ("ahead", now + timedelta(days=1), "dated in the future"),
+    ):
+        calibrated(tmp_path / name, created=created.isoformat(), blocks=12)
+        _, (one,) = planned(plan(), tmp_path / name)
+        assert one.source == f"measured by aa-1, {age}, on Synthetic CPU, Linux 6.1.0"
+        assert f"({one.source})" in words([one])[0]
+    calibrated(tmp_path / "strange", created="yesterday", blocks=12)
+    assert "of unknown age" in planned(plan(), tmp_path / "strange")[1][0].source
+
+
+def test_more_slices_than_were_calibrated_have_less_noise(tmp_path: Path) -> None:
+    """By the lower limit of their part: the plan never has too few blocks for it."""
+    run = nested_run(tmp_path, deployments=60, sds=(0.005, 0.005, 0.06))
+    found = calibration([run], 0.02)
+    (run.path / CALIBRATION).write_text(json.dumps({"schema": 1, **asdict(found)}))
+    (floor,) = found.floors
+    slices = floor.spread.slices
+    assert slices is not None
+    ask = noise_of(plan(method="slices"), here(tmp_path))
+    rr = providers("workloads")["tcp-rr"]
+    assert ask(rr, "intra", "slices", 0.25).value == floor.noise
+    longer = ask(rr, "intra", "slices", 1.0).value
+    assert longer == pytest.approx(math.sqrt(floor.noise**2 - 0.75 * slices.low**2))
+    assert longer > math.sqrt(0.005**2 + 0.005**2 + 0.06**2 / 48)
+    assert ask(rr, "intra", "slices", 0.2).assumed
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.035, 0.06])
+@pytest.mark.parametrize("resolution", [0.03, 0.05])
+def test_two_profiles_are_told_apart_with_the_power_that_is_said(
+    noise: float, resolution: float
+) -> None:
+    """2000 simulated runs that end at their looks: at least 80 % find the resolution at any of
+    them, and at most 5 % find what is not there.
+    """
+    n = wished_blocks(1, noise, resolution)
+    planned_looks = looks(n, 2)
+    rng = np.random.default_rng(n)
+    rows = noise * math.sqrt(2) * rng.standard_normal((2000, n))
+    for shift, least, most in ((math.log1p(resolution), 0.8, 0.93), (0.0, 0.0, 0.05)):
+        found = np.zeros(2000, bool)
+        for blocks, level in planned_looks:
+            p = stats.signed_rank(rows[:, :blocks] + shift, interval=False).p
+            found |= p <= level.different * (1 + 1e-12)
+        margin = 2.6 * math.sqrt(0.16 / 2000)
+        assert least - margin <= float(found.mean()) <= most + margin
 
 
 def test_slices_have_a_noise_of_their_own(tmp_path: Path) -> None:
@@ -202,13 +275,16 @@ def test_slices_have_a_noise_of_their_own(tmp_path: Path) -> None:
     rr = providers("workloads")["tcp-rr"]
     assert (planned().noise, planned().assumed) == (rr.slices_noise, True)
     in_windows = planned(workload=[{"name": "tcp-rr", "params": {"offload.pods": "tso-off"}}])
-    assert in_windows.source == "measured by aa-1"  # what cannot be sliced is measured in windows
+    assert in_windows.source.startswith(
+        "measured by aa-1, "
+    )  # what cannot be sliced is measured in windows
     crr = planned(workload=["tcp-crr"])
     assert crr.noise == providers("workloads")["tcp-crr"].noise  # nobody measured it in slices
     place = {"workload": "tcp-rr", "placement": "intra", "cpus": "shared", "method": "slices"}
     floors = [{**place, "noise": 0.013, "duration": MEASURED, "metric": "transaction_rate"}]
     (tmp_path / "aa" / CALIBRATION).write_text(json.dumps({"floors": floors}))
-    assert (planned().noise, planned().source) == (0.013, "measured by aa-1")
+    assert planned().noise == 0.013
+    assert planned().source.startswith("measured by aa-1, ")
     assert planned(duration="0.2s").assumed  # shorter than what was calibrated, so noisier
     assert planned(duration="2s").noise == 0.013
 
@@ -250,6 +326,10 @@ def test_a_run_that_is_named_gives_its_noise_whatever_it_was_made_for(tmp_path: 
     assert one.noise == found["tcp-rr", "intra"]
     with pytest.raises(UsageError, match=r"kernel 6\.1\.0 instead of 5"):
         noise_of(plan(noise=str(reader.path)), here(tmp_path, kernel="5"))
+    with pytest.raises(UsageError, match="mtu 1500 instead of 9000"):
+        noise_of(plan(noise=str(reader.path), mtu=9000), here(tmp_path))
+    with pytest.raises(UsageError, match="it has no tcp-rr intra with --cpus split in windows"):
+        planned(plan(noise=str(reader.path), cpus="split"), tmp_path)
     with pytest.raises(UsageError, match="no run 'nothing'"):
         noise_of(plan(noise="nothing"), here(tmp_path))
 

@@ -100,6 +100,47 @@ def test_the_window_keeps_a_margin_from_both_ends_of_the_client(
     assert window <= 0.8 * duration  # less on a machine on which the collectors began late
 
 
+def test_a_deployment_is_kept_for_as_many_blocks_as_the_plan_says(folder: Path) -> None:
+    cells = [cell("a"), cell("b")]
+    with RunWriter.create(folder, manifest(cells, 5, deployment_blocks=2)) as writer:
+        cluster = Local(Options())
+        assert runner(writer, cluster).run() == 0
+    assert [sorted(cluster.log[at : at + 2]) for at in range(0, 12, 2)] == [
+        ["install a", "install b"],
+        ["remove a", "remove b"],
+    ] * 3
+    assert cluster.log[12:] == ["left"]
+    installed = [
+        event["block"]
+        for event in RunReader(folder).events()
+        if event["event"] == "profile-installed"
+    ]
+    assert installed == [0, 0, 2, 2, 4, 4]
+
+
+def test_a_resumed_run_deploys_anew_and_keeps_to_the_plan(folder: Path) -> None:
+    """Block 0 and 3 are there: 1 has a deployment of its own, 2 another, and 4 the next one."""
+    one = cell("a")
+    with RunWriter.create(folder, manifest([one], 6, deployment_blocks=2)) as writer:
+        cluster = Local(Options())
+        assert runner(writer, cluster, done={(one.id, 0), (one.id, 3)}).run() == 0
+    events = [
+        (event["event"], event["block"])
+        for event in RunReader(folder).events()
+        if event["event"] in ("profile-installed", "cell-finished")
+    ]
+    assert events == [
+        ("profile-installed", 1),
+        ("cell-finished", 1),
+        ("profile-installed", 2),
+        ("cell-finished", 2),
+        ("profile-installed", 4),
+        ("cell-finished", 4),
+        ("cell-finished", 5),
+    ]
+    assert cluster.log.count("remove a") == 3
+
+
 def test_one_profile_at_a_time_where_only_one_can_stand(folder: Path) -> None:
     with RunWriter.create(folder, manifest([cell("a"), cell("b")], 2)) as writer:
         cluster = OneByOne(Options())

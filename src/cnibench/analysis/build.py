@@ -374,6 +374,12 @@ def _notes(readers: Sequence[RunReader], runs: Sequence[Run]) -> list[str]:
                 f"{reader.id}: {again} sample{'s' * (again != 1)} measured again after a failure;"
                 " the last attempt counts"
             )
+        if reader.plan.deployment_blocks > 1:
+            found.append(
+                f"{reader.id}: each deployment was measured for {reader.plan.deployment_blocks}"
+                " blocks, which are not independent; p values and intervals are too small if"
+                " deployments differ ('cnibench calibrate' showed that)"
+            )
         if not run.finished:
             found.append(
                 f"{reader.id}: not finished; what is missing is done by: cnibench run --resume"

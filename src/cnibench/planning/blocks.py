@@ -1,38 +1,25 @@
 """``--blocks auto``: how many blocks each workload takes, from the number of pairs, the noise and
 the wished resolution.
-
-The noise is, in this order: a number that was given; what ``cnibench calibrate`` (or any earlier
-run that is named) found here at the same place with the same method, the same pinning and a
-duration no longer than the planned one; what the workload assumes, and then it is called assumed.
 """
 
 from __future__ import annotations
 
 import fnmatch
-import json
 import math
-import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cnibench.errors import InputError, UsageError
+from cnibench.errors import UsageError
 from cnibench.model.units import plural
 from cnibench.planning import schedule
 from cnibench.planning.method import method_of
+from cnibench.planning.noise import Ask
 from cnibench.planning.plan import Plan, Work
-from cnibench.rundir.chain import digest
-from cnibench.rundir.index import find
-from cnibench.rundir.reader import RunReader
-from cnibench.rundir.schema import CALIBRATION, LONGEST_DOCUMENT, Planned
+from cnibench.rundir.schema import Planned
 from cnibench.stats.looks import last_level
 from cnibench.stats.power import MOST_BLOCKS, POWER, detectable, planned_blocks
-from cnibench.system.environment import this_cpu
-from cnibench.system.files import read_beneath
 
 if TYPE_CHECKING:
     from cnibench.run.workload import Workload
@@ -41,156 +28,6 @@ COUNTED = (  # the source of what needs no test where it is alike in every block
     "counted, not measured"
 )
 _COUNTS = 2  # blocks of it: enough to see whether it is
-
-
-@dataclass(frozen=True)
-class Here:
-    """Where the planned run is measured; ``folder`` holds earlier runs. A calibration from
-    elsewhere says nothing about it.
-
-    ``testbed``, lab or vm, tells the two kinds of lab apart.
-    """
-
-    folder: Path
-    cluster: str = "lab"
-    testbed: str = "lab"
-    kernel: str = field(default_factory=platform.release)
-    cpu: str = field(default_factory=this_cpu)
-
-    def differs(self, reader: RunReader) -> str:
-        """In words what makes that run one of another machine; '' when it is one of this."""
-        facts = reader.environment
-        pairs: list[tuple[str, Any, str]] = [("cluster", reader.plan.cluster, self.cluster)]
-        if (
-            self.cluster == "lab"
-        ):  # the nodes' kernels and CPUs of other clusters are not known before they are asked
-            pairs += [
-                ("testbed", facts.get("testbed"), self.testbed),
-                ("kernel", facts.get("kernel"), self.kernel),
-            ]
-            pairs += [("CPU", facts.get("cpu_model"), self.cpu)] if self.testbed == "lab" else []
-        return "; ".join(
-            f"{name} {theirs or 'not recorded'} instead of {ours}"
-            for name, theirs, ours in pairs
-            if theirs != ours
-        )
-
-
-@dataclass(frozen=True)
-class Noise:
-    """``value`` is a standard deviation of logs; ``source`` in words."""
-
-    value: float
-    source: str
-    assumed: bool = False
-
-
-Ask = Callable[
-    ["Workload", str, str, float], Noise
-]  # of a workload, a placement, a method, and so many seconds in a block
-
-
-def noise_of(plan: Plan, here: Here | None) -> Ask:
-    """Where the plan's noise comes from. Raises UsageError when it names a run that is not there or
-    was made elsewhere.
-    """
-    if isinstance(plan.noise, float):
-        given = Noise(plan.noise, "given")
-        return lambda workload, placement, method, duration: given
-    known = _calibrations(plan.noise, here)
-
-    def ask(workload: Workload, placement: str, method: str, duration: float) -> Noise:
-        for name, floors in known:
-            here = [one for one in floors if one.get("method", "windows") == method]
-            if (found := _fitting(here, workload, placement, plan.cpus, duration)) is not None:
-                return Noise(found, f"measured by {name}")
-        sliced = method == "slices" and workload.slices_noise
-        return Noise(sliced or workload.noise, "assumed", True)
-
-    return ask
-
-
-def _calibrations(asked: str, here: Here | None) -> list[tuple[str, list[dict[str, Any]]]]:
-    """(run id, its places), the newest run first."""
-    if asked != "auto":
-        reader = RunReader(find(asked, here.folder if here else Path("runs")))
-        if here and (difference := here.differs(reader)):
-            raise UsageError(
-                f"--noise {asked}: it was measured elsewhere: {difference}",
-                "give a number, 2% say, or calibrate here",
-            )
-        return [(reader.id, _stored(reader) or _computed(reader))]
-    if here is None:
-        return []
-    found = [reader for reader in _calibrated(here.folder) if not here.differs(reader)]
-    return [
-        (reader.id, _stored(reader))
-        for reader in sorted(found, key=lambda reader: reader.plan.created, reverse=True)
-    ]
-
-
-def _calibrated(folder: Path) -> Iterator[RunReader]:
-    """The runs of calibrate below ``folder``; no other run is read, and one that cannot be is
-    passed over.
-    """
-    for file in sorted(folder.glob(f"*/{CALIBRATION}")):
-        with suppress(InputError):
-            yield RunReader(file.parent)
-
-
-def _stored(reader: RunReader) -> list[dict[str, Any]]:
-    """The places of a calibration; none when it is no calibration, cannot be read, or is not what
-    the run's events name.
-    """
-    try:
-        data = read_beneath(reader.path, CALIBRATION, LONGEST_DOCUMENT)
-        if reader.chain.chained and digest(data) not in reader.chain.documents().get(
-            CALIBRATION, ()
-        ):
-            return []
-        found = json.loads(data)["floors"]
-        return [one for one in found if isinstance(one, dict)]
-    except (OSError, InputError, ValueError, KeyError, TypeError, RecursionError):
-        return []
-
-
-def _computed(reader: RunReader) -> list[dict[str, Any]]:
-    from cnibench.analysis.calibration import scatter
-
-    found = scatter(reader)
-    if not found:
-        raise UsageError(
-            f"--noise {reader.path.name}: no two profiles of it were measured in the same blocks",
-            "name a run of calibrate",
-        )
-    return found
-
-
-def _fitting(
-    floors: Iterable[Mapping[str, Any]],
-    workload: Workload,
-    placement: str,
-    cpus: str,
-    duration: float,
-) -> float | None:
-    """The main metric's noise at that place, the largest where there are several; of the longest
-    windows that are no longer than the planned ones, for shorter ones are noisier."""
-    here = [
-        one
-        for one in floors
-        if (one.get("workload"), one.get("placement"), one.get("cpus"))
-        == (workload.name, placement, cpus)
-        and one.get("metric", workload.primary) == workload.primary
-        and all(
-            isinstance(one.get(name), float) and math.isfinite(one[name]) and one[name] >= 0
-            for name in ("noise", "duration")
-        )
-        and one["duration"] <= duration + 1e-9
-    ]
-    if not here:
-        return None
-    longest = max(one["duration"] for one in here)
-    return float(max(one["noise"] for one in here if one["duration"] == longest))
 
 
 def with_blocks(

@@ -68,31 +68,46 @@ class Blocks:
         """Measures all that is missing; returns the number of samples that failed."""
         if not self.session.cluster.simultaneous:
             return self._one_by_one()
-        sliced = any(cell.method == "slices" for cell in self.session.writer.manifest.cells)
-        return self._anew() if sliced else self._together()
+        manifest = self.session.writer.manifest
+        sliced = any(cell.method == "slices" for cell in manifest.cells)
+        anew = sliced or manifest.deployment_blocks
+        return self._anew(manifest.deployment_blocks or 1) if anew else self._together()
 
-    def _anew(self) -> int:
-        """Each block deploys all its profiles anew: the spread between deployments is then in the
-        spread between blocks.
+    def _anew(self, kept: int) -> int:
+        """Deploys all profiles anew for each ``kept`` blocks: the spread between deployments is
+        then in the spread between blocks.
         """
         session = self.session
+        states: dict[str, ProfileState] = {}
+        last = 0  # block that was measured
         self._announce()
 
-        def measure(block: int, cells: list[Cell]) -> int:
-            states: dict[str, ProfileState] = {}
-            try:
-                for label in dict.fromkeys(cell.label for cell in cells):
-                    states[label] = self.profiles.install(label, block)
-                session.describe()  # again: what was installed is known now
-                failed = self.method.measure(states, cells, block, self.most)
-                return failed + self.verification.after_block(states, cells, block)
-            finally:
-                with session.stop.held():
-                    for state in states.values():
-                        self.verification.forget(state.label)
-                        self.profiles.remove(state)
+        def remove() -> None:
+            with session.stop.held():
+                while states:
+                    _, state = states.popitem()
+                    self.verification.forget(state.label)
+                    self.profiles.remove(state)
 
-        return self._each(measure)
+        def measure(block: int, cells: list[Cell]) -> int:
+            nonlocal last
+            if block // kept != last // kept:  # a resumed run had the rest of that deployment
+                remove()
+            last = block
+            for label in dict.fromkeys(cell.label for cell in cells):
+                if label not in states:
+                    states[label] = self.profiles.install(label, block)
+            session.describe()  # again: what was installed is known now
+            failed = self.method.measure(states, cells, block, self.most)
+            failed += self.verification.after_block(states, cells, block)
+            if (block + 1) % kept == 0:
+                remove()
+            return failed
+
+        try:
+            return self._each(measure)
+        finally:
+            remove()
 
     def _together(self) -> int:
         """Every profile is installed during all blocks, so that each block interleaves them."""

@@ -103,7 +103,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     by itself (0: never), ``max_blocks`` bounds it; ``blocks`` is the number of blocks that is
     carried out otherwise. ``until_decided``: the run ends earlier when all pairs are decided, each
     significantly different or proven to differ by less than ``resolution``. ``budget`` in s: no
-    block is started that would probably end later than that (0: no limit).
+    block is started that would probably end later than that (0: no limit). ``deployment_blocks``:
+    as many blocks are measured on one deployment, then all profiles are deployed anew (0: slices
+    deploy in each block, windows in the lab once).
     """
 
     schema: int = SCHEMA
@@ -126,6 +128,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     until_decided: bool = False
     resolution: float = 0.05
     budget: float = 0.0
+    deployment_blocks: int = 0
     planned: list[Planned] = []
     main: dict[
         str, str
@@ -168,6 +171,7 @@ def _bounded(manifest: Manifest) -> Iterator[tuple[str, float | None, float, flo
     """(what, value, least, most) of each number of a manifest; a value of None is not given."""
     yield "blocks", manifest.blocks, 0, MOST_BLOCKS
     yield "max_blocks", manifest.max_blocks, 0, MOST_BLOCKS
+    yield "deployment_blocks", manifest.deployment_blocks, 0, MOST_BLOCKS
     yield "number of cells", len(manifest.cells), 0, MOST_CELLS
     yield "duration", manifest.duration, 0, LONGEST_WINDOW
     yield "warmup", manifest.warmup, 0, LONGEST_WINDOW

@@ -1,0 +1,105 @@
+"""What the spread at a place says about planning: more blocks, longer slices, or more runs."""
+
+from __future__ import annotations
+
+import math
+
+from cnibench.analysis.calibration.deployments import Deployments
+from cnibench.analysis.calibration.spread import Spread
+from cnibench.errors import UsageError
+from cnibench.stats.power import MOST_BLOCKS, planned_blocks
+
+_LONGER = (1, 2, 4, 8)  # times the slices that were measured
+_LEAD_IN = 1.25  # times its slices that a cell takes, with their lead-ins
+_TWO_LABELS = 1.96 * math.sqrt(2)  # standard deviations of one that two differ by in 1 of 20 cases
+
+
+def blocks_for(pairs: int, noise: float, resolution: float) -> int | None:
+    """The blocks that find it, None where 100 000 do not."""
+    try:
+        return planned_blocks(pairs, noise, resolution)
+    except UsageError:
+        return None
+
+
+def advice(
+    noise: float,
+    spread: Spread,
+    duration: float,
+    resolution: float,
+    measured: Deployments,
+    cells: int,
+    *,
+    anew: bool,
+) -> str:
+    """``noise`` between blocks of ``duration`` s in a run of so many ``cells``; ``anew``: a run
+    deploys each block anew, otherwise all of its blocks share one deployment.
+    """
+    if not anew:
+        return _shared(spread, noise, resolution)
+    now = blocks_for(1, noise, resolution)
+    wanted = f"to find {_percent(resolution)} between two profiles"
+    if now == blocks_for(1, 0.0, resolution):
+        return f"{now} blocks are enough {wanted}: no test decides with fewer"
+    least = _LEAD_IN * duration * cells  # s of a block
+    costs = {}
+    for factor in _LONGER if spread.slices else (1,):
+        blocks = blocks_for(1, with_slices(noise, spread, factor), resolution)
+        seconds = measured.seconds + max(measured.block_seconds, least) + (factor - 1) * least
+        if blocks is not None and blocks <= MOST_BLOCKS:
+            costs[factor] = (blocks * seconds, blocks)
+    if not costs:
+        return f"too noisy {wanted}: ask for a coarser --resolution"
+    best = min(costs, key=lambda factor: costs[factor])
+    if best == 1:
+        return (
+            f"increase the blocks: --blocks {now} {wanted}. Each block is a deployment of its own;"
+            f" {_gain(noise, spread, duration)}"
+        )
+    before = f"instead of {now}" if now else "instead of too many"
+    return (
+        f"increase the slices: --duration {best * duration:g}s --blocks {costs[best][1]} {wanted},"
+        f" {before}, as predicted from the spread of the slices"
+    )
+
+
+def with_slices(noise: float, spread: Spread, factor: float) -> float:
+    """The noise of blocks with ``factor`` times as many slices."""
+    slices = spread.slices.sd if spread.slices else 0.0
+    return math.sqrt(max(0.0, noise**2 - slices**2 * (1 - 1 / factor)))
+
+
+def _gain(noise: float, spread: Spread, duration: float) -> str:
+    if spread.slices is None:
+        return "windows have no slices to add"
+    longer = with_slices(noise, spread, 2)
+    return (
+        f"--duration {2 * duration:g}s would lower the noise from {_percent(noise)} to"
+        f" {_percent(longer)}, and the run would not be shorter"
+    )
+
+
+def _shared(spread: Spread, noise: float, resolution: float) -> str:
+    """All blocks of a run in windows share a deployment: more blocks do not average it."""
+    blocks = blocks_for(1, noise, resolution)
+    more = f"{blocks} blocks" if blocks else "No number of blocks"
+    found = (
+        f"{more} find {_percent(resolution)} between two profiles, as far as blocks differ, which"
+        " more blocks average"
+    )
+    if spread.deployments is None:
+        return found
+    if not spread.deployments.low:
+        most = _TWO_LABELS * spread.deployments.high
+        return (
+            f"{found}; no spread of deployments was found (two differ by {_percent(most)} at most)"
+        )
+    least = _TWO_LABELS * spread.deployments.sd
+    return (
+        f"{found}. They do not average its one deployment: two deployments of one profile differ by"
+        f" up to {_percent(least)} in 19 of 20 runs, so repeat the run, or measure in slices"
+    )
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.2g} %"
