@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -18,7 +19,7 @@ Status = Literal["ok", "failed", "timeout", "unsupported"]
 SCHEMA = 2
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
+class Cell(msgspec.Struct, frozen=True, kw_only=True, dict=True):  # dict: for the id
     """One profile, placement, path, workload with its parameters and pinning. ``window`` is
     ``speed`` (no perf) or ``cpp`` (with perf).
 
@@ -48,7 +49,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         """Of client and server where none is asked for."""
         return "real-time" if self.method == "slices" else "normal"
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Stable, readable, safe as a folder's name: the same cell has the same id in every run."""
         name = [] if re.fullmatch(r"[A-Za-z0-9_.-]{1,60}", self.workload) else [self.workload]

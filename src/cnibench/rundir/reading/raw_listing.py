@@ -42,13 +42,12 @@ class RawListing:
     def uncommitted(self, cells: Iterable[Cell]) -> Iterator[tuple[Cell, int, str]]:
         """(cell, block, folder) of all attempts that no event commits."""
         for cell in cells:
-            identity = cell.id  # a hash, made anew each time
-            for name in sorted(self._names(identity)):
+            for name in sorted(self._names(cell.id)):
                 if found := _ATTEMPT.fullmatch(name):
                     block, attempt = int(found[1]), int(found[2] or 1)
-                    last = self._chain.latest.get((identity, block))
+                    last = self._chain.latest.get((cell.id, block))
                     if last is None or attempt > last.attempt:
-                        yield cell, block, f"{identity}/{name}"
+                        yield cell, block, f"{cell.id}/{name}"
 
     def _names(self, folder: str) -> frozenset[str]:
         if folder not in self._known:
