@@ -155,7 +155,7 @@ def test_only_undecided_differences_of_values_pass(tmp_path: Path) -> None:
     assert [cell["outcome"] for cell in told["cells"]] == ["undecided", "undecided"]
     assert [cell["values_undecided"] for cell in told["cells"]] == [True, False]
     assert told["reason"].startswith("undecided: tcp-rr between nodes: fails more often")
-    assert told["reason"].endswith("(and 1 more)")
+    assert told["reason"].endswith("(and 1 more cell)")
     junit = call(["compare", *sides, "--format", "junit"]).stdout.split("\n", 1)[1]
     suite = ElementTree.fromstring(junit)
     assert (suite.get("skipped"), suite.get("errors")) == ("1", "1")

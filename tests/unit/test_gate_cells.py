@@ -377,10 +377,14 @@ def _verdict(*outcomes: str, threshold: float = 0.05) -> Verdict:
         (("within",), 0, "within the threshold: the one cell proven no more than 5 % worse"),
         (("within",) * 2, 0, "within the threshold: all 2 cells proven no more than 5 % worse"),
         (("within", "worse"), 4, "worse: cell 1: reason 1"),
-        (("undecided", "worse", "missing", "worse"), 4, "worse: cell 1: reason 1 (and 1 more)"),
+        (
+            ("undecided", "worse", "missing", "worse"),
+            4,
+            "worse: cell 1: reason 1 (and 1 more cell)",
+        ),
         (("undecided", "within"), 5, "undecided: cell 0: reason 0"),
         (("undecided", "missing"), 5, "undecided: cell 1: reason 1"),
-        (("undecided",) * 3, 5, "undecided: cell 0: reason 0 (and 2 more)"),
+        (("undecided",) * 3, 5, "undecided: cell 0: reason 0 (and 2 more cells)"),
     ],
 )
 def test_the_status_and_the_line_of_the_gate(
