@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace as replace_fields
@@ -13,11 +14,13 @@ from cnibench.cli import _complete
 from cnibench.cli._cluster_options import SECTIONS, cluster_options
 from cnibench.cli._options import kind_option, method_option, out_option, seed_option
 from cnibench.cli._output import json_option, print_json
-from cnibench.cli._request import Request
 from cnibench.cli._sections import Sections
 from cnibench.errors import UsageError
 from cnibench.system import log
 from cnibench.testbed.cluster_options import ClusterOptions
+
+if TYPE_CHECKING:
+    from cnibench.cli._request import Request
 
 
 @click.command(

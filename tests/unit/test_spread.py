@@ -68,7 +68,7 @@ def test_windows_have_no_slices_and_their_blocks_share_a_deployment(tmp_path: Pa
     alike = floor_of(
         tmp_path, deployments=20, kept=6, method="windows", sds=(0.0, 0.01, 1e-9), name="alike"
     )
-    assert "no spread of deployments was found" in alike.advice
+    assert "No spread of deployments was found" in alike.advice
 
 
 @pytest.mark.parametrize("method", ["slices", "windows"])
@@ -82,7 +82,7 @@ def test_one_deployment_and_one_block_each_say_what_they_do_not_tell(
     single = floor_of(tmp_path, deployments=24, kept=1, method=method, name="single").spread
     assert single.deployments is None
     assert within(single.blocks, math.hypot(0.01, 0.01, 0 if method == "slices" else 0.009))
-    assert "with one block each, deployments and blocks cannot be told apart" in single.notes
+    assert "one block of each deployment does not tell deployments from blocks" in single.notes
     both = nested_run(tmp_path, deployments=1, kept=1, method=method, name="both")
     assert calibration([both], 0.02).floors == []
 

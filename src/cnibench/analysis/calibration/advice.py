@@ -82,24 +82,26 @@ def _gain(noise: float, spread: Spread, duration: float) -> str:
 def _shared(spread: Spread, noise: float, resolution: float) -> str:
     """All blocks of a run in windows share a deployment: more blocks do not average it."""
     blocks = blocks_for(1, noise, resolution)
-    more = f"{blocks} blocks" if blocks else "No number of blocks"
     found = (
-        f"{more} find {_percent(resolution)} between two profiles, as far as blocks differ, which"
-        " more blocks average"
+        f"{blocks} blocks find {_percent(resolution)} between two profiles"
+        if blocks
+        else f"too noisy to find {_percent(resolution)} between two profiles"
     )
     if spread.deployments is None:
         return found
     if not spread.deployments.low:
-        most = _TWO_LABELS * spread.deployments.high
+        most = math.expm1(_TWO_LABELS * spread.deployments.high)
         return (
-            f"{found}; no spread of deployments was found (two differ by {_percent(most)} at most)"
+            f"{found}. No spread of deployments was found: two deployments of one profile differ by"
+            f" {_percent(most)} at most"
         )
-    least = _TWO_LABELS * spread.deployments.sd
+    usual = math.expm1(_TWO_LABELS * spread.deployments.sd)
     return (
-        f"{found}. They do not average its one deployment: two deployments of one profile differ by"
-        f" up to {_percent(least)} in 19 of 20 runs, so repeat the run, or measure in slices"
+        f"{found}, if their deployments are alike: all blocks of a run share one deployment of each"
+        f" profile. Two deployments of one profile differ by up to {_percent(usual)} in 19 of 20"
+        " runs, so repeat the run, or measure in slices"
     )
 
 
 def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.2g} %"
+    return f"{100 * fraction:.3g} %"

@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Spread:
-    """None where that part cannot be told: ``notes`` say why. ``slices`` is what they add to the
+    """None where that part is unknown: ``notes`` say why. ``slices`` is what they add to the
     value of a block, ``one_slice`` the standard deviation of one of ``slices_each``. ``blocks``
     contains the deployments if each has one block. ``left_out`` blocks are outliers.
     """
@@ -99,7 +99,7 @@ def _notes(groups: Sequence[Sequence[int]], left_out: int, *, sliced: bool) -> l
     if len(groups) < 2:
         found.append("one deployment does not show how deployments differ")
     elif max(map(len, groups)) < 2:
-        found.append("with one block each, deployments and blocks cannot be told apart")
+        found.append("one block of each deployment does not tell deployments from blocks")
     if not sliced:
         found.append("windows have no slices: their part is in that of the blocks")
     return found
