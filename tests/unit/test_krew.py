@@ -99,9 +99,11 @@ def test_the_manifest_is_one_that_krew_takes(made: Path) -> None:
 
 def test_an_archive_has_one_wheel_and_the_script_that_runs_it(made: Path, tmp_path: Path) -> None:
     before = (made / "cnibench_linux_arm64.tar.gz").read_bytes()
-    with tarfile.open(made / "cnibench_linux_arm64.tar.gz") as tar:
+    archive = made / "cnibench_linux_arm64.tar.gz"
+    with tarfile.open(archive) as tar:
         names = tar.getnames()
-        tar.extractall(tmp_path / "plugin", filter="data")
+    (tmp_path / "plugin").mkdir()
+    subprocess.run(["tar", "-xzf", archive, "-C", tmp_path / "plugin"], check=True)
     wheel = "cnibench-1.2.3-py3-none-manylinux_2_17_aarch64.whl"
     assert names == ["kubectl-cnibench", wheel, "LICENSE"]
     assert make(made).returncode == 0
