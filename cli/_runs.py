@@ -42,11 +42,21 @@ def several(runs: Sequence[str], folder: Path) -> list[RunReader]:
     run.
     """
     from cnibench.rundir.index import find
-    from cnibench.rundir.index import runs as every
     from cnibench.rundir.reader import RunReader
 
     if runs:
         return [RunReader(find(name, folder)) for name in runs]
+    found = all_runs(folder)
+    click.echo(f"run: {printable(str(found[-1].path))} (the last one)", err=True)
+    return found[-1:]
+
+
+def all_runs(folder: Path) -> list[RunReader]:
+    """All runs in ``folder``; stderr says which could not be read. Raises UsageError when there is
+    none.
+    """
+    from cnibench.rundir.index import runs as every
+
     unreadable: list[str] = []
     found = every(folder, unreadable)
     for message in unreadable:
@@ -56,5 +66,4 @@ def several(runs: Sequence[str], folder: Path) -> list[RunReader]:
             f"there is no run in {folder}",
             "name one, or the directory of the runs with --folder; 'cnibench run' makes one",
         )
-    click.echo(f"run: {printable(str(found[-1].path))} (the last one)", err=True)
-    return found[-1:]
+    return found

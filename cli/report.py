@@ -11,7 +11,7 @@ import click
 from cnibench.cli import _complete
 from cnibench.cli._options import file_option, pooling_options
 from cnibench.cli._output import json_option, print_bytes
-from cnibench.cli._runs import runs_argument, several
+from cnibench.cli._runs import all_runs, runs_argument, several
 from cnibench.errors import InputError, UsageError
 from cnibench.system.files import check_relative
 
@@ -32,6 +32,7 @@ _WITH_PROBLEMS = (
     epilog=(
         "\b\nExamples:\n  cnibench report\n  cnibench report last --format md --out report.md\n"
         "  cnibench report --cni 'calico-*',cilium --family baseline --baseline cilium\n"
+        "  cnibench report --trend --folder nightly --baseline veth-baseline\n"
     ),
 )
 @runs_argument
@@ -66,6 +67,14 @@ _WITH_PROBLEMS = (
     show_default=True,
     help="Pairs that are compared and corrected for: all, or only those with the baseline.",
 )
+@click.option(
+    "--trend",
+    is_flag=True,
+    help=(
+        "The runs over time, with change points and what changed around them; without RUN, all"
+        " runs of --folder. Versions may differ. Ratios to a profile: --baseline."
+    ),
+)
 @pooling_options
 @json_option
 def command(
@@ -75,6 +84,7 @@ def command(
     full: bool,
     cni: tuple[str, ...],
     family: Literal["all", "baseline"],
+    trend: bool,
     baseline: str,
     allow_different: bool,
     folder: Path,
@@ -94,33 +104,55 @@ def command(
     chosen = "json" if as_json else form
     if full and chosen != "text":
         raise UsageError(f"--full does not apply to {chosen}", "leave out --full, or use text")
+    only = [part.strip() for item in cni for part in item.split(",") if part.strip()]
+    if trend:
+        for name, given in (("--family", family != "all"), ("--full", full)):
+            if given:
+                raise UsageError(f"{name} does not apply to --trend", f"leave out {name}")
+        return _trend(runs, folder, chosen, out, only, baseline, allow_different)
     readers = several(runs, folder)
     analysis = analyse(
-        readers,
-        allow_different=allow_different,
-        baseline=baseline,
-        only=[part.strip() for item in cni for part in item.split(",") if part.strip()],
-        family=family,
+        readers, allow_different=allow_different, baseline=baseline, only=only, family=family
     )
     if chosen not in _WITH_PROBLEMS:
         for line in problems(analysis):
             click.echo(printable(line), err=True)
-    status = 1 if analysis.problems else 0
     report = provider("reports", chosen)
     rendered = report.render(analysis, full=True) if full else report.render(analysis)
-    if out is None:
-        if isinstance(rendered, bytes):
-            if sys.stdout.isatty():
-                raise UsageError(
-                    f"{form} is binary and stdout is a terminal", "name a file with --out"
-                )
-            print_bytes(rendered)
-        else:
-            click.echo(rendered, nl=False)
-        return status
-    write(out, rendered)
-    click.echo(f"report: {out}", err=True)
-    return status
+    _deliver(rendered, out, chosen)
+    return 1 if analysis.problems else 0
+
+
+def _trend(
+    runs: tuple[str, ...],
+    folder: Path,
+    form: str,
+    out: Path | None,
+    only: list[str],
+    baseline: str,
+    allow_different: bool,
+) -> int:
+    from cnibench.analysis.trend.build import trend
+    from cnibench.reports import _trend as report
+
+    report.check(form)
+    readers = several(runs, folder) if runs else all_runs(folder)
+    found = trend(readers, allow_different=allow_different, baseline=baseline, only=only)
+    _deliver(report.FORMATS[form](found), out, form)
+    return 1 if found.problems else 0
+
+
+def _deliver(rendered: str | bytes, out: Path | None, form: str) -> None:
+    """Into the file ``out``, else on stdout."""
+    if out is not None:
+        write(out, rendered)
+        click.echo(f"report: {out}", err=True)
+    elif isinstance(rendered, str):
+        click.echo(rendered, nl=False)
+    elif sys.stdout.isatty():
+        raise UsageError(f"{form} is binary and stdout is a terminal", "name a file with --out")
+    else:
+        print_bytes(rendered)
 
 
 def write(path: Path, content: str | bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cnibench.analysis.model import Analysis
 from cnibench.reports._escape import markdown
 from cnibench.reports.document.build import document
-from cnibench.reports.document.parts import Table
+from cnibench.reports.document.parts import Document, Table
 
 
 class MarkdownReport:
@@ -15,17 +15,21 @@ class MarkdownReport:
     suffix = ".md"
 
     def render(self, analysis: Analysis) -> str:
-        whole = document(analysis, whole=True)
-        lines = [f"# {markdown(whole.title)}", ""]
-        lines += [f"- {markdown(line)}" for line in whole.conditions]
-        lines += ["", *(text for line in whole.summary for text in (markdown(line), ""))]
-        for section in whole.sections:
-            lines += [f"## {markdown(section.title)}", ""]
-            lines += [f"- {markdown(line)}" for line in section.lines]
-            lines += [""] * bool(section.lines)
-            for table in section.tables:
-                lines += [*_table(table), ""]
-        return "\n".join(lines).rstrip() + "\n"
+        return shown(document(analysis, whole=True))
+
+
+def shown(whole: Document) -> str:
+    """A document as Markdown."""
+    lines = [f"# {markdown(whole.title)}", ""]
+    lines += [f"- {markdown(line)}" for line in whole.conditions]
+    lines += ["", *(text for line in whole.summary for text in (markdown(line), ""))]
+    for section in whole.sections:
+        lines += [f"## {markdown(section.title)}", ""]
+        lines += [f"- {markdown(line)}" for line in section.lines]
+        lines += [""] * bool(section.lines)
+        for table in section.tables:
+            lines += [*_table(table), ""]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _table(table: Table) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cnibench.analysis.model import Analysis
 from cnibench.reports._escape import plain
 from cnibench.reports.document.build import document
-from cnibench.reports.document.parts import Section, Table
+from cnibench.reports.document.parts import Document, Section, Table
 
 _WIDTH = 100
 _HEAD = 22  # a heading up to so long stays in one line
@@ -28,33 +28,35 @@ class TextReport:
         wide as the terminal, else 100. ``full``: with every attestation and every fact of the
         environment, as in report.md.
         """
-        from rich.console import Console
+        return shown(document(analysis, whole=full), width)
 
-        if width is None:
-            width = (
-                shutil.get_terminal_size((_WIDTH, 24)).columns if sys.stdout.isatty() else _WIDTH
-            )
-        width = max(60, width)
-        out = io.StringIO()
-        console = Console(
-            file=out,
-            width=width,
-            no_color=True,
-            highlight=False,
-            markup=False,
-            emoji=False,
-            force_terminal=False,
-        )
-        whole = document(analysis, whole=full)
-        console.print(plain(whole.title))
-        for line in whole.conditions:
-            console.print(plain(line))
-        console.print()
-        for line in whole.summary:
-            console.print(plain(line, 4000))
-        for section in whole.sections:
-            _print(console.print, section, width)
-        return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+def shown(whole: Document, width: int | None = None) -> str:
+    """A document as text of that width; None: as wide as the terminal, else 100."""
+    from rich.console import Console
+
+    if width is None:
+        width = shutil.get_terminal_size((_WIDTH, 24)).columns if sys.stdout.isatty() else _WIDTH
+    width = max(60, width)
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        no_color=True,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        force_terminal=False,
+    )
+    console.print(plain(whole.title))
+    for line in whole.conditions:
+        console.print(plain(line))
+    console.print()
+    for line in whole.summary:
+        console.print(plain(line, 4000))
+    for section in whole.sections:
+        _print(console.print, section, width)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def _print(write: object, section: Section, width: int) -> None:

@@ -88,7 +88,7 @@ def analyse(
     failures = [
         one for one in _unsupported(readers) + gathered.failures if one.label not in left_out
     ]
-    runs = [_run(reader) for reader in readers]
+    runs = [run_of(reader) for reader in readers]
     short = contradictions(readers, numbers, contexts) + shortfalls(readers, numbers)
     said = dependence(main_contexts(contexts, main)) if len(readers) == 1 else ""
     dependent = [said] if said else []
@@ -108,7 +108,12 @@ def analyse(
         attestations=[one for one in attestations if one.label not in left_out],
         failures=failures,
         summary=[],
-        notes=apart + dependent + gathered.notes + short + _notes(readers, runs),
+        notes=apart
+        + dependent
+        + gathered.notes
+        + short
+        + _planned(readers)
+        + notes_of(readers, runs),
         baseline=base,
         labels=labels,
         unselected=[label for label in every if label in left_out],
@@ -134,8 +139,15 @@ def contexts_of(reader: RunReader, gathered: Gathered | None = None) -> list[Con
 
     ``gathered`` is what was read of it already.
     """
-    gathered = gathered or gather([reader])
-    return _contexts(gathered, [0], _labels([reader], gathered.series), [reader], main_of([reader]))
+    return contexts_together([reader], gathered or gather([reader]), [0])
+
+
+def contexts_together(
+    readers: Sequence[RunReader], gathered: Gathered, numbers: Sequence[int]
+) -> list[Context]:
+    """What several runs measured; ``numbers`` has the number of each run's environment."""
+    labels = _labels(readers, gathered.series)
+    return _contexts(gathered, numbers, labels, readers, main_of(readers))
 
 
 def _others(readers: Sequence[RunReader]) -> float | None:
@@ -294,7 +306,8 @@ def _where(
     }
 
 
-def _run(reader: RunReader) -> Run:
+def run_of(reader: RunReader) -> Run:
+    """What a report says of a run itself."""
     plan = reader.plan
     return Run(
         id=plan.id,
@@ -365,8 +378,14 @@ def _current(readers: Sequence[RunReader]) -> dict[str, str]:
     return found
 
 
-def _notes(readers: Sequence[RunReader], runs: Sequence[Run]) -> list[str]:
-    found = [note for reader in readers for note in reader.plan.notes]
+def _planned(readers: Sequence[RunReader]) -> list[str]:
+    """What the plans noted."""
+    return list(dict.fromkeys(note for reader in readers for note in reader.plan.notes))
+
+
+def notes_of(readers: Sequence[RunReader], runs: Sequence[Run]) -> list[str]:
+    """What is odd about the runs' folders, and what they lack."""
+    found = []
     for reader, run in zip(readers, runs, strict=True):
         found += [f"{reader.id}: {warning}" for warning in reader.warnings]
         if again := reader.chain.again:

@@ -49,15 +49,17 @@ def circumstances(
     alone, and its name is no matter then.
     """
     plan = reader.plan
-    given = plan.plan.get("settings")
-    settings = given if isinstance(given, Mapping) else {}
     found = Circumstances(
-        {**reader.environment, "tool_version": plan.tool_version}, settings=_settings(settings, "")
+        {**reader.environment, "tool_version": plan.tool_version},
+        settings=settings_of(plan.plan, ""),
     )
     installed = reader.installed
     for name, profile in plan.profiles.items():
         if name == (label or name):
-            found.labels[name] = {"profile": _short(profile), "settings": _settings(settings, name)}
+            found.labels[name] = {
+                "profile": _short(profile),
+                "settings": settings_of(plan.plan, name),
+            }
             if name in installed:
                 found.labels[name]["installed"] = installed[name]
     for line, params in lines:
@@ -92,7 +94,10 @@ def _known(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _settings(settings: Mapping[str, Any], label: str) -> str:
+def settings_of(plan: Mapping[str, Any], label: str) -> str:
+    """Those of a label, with those of all labels, out of a run's plan; '' without any."""
+    given = plan.get("settings")
+    settings = given if isinstance(given, Mapping) else {}
     both = [settings.get(name) for name in dict.fromkeys(("", label))]
     own = {
         key: value for table in both if isinstance(table, Mapping) for key, value in table.items()
@@ -104,13 +109,13 @@ def _short(profile: Mapping[str, Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(profile, order="sorted")).hexdigest()[:12]
 
 
-def differences(one: Circumstances, other: Circumstances) -> list[str]:
+def differences(one: Circumstances, other: Circumstances, *, trend: bool = False) -> list[str]:
     """What must agree between two runs and does not, each with both values. What only one of them
-    measured is no difference.
+    measured is no difference. ``trend``: versions may differ, and what one did not record may.
     """
-    found = disagreements(one.facts, other.facts, partial=False)
+    found = disagreements(one.facts, other.facts, partial=trend, versions=not trend)
     for label in (label for label in one.labels if label in other.labels):
-        found += _labels(one.labels[label], other.labels[label], label)
+        found += _labels(one.labels[label], other.labels[label], label, versions=not trend)
     return _words([*found, *_places(one, other)])
 
 
@@ -142,8 +147,14 @@ def between(
     return _words([*found, *_places(base, candidate)])
 
 
-def _labels(one: Mapping[str, Any], other: Mapping[str, Any], label: str) -> list[Disagreement]:
-    both = [name for name in _LABEL if name in one and name in other]
+def _labels(
+    one: Mapping[str, Any], other: Mapping[str, Any], label: str, *, versions: bool = True
+) -> list[Disagreement]:
+    both = [
+        name
+        for name, coordinate in _LABEL.items()
+        if name in one and name in other and (versions or not coordinate.version)
+    ]
     return [
         item
         for name in both
@@ -189,9 +200,10 @@ def _words(found: Sequence[Disagreement]) -> list[str]:
 
 
 def environments(
-    readers: Sequence[RunReader], gathered: Gathered, allow: bool
+    readers: Sequence[RunReader], gathered: Gathered, allow: bool, *, trend: bool = False
 ) -> tuple[list[int], list[str]]:
-    """(for each run the number of its environment, what tells the environments apart in words).
+    """(for each run the number of its environment, what tells the environments apart in words);
+    ``trend`` as in ``differences``.
 
     Raises UsageError when there is more than one and ``allow`` is not set.
     """
@@ -200,10 +212,13 @@ def environments(
     for number, reader in enumerate(readers):
         lines = [(one.first, one.params) for one in gathered.tried if one.run == number]
         mine = circumstances(reader, lines)
-        same = next((i for i, other in enumerate(distinct) if not differences(other, mine)), None)
+        same = next(
+            (i for i, other in enumerate(distinct) if not differences(other, mine, trend=trend)),
+            None,
+        )
         if same is None:
             if distinct:
-                said = "; ".join(differences(distinct[0], mine))
+                said = "; ".join(differences(distinct[0], mine, trend=trend))
                 if not allow:
                     raise UsageError(
                         f"{reader.id} is not comparable with {readers[0].id}: {said}",

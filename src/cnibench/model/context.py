@@ -197,16 +197,19 @@ def disagreements(
     *,
     partial: bool = True,
     machine: bool = True,
+    versions: bool = True,
 ) -> list[Disagreement]:
     """What of the machine must agree and does not, out of two env.json, in the order of their
     declaration.
 
     ``partial``: what one of them does not have is no disagreement: an interrupted run had not
     recorded all of it yet, and a program may not tell its version. Without ``machine`` only the
-    programs are compared.
+    programs are compared, without ``versions`` only what may not change along a trend.
     """
     found = []
     for one in MACHINE if machine else [one for one in MACHINE if one.name == "tool_version"]:
+        if one.version and not versions:
+            continue
         ours, theirs = one.of(recorded), one.of(present)
         if not partial or (ours not in (None, "") and theirs not in (None, "")):
             found += differing(one, ours, theirs)

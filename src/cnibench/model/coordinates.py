@@ -35,6 +35,7 @@ class Coordinate:
     ``named`` are words for particular values, ``first`` are values in the order of reports.
     ``read_back``: read from each sample while it is measured, so that it may change within a run.
     ``about`` says in a line what a column of it has, where ``title`` does not.
+    ``version``: it may change along a trend, which shows what it does to the figures.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Coordinate:
     first: tuple[Any, ...] = ()
     read_back: bool = False
     about: str = ""
+    version: bool = False
 
     def words(self, value: Any) -> str:
         """A value in words: ``200 Mbit/s``, ``unlimited``, ``not recorded``."""
@@ -108,11 +110,19 @@ LABEL = (
         "profile",
         options=("cni", "plan"),
         about="profile that was deployed",
+        version=True,
     ),
-    Coordinate("settings", "must agree", "settings", options=("settings",), named=(("", "none"),)),
+    Coordinate(
+        "settings",
+        "must agree",
+        "settings",
+        options=("settings",),
+        named=(("", "none"),),
+        version=True,
+    ),
     Coordinate("fidelity", "must agree", "fidelity", about="cni, datapath-model or baseline"),
     # Out of env.json, by label: the SHA-256 of each chart, manifest and image of the CNI.
-    Coordinate("installed", "must agree", "installed", at=("installed",)),
+    Coordinate("installed", "must agree", "installed", at=("installed",), version=True),
 )
 
 # Where a figure was measured, in the order in which reports sort.
@@ -290,7 +300,7 @@ PLACE = (
 
 # The machine and the programs, out of env.json.
 MACHINE = (
-    Coordinate("kernel", "must agree", "kernel", options=("kernel",)),
+    Coordinate("kernel", "must agree", "kernel", options=("kernel",), version=True),
     Coordinate("architecture", "must agree", "architecture"),
     Coordinate("cpu_model", "must agree", "CPU"),
     Coordinate("cpus", "must agree", "CPUs"),
@@ -308,23 +318,30 @@ MACHINE = (
         "link speed of the nodes' NICs (Mbit/s)",
         at=("nodes.*.device.speed",),
     ),
-    Coordinate("node_kernels", "must agree", "kernels of the nodes", at=("nodes.*.kernelVersion",)),
+    Coordinate(
+        "node_kernels",
+        "must agree",
+        "kernels of the nodes",
+        at=("nodes.*.kernelVersion",),
+        version=True,
+    ),
     Coordinate("node_cpus", "must agree", "CPUs of the nodes", at=("nodes.*.cpu_model",)),
-    Coordinate("kubernetes", "must agree", "Kubernetes"),
+    Coordinate("kubernetes", "must agree", "Kubernetes", version=True),
     Coordinate(
         "kind_node_image",
         "must agree",
         "image of kind's nodes",
         options=("node_image",),
         named=(("", "kind's own"),),
+        version=True,
     ),
     Coordinate("network", "must agree", "network"),
     Coordinate(
         "max_rate", "must agree", "cap of what Pods send", unit="bit/s", options=("max_rate",)
     ),
-    Coordinate("tool_version", "must agree", "tool version"),
+    Coordinate("tool_version", "must agree", "tool version", version=True),
     *(
-        Coordinate(f"tools.{name}", "must agree", name)
+        Coordinate(f"tools.{name}", "must agree", name, version=True)
         for name in ("netperf", "iperf3", "ab", "nginx", "perf")
     ),
 )

@@ -18,6 +18,7 @@ from cnibench.analysis.text.places import describe
 from cnibench.analysis.text.standings import Place, places_of
 from cnibench.analysis.text.summary import sentences
 from cnibench.analysis.text.wording import names, replicate
+from cnibench.analysis.trend.model import Trend
 from cnibench.model import context
 from cnibench.model.context import fact
 from cnibench.model.metrics import main_metric
@@ -283,7 +284,7 @@ def not_tested(analysis: Analysis) -> str:
     return f"Not tested: {'; '.join(parts)}."
 
 
-def problems(analysis: Analysis) -> list[str]:
+def problems(analysis: Analysis | Trend) -> list[str]:
     """The first lines of every report of a damaged run directory."""
     lines = [f"problem: {problem}" for problem in analysis.problems[:_LISTED]]
     more = len(analysis.problems) - len(lines)
