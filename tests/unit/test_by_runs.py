@@ -128,7 +128,7 @@ def test_a_report_of_several_runs_says_that_they_count_as_runs(tmp_path: Path) -
     assert (pair.n, pair.replicate, pair.verdict) == (3, "run", "a-better")
     assert found.results[0].blocks == [0, 1, 2]
     assert found.summary[0].startswith("Runs: 3 together.")
-    assert "below 6 runs, intervals are wide" in found.summary[0]
+    assert "below 6 runs, verdicts rest on a model" in found.summary[0]
     assert any("with 3 runs, too few for a test without a model" in text for text in found.summary)
     assert not any(" blocks" in text for text in found.summary[1:])
     alone = analyse(readers[:1])

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cnibench.stats.change_points import FEWEST, LEAST, Change, change_points
+from cnibench.stats.diagnostics import dependence_over_time
 
 NAN = np.nan
 FINITE = st.floats(-5, 5, allow_subnormal=False)
@@ -124,6 +125,27 @@ def test_shift_and_scale_move_no_change_point(seed: int, shift: float, scale: fl
     assert [scale * change.size for change in plain] == pytest.approx(
         [change.size for change in moved], rel=1e-6, abs=1e-9
     )
+
+
+def test_dependence_of_neighbouring_runs_is_seen_and_no_other() -> None:
+    """A level that was missed, or values that are gone, are no dependence."""
+    rng = np.random.default_rng(7)
+    free = rng.standard_normal((6, 30))
+    tied = free.copy()
+    for i in range(1, 30):
+        tied[:, i] = 0.5 * tied[:, i - 1] + free[:, i]
+    free[1, 4:9] = NAN
+    seen, chance = dependence_over_time(tied), dependence_over_time(free)
+    assert seen is not None
+    assert chance is not None
+    assert (seen[0], seen[1] < 0.01) == (pytest.approx(0.5, abs=0.15), True)
+    assert (chance[0], chance[1] > 0.05) == (pytest.approx(0.0, abs=0.15), True)
+    free[:, 20:] += 3.0
+    stepped = dependence_over_time(free)
+    assert stepped is not None
+    assert abs(stepped[0]) < 0.35
+    assert dependence_over_time(np.ones((2, 30))) is None
+    assert dependence_over_time(free[:, :7]) is None
 
 
 def test_the_same_table_gives_the_same_answer() -> None:

@@ -115,7 +115,7 @@ def combined(analysis: Analysis) -> list[str]:
     if few:
         text += (
             f" Few runs say little about it: below {max(pair.blocks_needed for pair in few)} runs,"
-            " intervals are wide and rest on a model."
+            " verdicts rest on a model, and intervals are wide for such a scatter."
         )
     return [text]
 
