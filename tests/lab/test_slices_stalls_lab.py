@@ -101,7 +101,7 @@ def test_a_server_whose_cgroup_is_frozen(generators: dict[str, Generator]) -> No
         freezer = Path("/sys/fs/cgroup")
     if not (freezer / "cgroup.procs").exists():
         pytest.skip("no cgroups here")
-    group = freezer / "cnibench-test-slices-stalls"
+    group = freezer / f"cnibench-test-slices-stalls-{os.getpid()}"
     group.mkdir()
     old = (group / "freezer.state").exists()
     control = group / ("freezer.state" if old else "cgroup.freeze")

@@ -203,7 +203,7 @@ def test_a_frozen_cgroup_marks_the_sample(make_stand: MakeStand, tmp_path: Path)
     )
     if freezer is None:
         pytest.skip("no cgroups here")
-    group = freezer / "cnibench-test-stalls"
+    group = freezer / f"cnibench-test-stalls-{os.getpid()}"
     group.mkdir()
     control, on, off = (
         ("freezer.state", "FROZEN", "THAWED")

@@ -171,6 +171,7 @@ class Generator:
             if time.monotonic() > end:
                 raise MeasureError(f"its load generator did not stop within {_STOPS:.0f} s")
             time.sleep(_LOOK)
+            self._signal(signal.SIGSTOP)  # somebody else may have continued it
         self._ran = self._clocks[0].read()[0]
 
     def strayed(self) -> float:
