@@ -61,10 +61,11 @@ def possible_cells(
     return possible, list(refused)
 
 
-def check_slices(cells: Sequence[Cell]) -> None:
+def check_slices(cells: Sequence[Cell], cluster: Cluster) -> None:
     """Raises NoSlicesError when this machine cannot measure those in slices that are to be."""
     if sliced := sum(cell.method == "slices" for cell in cells):
         require(sliced)
+        cluster.require_room(len({cell.label for cell in cells}))
 
 
 def needs(cell: Cell, workload: Workload) -> list[type[Capability]]:

@@ -128,7 +128,7 @@ def prepare(
             "; ".join([*refused, *left_out, *without]) or "name a profile and a workload",
         )
     if not other_kernel:
-        check_slices(planned)
+        check_slices(planned, cluster)
     remarks = [*notes, *without, *left_out, *refused, *words(blocks)]
     request = _request(whole, name, cluster, found, planned, used, collectors, remarks)
     request = replace(request, warnings=[*request.warnings, *refused])
@@ -266,5 +266,5 @@ def again(manifest: Manifest) -> Request:
     )
     if set(same.windows) < {cell.window for cell in manifest.cells}:
         raise MissingError("; ".join(notes), "'cnibench doctor' says what to install")
-    check_slices(manifest.cells)
+    check_slices(manifest.cells, cluster)
     return Request(manifest, found.runnable, used, collectors, cluster, warnings)

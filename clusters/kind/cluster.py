@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from cnibench.clusters.kind.containers import OneCluster
+from cnibench.clusters.kind.pods import on_this_machine
 from cnibench.clusters.kubernetes import images, install
 from cnibench.clusters.kubernetes.api import pods, tools
 from cnibench.clusters.kubernetes.api.objects import Making
@@ -21,26 +22,38 @@ from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.ownership import kind_clusters, state
 from cnibench.clusters.kubernetes.ownership.namespace import PATIENCE, Claim
 from cnibench.clusters.kubernetes.pods import paths, unsupported
-from cnibench.errors import CnibenchError, MissingError, cleaning_up
+from cnibench.clusters.kubernetes.pods.background import uids_of
+from cnibench.errors import ClusterError, CnibenchError, MissingError, NoSlicesError, cleaning_up
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Profile
 from cnibench.model.units import seconds
 from cnibench.offload.nic import Nic
+from cnibench.system import memory
 from cnibench.testbed.capabilities.cell_limits import CellLimits
+from cnibench.testbed.capabilities.entered_pods import EnteredPods
 from cnibench.testbed.capabilities.nics import Nics
 from cnibench.testbed.capabilities.outages import Outage, Outages
 from cnibench.testbed.capabilities.ownership import Leftover, Ownership
 from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
+from cnibench.testbed.place import Pod
 
 _READY = 300.0  # s: of a CNI; images may have to be fetched
 # s that making, installing, attesting and removing one takes on a small machine, for plans
 _SECONDS = 75.0
+_MEMORY = 900 << 20  # bytes that one of two nodes takes, about: 0.6 GiB and a CNI
 
 
-class KindDeployment(KubernetesDeployment):
+class KindDeployment(KubernetesDeployment, EnteredPods):
     """A profile on its own cluster, which goes with it."""
 
     cluster: OneCluster
+
+    def entered(self, pods: Sequence[Pod]) -> list[Pod]:
+        names = [pod.name for pod in pods]
+        uids = uids_of(self.access, self.namespace, names)
+        if gone := [name for name in names if name not in uids]:
+            raise ClusterError(f"the Pod {gone[0]} is gone: somebody else has removed it")
+        return [*on_this_machine({uids[name]: self._pods[name] for name in names})]
 
     def remove(self) -> None:
         self.disconnect()
@@ -54,6 +67,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
 
     kind: ClassVar[str] = "kind"
     deploys: ClassVar[type] = KindDeployment
+    slices: ClassVar[bool] = True
     testbed: str = "kind"
     wire: Wire = "veth"
     most_pairs: ClassVar[int] = 50
@@ -100,6 +114,15 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
 
     def refuses(self, profile: Profile, cell: Cell) -> str:
         return unsupported.refusal(profile, cell)
+
+    def require_room(self, profiles: int) -> None:
+        needed, available = profiles * _MEMORY, memory.available()
+        if needed > available:
+            raise NoSlicesError(
+                f"{profiles} kind clusters at once take about {needed >> 20} MiB;"
+                f" {available >> 20} MiB are free",
+                "measure fewer profiles at once, or use --method windows",
+            )
 
     def seconds(self, profile: Profile) -> float:
         return _SECONDS

@@ -24,6 +24,7 @@ from typing import Any
 from cnibench.clusters.lab.namespaces import netlink, tree
 from cnibench.errors import CnibenchError
 from cnibench.system.guest import inside, patience
+from cnibench.system.namespaces import CLONE_NEWNET, CLONE_NEWPID
 
 _ROOT, _CLSACT = 0xFFFFFFFF, 0xFFFFFFF1  # parents of queueing disciplines
 # struct tc_tbf_qopt: 10^6 bytes/s, no peak rate, a queue of 10^6 bytes, a bucket of 10^6 ticks of
@@ -173,7 +174,7 @@ def _in_scratch(features: Collection[str]) -> dict[str, bool]:
     if child == 0:
         os.close(reader)
         with contextlib.suppress(BaseException):
-            tree.unshare(tree.CLONE_NEWNET | tree.CLONE_NEWNS)
+            tree.unshare(CLONE_NEWNET | tree.CLONE_NEWNS)
             tree.loopback_up()
             os.environ["XTABLES_LOCKFILE"] = "/dev/null"
             os.write(writer, json.dumps(_try_each(features)).encode())
@@ -193,7 +194,7 @@ def tree_problem() -> str:
     child = os.fork()
     if child == 0:
         try:
-            tree.unshare(tree.CLONE_NEWNET | tree.CLONE_NEWNS | tree.CLONE_NEWPID)
+            tree.unshare(CLONE_NEWNET | tree.CLONE_NEWNS | CLONE_NEWPID)
         except CnibenchError as error:
             os.write(writer, f"{error.message}\0{error.remedy}".encode())
         finally:

@@ -46,7 +46,7 @@ def marks(driven: Driven, cell: str) -> list[bool]:
 
 def reason(driven: Driven, cell: str) -> str:
     own = [one for one in driven.slices if one.cell == cell]
-    return stalls_disturbed(evidence(own, driven.wall, driven.share))
+    return stalls_disturbed(evidence(own, driven.wall, driven.share, alone=True))
 
 
 def client(generator: Generator) -> int:

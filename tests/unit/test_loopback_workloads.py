@@ -191,7 +191,7 @@ def test_pods_ask_for_the_congestion_control_themselves(
     more = (5201,) if workload.startswith("iperf3") else ()
     assert not {"-K", "-C"} & set(tool.command(s, 1.0, *more))
     far = Loopback()
-    far.local = False  # type: ignore[misc]
+    far.of_lab = False  # type: ignore[misc]
     command = tool.command(replace(s, client=far), 1.0, *more)
     asked = [word for i, word in enumerate(command) if {"-K", "-C"} & {word, command[i - 1]}]
     assert asked == words

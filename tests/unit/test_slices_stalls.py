@@ -35,7 +35,7 @@ def stopped(number: int, start: float, end: float, rate: float = 50.0) -> Slice:
 
 
 def reason(slices: list[Slice]) -> str:
-    return sample_disturbed(evidence(slices, 3.0, CALM))
+    return sample_disturbed(evidence(slices, 3.0, CALM, alone=True))
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_one_percent_of_the_slices_disturbs_the_sample(
 
 def test_the_record_has_the_longest_stop_across_slices() -> None:
     slices = [a_slice(0), stopped(1, 0.006, 0.02), stopped(2, 0.0, 0.02), a_slice(3, gap=0.004)]
-    record = evidence(slices, 3.0, CALM).record("")
+    record = evidence(slices, 3.0, CALM, alone=True).record("")
     assert record["longest_stop"] == pytest.approx(0.034)
     assert record["longest_gap"] == pytest.approx(0.004)
     assert (record["taken"], record["slices"]) == (3.0, pytest.approx(0.08))

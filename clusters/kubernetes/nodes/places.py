@@ -24,6 +24,7 @@ class KubernetesPlace(Place):
 
     python = "python3"
     local = False
+    of_lab = False
 
     def __init__(self, name: str, gateway: Gateway) -> None:
         self.name = name

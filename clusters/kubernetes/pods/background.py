@@ -9,7 +9,7 @@ same time.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,7 +25,7 @@ _TOGETHER = 8  # connections that are made at the same time
 # UID of a Pod to the number of the process that waits in its container. The UID is in the path of
 # its control group, with _ for - under
 # systemd; its sandbox (pause) has the network namespace as well, but not the programs.
-_FIND = """
+FIND = """
 import json, os, re, sys
 wanted, found = json.loads(sys.stdin.read()), {}
 for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -130,12 +130,7 @@ def enter(access: Access, namespace: str, pods: Sequence[KubernetesPod]) -> list
     if not pods:
         return []
     names = {pod.pod for pod in pods}
-    items = access.get("pods", "-n", namespace, timeout=_LIMIT)["items"]
-    uids = {
-        item["metadata"]["name"]: str(item["metadata"]["uid"])
-        for item in items
-        if item["metadata"]["name"] in names
-    }
+    uids = uids_of(access, namespace, names)
     found: dict[str, int] = {}
     for node in dict.fromkeys(pod.node for pod in pods):
         found |= _processes(
@@ -149,6 +144,16 @@ def enter(access: Access, namespace: str, pods: Sequence[KubernetesPod]) -> list
     return [EnteredPod(pod, found[uids[pod.name]]) for pod in pods]
 
 
+def uids_of(access: Access, namespace: str, names: Collection[str]) -> dict[str, str]:
+    """Name to UID of those Pods that are there. Raises ClusterError."""
+    items = access.get("pods", "-n", namespace, timeout=_LIMIT)["items"]
+    return {
+        item["metadata"]["name"]: str(item["metadata"]["uid"])
+        for item in items
+        if item["metadata"]["name"] in names
+    }
+
+
 def _processes(node: KubernetesNode, uids: Sequence[str]) -> dict[str, int]:
-    done = node.run([node.python, "-I", "-S", "-c", _FIND], timeout=_LIMIT, input=json.dumps(uids))
+    done = node.run([node.python, "-I", "-S", "-c", FIND], timeout=_LIMIT, input=json.dumps(uids))
     return {str(uid): int(pid) for uid, pid in json.loads(done.stdout).items()}

@@ -11,24 +11,20 @@ import contextlib
 import ctypes
 import errno
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from cnibench.clusters.lab.namespaces.iproute import iproute
-from cnibench.clusters.lab.namespaces.tree import CLONE_NEWNET, NETNS, loopback_up
+from cnibench.clusters.lab.namespaces.tree import NETNS, loopback_up
 from cnibench.errors import ClusterError, MissingError
+from cnibench.system import namespaces
 from cnibench.system import process as programs
+from cnibench.system.namespaces import CLONE_NEWNET
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _MS_BIND, _MNT_DETACH = 4096, 2
-
-
-def _set(fd: int) -> None:
-    if _libc.setns(fd, CLONE_NEWNET):
-        raise ClusterError(
-            f"a network namespace cannot be entered: {os.strerror(ctypes.get_errno())}"
-        )
 
 
 class Namespace:
@@ -66,19 +62,12 @@ class Namespace:
         except OSError as error:
             raise ClusterError(f"the namespace {name} cannot be made: {error.strerror}") from None
         finally:
-            _set(home)
+            namespaces.enter(home)
             os.close(home)
 
-    @contextlib.contextmanager
-    def inside(self) -> Iterator[None]:
+    def inside(self) -> AbstractContextManager[None]:
         """The calling thread in this namespace: sockets made there stay there."""
-        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        try:
-            _set(self.fd)
-            yield
-        finally:
-            _set(home)
-            os.close(home)
+        return namespaces.inside(self.fd)
 
     @property
     def ipr(self) -> Any:

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from cnibench.clusters.lab.namespaces.root import own_root
 from cnibench.errors import CnibenchError, MissingError
+from cnibench.system.namespaces import CLONE_NEWNET, CLONE_NEWPID
 
 HOME = Path("/run/cnibench")  # a private tmpfs: on the host this folder never exists
 NETNS = HOME / "netns"
@@ -34,7 +35,7 @@ TMP = HOME / "tmp"
 _HERE = "CNIBENCH_TREE"
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
-CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+CLONE_NEWUSER = 0x10000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
 _PR_SET_PDEATHSIG = 1

@@ -66,12 +66,20 @@ class Blocks:
 
     def run(self) -> int:
         """Measures all that is missing; returns the number of samples that failed."""
-        if not self.session.cluster.simultaneous:
+        if not self._interleaved:
             return self._one_by_one()
         manifest = self.session.writer.manifest
-        sliced = any(cell.method == "slices" for cell in manifest.cells)
-        anew = sliced or manifest.deployment_blocks
+        anew = self._sliced or manifest.deployment_blocks
         return self._anew(manifest.deployment_blocks or 1) if anew else self._together()
+
+    @property
+    def _sliced(self) -> bool:
+        return any(cell.method == "slices" for cell in self.session.writer.manifest.cells)
+
+    @property
+    def _interleaved(self) -> bool:
+        """Are all profiles installed at once?"""
+        return self.session.cluster.simultaneous or self._sliced
 
     def _anew(self, kept: int) -> int:
         """Deploys all profiles anew for each ``kept`` blocks: the spread between deployments is
@@ -97,10 +105,12 @@ class Blocks:
             for label in dict.fromkeys(cell.label for cell in cells):
                 if label not in states:
                     states[label] = self.profiles.install(label, block)
+                    session.progress.made(session.cluster.seconds(session.profiles[label]))
             session.describe()  # again: what was installed is known now
             failed = self.method.measure(states, cells, block, self.most)
             failed += self.verification.after_block(states, cells, block)
             if (block + 1) % kept == 0:
+                failed += self.verification.before_removal(states)
                 remove()
             return failed
 
@@ -147,6 +157,7 @@ class Blocks:
                     here = list(group)
                     failed += self.method.measure({label: state}, here, block, self.most)
                     failed += self.verification.after_block({label: state}, here, block)
+                    failed += self.verification.before_removal({label: state})
                 finally:
                     self.verification.forget(label)
                     with session.stop.held():
@@ -160,7 +171,7 @@ class Blocks:
         failed, expected = 0, 0.0
         for block in range(self.most):
             here = [cell for cell in manifest.cells if _due(cell, block)]
-            cells = order(here, block, manifest.seed, together=not session.cluster.simultaneous)
+            cells = order(here, block, manifest.seed, together=not self._interleaved)
             missing = [cell for cell in cells if (cell.id, block) not in self.done]
             if missing:
                 expected += self._expected(missing, block)

@@ -36,7 +36,7 @@ class SampleContext:
         """The congestion control that a program has to ask for; '': it gets the right one by
         itself, as in the lab, where the routes of the Pods name it.
         """
-        return "" if self.client.local else self.congestion_control
+        return "" if self.client.of_lab else self.congestion_control
 
     @property
     def target(self) -> str:

@@ -55,6 +55,16 @@ class Verification:
             if label in self._measured
         )
 
+    def before_removal(self, states: Mapping[str, ProfileState]) -> int:
+        """``after_run`` of those deployments that are not compared after each block."""
+        return self.after_run(
+            {
+                label: state
+                for label, state in states.items()
+                if not isinstance(state.deployment, QuickAttestation)
+            }
+        )
+
     def forget(self, label: str) -> None:
         """The deployment goes; the next one begins without samples."""
         self._measured.pop(label, None)

@@ -66,7 +66,9 @@ class Cluster(abc.ABC):
     simultaneous: ClassVar[bool] = (
         False  # can several profiles be installed at once, so that blocks interleave them?
     )
-    slices: ClassVar[bool] = False  # can load generators be stopped and counted in microseconds?
+    # can load generators be stopped and counted in microseconds? then its profiles are installed at
+    # once for that, if there is room for them
+    slices: ClassVar[bool] = False
     manages_nodes: ClassVar[bool] = True  # are its nodes made by us, of this machine?
     most_pairs: ClassVar[int] = 1000  # measured pairs that have room here
     paths: ClassVar[tuple[str, ...]] = (
@@ -105,6 +107,9 @@ class Cluster(abc.ABC):
         """What this profile lacks here; found before anything is made. ``options`` are those of the
         profile alone, the cluster's own if not given.
         """
+
+    def require_room(self, profiles: int) -> None:  # noqa: B027 (most kinds need none)
+        """Raises NoSlicesError when so many profiles cannot be installed at once."""
 
     def seconds(self, profile: Profile) -> float:
         """About how long making, attesting and removing it takes, for plans; 0 where that is

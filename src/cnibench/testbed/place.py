@@ -25,6 +25,9 @@ class Place(abc.ABC):
     name: str
     python: ClassVar[str] = sys.executable  # an interpreter there
     local: ClassVar[bool] = True  # are programs there descendants of this process?
+    # was it made by the lab? nothing but the load runs there, and its routes name the congestion
+    # control
+    of_lab: ClassVar[bool] = True
 
     @abc.abstractmethod
     def spawn(

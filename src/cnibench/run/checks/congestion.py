@@ -106,7 +106,7 @@ def of_sample(
 
 def remedy(s: SampleContext) -> str:
     """What to do where a connection does not have the congestion control that was asked for."""
-    if s.client.local:  # the lab names it in the routes of its Pods, whatever the machine allows
+    if s.client.of_lab:  # the lab names it in the routes of its Pods, whatever the machine allows
         return (
             "another program changed the Pods' routes or sysctls meanwhile: measure again; or ask"
             " for another one with --congestion-control"

@@ -127,5 +127,6 @@ def _window(s: SampleContext, workload: Workload) -> tuple[Sequence[Reading], st
             raise LimitError(f"{workload.name} did not end within {longest:.0f} s")
         taken = time.monotonic() - began
     share = usage.between(before, usage.read())
-    seen = Evidence(taken, steal=share.steal, throttled=share.throttled, others=share.others)
+    others = share.others if s.client.of_lab else None
+    seen = Evidence(taken, steal=share.steal, throttled=share.throttled, others=others)
     return workload.findings(s).readings, refused or disturbed(seen)

@@ -14,15 +14,17 @@ from cnibench.system.usage import Share
 _MOST = 0.5  # share of a sample's slices that may be left out
 
 
-def evidence(slices: Sequence[Slice], wall: float, share: Share) -> Evidence:
-    """``slices`` are those of one cell, in their order, of rounds that took ``wall`` s."""
+def evidence(slices: Sequence[Slice], wall: float, share: Share, *, alone: bool) -> Evidence:
+    """``slices`` are those of one cell, in their order, of rounds that took ``wall`` s. ``alone``:
+    no programs but the load's are part of what is measured.
+    """
     gaps = [Stall("gap", "cnibench", "", one.start, one.gap) for one in slices if one.gap > 0]
     return Evidence(
         wall,
         stalls=tuple(sorted([*_stops(slices), *gaps], key=lambda one: one.at)),
         steal=share.steal,
         throttled=share.throttled,
-        others=share.others,
+        others=share.others if alone else None,
         slices=math.fsum(one.seconds for one in slices),
     )
 

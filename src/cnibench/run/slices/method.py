@@ -30,7 +30,7 @@ from cnibench.run.blocks import Method
 from cnibench.run.checks.congestion import remedy
 from cnibench.run.checks.stalls import disturbed as stalls_disturbed
 from cnibench.run.collector import Collector
-from cnibench.run.profiles import ProfileState
+from cnibench.run.profiles import REPEATS, ProfileState
 from cnibench.run.provenance import Measured, failure, lines
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.sample_faults import private, recorded
@@ -46,6 +46,7 @@ from cnibench.rundir.files import FullError
 from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import SLICES, now
 from cnibench.system.files import make_private, write_private
+from cnibench.testbed.capabilities.entered_pods import EnteredPods
 
 
 @dataclass
@@ -64,14 +65,34 @@ class Slices:
         """Measures and stores every cell; returns the number of samples that failed."""
         sliced = [cell for cell in cells if cell.method == "slices"]
         others = [cell for cell in cells if cell.method != "slices"]
-        failed = self._slices(states, sliced, block, blocks) if sliced else 0
+        failed = self._in_slices(states, sliced, block, blocks) if sliced else 0
         return failed + (self.windows.measure(states, others, block, blocks) if others else 0)
 
-    def _slices(
+    def _in_slices(
         self, states: Mapping[str, ProfileState], cells: Sequence[Cell], block: int, blocks: int
     ) -> int:
-        session = self.session
         require(len(cells))
+        known = {label: state.reason for label, state in states.items()}
+        for last in (False,) * REPEATS + (True,):
+            for label, state in states.items():
+                state.reason = known[label]
+            if (failed := self._attempt(states, cells, block, blocks, last)) is not None:
+                return failed
+        raise AssertionError
+
+    def _attempt(
+        self,
+        states: Mapping[str, ProfileState],
+        cells: Sequence[Cell],
+        block: int,
+        blocks: int,
+        last: bool,
+    ) -> int | None:
+        """The number of samples that failed; None when the cluster was unavailable meanwhile:
+        nothing is stored then, unless it is the ``last`` attempt.
+        """
+        session = self.session
+        session.outages()
         session.progress.cell(cells[0], block, blocks)
         start = now()
         failed: dict[str, CnibenchError] = {}
@@ -101,6 +122,8 @@ class Slices:
             if (ended := generators.get(cell.id)) and ended.failure:
                 failed.setdefault(cell.id, ended.failure)
             self._died(states[cell.label], cell, failed)
+        if session.outages(suspect=bool(failed)) and not last:
+            return None
         found = dict[str, Value]()
         for window, rounds in (("speed", driven), ("cpp", with_perf)):
             here = [cell for cell in cells if cell.window == window]
@@ -174,7 +197,9 @@ class Slices:
         if not any(one.s.deployment is deployment for one in generators.values()):
             deployment.reset_state()
         manifest, cpus = self.session.writer.manifest, self.session.cpus
-        client, server = deployment.pairs_for([cell])[0]
+        client, server = pair = deployment.pairs_for([cell])[0]
+        if isinstance(deployment, EnteredPods):
+            client, server = deployment.entered(pair)
         workload = self.session.workloads[cell.workload]
         ports = workload.load(cell).ports
         # servers on one address need ports of their own, as those of several pairs do
@@ -303,7 +328,7 @@ def _measured(
     }
     found.records.append(("slices", record))
     own = [one for one in driven.slices if one.cell == cell.id]
-    seen = evidence(own, driven.wall, driven.share)
+    seen = evidence(own, driven.wall, driven.share, alone=generator.s.client.of_lab)
     disturbed = "; ".join(filter(None, (stalls_disturbed(seen), left_out(value))))
     if disturbed:  # who reads records leaves these out
         found.records = [(name, {**one, "disturbed": disturbed}) for name, one in found.records]

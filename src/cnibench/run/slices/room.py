@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import resource
-from pathlib import Path
 
 from cnibench.errors import MissingError, UsageError
+from cnibench.system import memory
 
 _MEMORY = 16 << 20  # bytes that a cell's client, server and socket buffers take, about
 _FILES = 16  # descriptors of a cell
-
-
-def _available() -> int:
-    """Bytes that programs can have without swapping."""
-    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) << 10
-    return 1 << 62
 
 
 def require(cells: int) -> None:
     """Raises UsageError when the load generators of all cells have no room in memory, MissingError
     when they need more descriptors than this process may have.
     """
-    available = _available()
+    available = memory.available()
     if cells * _MEMORY > available:
         raise UsageError(
             f"{cells} cells have a load generator each, which take about"

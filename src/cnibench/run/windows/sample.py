@@ -136,7 +136,7 @@ def measure_pairs(
             )
             others = usage.between(before, usage.read()).others
             evidence = [
-                replace(one, others=others if s.client.local else None)
+                replace(one, others=others if s.client.of_lab else None)
                 for s, one in zip(
                     all_of_them,
                     watched.evidence([(began, over, longest) for _, _, over in ended]),
