@@ -4,10 +4,9 @@ in the order of the ratios within them, as in the final answer.
 The interval of a profile against the one that is ahead is that of the final answer (the inverted
 signed-rank test over finished blocks) as soon as there are enough blocks for it, six at a level of
 5 %. Before, it is that of the rounds: the log ratios of both profiles' slices in the same round,
-their trimmed mean and its interval after Tukey and McLaughlin, widened to the ratio of each
-finished block. The spread between deployments is in it only as far as the blocks have shown it, so
-that it may be too narrow. No interval is corrected for several comparisons, and a look decides
-nothing.
+their trimmed mean and its interval after Yuen, widened to the ratio of each finished block. The
+spread between deployments is in it only as far as the blocks have shown it, so that it may be too
+narrow. No interval is corrected for several comparisons, and a look decides nothing.
 """
 
 from __future__ import annotations
