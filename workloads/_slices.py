@@ -105,7 +105,7 @@ class Stream(Load):
 
     def counter(self, s: SampleContext) -> Counter:
         """The control connection goes to the same port; it sends nothing meanwhile."""
-        return Connections(_iperf3.port(s), s.cell.ip, "acked", 1 + self._streams)
+        return Connections(_iperf3.port(s), s.cell.ip, "acked", 1 + self._streams, control=1)
 
     def units(self, count: float, s: SampleContext) -> float:
         return count

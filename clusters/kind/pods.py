@@ -29,7 +29,7 @@ _LIMIT = 30.0  # s
 _OF_NETWORK = "/proc/net/"
 _PLAIN = {"LANG": "C", "LC_ALL": "C"}
 # Joins a control group (its first argument; '': none), then becomes the rest of its arguments.
-_JOIN = '[ -z "$1" ] || echo $$ > "$1" || exit; shift; exec "$@"'
+JOIN = '[ -z "$1" ] || echo $$ > "$1" || exit; shift; exec "$@"'
 
 
 class LocalPod(KubernetesPod):
@@ -91,7 +91,7 @@ class LocalPod(KubernetesPod):
 
     def _entering(self, argv: Sequence[str]) -> list[str]:
         inside = ["nsenter", "-t", str(self.pid), "-m", "-n", "--", *argv]
-        return ["sh", "-c", _JOIN, "sh", self._cgroup, *inside]
+        return ["sh", "-c", JOIN, "sh", self._cgroup, *inside]
 
 
 def on_this_machine(pods: Mapping[str, KubernetesPod]) -> list[LocalPod]:

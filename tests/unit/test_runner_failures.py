@@ -10,7 +10,7 @@ from typing import ClassVar
 import msgspec
 import pytest
 
-from cnibench.errors import ClusterError
+from cnibench.errors import ClusterError, MeasureError
 from cnibench.model.cell import Attestation
 from cnibench.run.progress import Silent
 from cnibench.run.sample_context import SampleContext
@@ -19,12 +19,14 @@ from cnibench.run.slices.method import Slices
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.writer import RunWriter
 from cnibench.system.process import Process
+from cnibench.testbed.capabilities.outages import Outage, Outages
 from cnibench.testbed.cluster import Options
 from tests.unit._local_cluster import (
     Echo,
     Local,
     LocalDeployment,
     OneByOne,
+    Slow,
     cell,
     manifest,
     measured,
@@ -99,6 +101,32 @@ def test_in_slices_a_deployment_that_changes_loses_the_samples_of_its_block(
     assert sorted(verified) == ["a"] * 3 + ["b"] * 3
 
 
+@pytest.mark.parametrize("method", ["windows", "slices"])
+def test_a_deployment_that_is_not_compared_is_attested_before_it_is_removed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Slices install all profiles at once, windows one after the other."""
+    monkeypatch.setattr(Slices, "measure", lambda slices, *what: slices.windows.measure(*what))
+    cells = [msgspec.structs.replace(cell(label), method=method) for label in ("a", "b")]
+    cluster = Slow(Options())
+    cluster.changing = ("b",)
+    with RunWriter.create(folder, manifest(cells, 2)) as writer:
+        assert runner(writer, cluster).run() == 2
+    status = {(one.label, one.block): one.status for one in RunReader(folder).samples()}
+    assert status == {
+        (label, block): said for label, said in (("a", "ok"), ("b", "failed")) for block in (0, 1)
+    }
+    at_once = method == "slices"
+    assert (cluster.log[0][:7], cluster.log[1][:7]) == (
+        "install",
+        "install" if at_once else "remove ",
+    )
+    reasons = {one.reason for one in RunReader(folder).samples() if one.label == "b"}
+    assert reasons == {
+        "changed during the run, attestation failed: address: expected 127.0.0.1, observed nothing"
+    }
+
+
 class _Idle:
     """A load generator that starts and does nothing."""
 
@@ -137,6 +165,40 @@ def test_in_slices_a_fault_fails_its_samples_and_not_the_run(
     found = RunReader(folder)
     assert [(one.status, one.reason) for one in found.samples()] == [("failed", reason)] * 2
     assert found.finished
+
+
+class _Away(Local, Outages):
+    """Unavailable while it is measured for the first time."""
+
+    asked = 0
+
+    def outages(self, suspect: bool = False) -> list[Outage]:
+        self.asked += suspect
+        return (
+            [Outage("2026-01-01T00:00:00Z", 2.0, "no answer")]
+            if suspect and self.asked == 1
+            else []
+        )
+
+
+def test_in_slices_what_an_outage_has_spoilt_is_measured_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driven = list[int]()
+
+    def fails(*_: object, **__: object) -> None:
+        driven.append(1)
+        raise MeasureError(f"attempt {len(driven)}")
+
+    monkeypatch.setattr(method, "Generator", _Idle)
+    monkeypatch.setattr(method, "drive", fails)
+    monkeypatch.setattr(Echo, "load", lambda *_: SimpleNamespace(ports=()), raising=False)
+    cells = [msgspec.structs.replace(cell(label), method="slices") for label in ("a", "b")]
+    with RunWriter.create(folder, manifest(cells, 1)) as writer:
+        assert runner(writer, _Away(Options())).run() == 2
+    found = RunReader(folder)
+    assert [one.reason for one in found.samples()] == ["attempt 2"] * 2
+    assert [one["reason"] for one in found.events() if one["event"] == "outage"] == ["no answer"]
 
 
 def test_traffic_that_changed_by_the_end_costs_all_samples(

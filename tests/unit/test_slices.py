@@ -127,6 +127,32 @@ def counting(made: Sequence[socket.socket], direction: str) -> Connections:
     return Connections(made[0].getpeername()[1], 4, direction, 1)  # type: ignore[arg-type]
 
 
+def test_a_connection_of_control_has_the_congestion_control_that_it_likes() -> None:
+    """iperf3's has the machine's default, whatever its streams were asked to have."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        counter = Connections(address[1], 4, "received", 2, control=1)
+        try:
+            control, data = (socket.create_connection(address, timeout=5) for _ in range(2))
+            data.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+            peers = [server.accept()[0] for _ in range(2)]
+            counter.begin()
+            for peer in peers:
+                peer.sendall(b"x" * 500)
+            assert (control.recv(1), data.recv(1)) == (b"x", b"x")
+            assert counter.congestion_control() == "", "neither carries data yet"
+            left = 100_000
+            sender = next(one for one in peers if one.getpeername() == data.getsockname())
+            sender.sendall(b"x" * left)
+            while left > 0:
+                left -= len(data.recv(1 << 16))
+            assert counter.congestion_control() == "reno"
+        finally:
+            counter.close()
+            for one in (control, data, *peers):
+                one.close()
+
+
 def test_opened_counts_the_connections_of_this_namespace() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

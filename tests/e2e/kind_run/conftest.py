@@ -52,6 +52,8 @@ def kept(
         "--workload",
         "tcp-rr",
         "--keep",
+        "--method",
+        "windows",
         *SHORT,
         *flannel,
         cwd=folder,

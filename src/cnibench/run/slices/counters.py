@@ -15,6 +15,7 @@ from cnibench.errors import MeasureError, UnsupportedError
 from cnibench.run.slices.sock_diag import ESTABLISHED, OPEN, Connection, SockDiag
 
 _LARGEST = 1 << 20
+_CONTROL = 1 << 16  # bytes that a connection of control stays below: parameters and results
 _SENT_BYTES = 8  # of the columns of /proc/net/dev
 
 Direction = Literal["acked", "received"]
@@ -48,13 +49,16 @@ class Connections(Counter):
     """Bytes of the new TCP connections to one port: acknowledged by the peer, or received from it.
 
     Made in the client's namespace, where other loads may have connections to that port already.
-    ``expected`` new ones make it begin.
+    ``expected`` new ones make it begin. ``control`` of them carry next to nothing: a program's own,
+    whose congestion control nobody asks for.
     """
 
-    def __init__(self, port: int, ip: int, direction: Direction, expected: int) -> None:
+    def __init__(
+        self, port: int, ip: int, direction: Direction, expected: int, control: int = 0
+    ) -> None:
         """Raises UnsupportedError when the kernel has no sock_diag."""
         self._direction = direction
-        self._port, self._expected = port, expected
+        self._port, self._expected, self._control = port, expected, control
         self._kernel = SockDiag(port, ip)
         try:
             self._others = {one.id for one in self._kernel.connections(ESTABLISHED)}
@@ -72,18 +76,25 @@ class Connections(Counter):
         self._which = tuple(found)
 
     def read(self) -> int:
-        return sum(
-            one.acked if self._direction == "acked" else one.received for one in self._each()
-        )
+        return sum(map(self._counted, self._each()))
 
     def congestion_control(self) -> str:
-        return ",".join(sorted({one.congestion_control for one in self._each()}))
+        """'' until all connections but those of control carry data."""
+        each = self._each()
+        if self._control:
+            each = [one for one in each if self._counted(one) > _CONTROL]
+            if len(each) < self._expected - self._control:
+                return ""
+        return ",".join(sorted({one.congestion_control for one in each}))
 
     def in_flight(self) -> int:
         return sum(one.pending for one in self._each())
 
     def close(self) -> None:
         self._kernel.close()
+
+    def _counted(self, one: Connection) -> int:
+        return one.acked if self._direction == "acked" else one.received
 
     def _each(self) -> list[Connection]:
         return [self._kernel.connection(id) for id in self._which]

@@ -1,0 +1,101 @@
+"""Real CNIs measured in slices: their clusters exist at once, and their slices alternate."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from _kind_runs import CNIBENCH, clusters, cnibench, lines, output, run_of, until
+
+from cnibench.run.slices.clocks import descendants
+
+pytestmark = pytest.mark.timeout(900)
+
+CNIS = ("bridge-static", "flannel-host-gw")
+
+
+@pytest.fixture(scope="module")
+def sliced(home: Path, flannel: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run with the default method."""
+    folder = tmp_path_factory.mktemp("sliced")
+    words = [word.replace("chart=", "flannel-host-gw:chart=") for word in flannel]
+    cells = ("--placement", "inter", "--blocks", "1", "--congestion-control", "reno")
+    cnibench("run", "--cluster", "kind", "--cni", ",".join(CNIS), *cells, *words, cwd=folder)
+    return folder
+
+
+def test_the_slices_of_two_clusters_alternate(sliced: Path) -> None:
+    samples = lines(sliced, "samples")
+    assert {(one["label"], one["workload"], one["window"], one["status"]) for one in samples} == {
+        (label, workload, window, "ok")
+        for label in CNIS
+        for workload in ("tcp-rr", "tcp-stream")
+        for window in ("speed", "cpp")
+    }
+    assert {(one["method"], one["fidelity"], one["testbed"]) for one in samples} == {
+        ("slices", "cni", "kind")
+    }
+    files = sorted(run_of(sliced).glob("raw/*.speed.*/0/slices.jsonl"))
+    assert len(files) == 4
+    slices = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    begun = sorted((one["start"], one["cell"].split(".")[0]) for one in slices)
+    for first in range(0, len(begun), 4):
+        assert {label for _, label in begun[first : first + 4]} == set(CNIS), "one round"
+
+
+def test_what_is_asked_for_holds_in_the_pods(sliced: Path) -> None:
+    assert {one["congestion_control"] for one in lines(sliced, "samples")} == {"reno"}
+    (priority,) = {one["priority"] for one in lines(sliced, "slices")}
+    report = (run_of(sliced) / "report.md").read_text()
+    assert priority == "real-time" or f"{priority} to what is measured in slices" in report
+
+
+def test_slices_agree_with_a_window_of_the_same_program(sliced: Path) -> None:
+    """Within a factor of two, for a busy machine delays a window. Another path or another program
+    is several times as fast.
+    """
+    checked = lines(sliced, "crosscheck")
+    assert len(checked) == 4
+    for one in checked:
+        assert one["metric"] in one["found"], one["reason"]
+        assert 0.5 < one["found"][one["metric"]] / one["value"] < 2
+
+
+def test_cycles_are_those_of_the_datapath(sliced: Path) -> None:
+    found = {one["label"]: one["components"] for one in lines(sliced, "cpp")}
+    assert set(found) == set(CNIS)
+    assert all(components.get("bridge", 0) > 0 for components in found.values())
+
+
+def test_nothing_of_a_killed_run_lives_on(home: Path, tmp_path: Path) -> None:
+    """Programs in the Pods end with cnibench, or with the cluster that ``clean`` removes."""
+    before = clusters()
+    argv = [CNIBENCH, "run", "--cluster", "kind", "--cni", "bridge-static", "--workload", "http"]
+    with subprocess.Popen(
+        [*argv, "--duration", "60s", "--blocks", "1", "--no-perf"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as run:
+        until(lambda: run.poll() is not None or _programs(run.pid, "ab"), 300)
+        pids = {*_programs(run.pid, "ab"), *_programs(run.pid, "nginx")}
+        assert len(pids) > 2, "a client, and nginx with its workers"
+        run.kill()
+    until(lambda: not any(_name(pid) == "ab" for pid in pids), 20)
+    (cluster,) = clusters() - before
+    assert f"the kind cluster {cluster}" in output(CNIBENCH, "clean", "--cluster", "kind")
+    assert cluster not in clusters()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 20)
+
+
+def _programs(root: int, name: str) -> set[int]:
+    return {pid for pid in descendants(root) if _name(pid) == name}
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
