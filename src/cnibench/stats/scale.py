@@ -10,6 +10,7 @@ import numpy as np
 from cnibench.stats.inference import Array
 
 _LISTED = 400  # values up to which all distances are listed
+_AT_ONCE = 1 << 16  # distances that a CPU's cache holds
 _FEW = 30  # values up to which the factor is simulated
 
 
@@ -38,8 +39,14 @@ def _qn(rows: Array) -> Array:
     n = rows.shape[1]
     i, j = np.triu_indices(n, 1)
     rank = math.comb(n // 2 + 1, 2) - 1
-    distances: Array = np.partition(np.abs(rows[:, i] - rows[:, j]), rank, axis=1)[:, rank]
-    return distances
+    found = np.empty(len(rows))
+    step = max(1, _AT_ONCE // len(i))
+    for first in range(0, len(rows), step):
+        part = rows[first : first + step]
+        distances = np.abs(part[:, i] - part[:, j])
+        distances.partition(rank, axis=1)
+        found[first : first + step] = distances[:, rank]
+    return found
 
 
 @lru_cache(maxsize=512)

@@ -121,19 +121,20 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
                 for name in context.READ_BACK if line.status == "ok" else ():
                     if known[name] == UNREAD:
                         found.unread[name] = found.unread.get(name, 0) + 1
+                variants = of_cell.setdefault(cell, [])
+                like = (one for one in variants if _agree(_read_back(one.first), known))
+                if (same := next(like, None)) is None:
+                    own = cells[cell].params if cell in cells else _object(line.params)
+                    same = Tried(number, first(line), json.dumps(own, sort_keys=True))
+                    variants.append(same)
+                elif line.status == "ok" and (
+                    same.first.status != "ok" or UNREAD in _read_back(same.first).values()
+                ):
+                    same.first = first(line)  # others do not know all that was in force
+                tried = same
             if line.end < line.start or line.start < latest:
                 backwards += 1
             latest = max(latest, line.start)
-            variants = of_cell.setdefault(line.cell, [])
-            tried = next((one for one in variants if _agree(_read_back(one.first), known)), None)
-            if tried is None:
-                own = cells[line.cell].params if line.cell in cells else _object(line.params)
-                tried = Tried(number, first(line), json.dumps(own, sort_keys=True))
-                variants.append(tried)
-            elif line.status == "ok" and (
-                tried.first.status != "ok" or UNREAD in _read_back(tried.first).values()
-            ):
-                tried.first = first(line)  # others do not know all that was in force
             if line.disturbed:
                 tried.disturbed.add(line.block)
                 disturbed.setdefault((line.cell, line.block), _disturbed(number, line))
