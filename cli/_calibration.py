@@ -1,17 +1,54 @@
-"""A calibration as text."""
+"""A calibration: stored beside its samples, and as text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cnibench.cli._output import print_table
+from cnibench.cli._output import print_json, print_table
 from cnibench.errors import CnibenchError
 
 if TYPE_CHECKING:
     from cnibench.analysis.calibration import Calibration, Floor, Part
+
+
+def store(path: Path) -> Calibration:
+    """Writes what one complete run of ``calibrate`` found into its folder."""
+    from cnibench.analysis.calibration import calibration
+    from cnibench.rundir.reader import RunReader
+    from cnibench.rundir.writer import RunWriter
+
+    reader = RunReader(path)
+    found = calibration([reader], reader.plan.calibrates)
+    with RunWriter.resume(path) as writer:
+        writer.calibration({"schema": 1, **asdict(found)})
+    return found
+
+
+def answer(path: Path, status: int, *, measured: bool, as_json: bool, quiet: bool) -> int:
+    """What ``calibrate`` itself stores and prints, for a run of it that was resumed. ``measured``:
+    there is more than at the last time.
+    """
+    from cnibench.analysis.calibration import calibration
+    from cnibench.rundir.reader import RunReader
+    from cnibench.rundir.schema import CALIBRATION
+
+    reader = RunReader(path)
+    if measured or CALIBRATION not in reader.chain.documents():
+        found = store(path)
+    else:
+        found = calibration([reader], reader.plan.calibrates)
+    if as_json:
+        print_json({"schema": 1, **asdict(found), "runs": [str(path)]})
+    elif quiet:
+        click.echo(str(path))
+    else:
+        show(found)
+    return status
 
 
 def show(found: Calibration) -> None:

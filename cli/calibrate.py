@@ -116,10 +116,10 @@ def command(
     duration and pinning that a resolution requires.
 
     The runs are stored in --out. 'cnibench run --blocks auto' uses the noise of the newest
-    calibration that applies.
+    calibration that applies. 'cnibench run --resume' continues an interrupted one.
     """
     from cnibench.analysis.calibration import calibration
-    from cnibench.cli._calibration import show
+    from cnibench.cli._calibration import show, store
     from cnibench.cli._execute import carry_out
     from cnibench.cli._plan import plan_of, with_usual_method
     from cnibench.cli._plan_options import PlanOptions
@@ -127,7 +127,6 @@ def command(
     from cnibench.model.units import fraction
     from cnibench.planning.method import MEASURED
     from cnibench.rundir.reader import RunReader
-    from cnibench.rundir.writer import RunWriter
 
     wished = fraction(resolution)
     if not 0 < wished < 1:
@@ -157,18 +156,15 @@ def command(
         request = prepare(
             plan_of(asked), name=f"calibrate-{mode}-{seconds}", cluster_options=cluster_options
         )
-        request = _deployed_anew(request, rounds, blocks)
+        request = _deployed_anew(request, rounds, blocks, wished)
         path = (out / request.manifest.id).absolute()
         ended = carry_out(request, path, resume=False)
         if ended not in (0, 1):
             return ended
+        store(path)  # at once: the next run may be interrupted
         status = max(status, ended)
         paths.append(path)
-    readers = [RunReader(path) for path in paths]
-    found = calibration(readers, wished)
-    for reader in readers:
-        with RunWriter.resume(reader.path) as writer:
-            writer.calibration({"schema": 1, **asdict(calibration([reader], wished))})
+    found = calibration([RunReader(path) for path in paths], wished)
     if as_json:
         print_json({"schema": 1, **asdict(found), "runs": [str(path) for path in paths]})
     else:
@@ -199,7 +195,7 @@ def _list(text: str) -> list[str]:
     return found
 
 
-def _deployed_anew(request: Request, rounds: int, blocks: int | None) -> Request:
+def _deployed_anew(request: Request, rounds: int, blocks: int | None, resolution: float) -> Request:
     """The request with its blocks and deployments. ``cnibench run`` deploys each block of slices
     anew, and keeps the deployment of windows in the lab for all blocks: 6 blocks are 6 deployments
     there, and one here. A cluster that has one profile at a time deploys each block anew anyway.
@@ -234,6 +230,7 @@ def _deployed_anew(request: Request, rounds: int, blocks: int | None) -> Request
         request.manifest,
         blocks=whole,
         deployment_blocks=kept if together else 0,
+        calibrates=resolution,
         plan={**request.manifest.plan, "blocks": whole},
     )
     return replace(request, manifest=manifest)

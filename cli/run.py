@@ -394,7 +394,7 @@ def _resume(
         if reader.unsealed:
             with RunWriter.resume(path):
                 pass  # that writes the seal
-        return _report(path, 0, as_json, quiet)
+        return _report(path, 0, as_json, quiet, more=False)
     if vm := _kernel.again(path):
         others(True, wait_quiet)  # here: in the VM no other programs are seen
         status = _kernel.carry(vm, path, retry_failed=retry_failed, quiet=quiet)
@@ -410,8 +410,9 @@ def _resume(
     )  # out of the VM, the report is the host's work
 
 
-def _report(path: Path, status: int, as_json: bool, quiet: bool) -> int:
+def _report(path: Path, status: int, as_json: bool, quiet: bool, *, more: bool = True) -> int:
     """Prints the comparison and writes it beside the samples; 1 when any sample of the run failed.
+    Of a run of calibrate, the calibration.
 
     The last lines say how many were disturbed, if any were: that is no failure; and if ``quiet``,
     how many failed, which the report says otherwise.
@@ -420,9 +421,12 @@ def _report(path: Path, status: int, as_json: bool, quiet: bool) -> int:
         return status
     from cnibench.analysis.comparison.decided import decided
     from cnibench.analysis.text.decision import lines
+    from cnibench.cli import _calibration
     from cnibench.cli._reports import show
     from cnibench.rundir.reader import RunReader
 
+    if RunReader(path).plan.calibrates:
+        return _calibration.answer(path, status, measured=more, as_json=as_json, quiet=quiet)
     status = max(status, show(path, as_json, quiet))
     for line in [] if quiet else lines(decided(RunReader(path))):
         click.echo(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
-from _commands import run
+from _commands import finished, run, start, the_run, until
 
 from cnibench.rundir.reader import RunReader
 
@@ -29,6 +31,21 @@ def test_calibrate_deploys_anew_and_a_plan_uses_what_it_found(tmp_path: Path) ->
         "run", "--cni", "flannel,cilium", *ONE, "--no-perf", "--dry-run", "--out", str(tmp_path)
     )
     assert f"(measured by {reader.id}, 0 h old, on " in " ".join(planned.stdout.split())
+
+
+def test_a_resumed_run_stores_and_prints_the_calibration(tmp_path: Path) -> None:
+    given = ("--rounds=1", "--blocks=1", "--resolution=3%", "--duration=200ms")
+    process = start("calibrate", *given, *ONE, "--out", str(tmp_path))
+    until(lambda: finished(tmp_path) >= 2)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) == 130
+    path = the_run(tmp_path)
+    assert not (path / "calibration.json").exists()
+    done = run("run", "--resume", str(path), "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["resolution"], said["runs"]) == (0.03, [str(path)])
+    assert said["floors"] == json.loads((path / "calibration.json").read_text())["floors"] != []
 
 
 def test_what_cannot_be_calibrated_is_refused_before_anything_starts(tmp_path: Path) -> None:

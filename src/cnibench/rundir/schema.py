@@ -105,7 +105,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     significantly different or proven to differ by less than ``resolution``. ``budget`` in s: no
     block is started that would probably end later than that (0: no limit). ``deployment_blocks``:
     as many blocks are measured on one deployment, then all profiles are deployed anew (0: slices
-    deploy in each block, windows in the lab once).
+    deploy in each block, windows in the lab once). ``calibrates``: the resolution that 'cnibench
+    calibrate' was asked for (0: the run is no calibration).
     """
 
     schema: int = SCHEMA
@@ -129,6 +130,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     resolution: float = 0.05
     budget: float = 0.0
     deployment_blocks: int = 0
+    calibrates: float = 0.0
     planned: list[Planned] = []
     main: dict[
         str, str
@@ -177,6 +179,7 @@ def _bounded(manifest: Manifest) -> Iterator[tuple[str, float | None, float, flo
     yield "warmup", manifest.warmup, 0, LONGEST_WINDOW
     yield "target_ci", manifest.target_ci, 0, LONGEST_WINDOW
     yield "resolution", manifest.resolution, 0, 1
+    yield "calibrates", manifest.calibrates, 0, 1
     yield "budget", manifest.budget, 0, LONGEST_WINDOW
     yield "seed", manifest.seed, -(2**63), 2**64
     for cell in manifest.cells:
