@@ -123,6 +123,31 @@ def test_too_few_blocks_and_values_that_have_no_ratio() -> None:
     assert zero.reason == "no block has both, or a value is not above 0"
 
 
+@pytest.mark.parametrize(("others", "needed"), [(0, 0), (1, 7), (3, 8)])
+def test_blocks_that_are_too_few_for_the_family_of_tests(others: int, needed: int) -> None:
+    """Six blocks have a p of 1/64 at best: enough for one test at 2.5 %, not for two."""
+    cells = [_place(SAME[:6], workload=f"w{number}") for number in range(others + 1)]
+    worse = _place(WORSE[:6], workload="w0")
+    cell, *_ = judge(_side(*cells), _side(worse, *cells[1:]), 0.05, pairwise=True).cells
+    if not needed:
+        assert cell.outcome == "worse"
+        return
+    assert (cell.outcome, cell.values_undecided) == ("undecided", True)
+    assert cell.reason == (
+        "transaction_rate -20.00 % (95 % interval -20.00 to -20.00 %, n=6), not within 5 %; 6"
+        f" paired blocks cannot prove it worse in a family of {others + 1} tests, at least {needed}"
+        " are needed ('cnibench compare --plan' says how many)"
+    )
+
+
+def test_a_test_that_rejects_leaves_the_family() -> None:
+    """Holm's correction of the second is by the number of those that are left."""
+    base = [_place(SAME, workload="w0"), _place(SAME[:6], workload="w1")]
+    worse = [_place(WORSE, workload="w0"), _place(WORSE[:6], workload="w1")]
+    cells = judge(_side(*base), _side(*worse), 0.05, pairwise=True).cells
+    assert [cell.outcome for cell in cells] == ["worse", "worse"]
+
+
 def test_a_candidate_without_a_figure_is_missing() -> None:
     for candidate in (None, _place(None, Tally())):
         cell = _judge(_place(SAME), candidate)

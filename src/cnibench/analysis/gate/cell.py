@@ -14,6 +14,7 @@ from cnibench.analysis.gate.noninferiority import LEVEL, Tested
 from cnibench.analysis.gate.verdict import Failures, Judged, Outcome
 from cnibench.analysis.model import Where
 from cnibench.model.metrics import COUNTED
+from cnibench.stats.power import least_blocks
 
 
 @dataclass
@@ -35,7 +36,8 @@ class Place:
 @dataclass(frozen=True)
 class Cell:
     """All that is known of one cell before it is judged; ``figures``: are its figures judged, or
-    only its failures?
+    only its failures? ``open_tests`` of the gate's family reject nothing: Holm's correction of each
+    is at least by their number.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Cell:
     paired: bool
     threshold: float
     level: float
+    open_tests: int
 
     def judged(self) -> Judged:
         outcome, reason = self._by_figures() if self.figures else self._without_figures()
@@ -171,7 +174,16 @@ class Cell:
             return "worse", f"{change}, worse than the threshold of {limit}"
         if test.p_within <= self.level:
             return "within", f"{change}, within the threshold of {limit}"
+        if test.least * self.open_tests > self.level:
+            return "undecided", f"{change}, not within {limit}; {self._few_blocks(test.n)}"
         return "undecided", f"{change}, neither within {limit} nor proven beyond it"
+
+    def _few_blocks(self, n: int) -> str:
+        needed = least_blocks(self.open_tests, 2 * self.level)
+        return (
+            f"{n} paired blocks cannot prove it worse in a family of {self.open_tests} tests, at"
+            f" least {needed} are needed ('cnibench compare --plan' says how many)"
+        )
 
 
 def _failures_of(place: Place | None) -> Failures:

@@ -124,6 +124,7 @@ def judge(
         ):
             disturbed[key] = uneven
     adjusted = dict(zip(tests, map(float, holm(np.array(list(tests.values())))), strict=True))
+    open_tests = sum(p > level for p in adjusted.values())
     places = [base[key] if key in base else candidate[key] for key, _ in rows]
     names = named([place.where for place in places], describe)
     cells = []
@@ -142,6 +143,7 @@ def judge(
             pairwise,
             threshold,
             level,
+            open_tests,
         )
         cells.append(one.judged())
     return Verdict(

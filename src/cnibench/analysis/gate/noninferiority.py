@@ -23,7 +23,8 @@ POOLED = 0.1  # p above which runs of the same pair are taken as alike
 @dataclass(frozen=True)
 class Tested:
     """``p_worse`` of being worse than the threshold by chance, ``p_within`` of being within it by
-    chance. ``note`` says what the units are where that is not the usual.
+    chance. ``note`` says what the units are where that is not the usual. ``least`` is the smallest
+    p that so many values can give.
     """
 
     p_within: float
@@ -34,6 +35,7 @@ class Tested:
     n: int
     short: str  # '' or why so few values cannot decide
     note: str = ""
+    least: float = 0.0
 
 
 def margin(better: str, threshold: float) -> float:
@@ -171,7 +173,8 @@ def _by_blocks(ratios: Array, better: str, threshold: float, level: float) -> Te
         else ""
     )
     centre, low, high = (math.exp(float(x[0])) for x in (found.centre, found.low, found.high))
-    return Tested(within, worse, centre, low, high, len(ratios), short)
+    least = 2.0 ** -len(ratios)
+    return Tested(within, worse, centre, low, high, len(ratios), short, least=least)
 
 
 def _student(
