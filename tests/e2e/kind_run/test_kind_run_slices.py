@@ -72,16 +72,16 @@ def test_cycles_are_those_of_the_datapath(sliced: Path) -> None:
 def test_nothing_of_a_killed_run_lives_on(home: Path, tmp_path: Path) -> None:
     """Programs in the Pods end with cnibench, or with the cluster that ``clean`` removes."""
     before = clusters()
-    argv = [CNIBENCH, "run", "--cluster", "kind", "--cni", "bridge-static", "--workload", "http"]
+    argv = [CNIBENCH, "run", "--cluster", "kind", "--cni", "bridge-static"]
     with subprocess.Popen(
-        [*argv, "--duration", "60s", "--blocks", "1", "--no-perf"],
+        [*argv, "--workload", "http:payload=1K", "--duration", "60s", "--blocks", "1", "--no-perf"],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as run:
         until(lambda: run.poll() is not None or _programs(run.pid, "ab"), 300)
         pids = {*_programs(run.pid, "ab"), *_programs(run.pid, "nginx")}
-        assert len(pids) > 2, "a client, and nginx with its workers"
+        assert len(pids) > 2, "two clients, and nginx with its workers"
         run.kill()
     until(lambda: not any(_name(pid) == "ab" for pid in pids), 20)
     (cluster,) = clusters() - before
