@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +27,13 @@ def _forecast(request: Request) -> tuple[list[tuple[Cell, int]], float]:
     samples = passes(manifest.cells, manifest.blocks)
     cluster = request.cluster
     return samples, whole(
-        samples, request.workloads, manifest.duration, manifest.warmup, cluster, request.profiles
+        samples,
+        request.workloads,
+        manifest.duration,
+        manifest.warmup,
+        cluster,
+        request.profiles,
+        manifest.deployment_blocks or 1,
     )
 
 
@@ -63,14 +70,14 @@ def preview(request: Request) -> list[str]:
         lines += cluster.preview(request.profiles, windows, volume)
     making = sum(cluster.seconds(profile) for profile in request.profiles.values())
     if making:
+        often = math.ceil(manifest.blocks / (manifest.deployment_blocks or 1))
         times = (
-            f"{len(request.profiles)} x {manifest.blocks} times"
-            if manifest.blocks > 1
+            f"{len(request.profiles)} x {often} times"
+            if often > 1
             else f"{len(request.profiles)} times"
         )
         lines.append(
-            f"installing, attesting and removing, {times}: about"
-            f" {duration(making * manifest.blocks)}"
+            f"installing, attesting and removing, {times}: about {duration(making * often)}"
         )
     return lines
 

@@ -198,13 +198,14 @@ def _list(text: str) -> list[str]:
 def _deployed_anew(request: Request, rounds: int, blocks: int | None, resolution: float) -> Request:
     """The request with its blocks and deployments. ``cnibench run`` deploys each block of slices
     anew, and keeps the deployment of windows in the lab for all blocks: 6 blocks are 6 deployments
-    there, and one here. A cluster that has one profile at a time deploys each block anew anyway.
+    there, and one here. Windows on a cluster that has one profile at a time are deployed anew for
+    each block.
     """
     from cnibench.analysis.calibration import LEAST, SLICED
     from cnibench.stats.power import MOST_BLOCKS
 
     sliced = any(cell.method == "slices" for cell in request.manifest.cells)
-    together = request.cluster.simultaneous
+    together = request.cluster.simultaneous or sliced
     if together:
         kept = blocks or (SLICED if sliced else LEAST)
     elif blocks in (None, 1):
@@ -213,7 +214,7 @@ def _deployed_anew(request: Request, rounds: int, blocks: int | None, resolution
         raise UsageError(
             f"--cluster {request.manifest.cluster} deploys each block anew, so a deployment cannot"
             f" have {blocks} blocks",
-            "leave --blocks out, or use --cluster lab",
+            "leave --blocks out, or use --cluster lab or --method slices",
         )
     if together and not sliced and kept < LEAST:
         raise UsageError(

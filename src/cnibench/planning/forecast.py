@@ -66,9 +66,10 @@ def whole(
     warmup: float,
     cluster: Cluster,
     profiles: Mapping[str, Profile],
+    kept: int = 1,
 ) -> float:
     """Seconds for these (cell, block); ``duration`` and ``warmup`` of cells that have none of their
-    own.
+    own. A deployment has ``kept`` blocks, unless profiles are installed once for all blocks.
 
     Profiles that stand side by side are not in it: they are there before the first window, and take
     little.
@@ -79,13 +80,11 @@ def whole(
     seconds += CROSS_CHECK * sum(
         cell.method == "slices" and cell.window == "speed" and block == 0 for cell, block in missing
     )
-    kept: dict[
-        tuple[str, int], int
-    ] = {}  # by label, and by block where each block has a standing of its own
+    pods: dict[tuple[str, int], int] = {}  # by label, and by deployment where it has several
     for cell, block in missing:
-        deployment = (cell.label, 0 if cluster.simultaneous else block)
-        kept[deployment] = max(kept.get(deployment, 0), workloads[cell.workload].kept_pods(cell))
-    seconds += sum(kept.values()) * cluster.pod_seconds
+        deployment = (cell.label, 0 if cluster.simultaneous else block // kept)
+        pods[deployment] = max(pods.get(deployment, 0), workloads[cell.workload].kept_pods(cell))
+    seconds += sum(pods.values()) * cluster.pod_seconds
     if not cluster.simultaneous:
-        seconds += sum(cluster.seconds(profiles[label]) for label, _ in kept)
+        seconds += sum(cluster.seconds(profiles[label]) for label, _ in pods)
     return seconds

@@ -216,6 +216,7 @@ class Blocks:
             manifest.warmup,
             session.cluster,
             session.profiles,
+            manifest.deployment_blocks or 1,
         )
 
     def _announce(self) -> None:
@@ -228,6 +229,7 @@ class Blocks:
             manifest.warmup,
             session.cluster,
             session.profiles,
+            manifest.deployment_blocks or 1,
         )
         session.progress.begin(len(missing), min(seconds, manifest.budget or seconds))
 
