@@ -76,11 +76,12 @@ class LabDeployment(
         self.wire_mtu = options.mtu
         self._congestion_control = options.congestion_control or congestion.DEFAULT
         self._settled = time.monotonic() + _SETTLES
-        self.mtu = (
+        self.path_mtu = (
             options.mtu
             - self.claim.overhead
             - (self.claim.overhead_ipv6 if 6 in self.families else 0)
         )
+        self.mtu = options.mtu if self.claim.pod_mtu == "wire" else self.path_mtu
         self.settings: dict[str, dict[str, str]] = {}
         self.steps: dict[
             str, list[tuple[str, float]]

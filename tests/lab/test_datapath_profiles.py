@@ -57,7 +57,11 @@ def test_ip_in_ip_is_proven_where_the_kernel_has_it_and_refused_where_not(
     make_stand: Make, name: str
 ) -> None:
     if kernel.found()["ipip"]:
-        assert not failed(make_stand(name).attest())
+        stand = make_stand(name)
+        assert not failed(stand.attest())
+        pod = stand.pair("inter")[0]
+        wanted = 1500 if name == "kube-router-ipip" else 1480
+        assert links.mtu(pod.ns, pod.interface) == wanted
     else:
         with pytest.raises(ClusterError):
             make_stand(name)

@@ -25,12 +25,33 @@ def test_the_mtu_is_proven_from_both_sides(
     monkeypatch: pytest.MonkeyPatch, route: int, largest: int, passed: bool
 ) -> None:
     """flannel's VXLAN takes 50 bytes of the wire's 1500."""
+    assert _proof(monkeypatch, "flannel", route, largest) == [("mtu", passed, 4)]
+
+
+@pytest.mark.parametrize(
+    ("route", "largest", "passed"),
+    [
+        (1500, 1480, True),  # the Pod has not sent anything larger yet
+        (1480, 1480, True),  # it has
+        (1500, 1500, False),
+        (1460, 1480, False),
+    ],
+)
+def test_pods_with_the_wires_mtu_learn_that_of_the_path(
+    monkeypatch: pytest.MonkeyPatch, route: int, largest: int, passed: bool
+) -> None:
+    assert _proof(monkeypatch, "kube-router-ipip", route, largest) == [("mtu", passed, 4)]
+
+
+def _proof(
+    monkeypatch: pytest.MonkeyPatch, profile: str, route: int, largest: int
+) -> list[tuple[str, bool, int]]:
     node = SimpleNamespace(device="eth0", read_text=lambda path: "1500\n")
     client = SimpleNamespace(node=node)
     server = SimpleNamespace(addresses={4: "10.0.0.2"})
     deployment: Any = SimpleNamespace(
         pair=lambda placement: (client, server),
-        profile=builtin()["flannel"],
+        profile=builtin()[profile],
         attestation=lambda check, expected, observed, ok, family: (check, ok, family),
     )
     monkeypatch.setattr(attest, "path_mtu", lambda pod, address: route)
@@ -39,4 +60,4 @@ def test_the_mtu_is_proven_from_both_sides(
         "datagram",
         lambda pod, address, size, limit=1.0: "" if size <= largest else "EMSGSIZE",
     )
-    assert list(attest._mtu(deployment, 4)) == [("mtu", passed, 4)]
+    return list(attest._mtu(deployment, 4))

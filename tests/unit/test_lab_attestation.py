@@ -23,7 +23,7 @@ class Lab:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **given: Any) -> None:
         self.options = SimpleNamespace(wire_offload=given.get("model", "vxlan"))
         self.wire_mtu = given.get("wire_mtu", 1500)
-        self.mtu = 1450
+        self.mtu = self.path_mtu = 1450
         self.families = (4,)
         self.claim = SimpleNamespace(
             encapsulation=given.get("encapsulation", "vxlan"), policy=given.get("policy", "none")
@@ -110,7 +110,7 @@ class Lab:
         self, client: str, server: str, target: str, family: int, size: int, limit: float = 1.0
     ) -> str:
         assert (client, server, target) == ("ns-client-a", "ns-server-b", "10.0.1.1")
-        assert limit == (0.1 if size > self.mtu else 1.0)
+        assert limit == (0.1 if size > self.path_mtu else 1.0)
         return self.datagrams(size)
 
     @contextlib.contextmanager
@@ -409,6 +409,17 @@ def test_the_mtu_is_proven_from_both_sides(
     it.pods["a", "client"].interface = ""  # on the node's own network
     it.a.wire = "wire0"
     assert "device -1 B" in next(iter(checks._mtu(it.deployment, 4))).observed
+
+
+def test_the_mtu_of_a_path_that_is_narrower_than_the_pods(lab: Callable[..., Lab]) -> None:
+    it = lab()
+    it.mtu = it.device = 1500
+    (found,) = checks._mtu(it.deployment, 4)
+    assert found[1:4] == (
+        "device 1500 B; 1450 B with DF passes, 1451 B does not",
+        "device 1500 B; 1450 B passes; 1451 B EMSGSIZE",
+        True,
+    )
 
 
 def test_strangers_are_alive_and_stay_out(lab: Callable[..., Lab]) -> None:

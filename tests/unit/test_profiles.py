@@ -94,6 +94,8 @@ def test_encapsulation_goes_with_mode_and_need() -> None:
             )
         if profile.datapath.encapsulation == "ipip":
             assert "ipip" in profile.datapath.needs
+            own = profile.datapath.pod_mtu == "wire"
+            assert own == (profile.features.default_mtu == 1500), name
 
 
 def test_choosing() -> None:

@@ -173,22 +173,25 @@ def _between(deployment: MeasuredPods, family: int, pair: int = 0) -> Iterator[A
 
 
 def _mtu(deployment: MeasuredPods, family: int) -> Iterator[Attestation]:
-    """A full-size packet with DF passes between nodes, one byte more does not; the Pod's device or
-    its route says so.
+    """A packet with DF as large as the path passes between nodes, one byte more does not; the Pod's
+    device or its route says so, where the Pod has the wire's MTU after the first such packet.
     """
     client, server = deployment.pair("inter")
     about = deployment.profile.kubernetes
     wire = int(client.node.read_text(f"/sys/class/net/{client.node.device}/mtu"))
     wanted = (about.mtu if about else 0) or wire - claims(deployment.profile)[1][family]
     own = path_mtu(client, server.addresses[family])
+    datapath = deployment.profile.datapath
+    before = wire if datapath and datapath.pod_mtu == "wire" else wanted
     full = probe.datagram(client, server.addresses[family], wanted)
     more = probe.datagram(client, server.addresses[family], wanted + 1, limit=0.5)
     observed = (
         f"the Pod's route {own} B; {wanted} B {full or 'passes'}; {wanted + 1} B {more or 'passes'}"
     )
-    expected = f"the Pod's route {wanted} B; {wanted} B with DF passes, {wanted + 1} B does not"
+    route = f"{wanted} B" if before == wanted else f"{before} B, or {wanted} B once learned"
+    expected = f"the Pod's route {route}; {wanted} B with DF passes, {wanted + 1} B does not"
     yield deployment.attestation(
-        "mtu", expected, observed, own == wanted and not full and bool(more), family
+        "mtu", expected, observed, own in (before, wanted) and not full and bool(more), family
     )
 
 

@@ -221,21 +221,15 @@ def _packets(seen: capture.Seen, expected: str, source: str, target: str) -> lis
 
 
 def _mtu(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
-    """A full-size packet with DF passes between nodes, one byte more does not."""
+    """A packet with DF as large as the path passes between nodes, one byte more does not."""
     client, server = deployment.pair("inter")
-    device = _device_mtu(deployment, client)
-    full = probe.datagram(client.ns, server.ns, server.addresses[family], family, deployment.mtu)
+    device, path = _device_mtu(deployment, client), deployment.path_mtu
+    full = probe.datagram(client.ns, server.ns, server.addresses[family], family, path)
     more = probe.datagram(
-        client.ns, server.ns, server.addresses[family], family, deployment.mtu + 1, limit=0.1
+        client.ns, server.ns, server.addresses[family], family, path + 1, limit=0.1
     )
-    observed = (
-        f"device {device} B; {deployment.mtu} B {full or 'passes'}; {deployment.mtu + 1} B"
-        f" {more or 'passes'}"
-    )
-    expected = (
-        f"device {deployment.mtu} B; {deployment.mtu} B with DF passes, {deployment.mtu + 1} B"
-        " does not"
-    )
+    observed = f"device {device} B; {path} B {full or 'passes'}; {path + 1} B {more or 'passes'}"
+    expected = f"device {deployment.mtu} B; {path} B with DF passes, {path + 1} B does not"
     yield deployment.attestation(
         "mtu", expected, observed, device == deployment.mtu and not full and bool(more), family
     )

@@ -87,13 +87,17 @@ class Datapath(Strict):
         default=0,
         ge=0,
         le=200,
-        description="bytes that the encapsulation adds over IPv4: Pod MTU = wire MTU - overhead",
+        description="bytes that the encapsulation adds over IPv4: path MTU = wire MTU - overhead",
     )
     overhead_ipv6: int = Field(
         default=0,
         ge=0,
         le=200,
         description="further bytes when Pods have IPv6 and its tunnel runs over IPv6",
+    )
+    pod_mtu: Literal["path", "wire"] = Field(
+        default="path",
+        description="the Pods' MTU: that of the path, or the wire's, and ICMP tells the path's",
     )
     policy: Literal["none", "default-chains", "enforced"] = "none"
     needs: tuple[str, ...] = Field(
