@@ -10,6 +10,7 @@ import sys
 import textwrap
 
 from cnibench.analysis.comparison.groups import PROVEN
+from cnibench.analysis.comparison.neighbours import ASSUMED
 from cnibench.analysis.model import Analysis, Cpp, Pair, Result
 from cnibench.analysis.text import disturbances
 from cnibench.analysis.text.narrative import (
@@ -55,7 +56,8 @@ class BriefReport:
         if places:
             lines.append(certainty(analysis))
         lines += [*_why(analysis, places), *_failed(analysis), not_tested(analysis)]
-        if notes := analysis.notes:
+        # that blocks are taken as independent, the last lines of a run say as well
+        if notes := [note for note in analysis.notes if note != ASSUMED]:
             more = f" ({len(notes) - 1} more in the report)" if len(notes) > 1 else ""
             lines.append(f"Note: {notes[0]}{more}")
         return "".join(

@@ -11,9 +11,12 @@ from cnibench.analysis import analyse
 from cnibench.analysis.calibration import calibration, scatter
 from cnibench.analysis.comparison.decided import decided, needed
 from cnibench.analysis.comparison.levels import planned_looks
+from cnibench.analysis.comparison.neighbours import ASSUMED
 from cnibench.analysis.text.decision import lines
 from cnibench.cli._execute import _all_decided
 from cnibench.planning.plan import build_plan
+from cnibench.reports.brief import BriefReport
+from cnibench.reports.markdown import MarkdownReport
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.writer import RunWriter
 from cnibench.testbed.cluster import Options
@@ -96,6 +99,24 @@ def test_the_last_lines_say_what_is_decided_and_what_the_rest_needs(tmp_path: Pa
     many = a_run(tmp_path, {"a": 1.0, "b": 1.0}, noise=0.06, blocks=3, name="few")
     assert lines(decided(many))[0].startswith("Decided after 3 blocks: 0 of 1 pair (")
     assert lines(decided(a_run(tmp_path, {"a": 1.0}, name="one"))) == []
+
+
+def test_a_report_says_what_so_few_blocks_cannot_show(tmp_path: Path) -> None:
+    """Once, where a verdict rests on it; the screen has it in the last lines of a run."""
+    truth = {"a": 1.0, "b": 1.0, "c": 1.5}
+    few = analyse([a_run(tmp_path, truth)])
+    assert few.notes.count(ASSUMED) == 1
+    assert ASSUMED not in " ".join(few.summary)
+    assert "neighbouring blocks" in " ".join(MarkdownReport().render(few).split())
+    assert "neighbouring blocks" not in " ".join(BriefReport().render(few).split())
+    for name, more in (
+        ("long", {"blocks": 30}),
+        ("open", {"blocks": 3, "noise": 0.5}),  # nothing is decided
+        ("one", {"blocks": 1}),
+    ):
+        assert ASSUMED not in analyse([a_run(tmp_path, truth, name=name, **more)]).notes
+    two = [a_run(tmp_path, truth, name=f"of-two-{seed}", seed=seed) for seed in (3, 4)]
+    assert ASSUMED not in analyse(two).notes
 
 
 def test_a_finer_resolution_leaves_a_pair_undecided(tmp_path: Path) -> None:

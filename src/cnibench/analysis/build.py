@@ -14,12 +14,12 @@ from cnibench.analysis.comparability import environments
 from cnibench.analysis.comparison.by_runs import by_runs
 from cnibench.analysis.comparison.contexts import Context, Member
 from cnibench.analysis.comparison.levels import level_of
-from cnibench.analysis.comparison.neighbours import dependence, main_contexts
+from cnibench.analysis.comparison.neighbours import ASSUMED, dependence, main_contexts, telling
 from cnibench.analysis.comparison.pairs import compare
 from cnibench.analysis.comparison.turning_points import turning_points
 from cnibench.analysis.cycles import cycles
 from cnibench.analysis.gate.failure_rates import Tally
-from cnibench.analysis.model import LEFT_OUT, Analysis, Check, Failure, Run
+from cnibench.analysis.model import LEFT_OUT, Analysis, Check, Failure, Pair, Run
 from cnibench.analysis.samples.series import (
     CPP_METRICS,
     Gathered,
@@ -90,8 +90,7 @@ def analyse(
     ]
     runs = [run_of(reader) for reader in readers]
     short = contradictions(readers, numbers, contexts) + shortfalls(readers, numbers)
-    said = dependence(main_contexts(contexts, main)) if len(readers) == 1 else ""
-    dependent = [said] if said else []
+    dependent, assumed = _dependence(main_contexts(contexts, main), pairs, len(readers))
     attestations = _attestations(readers)
     problems = [
         f"{reader.path.name}: {problem}" for reader in readers for problem in verify(reader)
@@ -113,7 +112,8 @@ def analyse(
         + gathered.notes
         + short
         + _planned(readers)
-        + notes_of(readers, runs),
+        + notes_of(readers, runs)
+        + assumed,
         baseline=base,
         labels=labels,
         unselected=[label for label in every if label in left_out],
@@ -131,6 +131,20 @@ def analyse(
         left_out=_left_out(readers),
     )
     return narrative.with_words(analysis)
+
+
+def _dependence(
+    contexts: Sequence[Context], pairs: Sequence[Pair], runs: int
+) -> tuple[list[str], list[str]]:
+    """The notes that blocks of one run depend on each other, and that nobody can see it though
+    verdicts rest on it. Blocks of several runs are no units.
+    """
+    if runs > 1:
+        return [], []
+    if said := dependence(contexts):
+        return [said], []
+    known = any(pair.verdict in ("a-better", "b-better") or pair.within for pair in pairs)
+    return [], [ASSUMED] if known and not telling(contexts) else []
 
 
 def contexts_of(reader: RunReader, gathered: Gathered | None = None) -> list[Context]:

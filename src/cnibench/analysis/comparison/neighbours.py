@@ -13,6 +13,11 @@ from cnibench.stats.inference import Array
 _LEVEL = 0.05
 _TELLING = 60  # values beyond blocks and levels, with which the test sees a correlation of 0.5
 
+ASSUMED = (
+    "too few values to see whether neighbouring blocks depend on each other: p values and intervals"
+    " assume that they do not"
+)
+
 
 def main_contexts(contexts: Sequence[Context], main: Mapping[str, str]) -> list[Context]:
     """What is decided about: each place's main metric, measured without perf, of two labels or
