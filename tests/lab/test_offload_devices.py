@@ -232,7 +232,7 @@ def test_the_command(tmp_path: Path, name: str, feature: str) -> None:
         "--blocks",
         "1",
         "--duration",
-        "3s",
+        "1s",
         "--json",
     ]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd=tmp_path)
