@@ -83,7 +83,7 @@ SEAL: dict[str, tuple[Callable[[Keys], bytes], str]] = {
     "a word before the signature": (signature_as(lambda text: "x" + text), "cannot be read"),
     "two signatures": (signature_as(lambda text: text + text), "cannot be read"),
     "a letter of the signature changed": (
-        signature_as(lambda text: text.replace(text[250], "A" if text[250] != "A" else "B", 1)),
+        signature_as(lambda text: text[:250] + ("A" if text[250] != "A" else "B") + text[251:]),
         "cannot be read|not of these contents",
     ),
     "an endless signature": (signature_as(lambda text: "A" * 50000), "cannot be read"),
