@@ -38,6 +38,8 @@ SUITES = {
 Two suites may run at the same time: each has clusters of its own.
 """
 COMMANDS = "commands"
+FIRST = ("test_slices_run", "test_run_faults", "test_run_for_scripts")
+"""Of COMMANDS: the longest files. One that came last would run alone, with a CPU idle."""
 
 _built = functools.cache(parts.build)
 
@@ -67,9 +69,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     table the kernel keeps, empty, as long as the node lives, and packets walk it.
     """
 
-    def place(item: pytest.Item) -> tuple[bool, bool, bool]:
+    def place(item: pytest.Item) -> tuple[bool, bool, bool, int]:
         shares = "bare_cluster" in getattr(item, "fixturenames", ())
-        return _needs_parts(item), shares, shares and "test_kind_fidelity" not in item.nodeid
+        not_compared = shares and "test_kind_fidelity" not in item.nodeid
+        first = FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST)
+        return _needs_parts(item), shares, not_compared, first
 
     items.sort(key=place)
 
