@@ -15,8 +15,8 @@ class Here(Place):
 
     name = "here"
 
-    def __init__(self, *, local: bool = True, program: str = "") -> None:
-        self.local = local
+    def __init__(self, *, of_lab: bool = True, program: str = "") -> None:
+        self.of_lab = of_lab
         self.program = program
 
     def spawn(

@@ -58,7 +58,7 @@ class Script:
             "cell": cell,
             "block": 0,
             "deployment": "the deployment",
-            "client": SimpleNamespace(name=f"client {pair}", local=True),
+            "client": SimpleNamespace(name=f"client {pair}", local=True, of_lab=True),
             "server": SimpleNamespace(name=f"server {pair}"),
             "duration": 10.0,
             "warmup": 1.0,

@@ -210,7 +210,7 @@ def test_congestion_control_that_cannot_be_read_is_an_error(
 
 def test_only_a_client_that_was_pinned_here_is_checked(script: Script) -> None:
     measure_one(script, client_cpu=None)
-    measure_one(script, client=SimpleNamespace(name="far", local=False))
+    measure_one(script, client=SimpleNamespace(name="far", local=False, of_lab=False))
     assert "pinned" not in {entry[0] for entry in script.log}
     measure_one(script, client_cpu=0)
     assert ("pinned", 0, 0, "its client") in script.log

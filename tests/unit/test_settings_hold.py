@@ -36,8 +36,8 @@ NOBODY = 65534
 PLAIN: dict[str, Any] = {"cpp": False, "workloads": ("tcp-rr",), "placements": ("intra",)}
 
 
-def a_context(asked: str, local: bool = True) -> Any:
-    here = Here(local=local)
+def a_context(asked: str, of_lab: bool = True) -> Any:
+    here = Here(of_lab=of_lab)
     return SimpleNamespace(client=here, server=here, congestion_control=asked)
 
 
@@ -64,15 +64,16 @@ def test_a_connection_that_stays_unread_is_refused(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("local", "remedy"), [(True, "changed the Pods' routes"), (False, "leave --congestion-control")]
+    ("of_lab", "remedy"),
+    [(True, "changed the Pods' routes"), (False, "leave --congestion-control")],
 )
-def test_the_remedy_is_that_of_the_place(local: bool, remedy: str) -> None:
+def test_the_remedy_is_that_of_the_place(of_lab: bool, remedy: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)):
             peer, _ = server.accept()
             with peer, pytest.raises(MeasureError, match="and nosuch was asked for") as error:
-                congestion.of_sample(a_context("nosuch", local), port, 1.0)
+                congestion.of_sample(a_context("nosuch", of_lab), port, 1.0)
     assert remedy in error.value.remedy
 
 
