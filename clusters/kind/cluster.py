@@ -5,11 +5,12 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from cnibench.clusters.kind.containers import OneCluster
-from cnibench.clusters.kind.pods import on_this_machine
+from cnibench.clusters.kind.pods import LocalPod, on_this_machine
 from cnibench.clusters.kubernetes import images, install
 from cnibench.clusters.kubernetes.api import pods, tools
 from cnibench.clusters.kubernetes.api.objects import Making
@@ -48,12 +49,19 @@ class KindDeployment(KubernetesDeployment, EnteredPods):
 
     cluster: OneCluster
 
+    @cached_property
+    def _entered(self) -> dict[str, LocalPod]:
+        """By name."""
+        return {}
+
     def entered(self, pods: Sequence[Pod]) -> list[Pod]:
-        names = [pod.name for pod in pods]
-        uids = uids_of(self.access, self.namespace, names)
-        if gone := [name for name in names if name not in uids]:
-            raise ClusterError(f"the Pod {gone[0]} is gone: somebody else has removed it")
-        return [*on_this_machine({uids[name]: self._pods[name] for name in names})]
+        if names := [pod.name for pod in pods if pod.name not in self._entered]:
+            uids = uids_of(self.access, self.namespace, names)
+            if gone := [name for name in names if name not in uids]:
+                raise ClusterError(f"the Pod {gone[0]} is gone: somebody else has removed it")
+            for pod in on_this_machine({uids[name]: self._pods[name] for name in names}):
+                self._entered[pod.name] = pod
+        return [self._entered[pod.name] for pod in pods]
 
     def remove(self) -> None:
         self.disconnect()

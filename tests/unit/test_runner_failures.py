@@ -22,6 +22,7 @@ from cnibench.system.process import Process
 from cnibench.testbed.capabilities.outages import Outage, Outages
 from cnibench.testbed.cluster import Options
 from tests.unit._local_cluster import (
+    AttestedInFull,
     Echo,
     Local,
     LocalDeployment,
@@ -198,6 +199,27 @@ def test_in_slices_what_an_outage_has_spoilt_is_measured_again(
         assert runner(writer, _Away(Options())).run() == 2
     found = RunReader(folder)
     assert [one.reason for one in found.samples()] == ["attempt 2"] * 2
+    assert [one["reason"] for one in found.events() if one["event"] == "outage"] == ["no answer"]
+
+
+def test_an_outage_does_not_revoke_what_was_measured(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server was away while the deployments were attested for the second time."""
+    cluster = _Away(Options())
+    cluster.deploys = AttestedInFull
+    attest = AttestedInFull.attest
+
+    def away(deployment: AttestedInFull) -> list[Attestation]:
+        if deployment.attested == 1 and not cluster.asked:
+            raise ClusterError("no answer")
+        return attest(deployment)
+
+    monkeypatch.setattr(AttestedInFull, "attest", away)
+    with RunWriter.create(folder, manifest([cell("a"), cell("b")], 1)) as writer:
+        assert runner(writer, cluster).run() == 0
+    found = RunReader(folder)
+    assert {one.status for one in found.samples()} == {"ok"}
     assert [one["reason"] for one in found.events() if one["event"] == "outage"] == ["no answer"]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cnibench.errors import CnibenchError, EndedError, Interrupted
 from cnibench.model.cell import Attestation, Cell
-from cnibench.run.profiles import ProfileState, log_checks, refuted
+from cnibench.run.profiles import REPEATS, ProfileState, log_checks, refuted
 from cnibench.run.provenance import failure
 from cnibench.run.session import Session
 from cnibench.rundir.reader import RunReader
@@ -77,18 +77,15 @@ class Verification:
         measured: Sequence[tuple[Cell, int]],
         store: bool,
     ) -> int:
-        if state.deployment is None or state.reason or state.deployment.broken:
+        deployment = state.deployment
+        if deployment is None or state.reason or deployment.broken:
             return 0
-        try:
-            if store:
-                _log.info("attesting %s again, because its measurement ended", state.label)
-            found = check(state.deployment)
-            log_checks(found)
-            reason = refuted(found)
-        except (Interrupted, EndedError):
-            raise
-        except CnibenchError as error:
-            found, reason = [], f"the attestation after the measurement failed: {error.message}"
+        if store:
+            _log.info("attesting %s again, because its measurement ended", state.label)
+        for last in (False,) * REPEATS + (True,):
+            found, reason = _outcome(check, deployment)
+            if last or not reason or not self.session.outages(suspect=True):
+                break
         if found and (store or reason):
             self.session.writer.attestations(found)
         if not reason:
@@ -115,6 +112,20 @@ class Verification:
                 _log.warning("%s, block %d: revoked", cell.id, block + 1)
                 revoked += 1
         return revoked
+
+
+def _outcome(
+    check: Callable[[Deployment], list[Attestation]], deployment: Deployment
+) -> tuple[list[Attestation], str]:
+    """All checks, and why the deployment is not as declared; '' when it is."""
+    try:
+        found = check(deployment)
+    except (Interrupted, EndedError):
+        raise
+    except CnibenchError as error:
+        return [], f"the attestation after the measurement failed: {error.message}"
+    log_checks(found)
+    return found, refuted(found)
 
 
 def _quickly(deployment: Deployment) -> list[Attestation]:

@@ -121,7 +121,7 @@ class Slices:
         for cell in cells:
             if (ended := generators.get(cell.id)) and ended.failure:
                 failed.setdefault(cell.id, ended.failure)
-            self._died(states[cell.label], cell, failed)
+        self._died(states, cells, failed)
         if session.outages(suspect=bool(failed)) and not last:
             return None
         found = dict[str, Value]()
@@ -229,11 +229,20 @@ class Slices:
         longest = max(cell.duration or manifest.duration for cell in cells)
         return max(FEWEST, round(longest / LENGTH))
 
-    def _died(self, state: ProfileState, cell: Cell, failed: dict[str, CnibenchError]) -> None:
-        if state.deployment is not None and not state.reason and (died := state.deployment.alive()):
-            state.reason = died
-        if state.reason:
-            failed.setdefault(cell.id, MeasureError(state.reason))
+    def _died(
+        self,
+        states: Mapping[str, ProfileState],
+        cells: Sequence[Cell],
+        failed: dict[str, CnibenchError],
+    ) -> None:
+        """Adds the cells of deployments that have died to ``failed``."""
+        for label in dict.fromkeys(cell.label for cell in cells):
+            state = states[label]
+            if state.deployment is not None and not state.reason:
+                state.reason = state.deployment.alive()
+        for cell in cells:
+            if reason := states[cell.label].reason:
+                failed.setdefault(cell.id, MeasureError(reason))
 
     def _store(
         self,
