@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from pathlib import Path
 
@@ -87,9 +86,10 @@ def test_nothing_of_a_killed_run_lives_on(
         assert len(pids) > 2, "two clients, and nginx with its workers"
         run.kill()
     until(lambda: not any(_name(pid) == "ab" for pid in pids), 20)
-    said = output(CNIBENCH, "clean", "--cluster", "kind")
-    (cluster,) = re.findall(r"the kind cluster (\S+)", said)
-    assert cluster not in clusters()
+    (cluster,) = (tmp_path / "state" / "cnibench" / "clusters").iterdir()
+    assert cluster.name in clusters()
+    assert f"the kind cluster {cluster.name}" in output(CNIBENCH, "clean", "--cluster", "kind")
+    assert cluster.name not in clusters()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 20)
 
 
