@@ -2,8 +2,9 @@
 
 ``python tests/rerun.py ARGUMENTS OF PYTEST``. For the suites that measure: a window that another
 test delayed says nothing about cnibench. A test that fails twice fails the suite, the first failure
-is printed, too, and more than ``LIMIT`` failures are not blamed on the machine. An error of pytest
-itself is never tried again.
+is printed, too, and more than ``LIMIT`` failures are not blamed on the machine; a fixture of a file
+that fails is one of them, however many tests wait for it. An error of pytest itself is never tried
+again.
 """
 
 from __future__ import annotations
@@ -36,13 +37,15 @@ def main(arguments: list[str]) -> int:
 
 
 def failures(results: Path) -> list[str]:
-    """The names of the tests that failed, from a file of ``--junitxml``."""
-    cases = ElementTree.parse(results).iter("testcase")
-    return [
+    """The tests that failed, and the files whose fixtures did, from a file of ``--junitxml``."""
+    cases = list(ElementTree.parse(results).iter("testcase"))
+    tests = {
         f"{case.get('classname')}.{case.get('name')}"
         for case in cases
-        if case.find("failure") is not None or case.find("error") is not None
-    ]
+        if case.find("failure") is not None
+    }
+    files = {str(case.get("classname")) for case in cases if case.find("error") is not None}
+    return sorted(tests | files)
 
 
 def _pytest(*arguments: str) -> int:

@@ -56,6 +56,7 @@ def test_one_profile_under_two_labels(tmp_path: Path) -> None:
         assert one["reason"] or one["found"][one["metric"]] > 0
     tools = {(one["workload"], one["tool"], one["tool_priority"]) for one in checks}
     assert tools == {("tcp-rr", "tcp-rr", "real-time"), ("tcp-stream", "iperf3-tcp", "real-time")}
+    assert not list(run.glob("raw/*/*.interrupted-*"))
     events = lines(run / "events.jsonl")
     installed = [
         (one["label"], one["block"]) for one in events if one["event"] == "profile-installed"

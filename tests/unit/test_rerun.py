@@ -55,6 +55,24 @@ def test_a_test_that_fails_once_is_printed_and_passes(tmp_path: Path) -> None:
     assert "1 failed" in said
 
 
+def test_a_fixture_that_fails_counts_once(tmp_path: Path) -> None:
+    status, said = rerun(
+        tmp_path,
+        "from pathlib import Path\n"
+        "import pytest\n"
+        "@pytest.fixture(scope='module')\n"
+        "def kept():\n"
+        "    before = Path('mark').exists()\n"
+        "    Path('mark').touch()\n"
+        "    assert before\n"
+        "@pytest.mark.parametrize('n', range(6))\n"
+        "def test_it(kept, n):\n"
+        "    pass\n",
+    )
+    assert status == pytest.ExitCode.OK
+    assert "6 errors" in said
+
+
 @pytest.mark.parametrize(
     ("tests", "expected"),
     [

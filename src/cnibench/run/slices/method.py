@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -104,9 +105,10 @@ class Slices:
                     if state.reason or state.deployment is None:
                         raise MeasureError(state.reason or "it is not installed")
                     workload = session.workloads[cell.workload]
-                    with recorded(session.writer.raw(cell, block), session.writer):
+                    raw = session.writer.raw(cell, block)
+                    with recorded(raw, session.writer):
                         generator = Generator(
-                            self._context(state, cell, block, generators),
+                            self._context(state, cell, block, raw, generators),
                             workload.load(cell),
                             workload.transport if cell.window == "cpp" else "",
                         )
@@ -190,7 +192,12 @@ class Slices:
             )
 
     def _context(
-        self, state: ProfileState, cell: Cell, block: int, generators: Mapping[str, Generator]
+        self,
+        state: ProfileState,
+        cell: Cell,
+        block: int,
+        raw: Path,
+        generators: Mapping[str, Generator],
     ) -> SampleContext:
         deployment = state.deployment
         assert deployment is not None
@@ -217,7 +224,7 @@ class Slices:
             server=server,
             duration=cell.duration or manifest.duration,
             warmup=0.0,
-            raw=self.session.writer.raw(cell, block),
+            raw=raw,
             client_cpu=cpus[0][0],
             server_cpu=cpus[0][1],
             congestion_control=self.session.cluster.congestion_control,
