@@ -17,6 +17,7 @@ from cnibench.run.slices.requirements import require
 from cnibench.run.workload import Workload
 from cnibench.rundir.schema import Unsupported
 from cnibench.system.guest import inside
+from cnibench.testbed.capabilities.access_rights import AccessRights
 from cnibench.testbed.capabilities.cell_conditions import CellConditions
 from cnibench.testbed.capabilities.cell_limits import CellLimits
 from cnibench.testbed.capabilities.node_inspection import NodeInspection
@@ -84,14 +85,26 @@ def unsupported(cluster: Cluster, needed: Sequence[type[Capability]]) -> str:
     return f"--cluster {cluster.kind} does not support {lacks}" if lacks else ""
 
 
-def check_machine(cluster: Cluster, workloads: Mapping[str, Workload], priority: str) -> None:
+def missing_here(cluster: Cluster, cells: Sequence[Cell] = ()) -> list[Problem]:
+    """What a kind of cluster lacks whatever the profile; of the user's rights those that these
+    cells require. Raises ClusterError.
+    """
+    problems = cluster.missing()
+    if not problems and isinstance(cluster, AccessRights):
+        return list(cluster.missing_rights(cells).needed)
+    return problems
+
+
+def check_machine(
+    cluster: Cluster, workloads: Mapping[str, Workload], priority: str, cells: Sequence[Cell]
+) -> None:
     """Everything that is missing whatever the profile, in one message. In a VM nothing is asked:
     its files are the host's, which did.
     """
     if inside():
         return
     tools = [tool for workload in workloads.values() for tool in workload.tools]
-    problems = [*cluster.missing(), *_priority.missing(priority)]
+    problems = [*missing_here(cluster, cells), *_priority.missing(priority)]
     absent = lacking(tools) if cluster.kind == "lab" else []  # elsewhere the images bring them
     if absent:
         problems = [

@@ -43,6 +43,7 @@ def verify_offload(chosen: type[Cluster], asked: Asked, as_json: bool) -> int:
     """Measures a stream with the feature on and off, and prints what it is worth. Raises
     UsageError, MissingError, ClusterError.
     """
+    from cnibench.cli._checks import missing_here
     from cnibench.cli._packages import install_command, lacking
     from cnibench.model.profile import choose
     from cnibench.offload import rank, tunnel_support
@@ -77,7 +78,7 @@ def verify_offload(chosen: type[Cluster], asked: Asked, as_json: bool) -> int:
     if lacks := missing(chosen.deploys, [NodeDevices]):
         raise MissingError(f"--cluster {chosen.kind} does not support {lacks}")
     cluster = chosen(Options(settings=asked.settings, cluster=asked.options))
-    need(cluster.missing())
+    need(missing_here(cluster))
     if isinstance(cluster, Recognition):
         profiles = dict(cluster.resolve(profiles))
     ((label, profile),) = profiles.items()

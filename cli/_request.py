@@ -109,7 +109,7 @@ def prepare(
     wished, remarks = cells(plan, workloads, asked)
     _priority.check(plan, wished, remarks, in_vm=other_kernel)
     used = {work.name: workloads[work.name] for work in plan.workload}
-    check_machine(cluster, used, plan.priority)
+    check_machine(cluster, used, plan.priority, wished)
     if isinstance(cluster, Recognition):
         asked = dict(cluster.resolve(asked))
     found = runnable_profiles(cluster, asked, other_kernel)
@@ -242,7 +242,7 @@ def again(manifest: Manifest) -> Request:
             f"resume with cnibench {manifest.tool_version}",
         ) from None
     _priority.check(plan, manifest.cells)
-    check_machine(cluster, used, plan.priority)
+    check_machine(cluster, used, plan.priority, manifest.cells)
     found = runnable_profiles(cluster, profiles)
     warnings = []
     if found.unsupported and inside():

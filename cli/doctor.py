@@ -15,7 +15,7 @@ from cnibench.cli._sections import Sections
 from cnibench.testbed.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
-    from cnibench.testbed.cluster import Cluster
+    from cnibench.testbed.cluster import Cluster, Problem
 
 
 @click.command(
@@ -72,9 +72,10 @@ def examine(
     from cnibench.model.profile import builtin, choose
     from cnibench.registry import provider, providers
     from cnibench.system.environment import disturbances, machine
+    from cnibench.testbed.capabilities.access_rights import AccessRights
     from cnibench.testbed.capabilities.node_inspection import NodeInspection
     from cnibench.testbed.capability import missing as lacking_capabilities
-    from cnibench.testbed.cluster import Options, Problem
+    from cnibench.testbed.cluster import Options
     from cnibench.vm.requirements import problems as vm_problems
     from cnibench.vm.requirements import summary
 
@@ -90,9 +91,12 @@ def examine(
     for name in kinds:
         kind: type[Cluster] = provider("clusters", name)
         cluster = kind(Options(cluster=options or ClusterOptions()))
-        absent_here = [
-            {"for": name, "lacks": one.lacks, "remedy": one.remedy} for one in cluster.missing()
-        ]
+        needed = cluster.missing()
+        if not needed and isinstance(cluster, AccessRights):
+            rights = cluster.missing_rights(())
+            needed = list(rights.needed)
+            optional += [_for(name, one) for one in rights.useful]
+        absent_here = [_for(name, one) for one in needed]
         if not absent_here and isinstance(cluster, NodeInspection):
             nodes[name], absent_here = _nodes(cluster)
         missing += absent_here
@@ -144,6 +148,10 @@ def examine(
         "disturbances": [{"what": what, "remedy": remedy} for what, remedy in disturbances(facts)],
         "nodes": nodes,
     }
+
+
+def _for(what: str, problem: Problem) -> dict[str, str]:
+    return {"for": what, "lacks": problem.lacks, "remedy": problem.remedy}
 
 
 def _nodes(cluster: Cluster) -> tuple[dict[str, Any] | None, list[dict[str, str]]]:

@@ -121,6 +121,7 @@ def examine(
     """{schema, nics[...], tunnels[...], other[...], asymmetries[...], profiles[...],
     notes[...]}.
     """
+    from cnibench.cli._checks import missing_here
     from cnibench.model.profile import builtin
     from cnibench.offload import facts
     from cnibench.system.interrupt import Stop
@@ -129,7 +130,7 @@ def examine(
 
     cluster = chosen(Options(cluster=options or ClusterOptions()))
     if chosen.kind != "lab":  # to ask this machine takes nothing of what the lab needs
-        need(cluster.missing())
+        need(missing_here(cluster))
     with Stop(), cluster:
         nics, ports = Nics.of(cluster).nics(every)
         found = facts.judged(nics, ports, every)

@@ -28,7 +28,7 @@ from cnibench.clusters.kubernetes.pods import rate_limit
 from cnibench.clusters.kubernetes.removal import cleaning
 from cnibench.clusters.kubernetes.removal.cleaning import Survey
 from cnibench.clusters.kubernetes.removal.selection import BlockedError
-from cnibench.errors import CnibenchError
+from cnibench.errors import CnibenchError, MissingError
 from cnibench.model.profile import Profile, builtin
 from cnibench.offload.nic import Nic
 from cnibench.testbed.capabilities.nics import Nics
@@ -102,7 +102,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         assert self._claim is not None
         settings = {**self.options.settings.get("", {}), **self.options.settings.get(label, {})}
         known = {
-            **subnets.variables(self.access, self.nodes, self.options.cluster),
+            **({} if current else subnets.variables(self.access, self.nodes, self.options.cluster)),
             **{key: settings[key] for key in GIVEN if key in settings},
             "run": self._making.run,
             "owner": state.owner(),
@@ -196,6 +196,10 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
     def leftovers(
         self, owners: Sequence[str] = (), notify: Callable[[str], None] = print
     ) -> list[Leftover]:
+        if (self.allowed.install or self.allowed.replace) and (
+            lacks := self.missing_rights(()).needed
+        ):
+            raise MissingError(lacks[0].lacks, lacks[0].remedy)
         found = Survey(self.access, self.allowed, owners, notify)
 
         def remove() -> None:

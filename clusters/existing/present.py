@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from cnibench.clusters.existing import granted
 from cnibench.clusters.existing.deployment import ExistingDeployment
 from cnibench.clusters.kubernetes.api import pods, tools
-from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api.access import Access, DeniedError
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.cni import recognise, suitability
 from cnibench.clusters.kubernetes.nodes.nodes import Facts, Wanted, choose, facts, more, toleration
@@ -22,6 +23,7 @@ from cnibench.errors import ClusterError, CnibenchError, InputError, UsageError
 from cnibench.model.cell import Cell
 from cnibench.model.profile import CURRENT, Profile, builtin
 from cnibench.model.units import seconds
+from cnibench.testbed.capabilities.access_rights import AccessRights, Lacking
 from cnibench.testbed.capabilities.cell_limits import CellLimits
 from cnibench.testbed.capabilities.recognition import Recognition
 from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
@@ -31,7 +33,7 @@ _SECONDS_CURRENT = 15.0  # s: agents and Pods only
 NO_CNI = "no CNI"
 
 
-class PresentCluster(Cluster, CellLimits, Recognition):
+class PresentCluster(Cluster, AccessRights, CellLimits, Recognition):
     """The cluster that a kubeconfig leads to, as it is."""
 
     kind: ClassVar[str] = "existing"
@@ -63,6 +65,7 @@ class PresentCluster(Cluster, CellLimits, Recognition):
         self._facts: dict[str, Any] = {}
         self._installed: dict[str, dict[str, str]] = {}  # by label: what it is, by SHA-256
         self._resolved: set[str] = set()  # names of what ``current`` is
+        self._lacking = Lacking()  # rights, when they were asked for
         self.wire: Wire = "nic"
         # we have removed what was there; the nodes' kubelets say so only some seconds later
         self._bare = False
@@ -115,16 +118,24 @@ class PresentCluster(Cluster, CellLimits, Recognition):
             )
         return problems
 
+    def missing_rights(self, cells: Sequence[Cell]) -> Lacking:
+        self._lacking = granted.lacking(
+            self.access, granted.level(self.allowed), cells, self.options.cluster.pull_secret or ""
+        )
+        return self._lacking
+
     def check(self, profile: Profile, options: Options | None = None) -> list[Problem]:
         if profile.cni == CURRENT.cni:
             return []
-        return suitability.problems(
-            profile, options or self.options, installed=not self._stands_already(profile)
-        )
+        try:
+            stands = self._stands_already(profile)
+        except DeniedError as error:
+            return [Problem(profile.name, error.message, error.remedy)]
+        return suitability.problems(profile, options or self.options, installed=not stands)
 
     def _stands_already(self, profile: Profile) -> bool:
         """Asked of what was resolved, and of what only others install; false where the cluster does
-        not answer.
+        not answer. Raises DeniedError.
         """
         if profile.name in self._resolved:
             return True
@@ -132,6 +143,8 @@ class PresentCluster(Cluster, CellLimits, Recognition):
             return False
         try:
             return profile.name == self.present.name
+        except DeniedError:
+            raise
         except CnibenchError:
             return False
 

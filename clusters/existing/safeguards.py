@@ -92,6 +92,7 @@ class GuardedCluster(PresentCluster, Consent):
                 self.access.context, names, self._strangers, self.allowed, seconds, volume, changes
             ),
             *removed,
+            *(f"{one.lacks}; {one.remedy}" for one in self._lacking.useful),
         ]
 
     def _preview_removal(self) -> list[str]:

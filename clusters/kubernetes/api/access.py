@@ -73,8 +73,8 @@ class Access:
     def kubectl(
         self, *argv: str, timeout: float = QUICK, input: str | None = None, check: bool = True
     ) -> Done:
-        """Raises UnreachableError, DeniedError, ClusterError when ``check`` and it fails,
-        LimitError after ``timeout`` seconds.
+        """Raises UnreachableError, ClusterError when ``check`` and it fails, DeniedError whenever a
+        right is missing, LimitError after ``timeout`` seconds.
         """
         return self._run(self.command(*argv), timeout, input, check)
 
@@ -169,7 +169,7 @@ class Access:
             last = (done.stderr.strip().splitlines() or ["kubectl said nothing"])[-1]
             if self._passes(why) and self._waits(last[:200], began):
                 continue
-            if check:
+            if check or why in status.DENIED:
                 raise self.error(done)
             return done
 
@@ -223,6 +223,18 @@ class Access:
             said,
         )
 
+    def denied(self, why: str, words: str) -> DeniedError:
+        """``why`` is the reason of the API's Status."""
+        if why == "Unauthorized":
+            return DeniedError(
+                words, f"the API server does not accept the user of the context '{self.context}'"
+            )
+        return DeniedError(
+            words,
+            f"give the user of the context '{self.context}' that right: 'cnibench rbac' prints all"
+            " that cnibench uses",
+        )
+
     def refusal(self, answer: Answer, what: str) -> ClusterError:
         """The same for an answer that is no success; ``what`` could not be done."""
         said = self.hidden(answer.message or answer.reason or f"HTTP {answer.status}")
@@ -237,7 +249,7 @@ class Access:
 
     def _typed(self, why: str, words: str, said: str) -> ClusterError:
         if why in status.DENIED:
-            return DeniedError(words, f"give the user of the context '{self.context}' that right")
+            return self.denied(why, words)
         if why in status.PASSING:
             return UnreachableError(
                 f"the API server of the context '{self.context}' does not answer: {said}",

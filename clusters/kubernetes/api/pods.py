@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cnibench.clusters.kubernetes.api.access import Access, UnreachableError
+from cnibench.clusters.kubernetes.api.access import Access, DeniedError, UnreachableError
 from cnibench.errors import ClusterError, LimitError
 from cnibench.system.guest import patience
 
@@ -161,6 +161,8 @@ def events(access: Access, namespace: str, name: str) -> str:
     options = ["--field-selector", f"involvedObject.name={name}"] if name else []
     try:
         items = access.get("events", "-n", namespace, *options)["items"]
+    except DeniedError:
+        return "this user may not list events"
     except ClusterError:
         return ""
     warnings = [item for item in items if item.get("type") == "Warning"] or items

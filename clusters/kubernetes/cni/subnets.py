@@ -10,14 +10,16 @@ from collections.abc import Mapping, Sequence
 
 import yaml
 
-from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api.access import Access, DeniedError, UnreachableError
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.testbed.cluster_options import ClusterOptions
 
 
 def variables(access: Access, nodes: Sequence[Facts], options: ClusterOptions) -> dict[str, str]:
-    """As far as the cluster tells; '' for what it does not."""
+    """As far as the cluster tells; '' for what it does not. Raises DeniedError where this user may
+    not ask, UnreachableError.
+    """
     pods, services = _of_kubeadm(access)
     if not pods or not services:
         arguments = _arguments(access)
@@ -64,6 +66,8 @@ def _of_kubeadm(access: Access) -> tuple[str, str]:
         data = access.get("configmap", "kubeadm-config", "-n", "kube-system")["data"][
             "ClusterConfiguration"
         ]
+    except (DeniedError, UnreachableError):
+        raise
     except (CnibenchError, KeyError):
         return "", ""
     networking = yaml.safe_load(data).get("networking", {})
@@ -75,6 +79,8 @@ def _arguments(access: Access) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         items = access.get("pods", "-n", "kube-system", "-l", "tier=control-plane")["items"]
+    except (DeniedError, UnreachableError):
+        raise
     except CnibenchError:
         return {}
     for pod in items:
@@ -94,5 +100,7 @@ def _endpoint(access: Access) -> tuple[str, str]:
             "endpointslices", "-n", "default", "-l", "kubernetes.io/service-name=kubernetes"
         )["items"][0]
         return str(subset["endpoints"][0]["addresses"][0]), str(subset["ports"][0]["port"])
+    except (DeniedError, UnreachableError):
+        raise
     except (CnibenchError, KeyError, IndexError):
         return "", ""

@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from cnibench.clusters.kubernetes import images
-from cnibench.clusters.kubernetes.api import objects, pods
+from cnibench.clusters.kubernetes.api import objects, pods, status
 from cnibench.clusters.kubernetes.api.access import Access, DeniedError
 from cnibench.clusters.kubernetes.api.objects import Making, Rights
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
+from cnibench.clusters.kubernetes.rights import preflight
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.offload import change, facts, reading, stack
 from cnibench.offload.nic import Nic
@@ -89,14 +90,18 @@ def make(access: Access, making: Making, nodes: Sequence[Facts]) -> Making:
 
 
 def refused(access: Access, making: Making, node: str) -> str:
-    """Why the API server lets no agent with these rights run, '' when it does. Raises ClusterError
-    when it cannot be asked.
+    """Why the API server lets no agent with these rights run, '' when it does. Raises DeniedError
+    when this user may make no Pods at all, ClusterError when it cannot be asked.
     """
     pod = objects.agent_pod(making, node)
     answer = access.call("POST", f"/api/v1/namespaces/{making.namespace}/pods?dryRun=All", pod)
     if answer.ok:
         return ""
-    if answer.silent or answer.reason == "Unauthorized":
+    # Admission refuses with the same reason as the authorizer.
+    denied = answer.reason in status.DENIED and not preflight.may(
+        access, "pods", "create", namespace=making.namespace
+    )
+    if answer.silent or denied:
         raise access.refusal(answer, "whether agents may run cannot be asked")
     return answer.message or answer.reason
 

@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
-from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api import status
+from cnibench.clusters.kubernetes.api.access import Access, DeniedError
 from cnibench.clusters.kubernetes.nodes.remote import ANSWER, Answer, RemoteProcess
 from cnibench.errors import ClusterError, LimitError, MissingError
 from cnibench.system import process as programs
@@ -68,6 +69,7 @@ class Gateway:
         self._process: Process | None = None
         self._input: IO[bytes] | None = None
         self._log: programs.Errors | None = None
+        self._said = ""  # what kubectl printed when the connection was lost
         self._closing = threading.Event()
 
     def open(self) -> None:
@@ -79,6 +81,8 @@ class Gateway:
         ):  # a Pod that is Ready may refuse its first exec while the node is busy
             try:
                 return self._open()
+            except DeniedError:
+                raise
             except ClusterError:
                 if attempt == _TRIES - 1:
                     raise
@@ -114,7 +118,10 @@ class Gateway:
             pass  # kubectl has ended, and its output says why
         if not ready.first.wait(_START * patience()) or ready.error:
             said = ready.error or f"no answer within {_START:.0f} s"
+            why = status.reason(self._said)
             self.close()
+            if why in status.DENIED:
+                raise self.access.denied(why, f"no command can be run in {self.what}: {said}")
             raise ClusterError(
                 f"no command can be run in {self.what}: {said}", "does its image have python3?"
             )
@@ -149,7 +156,8 @@ class Gateway:
         if self._process is not None:
             self._process.kill()
         if self._log is not None:
-            said = self.access.hidden(" | ".join(self._log.text().splitlines()[-3:]))
+            self._said = self._log.text()
+            said = self.access.hidden(" | ".join(self._said.splitlines()[-3:]))
             self._log.close()
         self._process = self._input = None
         with self._lock:

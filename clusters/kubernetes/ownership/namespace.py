@@ -4,11 +4,12 @@ that were made.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
 from cnibench.clusters.kubernetes.api import objects
-from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api.access import Access, DeniedError
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.api.rest import created
 from cnibench.clusters.kubernetes.ownership import lease, state
@@ -122,16 +123,17 @@ def remove(access: Access, name: str, uid: str, limit: float = GONE) -> None:
         raise access.refusal(answer, f"the namespace {name} cannot be deleted")
     # Without a CNI no sandbox ends properly: its Pods are not waited for.
     ours = ("-l", f"{objects.OURS}={objects.NAME}", "-n", name)
-    access.kubectl(
-        "delete",
-        "pods",
-        *ours,
-        "--ignore-not-found",
-        "--force",
-        "--grace-period=0",
-        "--wait=false",
-        check=False,
-    )
+    with contextlib.suppress(DeniedError):  # it goes all the same, only later
+        access.kubectl(
+            "delete",
+            "pods",
+            *ours,
+            "--ignore-not-found",
+            "--force",
+            "--grace-period=0",
+            "--wait=false",
+            check=False,
+        )
     end = time.monotonic() + limit
     while (answer := access.call("GET", path(name))).ok and answer.body["metadata"].get(
         "uid"

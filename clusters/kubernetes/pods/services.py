@@ -73,6 +73,7 @@ class Services:
                 "-n",
                 self._making.namespace,
                 "--ignore-not-found",
+                "--wait=false",
                 *self._addresses,
             )
 

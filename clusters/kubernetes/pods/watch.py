@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from cnibench.clusters.kubernetes.api import objects, pods
+from cnibench.clusters.kubernetes.api import objects, pods, status
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.errors import ClusterError, LimitError
@@ -122,9 +122,9 @@ def watching(access: Access, making: Making) -> Iterator[Watch]:
             try:
                 watch.begin()
             except ClusterError as error:
-                details = access.hidden(said.text()[-300:])
-                raise ClusterError(
-                    f"cnibench's Pods cannot be watched: {details or error.message}",
-                    "may we watch Pods there?",
-                ) from None
+                details = access.hidden(said.text()[-300:]) or error.message
+                words = f"cnibench's Pods cannot be watched: {details}"
+                if (why := status.reason(said.text())) in status.DENIED:
+                    raise access.denied(why, words) from None
+                raise ClusterError(words) from None
             yield watch

@@ -1,0 +1,62 @@
+"""Print the roles that cnibench needs on an existing cluster."""
+
+from __future__ import annotations
+
+import click
+
+from cnibench.clusters.kubernetes.rights.table import LEVELS, Level
+
+
+@click.command(
+    "rbac",
+    epilog=(
+        "\b\nExamples:\n"
+        "  cnibench rbac --user jane | kubectl apply -f -\n"
+        "  cnibench rbac --level install --service-account bench/cnibench\n"
+    ),
+)
+@click.option(
+    "--level",
+    type=click.Choice(LEVELS),
+    default="measure",
+    show_default=True,
+    help="What the user may do: measure the cluster as it is, or install and remove CNIs.",
+)
+@click.option("--user", "users", multiple=True, metavar="NAME", help="Bind the role to this user.")
+@click.option(
+    "--group", "groups", multiple=True, metavar="NAME", help="Bind the role to this group."
+)
+@click.option(
+    "--service-account",
+    "accounts",
+    multiple=True,
+    metavar="NAMESPACE/NAME",
+    help="Bind the role to this ServiceAccount.",
+)
+@click.option(
+    "--pull-secret",
+    metavar="NAME",
+    default="",
+    help="Allow copying this image pull secret ([NAMESPACE/]NAME).",
+)
+def command(
+    level: Level,
+    users: tuple[str, ...],
+    groups: tuple[str, ...],
+    accounts: tuple[str, ...],
+    pull_secret: str,
+) -> None:
+    """Print the roles that cnibench needs on an existing cluster.
+
+    The output is YAML for 'kubectl apply -f -', with the reason for each rule: a ClusterRole, and
+    its binding if a user, group or ServiceAccount is given. No cluster is contacted. There is no
+    level for a single namespace: a run creates a namespace of its own.
+    """
+    from cnibench.clusters.kubernetes.rights import roles
+
+    subjects = [
+        *(roles.Subject("User", name) for name in users),
+        *(roles.Subject("Group", name) for name in groups),
+        *(roles.service_account(text) for text in accounts),
+    ]
+    click.echo(roles.document(level, subjects, pull_secret), nl=False)

@@ -1,0 +1,101 @@
+"""Which rights the user of a context lacks, asked of the API server before anything is made
+(SelfSubjectAccessReview): all of them at once.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.rights.table import ANY, Level, Right, group_of
+
+_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+_AT_ONCE = 8  # questions
+
+
+def missing(access: Access, wanted: Sequence[Right]) -> list[Right]:
+    """Those of ``wanted`` that this user lacks, each with the verbs and names that are denied.
+    Raises ClusterError when the API server cannot be asked.
+    """
+    parts = [
+        (one, verb, name) for one in wanted for verb in one.verbs for name in one.names or [""]
+    ]
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        allowed = list(pool.map(lambda part: may(access, part[0].resource, *part[1:]), parts))
+    denied: dict[Right, list[tuple[str, str]]] = {}
+    for (one, verb, name), granted in zip(parts, allowed, strict=True):
+        if not granted:
+            denied.setdefault(one, []).append((verb, name))
+    return [
+        replace(
+            one,
+            verbs=tuple(dict.fromkeys(verb for verb, _ in lacks)),
+            names=tuple(dict.fromkeys(name for _, name in lacks if name)),
+        )
+        for one, lacks in denied.items()
+    ]
+
+
+def may(access: Access, resource: str, verb: str, name: str = "", namespace: str = "") -> bool:
+    """May this user do that? ``resource`` as in the table of rights; without a namespace: in all
+    of them. Raises ClusterError when the API server cannot be asked.
+    """
+    if resource.startswith("/"):
+        asked: dict[str, Any] = {"nonResourceAttributes": {"path": resource, "verb": verb}}
+    else:
+        group, plural, below = ("*", "*", "") if resource == ANY else group_of(resource)
+        about = {
+            "verb": verb,
+            "group": group,
+            "resource": plural,
+            "subresource": below,
+            "name": name,
+            "namespace": namespace,
+        }
+        asked = {"resourceAttributes": {key: value for key, value in about.items() if value}}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": asked,
+    }
+    answer = access.call("POST", _REVIEW, review)
+    if not answer.ok:
+        raise access.refusal(answer, "which rights this user has cannot be asked")
+    return bool(answer.body.get("status", {}).get("allowed"))
+
+
+def remedy(access: Access, level: Level, pull_secret: str = "") -> str:
+    """The command that gives this user the rights of a level."""
+    words = ["cnibench", "rbac", "--level", level, *_subject(access)]
+    words += ["--pull-secret", pull_secret] if pull_secret else []
+    return f"an administrator of the cluster runs: {shlex.join(words)} | kubectl apply -f -"
+
+
+def said(rights: Sequence[Right]) -> str:
+    """These rights in words: ``create, delete namespaces; list nodes``."""
+    found: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
+    for one in rights:
+        found.setdefault((one.resource, one.names), {}).update(dict.fromkeys(one.verbs))
+    return "; ".join(
+        f"{', '.join(verbs)} {'all kinds of objects' if resource == ANY else resource}"
+        + (f" {', '.join(names)}" if names else "")
+        for (resource, names), verbs in found.items()
+    )
+
+
+def _subject(access: Access) -> list[str]:
+    """The option of ``cnibench rbac`` that names this user, as the API server knows it."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    answer = access.call("POST", _WHO, body)
+    name = str(answer.body.get("status", {}).get("userInfo", {}).get("username", ""))
+    if not answer.ok or not name:  # before Kubernetes 1.28 nobody can ask
+        return ["--user", "NAME"]
+    first, _, account = name.partition("system:serviceaccount:")
+    if not first and account:
+        return ["--service-account", account.replace(":", "/")]
+    return ["--user", name]
