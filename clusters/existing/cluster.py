@@ -171,7 +171,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
             self._bare = True
         if self._bare:
             return
-        name, said, _ = recognise.current(self.access)
+        name, said, *_ = recognise.current(self.access)
         if said == NO_CNI:
             return
         strangers = safety.foreign(self.access.get("pods", "-A")["items"])

@@ -142,11 +142,14 @@ class PresentCluster(Cluster, AccessRights, CellLimits, Recognition):
         if profile.kubernetes is None or not profile.kubernetes.installed_by:
             return False
         try:
-            return profile.name == self.present.name
+            present = self.present
         except DeniedError:
             raise
         except CnibenchError:
             return False
+        if present.denied:
+            raise self.access.denied("Forbidden", f"which CNI runs is not known: {present.said}")
+        return profile.name == present.name
 
     def refuses(self, profile: Profile, cell: Cell) -> str:
         return unsupported.refusal(profile, cell)

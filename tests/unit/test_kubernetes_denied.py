@@ -16,6 +16,7 @@ from cnibench.clusters.kubernetes.api.access import Access, DeniedError
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.api.proxy import Answer
 from cnibench.clusters.kubernetes.cni import subnets, wait
+from cnibench.clusters.kubernetes.cni.recognise import Found
 from cnibench.clusters.kubernetes.nodes import agents
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.pods.watch import watching
@@ -137,7 +138,7 @@ def test_a_watch_that_is_denied_says_so(access: Access, kubectl: Kubectl) -> Non
     assert REMEDY in error.value.remedy
 
 
-def test_a_profile_is_not_called_absent_where_its_objects_may_not_be_read() -> None:
+def test_a_profile_is_not_called_absent_where_its_objects_may_not_be_read(access: Access) -> None:
     class Hidden(ExistingCluster):
         @property
         def present(self) -> Any:  # type: ignore[override]
@@ -145,6 +146,11 @@ def test_a_profile_is_not_called_absent_where_its_objects_may_not_be_read() -> N
 
     (problem,) = Hidden(Options()).check(builtin()["flannel-k3s"])
     assert (problem.lacks, problem.remedy) == ("daemonsets may not be listed", "ask for it")
+    unknown = ExistingCluster(Options())
+    unknown.__dict__.update(access=access, present=Found("", "x may not be read", denied=True))
+    (problem,) = unknown.check(builtin()["flannel-k3s"])
+    assert problem.lacks == "which CNI runs is not known: x may not be read"
+    assert REMEDY in problem.remedy
 
 
 class Admission(Authorizer):

@@ -213,7 +213,7 @@ def _asked(objects: list[dict[str, Any]]) -> list[str]:
 def test_what_may_not_be_read_is_not_taken_for_absent() -> None:
     hidden = "configmap/kube-flannel/kube-flannel-cfg"
     found = recognised(*golden("flannel"), denied=(hidden,))
-    assert found.name == ""
+    assert (found.name, found.denied) == ("", True)
     assert found.said == (
         f"flannel (flannel-io/flannel:v0.28.9) in an unknown mode: this user may not read {hidden}"
     )
@@ -225,6 +225,7 @@ def test_what_may_not_be_read_is_not_taken_for_absent() -> None:
         if profile.kubernetes and (facts := profile.kubernetes.recognise)
     )
     found = recognised(*golden("flannel"), denied=every)
+    assert found.denied
     assert found.said.startswith("this user may not read ")
     assert "daemonset/" in found.said
 

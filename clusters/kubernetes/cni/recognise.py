@@ -36,12 +36,13 @@ _RANK = {
 class Found(NamedTuple):
     """``name`` of the profile that the cluster has, '' when none fits. ``said`` is what was seen,
     in words, and ``NONE`` where every node says that it has no network. ``title`` names CNI,
-    version and mode.
+    version and mode. ``denied``: it is not known, for objects may not be read.
     """
 
     name: str
     said: str
     title: str = ""
+    denied: bool = False
 
 
 class _Candidate(NamedTuple):
@@ -75,7 +76,7 @@ def current(access: Access, profiles: Mapping[str, Profile] | None = None) -> Fo
     if denied:
         more = f" and {len(denied) - _NAMED} more" if len(denied) > _NAMED else ""
         names = ", ".join(denied[:_NAMED])
-        return Found("", f"this user may not read {names}{more}")
+        return Found("", f"this user may not read {names}{more}", denied=True)
     others = _daemonsets(access)
     if _without(access, 0.0 if others else _SETTLING):
         return Found("", NONE)
@@ -133,7 +134,8 @@ def _near(running: Sequence[_Candidate], read: Objects) -> Found:
     who = f"{cni}{f' ({what})' if what else ''}"
     if hidden := {seen.fact.object for one in nearest for seen in one.wrong if seen.denied}:
         title = f"{who} in an unknown mode"
-        return Found("", f"{title}: this user may not read {', '.join(sorted(hidden))}", title)
+        said = f"{title}: this user may not read {', '.join(sorted(hidden))}"
+        return Found("", said, title, denied=True)
     near: dict[str, str] = {}  # what differs, and the profile that differs in nothing else
     for one in nearest:
         if one.profile.cni == cni:

@@ -1,0 +1,152 @@
+"""The rights that cnibench says it needs, held against the audit log of an API server: it does with
+them all that it does, it asks for nothing else, and without them it makes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from _audit import audited, requests, rights_of
+from _kind_runs import CNIBENCH, ONE_CELL, cnibench, images_built, output
+from kind.parts import Parts
+
+from cnibench.clusters.kind import containers
+from cnibench.clusters.kubernetes import images
+from cnibench.clusters.kubernetes.rights.table import Level, rights
+from cnibench.testbed.cluster import Options
+
+pytestmark = pytest.mark.timeout(900)
+GOLDEN = Path(__file__).parent.parent / "golden" / "kubernetes_errors" / "rights-missing.txt"
+SHORT = ("--duration", "1s", "--warmup", "0s", "--blocks", "1", "--no-perf", "--toleration", "all")
+SECRET = "bench/registry"
+# What only clusters with other CNIs, and Pods that do not start, have it ask for.
+OTHERS = {
+    ("configmaps", "get"),
+    ("deployments.apps", "get"),
+    ("events", "list"),
+    ("felixconfigurations.crd.projectcalico.org", "get"),
+    ("installations.operator.tigera.io", "get"),
+    ("ippools.crd.projectcalico.org", "get"),
+    *(
+        (f"networkpolicies.{group}projectcalico.org", verb)
+        for group in ("", "crd.")
+        for verb in ("create", "patch", "list", "delete")
+    ),
+}
+
+
+@dataclasses.dataclass
+class Audited:
+    """A cluster without a CNI, the folder of its audit log, and the accounts that were made."""
+
+    cluster: containers.OneCluster
+    folder: Path
+    chart: str
+
+    def kubectl(self, *words: str, given: str = "") -> str:
+        return output("kubectl", "--kubeconfig", self.cluster.kept.kubeconfig, *words, given=given)
+
+    def account(self, name: str, *role: str) -> list[str]:
+        """The options by which cnibench is a new ServiceAccount, with the role that it prints."""
+        self.kubectl("create", "serviceaccount", name, "-n", "bench")
+        if role:
+            made = output(CNIBENCH, "rbac", "--service-account", f"bench/{name}", *role)
+            self.kubectl("apply", "-f", "-", given=made)
+        token = self.kubectl("create", "token", name, "-n", "bench", "--duration=2h").strip()
+        config: dict[str, Any] = yaml.safe_load(self.cluster.kept.kubeconfig.read_text())
+        config["users"][0]["user"] = {"token": token}
+        path = self.folder.parent / f"{name}.kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        return ["--cluster", "existing", "--kubeconfig", str(path)]
+
+
+@pytest.fixture(scope="module")
+def there(kind_parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
+    folder = tmp_path_factory.mktemp("rights") / "audit"
+    folder.mkdir()
+    usual = containers.configuration
+
+    def configuration(families: Sequence[int], nodes: int, kube_proxy: bool) -> dict[str, Any]:
+        return audited(usual(families, nodes, kube_proxy), folder)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder.parent / "state"))
+        patch.setenv("CNIBENCH_KIND_IMAGE", kind_parts.node_image)
+        patch.setattr(containers, "configuration", configuration)
+        images_built(kind_parts.base)
+        cluster = containers.OneCluster(Options(), kube_proxy=True)
+        try:
+            ours = [images.name(kind) for kind in images.KINDS]
+            cluster.load([images.archive(images.engine(), ours), kind_parts.cilium])
+            made = Audited(cluster, folder, str(kind_parts.charts["cilium"]))
+            made.kubectl("create", "namespace", "bench")
+            made.kubectl(
+                "create", "secret", "docker-registry", "registry", "-n", "bench",
+                "--docker-server=registry.example", "--docker-username=x", "--docker-password=y",
+            )  # fmt: skip
+            yield made
+        finally:
+            cluster.delete()
+
+
+def held(there: Audited, name: str, level: Level) -> set[tuple[str, str]]:
+    """What was asked for of the rights of a level, after a check that nothing else was, and that
+    nothing was denied.
+    """
+    asked = requests(there.folder, name)
+    assert len(asked) > 20
+    assert [one for one in sorted(asked) if one.status == 403] == []
+    table = rights(level, pull_secret=SECRET)
+    allowed = {one: list(rights_of(one, table)) for one in asked}
+    assert [one for one, by in sorted(allowed.items()) if not by] == []
+    return {(right.resource, verb) for by in allowed.values() for right, verb in by}
+
+
+def test_without_rights_all_are_named_and_nothing_is_made(there: Audited, tmp_path: Path) -> None:
+    nobody = there.account("nobody")
+    before = there.kubectl("get", "namespaces", "-o", "name")
+    run = cnibench("run", *nobody, "--cni", "current", *ONE_CELL, cwd=tmp_path, status=3)
+    said = run.stderr.replace(there.cluster.access.context, "lab")
+    assert said == GOLDEN.read_text()
+    asked = requests(there.folder, "nobody")
+    assert {(one.verb, one.status) for one in asked} <= {("get", 200), ("create", 201)}
+    doctor = json.loads(cnibench("doctor", *nobody, "--json", cwd=tmp_path, status=3).stdout)
+    assert [one["lacks"] for one in doctor["missing"]] == [
+        said.splitlines()[0].replace("lab", there.cluster.access.context).removeprefix("error: ")
+    ]
+    assert any("may not list events" in one["lacks"] for one in doctor["optional"])
+    assert there.kubectl("get", "namespaces", "-o", "name") == before
+
+
+def test_a_cni_is_installed_measured_and_removed_with_the_roles_that_are_printed(
+    there: Audited, tmp_path: Path
+) -> None:
+    admin = there.account("admin", "--level", "install")
+    user = there.account("user", "--level", "measure", "--pull-secret", SECRET)
+    made = ["--allow-install", "--cni", "cilium", "--keep"]
+    chart = ["--set", f"chart={there.chart}", "--set", "securityContext.privileged=true"]
+    cnibench("run", *admin, *made, *chart, *ONE_CELL, *SHORT, cwd=tmp_path)
+    held(there, "admin", "install")
+    work = ("tcp-rr", "tcp-rr:policy.entries=2:policy.api=cni", "pods:count=1", "policy-effect")
+    measured = cnibench(
+        "run", *user, "--cni", "current", "--placement", "inter", "--path", "pod,nodeport",
+        *(word for one in work for word in ("--workload", one)), *SHORT,
+        "--pull-secret", SECRET, cwd=tmp_path,
+    )  # fmt: skip
+    assert "may not" not in measured.stderr
+    cnibench("doctor", *user, cwd=tmp_path)
+    cnibench("clean", *user, "--dry-run", cwd=tmp_path)
+    used = held(there, "user", "measure")
+    every = {
+        (one.resource, verb) for one in rights("measure", pull_secret=SECRET) for verb in one.verbs
+    }
+    assert every - used <= OTHERS
+    cnibench("clean", *admin, "--allow-install", cwd=tmp_path)
+    held(there, "admin", "install")
+    assert "cilium" not in there.kubectl("get", "daemonsets", "-A", "-o", "name")
