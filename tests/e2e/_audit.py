@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -57,7 +57,10 @@ def requests(folder: Path, account: str) -> set[Request]:
     for line in (folder / "log").read_text().splitlines():
         event = json.loads(line)
         if event["user"]["username"] == f"system:serviceaccount:bench:{account}":
-            found.add(_request(event))
+            asked = _request(event)
+            found.add(asked)
+            if (asked.verb, asked.status) == ("patch", 201):  # an apply that made the object
+                found.add(replace(asked, verb="create"))
     return found
 
 

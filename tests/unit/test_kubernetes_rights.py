@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cnibench.cli import _request
+from cnibench.cli import _request, doctor
 from cnibench.clusters.existing import granted
 from cnibench.clusters.existing.cluster import ExistingCluster
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.proxy import Answer
+from cnibench.clusters.kubernetes.cni.recognise import Found
 from cnibench.clusters.kubernetes.ownership.safety import Allowed
 from cnibench.clusters.kubernetes.rights import preflight, roles, table
 from cnibench.clusters.kubernetes.rights.table import LEVELS, TABLE, Level, rights
@@ -249,3 +250,27 @@ def test_what_is_done_without_is_named_before_a_run(access: Access) -> None:
     made.__dict__.update(access=access, chosen=[], _strangers=[])
     assert made.missing_rights([]).needed == []
     assert "may not list events" in made._lacking.useful[0].lacks
+
+
+def test_doctor_names_what_is_missing_and_what_is_done_without(
+    access: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Existing(ExistingCluster):
+        present = Found("", "this user may not read x", denied=True)  # type: ignore[assignment]
+
+        def missing(self) -> list[Any]:
+            return []
+
+    monkeypatch.setattr(Existing, "access", access)
+    monkeypatch.setattr("cnibench.registry.provider", lambda package, name: Existing)
+    gone = {"events", "pods/exec"}
+    ask(access, [rule for rule in MEASURE if not gone & {*rule.get("resources", ())}])
+    found = doctor.examine(("existing",), ("flannel-k3s",))
+    assert [one["lacks"] for one in found["missing"]] == [
+        "the user of the context 'lab' may not: create pods/exec",
+        "which CNI runs is not known: this user may not read x",
+    ]
+    assert {one["remedy"].partition(":")[0] for one in found["optional"] if one["remedy"]} == {
+        "an administrator of the cluster runs"
+    }
+    assert found["nodes"] == {}

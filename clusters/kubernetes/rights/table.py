@@ -46,7 +46,7 @@ _OWN_POLICIES = "policies of the CNI's own kind, a condition of plans"
 _QUESTIONS = (
     *(
         Right(path, ("get",), _KINDS)
-        for path in ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*")
+        for path in ("/api", "/api/*", "/apis", "/apis/*", "/openapi/*")
     ),
     Right("/readyz", ("get",), "whether the API server answers: outages are waited for"),
     Right("/version", ("get",), "the version of Kubernetes, for the report"),
