@@ -20,7 +20,7 @@ from cnibench.system.guest import inside
 from cnibench.testbed.capabilities.access_rights import AccessRights
 from cnibench.testbed.capabilities.cell_conditions import CellConditions
 from cnibench.testbed.capabilities.cell_limits import CellLimits
-from cnibench.testbed.capabilities.node_inspection import NodeInspection
+from cnibench.testbed.capabilities.node_inspection import KernelAccess
 from cnibench.testbed.capabilities.service_paths import ServicePaths
 from cnibench.testbed.capability import Capability, missing
 from cnibench.testbed.cluster import Cluster, Problem
@@ -43,7 +43,7 @@ def possible_cells(
     """Those cells that this kind of cluster can measure, and in words why others are left out."""
     denied = (
         cluster.kernel_access_denied()
-        if isinstance(cluster, NodeInspection)
+        if isinstance(cluster, KernelAccess)
         and any(workload.looks for workload in workloads.values())
         else ""
     )

@@ -18,7 +18,10 @@ ACCESS = (
         "--context", metavar="CTX", help="Kubeconfig context.  [default: the current one]"
     ),
     click.option(
-        "-n", "--namespace", metavar="NAME", help="Namespace to create.  [default: a new name]"
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        help="Namespace to create (--cluster namespace: to use).  [default: a new name]",
     ),
 )
 NODES = (

@@ -66,7 +66,7 @@ kind_option = click.option(
     "--cluster",
     metavar="KIND",
     shell_complete=_complete.clusters,
-    help="Where the Pods run: lab, kind or existing.  [default: lab]",
+    help="Where the Pods run: lab, kind, existing or namespace.  [default: lab]",
 )
 method_option = click.option(
     "--method",

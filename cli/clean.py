@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     default="lab",
     show_default=True,
     shell_complete=_complete.clusters,
-    help="Where to look: lab, kind or existing.",
+    help="Where to look: lab, kind, existing or namespace.",
 )
 @click.option(
     "--owner",

@@ -12,7 +12,7 @@ from cnibench.clusters.kubernetes.rights.table import LEVELS, Level
     epilog=(
         "\b\nExamples:\n"
         "  cnibench rbac --user jane | kubectl apply -f -\n"
-        "  cnibench rbac --level install --service-account bench/cnibench\n"
+        "  cnibench rbac --level namespace -n bench --service-account bench/cnibench\n"
     ),
 )
 @click.option(
@@ -20,7 +20,17 @@ from cnibench.clusters.kubernetes.rights.table import LEVELS, Level
     type=click.Choice(LEVELS),
     default="measure",
     show_default=True,
-    help="What the user may do: measure the cluster as it is, or install and remove CNIs.",
+    help=(
+        "What the user may do: measure with Pods in one namespace, measure the cluster as it is, or"
+        " install and remove CNIs."
+    ),
+)
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    default="",
+    help="With --level namespace: the namespace, which must exist.",
 )
 @click.option("--user", "users", multiple=True, metavar="NAME", help="Bind the role to this user.")
 @click.option(
@@ -41,6 +51,7 @@ from cnibench.clusters.kubernetes.rights.table import LEVELS, Level
 )
 def command(
     level: Level,
+    namespace: str,
     users: tuple[str, ...],
     groups: tuple[str, ...],
     accounts: tuple[str, ...],
@@ -48,9 +59,10 @@ def command(
 ) -> None:
     """Print the roles that cnibench needs on an existing cluster.
 
-    The output is YAML for 'kubectl apply -f -', with the reason for each rule: a ClusterRole, and
-    its binding if a user, group or ServiceAccount is given. No cluster is contacted. There is no
-    level for a single namespace: a run creates a namespace of its own.
+    The output is YAML for 'kubectl apply -f -', with the reason for each rule: a ClusterRole (a
+    Role with --level namespace), and its binding if a user, group or ServiceAccount is given. No
+    cluster is contacted. --level namespace is for --cluster namespace, the others are for
+    --cluster existing.
     """
     from cnibench.clusters.kubernetes.rights import roles
 
@@ -59,4 +71,4 @@ def command(
         *(roles.Subject("Group", name) for name in groups),
         *(roles.service_account(text) for text in accounts),
     ]
-    click.echo(roles.document(level, subjects, pull_secret), nl=False)
+    click.echo(roles.document(level, subjects, pull_secret, namespace), nl=False)

@@ -30,7 +30,7 @@ from cnibench.errors import MeasureError
 from cnibench.run.collector import Collector, Turns
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.system.files import write_private
-from cnibench.testbed.capabilities.node_inspection import NodeInspection
+from cnibench.testbed.capabilities.node_inspection import KernelAccess
 from cnibench.testbed.cluster import Cluster
 
 _LEAST = 10  # samples of the cell: with fewer, what they say of cycles is chance
@@ -49,7 +49,7 @@ class Perf(Collector):
     def missing(self, cluster: Cluster) -> str:
         """perf is not there, or the kernel does not let us sample it."""
         if cluster.testbed not in ("lab", "vm", "kind"):
-            return cluster.kernel_access_denied() if isinstance(cluster, NodeInspection) else ""
+            return cluster.kernel_access_denied() if isinstance(cluster, KernelAccess) else ""
         if shutil.which("perf") is None:
             return (
                 "perf is not installed (Debian: apt-get install linux-perf; Ubuntu:"

@@ -10,12 +10,10 @@ from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.ownership.safety import Allowed
 from cnibench.clusters.kubernetes.pods import paths
 from cnibench.clusters.kubernetes.rights import preflight
-from cnibench.clusters.kubernetes.rights.table import Level, Right, Use, rights
-from cnibench.errors import CnibenchError
+from cnibench.clusters.kubernetes.rights.table import Level, Use, rights
 from cnibench.model import conditions
 from cnibench.model.cell import Cell
 from cnibench.testbed.capabilities.access_rights import Lacking
-from cnibench.testbed.cluster import Problem
 
 
 def level(allowed: Allowed) -> Level:
@@ -39,27 +37,5 @@ def uses(cells: Iterable[Cell], pull_secret: str = "") -> set[Use]:
 
 def lacking(access: Access, level: Level, cells: Iterable[Cell], pull_secret: str) -> Lacking:
     """All that the user of the context lacks, asked of the API server."""
-    try:
-        found = preflight.missing(access, rights(level, uses(cells, pull_secret), pull_secret))
-        if not found:
-            return Lacking()
-        remedy = preflight.remedy(access, level, pull_secret)
-    except CnibenchError as error:
-        return Lacking(needed=[Problem("", error.message, error.remedy)])
-    needed = [one for one in found if not one.without]
-    whose = f"the user of the context '{access.context}' may not"
-    return Lacking(
-        [Problem("", f"{whose}: {preflight.said(needed)}", remedy)] if needed else [],
-        [
-            Problem("", f"{whose} {preflight.said(own)}: {words}", remedy)
-            for words, own in _by_loss(found).items()
-        ],
-    )
-
-
-def _by_loss(found: Iterable[Right]) -> dict[str, list[Right]]:
-    losses: dict[str, list[Right]] = {}
-    for one in found:
-        if one.without:
-            losses.setdefault(one.without, []).append(one)
-    return losses
+    wanted = rights(level, uses(cells, pull_secret), pull_secret)
+    return preflight.lacking(access, level, wanted, pull_secret=pull_secret)

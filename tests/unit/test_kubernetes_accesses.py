@@ -12,7 +12,7 @@ import pytest
 
 from cnibench.clusters.kubernetes.rights import roles
 from cnibench.clusters.kubernetes.rights.table import group_of
-from tests.unit._rbac import allows, rules_of
+from tests.unit._rbac import Rule, allows, rules_of
 
 ROOT = Path(__file__).parents[2] / "clusters"
 # What only level install does. Its role has all kinds of objects.
@@ -39,12 +39,12 @@ BY_NAME = {
     "kubernetes/pods/policies.py",
 }
 MEASURE = rules_of(roles.document("measure"))
+NAMESPACE = rules_of(roles.document("namespace", namespace="bench"))
 
 
-def calls() -> Iterator[tuple[str, int, list[str]]]:
+def calls(*folders: str) -> Iterator[tuple[str, int, list[str]]]:
     """(file, line, words) of each kubectl in the code; words that are no literals are VARIABLE."""
-    files = [*(ROOT / "kubernetes").rglob("*.py"), *(ROOT / "existing").rglob("*.py")]
-    for path in sorted(files):
+    for path in sorted(path for one in folders for path in (ROOT / one).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -88,16 +88,16 @@ def _plural(word: str) -> str:
     return VARIABLE if word == VARIABLE else name + GROUPS.get(name, "")
 
 
-def lacking(words: list[str]) -> list[tuple[str, str]]:
-    """Those of its accesses that the role for measuring does not allow."""
+def lacking(words: list[str], rules: list[Rule]) -> list[tuple[str, str]]:
+    """Those of its accesses that a role does not allow."""
     found = []
     for verb, kind in accesses(words):
         group, plural, below = group_of(kind)
         asked = {"verb": verb, "group": group, "resource": plural, "subresource": below}
         literal = [word for word in words[2:3] if not word.startswith("-") and word != VARIABLE]
-        names = literal or [name for rule in MEASURE for name in rule.get("resourceNames", ())]
+        names = literal or [name for rule in rules for name in rule.get("resourceNames", ())]
         if not any(
-            allows(MEASURE, {"resourceAttributes": {**asked, "name": name}}) for name in names
+            allows(rules, {"resourceAttributes": {**asked, "name": name}}) for name in names or [""]
         ):
             found.append((verb, kind))
     return found
@@ -105,7 +105,7 @@ def lacking(words: list[str]) -> list[tuple[str, str]]:
 
 def test_the_role_for_measuring_allows_every_kubectl_of_the_code_that_measures() -> None:
     seen, denied = set[str](), list[str]()
-    for name, line, words in calls():
+    for name, line, words in calls("kubernetes", "existing"):
         if name.startswith(INSTALLING):
             continue
         kinds = {kind for _, kind in accesses(words)}
@@ -113,7 +113,7 @@ def test_the_role_for_measuring_allows_every_kubectl_of_the_code_that_measures()
             assert name in BY_NAME, f"{name}:{line}: the kind is no literal: {words}"
             continue
         seen |= kinds
-        denied += [f"{name}:{line}: {verb} {kind}" for verb, kind in lacking(words)]
+        denied += [f"{name}:{line}: {verb} {kind}" for verb, kind in lacking(words, MEASURE)]
     assert denied == []
     assert {"nodes", "pods", "pods/exec", "daemonsets.apps", "services", "secrets"} <= seen
 
@@ -132,4 +132,10 @@ def test_the_role_for_measuring_allows_every_kubectl_of_the_code_that_measures()
 def test_a_right_that_is_not_in_the_table_is_found(
     words: list[str], denied: list[tuple[str, str]]
 ) -> None:
-    assert lacking(words) == denied
+    assert lacking(words, MEASURE) == denied
+
+
+def test_the_role_for_a_namespace_allows_every_kubectl_of_the_code_for_it() -> None:
+    found = list(calls("namespace"))
+    assert {words[0] for _, _, words in found} == {"get", "delete", "create"}
+    assert [words for _, _, words in found if lacking(words, NAMESPACE)] == []

@@ -57,16 +57,18 @@ def cell(workload: str = "tcp-rr", **more: Any) -> Cell:
     return Cell(label="flannel", profile="flannel", placement="inter", workload=workload, **more)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("secret", ["", SECRET])
+@pytest.mark.parametrize(
+    ("level", "secret"), [*((one, "") for one in LEVELS), ("measure", SECRET), ("install", SECRET)]
+)
 def test_a_role_has_every_right_of_its_level(access: Access, level: Level, secret: str) -> None:
-    server = ask(access, rules_of(roles.document(level, pull_secret=secret)))
+    where = "bench" if level == "namespace" else ""
+    server = ask(access, rules_of(roles.document(level, pull_secret=secret, namespace=where)))
     wanted = rights(level, pull_secret=secret)
     assert preflight.missing(access, wanted) == []
     assert len(server.reviewed) == sum(len(one.verbs) * len(one.names or "x") for one in wanted)
 
 
-def test_each_level_has_the_rights_of_those_below(access: Access) -> None:
+def test_installing_includes_measuring(access: Access) -> None:
     ask(access, rules_of(roles.document("install")))
     assert preflight.missing(access, rights("measure")) == []
     ask(access, MEASURE)
@@ -132,6 +134,27 @@ def test_the_output_is_a_role_and_its_binding() -> None:
         {"kind": "ServiceAccount", "name": "cnibench", "namespace": "bench"},
     ]
     assert len(list(yaml.safe_load_all(roles.document("install")))) == 1
+
+
+def test_in_a_namespace_it_is_a_role_there_and_its_binding() -> None:
+    user = roles.Subject("User", "jane")
+    role, binding = yaml.safe_load_all(roles.document("namespace", [user], namespace="bench"))
+    assert (role["kind"], binding["kind"]) == ("Role", "RoleBinding")
+    assert role["metadata"] == binding["metadata"]
+    assert role["metadata"] == {"name": "cnibench-namespace", "namespace": "bench"}
+    assert binding["roleRef"]["kind"] == "Role"
+    kinds = {name for rule in role["rules"] for name in rule["resources"]}
+    assert kinds == {"namespaces", "leases", "pods", "pods/exec", "events"}
+
+
+@pytest.mark.parametrize(
+    ("level", "namespace"), [("namespace", ""), ("measure", "bench"), ("namespace", "Bench\n")]
+)
+def test_a_namespace_is_named_for_its_level_alone(level: Level, namespace: str) -> None:
+    with pytest.raises(UsageError):
+        roles.document(level, namespace=namespace)
+    with pytest.raises(UsageError, match="reads no Secret"):
+        roles.document("namespace", pull_secret=SECRET, namespace="bench")
 
 
 def test_each_rule_says_why() -> None:

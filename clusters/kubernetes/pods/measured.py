@@ -38,9 +38,10 @@ class MeasuredPods(Deployment):
         making: Making,
         nodes: Sequence[KubernetesNode],
         variables: Mapping[str, str],
+        prefix: str = "",
     ) -> None:
-        """Of a CNI that is ready. The Pods of the first pair are made. Raises ClusterError; nothing
-        of ours stays then but the agents.
+        """Of a CNI that is ready. The Pods of the first pair are made, their names on the cluster
+        with ``prefix``. Raises ClusterError; nothing of ours stays then but the agents.
         """
         self.label = label
         self.profile = profile
@@ -49,6 +50,7 @@ class MeasuredPods(Deployment):
         self.making = making
         self.namespace = making.namespace
         self.variables = variables
+        self.prefix = prefix
         self.settings = {**options.settings.get("", {}), **options.settings.get(label, {})}
         self.families = tuple(family for family in options.ip if family in profile.features.ip) or (
             4,
@@ -181,27 +183,37 @@ class MeasuredPods(Deployment):
                 raise
         return [self._pods[item[0]] for item in wanted]
 
+    def _create(self, made: Sequence[Mapping[str, Any]]) -> None:
+        self.access.apply(*made)
+
     def _make(self, new: Sequence[tuple[str, int, bool, Role]], many: bool) -> None:
         host_only = self.profile.features.network_model == "host"
         made = [
             objects.pod(
-                self.making, name, self._nodes[number].facts.name, host=host or host_only, role=role
+                self.making,
+                self.prefix + name,
+                self._nodes[number].facts.name,
+                host=host or host_only,
+                role=role,
             )
             for name, number, host, role in new
         ]
-        self.access.apply(*made)
-        names = ",".join(item[0] for item in new)
+        self._create(made)
+        names = ",".join(self.prefix + item[0] for item in new)
         ready = pods.wait_ready(
             self.access, self.namespace, f"{objects.POD} in ({names})", len(new)
         )
         known = {pod["metadata"]["name"]: pods.addresses(pod) for pod in ready}
         for name, number, host, _ in new:
             node = self._nodes[number]
+            there = self.prefix + name
             gateway = Gateway(
-                self.access, self.namespace, name, f"the Pod {name} on node {node.name}"
+                self.access, self.namespace, there, f"the Pod {there} on node {node.name}"
             )
-            addresses = node.addresses if host or host_only else known[name]
-            self._pods[name] = KubernetesPod(name, node, gateway, addresses, host or host_only)
+            addresses = node.addresses if host or host_only else known[there]
+            pod = KubernetesPod(there, node, gateway, addresses, host or host_only)
+            pod.name = name
+            self._pods[name] = pod
         if many:
             self._pods |= {
                 pod.name: pod
@@ -217,7 +229,7 @@ class MeasuredPods(Deployment):
         for name in names:
             if pod := self._pods.pop(name, None):
                 pod.gateway.close()
-        pods.remove(self.access, self.namespace, names)
+        pods.remove(self.access, self.namespace, [self.prefix + name for name in names])
 
     def disconnect(self) -> None:
         """Ends all connections; what runs over them ends with them."""

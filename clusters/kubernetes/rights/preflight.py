@@ -12,21 +12,57 @@ from typing import Any
 
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.rights.table import ANY, Level, Right, group_of
+from cnibench.errors import CnibenchError
+from cnibench.testbed.capabilities.access_rights import Lacking
+from cnibench.testbed.cluster import Problem
 
 _REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _AT_ONCE = 8  # questions
 
 
-def missing(access: Access, wanted: Sequence[Right]) -> list[Right]:
-    """Those of ``wanted`` that this user lacks, each with the verbs and names that are denied.
-    Raises ClusterError when the API server cannot be asked.
+def lacking(
+    access: Access,
+    level: Level,
+    wanted: Sequence[Right],
+    *,
+    pull_secret: str = "",
+    namespace: str = "",
+) -> Lacking:
+    """All of ``wanted`` that the user of the context lacks, with the command that grants the
+    level.
+    """
+    try:
+        found = missing(access, wanted, namespace)
+        if not found:
+            return Lacking()
+        command = remedy(access, level, pull_secret, namespace)
+    except CnibenchError as error:
+        return Lacking(needed=[Problem("", error.message, error.remedy)])
+    whose = f"the user of the context '{access.context}' may not"
+    needed = [one for one in found if not one.without]
+    losses: dict[str, list[Right]] = {}
+    for one in found:
+        if one.without:
+            losses.setdefault(one.without, []).append(one)
+    return Lacking(
+        [Problem("", f"{whose}: {said(needed)}", command)] if needed else [],
+        [Problem("", f"{whose} {said(own)}: {lost}", command) for lost, own in losses.items()],
+    )
+
+
+def missing(access: Access, wanted: Sequence[Right], namespace: str = "") -> list[Right]:
+    """Those of ``wanted`` that this user lacks, each with the verbs and names that are denied; in
+    all namespaces, or in the one that is named. Raises ClusterError when the API server cannot be
+    asked.
     """
     parts = [
         (one, verb, name) for one in wanted for verb in one.verbs for name in one.names or [""]
     ]
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        allowed = list(pool.map(lambda part: may(access, part[0].resource, *part[1:]), parts))
+        allowed = list(
+            pool.map(lambda part: may(access, part[0].resource, part[1], part[2], namespace), parts)
+        )
     denied: dict[Right, list[tuple[str, str]]] = {}
     for (one, verb, name), granted in zip(parts, allowed, strict=True):
         if not granted:
@@ -69,9 +105,10 @@ def may(access: Access, resource: str, verb: str, name: str = "", namespace: str
     return bool(answer.body.get("status", {}).get("allowed"))
 
 
-def remedy(access: Access, level: Level, pull_secret: str = "") -> str:
+def remedy(access: Access, level: Level, pull_secret: str = "", namespace: str = "") -> str:
     """The command that gives this user the rights of a level."""
-    words = ["cnibench", "rbac", "--level", level, *_subject(access)]
+    where = ["--namespace", namespace] if namespace else []
+    words = ["cnibench", "rbac", "--level", level, *where, *_subject(access)]
     words += ["--pull-secret", pull_secret] if pull_secret else []
     return f"an administrator of the cluster runs: {shlex.join(words)} | kubectl apply -f -"
 

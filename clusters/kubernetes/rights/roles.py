@@ -14,6 +14,7 @@ from cnibench.errors import UsageError
 
 _API = "rbac.authorization.k8s.io"
 _HEADS: dict[Level, str] = {
+    "namespace": "measures with Pods in one namespace that exists, and nothing else",
     "measure": "measures a cluster as it is",
     "install": "installs, measures and removes CNIs; as powerful as cluster-admin",
 }
@@ -43,18 +44,33 @@ def name(level: Level) -> str:
     return f"cnibench-{level}"
 
 
-def document(level: Level, subjects: Sequence[Subject] = (), pull_secret: str = "") -> str:
-    """The ClusterRole of a level with the reasons for each rule, and its binding to
-    ``subjects``.
+def document(
+    level: Level, subjects: Sequence[Subject] = (), pull_secret: str = "", namespace: str = ""
+) -> str:
+    """The ClusterRole of a level (a Role in ``namespace``) with the reasons for each rule, and its
+    binding to ``subjects``. Raises UsageError where a namespace is missing, or there is one too
+    many.
     """
-    head = {"apiVersion": f"{_API}/v1", "kind": "ClusterRole", "metadata": {"name": name(level)}}
+    if (level == "namespace") is not bool(namespace):
+        raise UsageError(
+            "--namespace is for --level namespace, which requires it",
+            "cnibench rbac --level namespace --namespace NAME",
+        )
+    if namespace and pull_secret:
+        raise UsageError(
+            "--pull-secret is for the other levels: --level namespace reads no Secret",
+            "leave it out",
+        )
+    if namespace and not re.fullmatch(_NAME, namespace):
+        raise UsageError(f"'{namespace}' is not the name of a namespace", "write bench")
+    head = _head("Role", level, namespace)
     lines = [f"# {name(level)}: {_HEADS[level]}.", *_yaml(head), "rules:"]
     for reasons, rule in rules(level, pull_secret):
         lines += [f"  # {why}" for why in reasons]
         first, *more = _yaml(rule)
         lines += [f"  - {first}", *(f"    {line}" for line in more)]
     if subjects:
-        lines += ["---", *_yaml(_binding(level, subjects))]
+        lines += ["---", *_yaml(_binding(level, subjects, namespace))]
     return "\n".join(lines) + "\n"
 
 
@@ -89,12 +105,21 @@ def _rule(own: Sequence[Right], verbs: list[str]) -> dict[str, Any]:
     return rule | ({"resourceNames": list(first.names)} if first.names else {}) | {"verbs": verbs}
 
 
-def _binding(level: Level, subjects: Sequence[Subject]) -> dict[str, Any]:
+def _head(kind: str, level: Level, namespace: str) -> dict[str, Any]:
+    """Of the role or binding, of a namespace or of the whole cluster."""
+    where = {"namespace": namespace} if namespace else {}
     return {
         "apiVersion": f"{_API}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name(level)},
-        "roleRef": {"apiGroup": _API, "kind": "ClusterRole", "name": name(level)},
+        "kind": kind if namespace else f"Cluster{kind}",
+        "metadata": {"name": name(level), **where},
+    }
+
+
+def _binding(level: Level, subjects: Sequence[Subject], namespace: str) -> dict[str, Any]:
+    role = "Role" if namespace else "ClusterRole"
+    return {
+        **_head("RoleBinding", level, namespace),
+        "roleRef": {"apiGroup": _API, "kind": role, "name": name(level)},
         "subjects": [
             {"kind": one.kind, "name": one.name, "namespace": one.namespace}
             if one.namespace

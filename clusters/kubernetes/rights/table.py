@@ -10,8 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Level = Literal["measure", "install"]
-LEVELS: tuple[Level, ...] = ("measure", "install")
+Level = Literal["namespace", "measure", "install"]
+LEVELS: tuple[Level, ...] = ("namespace", "measure", "install")
 # What only some runs do; cni-policy: policies as objects of Cilium or Calico.
 Use = Literal["", "service", "policy", "cni-policy", "pull-secret"]
 ANY = "*.*"  # all kinds of all groups
@@ -187,14 +187,29 @@ _INSTALL = (
         for kind in ("clusterroles", "roles")
     ),
 )
-TABLE: tuple[Right, ...] = (*_QUESTIONS, *_CLUSTER, *_OWN, *_INSTALL)
+# In a namespace that an administrator has made: what everybody may ask is not granted there.
+_NAMESPACE = (
+    Right("namespaces", ("get",), "which namespace it is, by its UID", level="namespace"),
+    Right(
+        "leases.coordination.k8s.io",
+        ("create", "get", "update", "delete"),
+        "the Lease by which others see that a run is alive",
+        level="namespace",
+    ),
+    Right(
+        "pods", ("create", "get", "list", "watch", "delete"), "the measured Pods", level="namespace"
+    ),
+    *(replace(one, level="namespace") for one in _OWN if one.resource in ("pods/exec", "events")),
+)
+TABLE: tuple[Right, ...] = (*_NAMESPACE, *_QUESTIONS, *_CLUSTER, *_OWN, *_INSTALL)
 
 
 def rights(level: Level, uses: Collection[Use] | None = None, pull_secret: str = "") -> list[Right]:
-    """What a level takes, with the levels below it; of what only some runs do, that of ``uses``
-    (None: all). Of Secrets for images only the one that ``pull_secret`` names.
+    """What a level takes; installing includes measuring, a namespace is on its own. Of what only
+    some runs do, that of ``uses`` (None: all); of Secrets for images only the one that
+    ``pull_secret`` names.
     """
-    levels = LEVELS[: LEVELS.index(level) + 1]
+    levels = ("measure", "install") if level == "install" else (level,)
     found = []
     for one in TABLE:
         if one.level not in levels or (one.use and uses is not None and one.use not in uses):

@@ -31,7 +31,17 @@ class Nodes:
     remarks: Sequence[Remark]
 
 
-class NodeInspection(Capability):
+class KernelAccess(Capability):
+    """Whether programs may read the nodes' kernels."""
+
+    title = "reading the nodes' kernels"
+
+    @abc.abstractmethod
+    def kernel_access_denied(self) -> str:
+        """Why they may not, as far as that is known beforehand; '' when they may."""
+
+
+class NodeInspection(KernelAccess):
     """Inspects the nodes from within, through an agent."""
 
     title = "inspecting the nodes"
@@ -40,10 +50,4 @@ class NodeInspection(Capability):
     def compare_nodes(self) -> Nodes:
         """What of the measured nodes disturbs measuring or differs between them. Within the
         cluster's ``with``. Raises ClusterError, UsageError.
-        """
-
-    @abc.abstractmethod
-    def kernel_access_denied(self) -> str:
-        """Why programs may not read the nodes' kernels, as far as that is known beforehand; '' when
-        they may.
         """
