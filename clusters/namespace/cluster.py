@@ -208,28 +208,24 @@ class NamespaceCluster(Cluster, AccessRights, Consent, KernelAccess, Ownership, 
         return ownership.leftovers(self.access, self.namespace, owners, notify)
 
     def __exit__(self, *error: object) -> None:
-        """The Pods of this run and its Lease; the first failure is reported when nothing worse has
-        happened.
+        """The Pods of this run and its Lease, which stays where Pods do; a failure is reported when
+        nothing worse has happened.
         """
-        failures: list[CnibenchError] = []
         for deployment in self._deployments:
-            try:
-                if self.options.keep:
-                    deployment.disconnect()
-                else:
-                    deployment.remove()
-            except CnibenchError as failure:
-                failures.append(failure)
+            deployment.disconnect()
         self._deployments.clear()
         held, self._lease = self._lease, None
-        if held is not None:
-            try:
-                if self.options.keep or failures:
-                    held.release()
-                else:
-                    ownership.given_up(self.access, self.namespace, held)
-            except CnibenchError as failure:
-                failures.append(failure)
-        self.access.close()
-        if failures and error and error[0] is None:
-            raise failures[0]
+        try:
+            if held is not None and self.options.keep:
+                held.release()
+            elif held is not None:
+                ownership.remove_pods(self.access, self.namespace, self._run)
+                ownership.given_up(self.access, self.namespace, held)
+        except CnibenchError:
+            assert held is not None
+            held.release()
+            if error and error[0] is None:
+                raise
+        finally:
+            if "access" in self.__dict__:
+                self.access.close()

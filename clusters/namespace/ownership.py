@@ -80,11 +80,29 @@ def leftovers(
                 f"the Lease of the namespace {namespace} was renewed in the meantime",
                 "a run uses it; wait for its end",
             )
-        words = ("-n", namespace, "-l", objects.RUN, "--ignore-not-found")
-        access.kubectl("delete", "pods", *words, "--force", "--grace-period=0", timeout=_GOING)
+        remove_pods(access, namespace)
         _delete(access, namespace)
 
     return [Leftover(what, remove, owner=found.owner, kept=kept, remedy=remedy)]
+
+
+def remove_pods(access: Access, namespace: str, run: str = "") -> None:
+    """All Pods of that run, or of runs at all, also those of a deployment that was never finished.
+    Raises ClusterError, LimitError.
+    """
+    selector = f"{objects.RUN}={run}" if run else objects.RUN
+    access.kubectl(
+        "delete",
+        "pods",
+        "-n",
+        namespace,
+        "-l",
+        selector,
+        "--ignore-not-found",
+        "--force",
+        "--grace-period=0",
+        timeout=_GOING,
+    )
 
 
 def _space(access: Access, namespace: str) -> Space | None:

@@ -187,6 +187,9 @@ class Store:
     def refusal(self, answer: Answer, what: str) -> ClusterError:
         return ClusterError(f"{what}: {answer.status}")
 
+    def close(self) -> None:
+        """As Access."""
+
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -240,7 +243,7 @@ def test_what_a_killed_run_left_is_removed_by_its_label(store: Any) -> None:
     assert found.kept == ""
     found.remove()
     (delete,) = (asked for asked in store.asked if asked.startswith("delete"))
-    assert delete.startswith("delete pods -n bench -l cnibench.io/run ")
+    assert delete.startswith("delete pods -n bench -l cnibench.io/run --")
     assert LEASE not in store.objects
     assert SPACE in store.objects
 
@@ -292,6 +295,29 @@ def test_its_pods_have_names_of_their_own_and_go(store: Any) -> None:
     assert spec["metadata"]["labels"].keys().isdisjoint({"app.kubernetes.io/managed-by"})
     found.remove()
     assert set(api.pods) == {"a0"}
+
+
+def test_pods_of_a_deployment_that_was_interrupted_go_with_the_run(store: Any) -> None:
+    made = cluster(**NODES)
+    made.__dict__["access"] = store
+    with made:
+        made._lease = ownership.claimed(store, "bench", made._run)
+    (delete,) = (asked for asked in store.asked if asked.startswith("delete"))
+    assert delete.startswith(f"delete pods -n bench -l cnibench.io/run={made._run} --")
+    assert LEASE not in store.objects
+
+
+def test_a_lease_stays_where_pods_do(store: Any) -> None:
+    def failing(*argv: str, **_: Any) -> Done:
+        raise ClusterError("the Pods stay")
+
+    store.kubectl = failing
+    made = cluster(**NODES)
+    made.__dict__["access"] = store
+    with pytest.raises(ClusterError, match="the Pods stay"), made:
+        made._lease = ownership.claimed(store, "bench", made._run)
+    assert store.objects[LEASE]["spec"]["holderIdentity"] == ""
+    assert left(store).kept == ""
 
 
 def test_a_pod_that_is_gone_is_named(store: Any) -> None:
