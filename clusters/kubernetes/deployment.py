@@ -12,11 +12,10 @@ from cnibench.clusters.kubernetes.nodes import tunnels
 from cnibench.clusters.kubernetes.nodes.nodes import Facts, facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
 from cnibench.clusters.kubernetes.nodes.processes import Processes
-from cnibench.clusters.kubernetes.pods import paths
 from cnibench.clusters.kubernetes.pods.denial import Denying
 from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
 from cnibench.errors import CnibenchError
-from cnibench.model.cell import Attestation, Cell, Placement
+from cnibench.model.cell import Attestation, Cell
 from cnibench.model.conditions import Conditions
 from cnibench.testbed.capabilities.cell_conditions import CellConditions
 from cnibench.testbed.capabilities.cni_processes import CniProcesses
@@ -77,33 +76,6 @@ class KubernetesDeployment(
         from cnibench.clusters.kubernetes.cni.attest import attest
 
         return attest(self) if all(node.host for node in self._nodes) else self.reached()
-
-    def reached(self) -> list[Attestation]:
-        """What can be said of a datapath that may not be looked into, or that no profile describes:
-        that it carries a connection.
-        """
-        found = []
-        both: tuple[Placement, ...] = ("intra", "inter")
-        for placement in both:
-            client, server = self.pair(placement)
-            for family in self.families:
-                try:
-                    paths.wait_reached(
-                        client, server, "address", server.addresses[family], family, 0
-                    )
-                    failure = ""
-                except CnibenchError as error:
-                    failure = error.message
-                found.append(
-                    self.attestation(
-                        f"reach-{placement}",
-                        "a connection is made",
-                        failure or "made",
-                        not failure,
-                        family,
-                    )
-                )
-        return found
 
     def reset_state(self) -> None:
         """What a Pod's kernel remembers of its last peer goes, where we may."""

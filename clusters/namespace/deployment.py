@@ -9,13 +9,11 @@ from typing import Any
 from cnibench.clusters.existing.deployment import wire_mtu
 from cnibench.clusters.kubernetes.api import objects, pods
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
-from cnibench.clusters.kubernetes.pods import paths
 from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
 from cnibench.errors import ClusterError, CnibenchError
-from cnibench.model.cell import Attestation, Placement
+from cnibench.model.cell import Attestation
 
 _CREATING = 60.0  # s
-_PLACEMENTS: tuple[Placement, ...] = ("intra", "inter")
 
 
 class NamespaceDeployment(MeasuredPods):
@@ -26,27 +24,8 @@ class NamespaceDeployment(MeasuredPods):
     def attest(self) -> list[Attestation]:
         """That Pods reach each other: nothing of the datapath can be looked at."""
         mtu = wire_mtu(self.options.mtu, {})
-        found = [self.attestation("wire-mtu", *mtu)] if mtu else []
-        for placement in _PLACEMENTS:
-            client, server = self.pair(placement)
-            for family in self.families:
-                failure = ""
-                try:
-                    paths.wait_reached(
-                        client, server, "address", server.addresses[family], family, 0
-                    )
-                except CnibenchError as error:
-                    failure = error.message
-                found.append(
-                    self.attestation(
-                        f"reach-{placement}",
-                        "a connection is made",
-                        failure or "made",
-                        not failure,
-                        family,
-                    )
-                )
-        return found
+        wire = [self.attestation("wire-mtu", *mtu)] if mtu else []
+        return [*wire, *self.reached()]
 
     def reset_state(self) -> None:
         """Nothing: these Pods may not change their network namespaces."""

@@ -17,7 +17,7 @@ from cnibench.clusters.kubernetes.pods import background, paths
 from cnibench.clusters.kubernetes.pods.policy_objects import Kind
 from cnibench.clusters.kubernetes.pods.services import Services
 from cnibench.errors import ClusterError, CnibenchError, Interrupted, cleaning_up
-from cnibench.model.cell import Cell, Placement
+from cnibench.model.cell import Attestation, Cell, Placement
 from cnibench.model.profile import Profile
 from cnibench.testbed.cluster import Options
 from cnibench.testbed.deployment import Deployment, Fidelity
@@ -128,6 +128,33 @@ class MeasuredPods(Deployment):
             for one, other in (self.between("inter", pair) for pair in range(self.options.pairs))
         ]
         return {"pairs": names} if len(set(names)) > 1 else {}
+
+    def reached(self) -> list[Attestation]:
+        """What can be said of a datapath that may not be looked into, or that no profile describes:
+        that it carries a connection.
+        """
+        found = []
+        both: tuple[Placement, ...] = ("intra", "inter")
+        for placement in both:
+            client, server = self.pair(placement)
+            for family in self.families:
+                try:
+                    paths.wait_reached(
+                        client, server, "address", server.addresses[family], family, 0
+                    )
+                    failure = ""
+                except CnibenchError as error:
+                    failure = error.message
+                found.append(
+                    self.attestation(
+                        f"reach-{placement}",
+                        "a connection is made",
+                        failure or "made",
+                        not failure,
+                        family,
+                    )
+                )
+        return found
 
     def address(self, cell: Cell, server: Pod) -> str:
         """Where the client connects to on the cell's path; a Service is made when it is first asked
