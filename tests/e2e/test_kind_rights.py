@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from _audit import audited, requests, rights_of
-from _kind_runs import CNIBENCH, ONE_CELL, cnibench, images_built, lines, output
+from _kind_runs import CNIBENCH, ONE_CELL, SHORT, cnibench, images_built, lines, output
 from kind.parts import Parts
 
 from cnibench.clusters.kind import containers
@@ -23,13 +23,15 @@ from cnibench.testbed.cluster import Options
 
 pytestmark = pytest.mark.timeout(900)
 GOLDEN = Path(__file__).parent.parent / "golden" / "kubernetes_errors" / "rights-missing.txt"
-SHORT = ("--duration", "1s", "--warmup", "0s", "--blocks", "1", "--no-perf", "--toleration", "all")
+RUN = (*SHORT, "--no-perf", "--toleration", "all")
 SECRET = "bench/registry"
 EXISTING = ("--cluster", "existing")
-# What is not asked for here: of other CNIs, of Pods that do not start, of a user who lacks rights,
-# of a kubectl that does not know WebSockets.
+# What is not asked for here: of other CNIs, of Pods that do not start or die, in an outage, by a
+# user who lacks rights, by a kubectl that does not know WebSockets.
 OTHERS = {
+    ("/readyz", "get"),
     ("events", "list"),
+    ("services", "delete"),
     ("selfsubjectreviews.authentication.k8s.io", "create"),
     ("pods/exec", "create"),
     ("felixconfigurations.crd.projectcalico.org", "get"),
@@ -136,19 +138,19 @@ def test_a_cni_is_installed_measured_and_removed_with_the_roles_that_are_printed
     admin, user = [*admin, *EXISTING], [*user, *EXISTING]
     made = ["--allow-install", "--cni", "cilium", "--keep"]
     chart = ["--set", f"chart={there.chart}", "--set", "securityContext.privileged=true"]
-    cnibench("run", *admin, *made, *chart, *ONE_CELL, *SHORT, cwd=tmp_path)
+    cnibench("run", *admin, *made, *chart, *ONE_CELL, *RUN, cwd=tmp_path)
     held(there, "admin", "install")
     work = (
         "tcp-rr", "tcp-rr:policy.entries=2", "pods:count=1", "policy-effect",
         "policy-effect:policy.entries=2:policy.api=cni",
     )  # fmt: skip
     measured = cnibench(
-        "run", *user, "--cni", "current", "--placement", "inter", "--path", "pod,nodeport",
-        *(word for one in work for word in ("--workload", one)), *SHORT,
+        "run", *user, "--cni", "current", "--placement", "inter", "--path", "pod,clusterip",
+        *(word for one in work for word in ("--workload", one)), *RUN,
         "--pull-secret", SECRET, cwd=tmp_path,
     )  # fmt: skip
     assert "may not" not in measured.stderr
-    cnibench("doctor", *user, cwd=tmp_path)
+    cnibench("doctor", *user, "--toleration", "all", cwd=tmp_path)
     left = cnibench("clean", *user, "--dry-run", cwd=tmp_path, status=2)
     assert "removing it was not allowed" in left.stderr
     used = held(there, "user", "measure")
@@ -173,7 +175,7 @@ def _in_a_namespace(there: Audited, folder: Path) -> None:
     run = cnibench(
         "run", *guest, "--cluster", "namespace", "-n", "guests", "--client-node", nodes[0],
         "--server-node", nodes[1], "--allow-load", "--cni", "current",
-        "--workload", "tcp-rr,tcp-stream", "--placement", "intra,inter", *SHORT, cwd=folder,
+        "--workload", "tcp-rr,tcp-stream", "--placement", "intra,inter", *RUN, cwd=folder,
     )  # fmt: skip
     assert "not recognised" in run.stdout + run.stderr
     samples = [line for line in lines(folder, "samples") if line["window"] == "speed"]

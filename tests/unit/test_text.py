@@ -195,6 +195,12 @@ ASKED: dict[str, list[list[str]]] = {
         ["query", f"SELECT '{ESCAPES}'", "R"],
         ["query", ESCAPES, "R"],
     ],
+    "rbac": [
+        ["rbac", "--user", ESCAPES, "--group", ESCAPES],
+        ["rbac", "--pull-secret", ESCAPES],
+        ["rbac", "--service-account", ESCAPES],
+        ["rbac", "--level", "namespace", "-n", ESCAPES],
+    ],
     "rulepath": [["rulepath", "R"], ["rulepath", ESCAPES]],
     "site": [["site", ESCAPES, "--out", "S"], ["site", "R", "--out", "R/plan.json"]],
     "import": [
