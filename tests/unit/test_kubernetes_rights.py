@@ -4,6 +4,7 @@ are named at once, before anything is made.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,13 @@ from tests.unit._rbac import Authorizer, allows, ask, rules_of
 
 CONFIG = "{current-context: lab, contexts: [{name: lab, context: {cluster: lab, user: me}}]}"
 SECRET = "team/registry"
+AUDIT = Path(__file__).parents[1] / "golden" / "kubernetes_audit" / "requests.json"
 MEASURE = rules_of(roles.document("measure"))
+EVERYBODYS = [
+    rule
+    for rule in MEASURE
+    if "nonResourceURLs" in rule or rule["resources"][0].startswith("selfsubject")
+]
 NOTHING: list[Any] = []
 
 
@@ -66,6 +73,26 @@ def test_a_role_has_every_right_of_its_level(access: Access, level: Level, secre
     wanted = rights(level, pull_secret=secret)
     assert preflight.missing(access, wanted) == []
     assert len(server.reviewed) == sum(len(one.verbs) * len(one.names or "x") for one in wanted)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_role_allows_what_a_real_api_server_was_asked(level: Level) -> None:
+    """Of Kubernetes 1.34 with Cilium, when it was installed, measured, and measured in a namespace
+    (tests/e2e/test_kind_rights.py). What everybody may ask is not in a role of a namespace.
+    """
+    if level == "namespace":
+        rules = rules_of(roles.document(level, namespace="bench")) + EVERYBODYS
+    else:
+        rules = rules_of(roles.document(level, pull_secret=SECRET))
+    asked = [one.split() for one in json.loads(AUDIT.read_text())[level]]
+    assert len(asked) > 10
+    for verb, kind, *names in asked:
+        spec = (
+            {"nonResourceAttributes": {"path": kind, "verb": verb}}
+            if kind.startswith("/")
+            else resource(verb, kind, name=names[0] if names else "")
+        )
+        assert allows(rules, spec), (verb, kind, names)
 
 
 def test_installing_includes_measuring(access: Access) -> None:
