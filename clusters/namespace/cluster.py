@@ -148,7 +148,7 @@ class NamespaceCluster(Cluster, AccessRights, Consent, KernelAccess, Ownership, 
                 " disturbed",
                 "--allow-load allows it",
             )
-        ownership.uid(self.access, self.namespace)
+        ownership.free(self.access, self.namespace)
         changes = (
             f"only Pods and a Lease in the namespace {self.namespace} are made, and removed again;"
             f" {_UNSEEN}: throughput and latency, and no more"

@@ -34,8 +34,8 @@ def uid(access: Access, namespace: str) -> str:
     return str(answer.body["metadata"]["uid"])
 
 
-def claimed(access: Access, namespace: str, run: str) -> Lease:
-    """The Lease of a new run. Raises UsageError when another run has one, ClusterError."""
+def free(access: Access, namespace: str) -> str:
+    """The UID of a namespace that no run uses. Raises UsageError, ClusterError."""
     known = uid(access, namespace)
     if there := _space(access, namespace):
         raise UsageError(
@@ -43,7 +43,12 @@ def claimed(access: Access, namespace: str, run: str) -> Lease:
             " Pods",
             f"wait for its end, or: cnibench clean --cluster namespace -n {namespace}",
         )
-    return Lease(access, namespace, known, state.owner(), run)
+    return known
+
+
+def claimed(access: Access, namespace: str, run: str) -> Lease:
+    """The Lease of a new run. Raises UsageError when another run has one, ClusterError."""
+    return Lease(access, namespace, free(access, namespace), state.owner(), run)
 
 
 def given_up(access: Access, namespace: str, held: Lease) -> None:

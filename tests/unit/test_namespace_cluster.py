@@ -220,6 +220,10 @@ def test_one_run_at_a_time(store: Any) -> None:
     with pytest.raises(UsageError, match="a run of calm-otter-0123ab uses the namespace") as error:
         ownership.claimed(store, "bench", "run-1")
     assert "cnibench clean --cluster namespace -n bench" in error.value.remedy
+    made = cluster(**NODES, allow_load=True)
+    made.__dict__["access"] = store
+    with pytest.raises(UsageError, match="uses the namespace"):
+        made.preview({"current": CURRENT}, 60.0, 1e9)
 
 
 def test_a_namespace_that_is_not_there_or_of_another_kind_is_refused(store: Any) -> None:
