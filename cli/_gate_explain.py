@@ -5,6 +5,7 @@ commands that repeat it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,9 +33,11 @@ def explained(
     found: Looked,
     remembered: Remembered | None,
     history: Path | None,
-    folder: Path,
+    options: Sequence[str],
 ) -> Notes:
-    """Everything beside the verdict; of one that passed, only what is ``remembered``."""
+    """Everything beside the verdict; of one that passed, only what is ``remembered``. ``options``
+    are those of the command that the one that repeats it needs, too.
+    """
     from cnibench.analysis.gate.kernel import changes
     from cnibench.analysis.gate.notes import Notes
 
@@ -46,7 +49,7 @@ def explained(
     except InputError as error:
         changed, without = [], f"Which kernel functions changed is not known: {error.message}"
     advice = _ADVICE if history is None and verdict.only_values_undecided else ""
-    return Notes(remembered, changed, without, _repeat(found, history, folder), advice)
+    return Notes(remembered, changed, without, _repeat(found, history, options), advice)
 
 
 def _cycles(items: Sequence[Chosen]) -> list[Group]:
@@ -60,14 +63,17 @@ def _cycles(items: Sequence[Chosen]) -> list[Group]:
     )
 
 
-def _repeat(found: Looked, history: Path | None, folder: Path) -> list[list[str]]:
-    """The command that made the candidate's run, and the gate on the new run; none for a run that
-    no ``cnibench run`` made.
+def _repeat(found: Looked, history: Path | None, options: Sequence[str]) -> list[list[str]]:
+    """The command that made the candidate's run, with a number of blocks that does not follow from
+    the differences, and the gate on the new run; none for a run that no ``cnibench run`` made.
     """
     candidate = found.theirs[0]
-    measure = list(candidate.reader.plan.command)
+    plan = candidate.reader.plan
+    measure = list(plan.command)
     if measure[1:2] != ["run"]:
         return []
+    if plan.until_decided:
+        measure += ["--blocks", str(plan.blocks)]
     if found.pairwise:
         base = f"last:{found.ours[0].label}"
     else:
@@ -76,5 +82,18 @@ def _repeat(found: Looked, history: Path | None, folder: Path) -> list[list[str]
     compare += ["--threshold", f"{100 * found.threshold:.6g}%"]
     compare += [item for name in found.metrics for item in ("--metric", name)]
     compare += ["--history", str(history)] if history else []
-    compare += ["--folder", str(folder)] if folder != Path("runs") else []
+    compare += options
+    out = _out_of(measure)
+    compare += ["--folder", out] if out != "runs" else []
     return [measure, compare]
+
+
+def _out_of(command: Sequence[str]) -> str:
+    """Where a ``cnibench run`` puts its run directory."""
+    found = "runs"
+    for word, following in pairwise([*command, ""]):
+        if word == "--out":
+            found = following
+        elif word.startswith("--out="):
+            found = word.removeprefix("--out=")
+    return found

@@ -204,7 +204,9 @@ def command(
             " pass; measure for a gate with --blocks N",
             err=True,
         )
-    notes = explained(verdict, found, remembered, history, folder)
+    options = ["--allow-different"] * allow_different
+    options += ["--inconclusive", inconclusive] if inconclusive != "fail" else []
+    notes = explained(verdict, found, remembered, history, options)
     passed = inconclusive == "pass" and verdict.only_values_undecided
     status: int = 0 if passed else verdict.exit_code
     status = status or (1 if problems else 0)
