@@ -174,6 +174,15 @@ def test_figures_and_verdicts_are_those_of_the_report(run: RunReader, table: str
             assert value == one[name], name
 
 
+def test_pairs_say_what_their_verdict_rests_on(tmp_path: Path) -> None:
+    """Three blocks decide by a model only; whoever asks for proofs must be able to see it."""
+    few = synthetic(tmp_path, {"a": 1.0, "b": 0.5}, blocks=3, workloads=("tcp-rr",), cpp=False)
+    found = rows(
+        "select distinct basis, evidence, verdict from pairs where metric = 'transaction_rate'", few
+    )
+    assert found == [{"basis": "additive model", "evidence": "proven", "verdict": "a-better"}]
+
+
 def test_cycles_are_those_of_the_report(run: RunReader) -> None:
     expected = {
         (one["label"], one["placement"], one["workload"], component): (value, one["total"])
