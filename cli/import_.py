@@ -78,6 +78,7 @@ def command(
 
     from cnibench.importers.batch import Given
     from cnibench.importers.writer import write
+    from cnibench.model.units import plural
     from cnibench.registry import provider
     from cnibench.rundir.reader import RunReader
 
@@ -109,10 +110,9 @@ def command(
         )
         return
     skipped = f", {len(batch.not_run)} not run" if batch.not_run else ""
-    click.echo(
-        f"{len(batch.results)} results of {len(reader.plan.profiles)} profiles ({failed} failed"
-        f"{skipped}): {made}"
-    )
+    results = plural(len(batch.results), "result")
+    profiles = plural(len(reader.plan.profiles), "profile")
+    click.echo(f"{results} of {profiles} ({failed} failed{skipped}): {made}")
     for note in reader.plan.notes:
         click.echo(f"note: {note}")
     click.echo(f"next: cnibench report {shlex.quote(str(made))}")

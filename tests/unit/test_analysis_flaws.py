@@ -69,6 +69,16 @@ def test_clock_jumps_outliers_and_unfinished_runs_are_reported(tmp_path: Path) -
     assert any("not finished" in note for note in unfinished.notes)
 
 
+def test_models_beside_real_cnis_are_told_apart_by_name(tmp_path: Path) -> None:
+    kinds = {"a": "cni", "b": "datapath-model", "none": "baseline"}
+    truth = dict.fromkeys(kinds, 1.0)
+    mixed = TEXT.render(analyse([synthetic(tmp_path, truth, blocks=6, fidelity=kinds)]))
+    assert "fidelity of a: cni (the real CNI)" in mixed
+    assert "fidelity of b: datapath-model (a model of" in mixed
+    models = synthetic(tmp_path, truth, blocks=6, name="models")
+    assert "\nfidelity: datapath-model (a model of" in TEXT.render(analyse([models]))
+
+
 def test_missing_metrics_and_labels_are_named(tmp_path: Path) -> None:
     reader = synthetic(tmp_path, TRUTH, blocks=6, fail=[("slow", block) for block in range(6)])
     assert any("slow" in text for text in analyse([reader]).summary)

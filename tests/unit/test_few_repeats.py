@@ -204,3 +204,10 @@ def test_the_ends_of_a_narrow_interval_differ(tmp_path: Path) -> None:
     text = " ".join(analyse([run], family="baseline").summary)
     assert re.search(r"b \d\.\d+ to \d\.\d+", text)
     assert not re.search(r"(\d\.\d+) to \1[^\d]", text)
+
+
+def test_ends_that_differ_by_rounding_only_are_one_figure(tmp_path: Path) -> None:
+    """Values without noise: both ends are the ratio."""
+    run = synthetic(tmp_path, {"a": 1.0, "b": 1.1}, blocks=12, noise=0.0, cpp=False)
+    said = " ".join(analyse([run]).summary)
+    assert said.count("worse, in multiples of its figure: a 0.909.") == 4

@@ -110,7 +110,7 @@ def test_folders_behind_links_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "archive" / "out").symlink_to(GOLDEN)
     (tmp_path / "archive" / "loop").symlink_to(tmp_path / "archive")
     found = importing("iperf3", tmp_path / "archive", tmp_path / "runs")
-    assert found.stdout.startswith("1 results"), found.stderr
+    assert found.stdout.startswith("1 result of 1 profile ("), found.stderr
 
 
 def test_kept_files_stay_in_the_run_and_are_for_the_owner(tmp_path: Path) -> None:

@@ -27,6 +27,13 @@ from cnibench.stats.power import POWER, about
 
 _PLACEMENT = dict(context.coordinate("placement").named)
 _LISTED = 10  # problems that a report names
+_FIDELITIES = (
+    (
+        "datapath-model",
+        "a model of the CNI's datapath, built from the same kernel objects, not the CNI itself",
+    ),
+    ("cni", "the real CNI"),
+)
 _MORE = 1.25  # times the planned noise: beyond, the plan did not hold
 
 
@@ -304,14 +311,7 @@ def conditions(analysis: Analysis) -> list[str]:
             f", offload of the wire: {offload}" if offload else ""
         )
         found.append(text + (f", limited to {human(rate, 'bit/s')}" if rate else ""))
-    fidelity = {result.fidelity for result in analysis.results}
-    if "datapath-model" in fidelity:
-        found.append(
-            "fidelity: datapath-model (a model of the CNI's datapath, built from the same kernel"
-            " objects, not the CNI itself)"
-        )
-    if "cni" in fidelity:
-        found.append("fidelity: cni (the real CNI)")
+    found += _fidelity(analysis)
     if any(row.cycles_source == "estimated" for row in analysis.cpp):
         found.append(
             "cycles: estimated (cpu-clock samples times the TSC frequency: this machine has no"
@@ -323,6 +323,20 @@ def conditions(analysis: Analysis) -> list[str]:
     ):
         found.append("CPU emulated: ratios may be valid, absolute values are not")
     return found
+
+
+def _fidelity(analysis: Analysis) -> list[str]:
+    """Model or real CNI; whose, where both were measured."""
+    labels: dict[str, list[str]] = {}
+    for result in analysis.results:
+        labels.setdefault(result.fidelity, []).append(result.label)
+    known = [(name, words) for name, words in _FIDELITIES if name in labels]
+    return [
+        "fidelity"
+        + (f" of {names(list(dict.fromkeys(labels[name])))}" if len(known) > 1 else "")
+        + f": {name} ({words})"
+        for name, words in known
+    ]
 
 
 def _oddities(analysis: Analysis) -> list[str]:

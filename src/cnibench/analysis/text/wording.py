@@ -59,20 +59,18 @@ def failures(groups: Sequence[Group]) -> str:
 
 def times(pair: Pair, label: str) -> str:
     """``0.85 to 0.88``: the interval of ``label`` against the other one, with as many digits
-    as tell its ends apart; '' where there is none.
+    as tell its ends apart, ``0.85`` where eight do not; '' where there is none.
     """
     if pair.ci_low is None or pair.ci_high is None:
         return ""
     low, high = (
         (pair.ci_low, pair.ci_high) if pair.a == label else (1 / pair.ci_high, 1 / pair.ci_low)
     )
-    if low == high:
-        return _digits(low)
     shown = _digits(low), _digits(high)
     if shown[0] == shown[1]:
         more = ((f"{low:.{n}g}", f"{high:.{n}g}") for n in range(4, 9))
         shown = next((both for both in more if both[0] != both[1]), shown)
-    return " to ".join(shown)
+    return " to ".join(dict.fromkeys(shown))
 
 
 def _digits(ratio: float) -> str:
