@@ -12,7 +12,7 @@ from cnibench.analysis.text.certainty import percent
 from cnibench.analysis.text.narrative import place_of
 from cnibench.analysis.text.places import cycles_of, describe
 from cnibench.analysis.text.summary import assuming
-from cnibench.analysis.text.wording import failures, replicates
+from cnibench.analysis.text.wording import failures, few_figures, names, replicates
 from cnibench.model.context import fact
 from cnibench.model.metrics import METRICS
 from cnibench.model.units import human
@@ -20,13 +20,14 @@ from cnibench.reports._numbers import Scale
 from cnibench.reports.document.parts import Section
 
 _FINE = 0.1  # a difference below this does not make one choose
+FAILED_OFTEN = "failed often"  # the position of who is not ranked for it
 _BULK = 64 * 1024  # bytes: a response from this size on is as much throughput as latency
 
 
 @dataclass(frozen=True)
 class Row:
     """One label in a place's ranking. ``relative`` is its ratio to the best within the blocks, 1
-    for the best and less for the others, whichever way is better.
+    for the best and less for the others, whichever way is better; 0 for one that failed often.
     """
 
     label: str
@@ -100,8 +101,8 @@ def place(analysis: Analysis, group: Group, section: Section, baselines: frozens
         result for result in results if result.label not in baselines.union(group.failing)
     ]
     answer = _answer(analysis, group, candidates, pairs)
-    if group.failed:
-        answer = replace(answer, text=f"{answer.text} {failures([group])}.")
+    if said := _flaws(group, results):
+        answer = replace(answer, text=f"{answer.text} {said}")
     rows = [
         _row(result, results[0], group, baselines, answer, pairs, cost.get(result.label, ""))
         for result in results
@@ -117,6 +118,16 @@ def place(analysis: Analysis, group: Group, section: Section, baselines: frozens
         answer,
         cycles,
     )
+
+
+def _flaws(group: Group, results: Sequence[Result]) -> str:
+    """Who failed, who is not ranked for it, and whose figures rest on few blocks, in sentences."""
+    said = [failures([group])] if group.failed else []
+    if 0 < len(group.failing) < len(results):
+        said.append(f"Not ranked, as it failed often: {names(group.failing)}")
+    if few := few_figures(results):
+        said.append(names(list(few.values())))
+    return "".join(f"{one}. " for one in said).rstrip()
 
 
 def badges(analysis: Analysis, group: Group, results: Sequence[Result]) -> list[str]:
@@ -166,10 +177,11 @@ def _row(
     )
     if result.label in group.failed:
         interval += "; failed in {} of {} blocks".format(*group.failed[result.label])
-    if result.label in baselines:
+    failing = result.label in group.failing
+    if failing:
+        position = FAILED_OFTEN
+    elif result.label in baselines:
         position = "baseline, no CNI"
-    elif result.label in group.failing:
-        position = "failed often"
     elif answer.kind in ("inconclusive", "alone", "open") or not answer.labels:
         position = "not decided"
     else:
@@ -180,7 +192,7 @@ def _row(
         human(result.median, group.unit),
         interval,
         group.letters.get(result.label, ""),
-        min(1.0, max(0.0, _relative(result, best, group, pairs))),
+        0.0 if failing else min(1.0, max(0.0, _relative(result, best, group, pairs))),
         position,
         cycles,
     )
@@ -226,17 +238,21 @@ def _answer(
         )
     if not any(known[label].basis for label in others if label in known):
         needed = max((p.blocks_needed for p in pairs), default=0)
+        have = max((p.n for p in known.values()), default=0)
         return Answer(
             "inconclusive",
             leading,
-            f"Inconclusive: {replicates(best.n, [best])} are too few; at least {needed} are"
-            " needed.",
+            f"Inconclusive: {replicates(have, [best])} {'is' if have == 1 else 'are'} too few; at"
+            f" least {needed} are needed.",
         )
     if reason := _no_advice(analysis, group):
         return Answer("none", leading if len(leading) < len(candidates) else [], reason)
+    ranked = " that are ranked" if group.failing else ""
     if len(leading) == 1:
         return Answer(
-            "decided", leading, f"{best.label}, significantly different from all others{basis}."
+            "decided",
+            leading,
+            f"{best.label}, significantly different from all others{ranked}{basis}.",
         )
     reach = _reach(leading, pairs)
     if len(leading) < len(candidates):
@@ -244,7 +260,7 @@ def _answer(
             "decided",
             leading,
             f"{best.label} leads; {', '.join(leading[1:])}: not significantly different from"
-            f" it{reach[1]}; the others are worse{basis}.",
+            f" it{reach[1]}; the others{ranked} are worse{basis}.",
         )
     if reach[0] <= _FINE:
         return Answer("tie", leading, f"Any of them: no significant difference{reach[1]}.")

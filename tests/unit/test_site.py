@@ -14,7 +14,7 @@ from cnibench.model.profile import builtin
 from cnibench.reports.site.build import build
 from cnibench.rundir.schema import LOG
 from tests.unit._call import call
-from tests.unit._runs import synthetic
+from tests.unit._runs import disturb, synthetic
 from tests.unit._site import OFFLOAD, TRUTH, Page, check_links, runs_of_a_site
 
 
@@ -207,6 +207,48 @@ def test_two_profiles_have_a_page_against_each_other(whole: tuple[Path, dict[str
     ):
         assert words in text + (site / "versus-flannel-calico-wp-xsub.html").read_text()
     assert "versus-flannel-calico-wp-xsub.html" in (site / "profile-flannel.html").read_text()
+
+
+def test_who_failed_often_is_nowhere_the_best(tmp_path: Path) -> None:
+    """The pair says that b is better, on 2 of 12 blocks: no page may lead with that."""
+    run = synthetic(
+        tmp_path,
+        {"a": 1.0, "b": 1.1, "c": 0.9},
+        blocks=12,
+        workloads=("tcp-rr",),
+        placements=("intra",),
+        fail=[("b", block) for block in range(10)],
+    )
+    site = tmp_path / "site"
+    build([run], site)
+    overview = Page(site / "index.html").text
+    lead, matrix = overview.split("At a glance")
+    assert "a, significantly different from all others that are ranked." in lead
+    assert "Not ranked, as it failed often: b. b rests on 2 of 12 blocks." in lead
+    assert "b not ranked" in matrix
+    assert matrix.count("100 %") == 2, "in its caption, and of a"
+    versus = Page(site / "versus-a-b.html").text
+    assert "Of 1 comparison: in 1 one of them failed often." in versus
+    assert "b is better; b failed often" in versus
+    assert "not ranked failed often" in Page(site / "profile-b.html").text
+
+
+def test_too_few_blocks_in_common_are_counted_as_such(tmp_path: Path) -> None:
+    run = synthetic(
+        tmp_path,
+        {"a": 1.0, "b": 1.1},
+        blocks=12,
+        workloads=("tcp-rr",),
+        placements=("intra",),
+        cpp=False,
+    )
+    run = disturb(run, lambda line: (line["block"] > 6) == (line["label"] == "a"), value=1.0)
+    run = disturb(run, lambda line: line["label"] == "a" and line["block"] == 6, value=1.0)
+    site = tmp_path / "site"
+    build([run], site)
+    assert "Inconclusive: 0 blocks are too few; at least 6 are needed." in (
+        Page(site / "index.html").text
+    )
 
 
 def test_a_site_can_be_written_again(tmp_path: Path) -> None:

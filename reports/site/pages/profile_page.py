@@ -10,7 +10,7 @@ from cnibench.reports.document.parts import Table
 from cnibench.reports.site.dataset import Material
 from cnibench.reports.site.figures.charts import unique
 from cnibench.reports.site.pages.views import Link, ProfilePage
-from cnibench.reports.site.places import Place
+from cnibench.reports.site.places import FAILED_OFTEN, Place
 
 FEATURES = (
     "CNI",
@@ -36,6 +36,8 @@ def profile_page(
         row = next((row for row in one.rows if row.label == label), None)
         if row is not None:
             percent = f"{100 * row.relative:.1f} %" + (" (the best)" if row is one.rows[0] else "")
+            if row.position == FAILED_OFTEN:
+                percent = "not ranked"
             name = f"{one.title}: {one.metric}" + (f" ({one.params})" if one.params else "")
             rows.append(
                 [

@@ -20,7 +20,7 @@ from cnibench.reports.document.parts import Table
 from cnibench.reports.site.dataset import Material
 from cnibench.reports.site.figures import specs
 from cnibench.reports.site.figures.charts import Chart
-from cnibench.reports.site.places import Place
+from cnibench.reports.site.places import FAILED_OFTEN, Place
 
 MOST = 120  # pairs with a page of their own: those of 15 profiles
 _MEANING = {
@@ -62,7 +62,7 @@ def versus(
     features: Sequence[tuple[str, str, str]],
 ) -> Versus:
     """Everything that was measured of both."""
-    rows, bars, count = [], [], dict.fromkeys(_MEANING, 0)
+    rows, bars, count = [], [], dict.fromkeys((*_MEANING, FAILED_OFTEN), 0)
     for place in places:
         results = {row.label: row.result for row in place.rows}
         pair = _pair(material, place, a, b)
@@ -73,12 +73,13 @@ def versus(
             if pair.a == a
             else {"a-better": "b-better", "b-better": "a-better"}.get(pair.verdict, pair.verdict)
         )
-        count[verdict] += 1
-        rows.append(
-            _row(place, results[a], results[b], pair, a, _MEANING[verdict].format(a=a, b=b))
-        )
+        failing = {a, b} & set(place.group.failing)
+        count[FAILED_OFTEN if failing else verdict] += 1
+        said = _MEANING[verdict].format(a=a, b=b)
+        often = "".join(f"; {one} {FAILED_OFTEN}" for one in sorted(failing))
+        rows.append(_row(place, results[a], results[b], pair, a, said + often))
         if pair.ratio is not None and pair.ci_low is not None and pair.ci_high is not None:
-            bars.append(_bar(place, pair, a, rows[-1][3], _MEANING[verdict].format(a=a, b=b)))
+            bars.append(_bar(place, pair, a, rows[-1][3], said))
     heads = ["where", a, b, f"{a} / {b}", "p", "blocks", "verdict"]
     return Versus(
         a,
@@ -145,7 +146,7 @@ def _chart(
         return None
     title = f"How much better {a} is than {b}"
     about = (
-        f"{title} at each place: the ratio with its interval of 95 %; right of 1 {a} is the better"
+        f"{title} at each place: the ratio with its interval; right of 1 {a} is the better"
         " one, an interval that holds 1 is open."
     )
     notes = (
@@ -180,6 +181,8 @@ def _lead(a: str, b: str, count: dict[str, int]) -> str:
         parts.append(f"no significant difference in {count['no-difference-found']}")
     if count["inconclusive"]:
         parts.append(f"{count['inconclusive']} could not be decided")
+    if count[FAILED_OFTEN]:
+        parts.append(f"in {count[FAILED_OFTEN]} one of them {FAILED_OFTEN}")
     return f"Of {whole} comparison{'s' * (whole != 1)}: {'; '.join(parts)}."
 
 

@@ -13,6 +13,7 @@ from cnibench.analysis.text import against
 from cnibench.analysis.text.standings import Place, leading
 from cnibench.analysis.text.wording import (
     failures,
+    few_figures,
     figure,
     more_in_brackets,
     names,
@@ -198,13 +199,6 @@ def _failed(lot: Sequence[Place]) -> str:
         said.append(f"not ranked, as it failed often: {names(lot[0].group.failing)}")
     few: dict[str, str] = {}
     for one in lot:
-        most = max(
-            result.n if result.replicate == "run" else result.tried + result.disturbed
-            for result in one.results
-        )
-        for result in one.results:
-            if 2 * result.n < most:
-                rests = f"{result.n} of {replicates(most, [result])}"
-                few.setdefault(result.label, f"{result.label} rests on {rests}")
+        few = few_figures(one.results) | few
     said += [names(list(few.values()))] if few else []
     return "".join(f"; {one}" for one in said)

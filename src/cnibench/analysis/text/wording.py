@@ -57,6 +57,18 @@ def failures(groups: Sequence[Group]) -> str:
     )
 
 
+def few_figures(results: Sequence[Result]) -> dict[str, str]:
+    """``x rests on 2 of 12 blocks``, by label: those at a place with fewer than half of its blocks
+    (or runs).
+    """
+    most = max(one.n if one.replicate == "run" else one.tried + one.disturbed for one in results)
+    return {
+        one.label: f"{one.label} rests on {one.n} of {replicates(most, [one])}"
+        for one in results
+        if 2 * one.n < most
+    }
+
+
 def times(pair: Pair, label: str) -> str:
     """``0.85 to 0.88``: the interval of ``label`` against the other one, with as many digits
     as tell its ends apart, ``0.85`` where eight do not; '' where there is none.
