@@ -1,14 +1,17 @@
 """How often slices find a difference where there is none: whole runs of one profile under several
-labels (A/A), each with as few blocks as the exact test can decide with.
+labels (A/A), each with as few blocks as the exact test can decide with, or until every pair is
+decided (--blocks auto, the rule of a run without options).
 
     sudo python benchmarks/equal_profiles.py [--runs 100] [--labels 3] [--duration 0.2s]
-        [--cni flannel,calico-wp-xsub,cilium] [--workload tcp-rr] [--placement inter] [--keep DIR]
+        [--blocks auto|N] [--cni flannel,calico-wp-xsub,cilium] [--workload tcp-rr]
+        [--placement inter] [--keep DIR]
 
 The profiles take turns. A false alarm is a run in which any two labels of one place are
-significantly different in that metric, after Holm's correction over the pairs of the place. Prints
-a line for each run, and for each metric the share of false alarms with its exact 95 % interval and
-the ratio of each two labels over all runs, which shows whether the order of labels matters. A run
-with too few undisturbed blocks decides nothing and is counted on its own. Needs root.
+significantly different in that metric, corrected for the pairs of the place. Prints a line for each
+run, and for each metric the share of false alarms with its exact 95 % interval, how many blocks the
+runs took, and the ratio of each two labels over all runs, which shows whether the order of labels
+matters. A run with too few undisturbed blocks decides nothing and is counted on its own. Needs
+root.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
@@ -34,7 +37,7 @@ from cnibench.analysis.model import Pair
 from cnibench.errors import CnibenchError
 from cnibench.rundir.index import find
 from cnibench.rundir.reader import RunReader
-from cnibench.stats.inference import signed_rank
+from cnibench.stats.inference import ALPHA, signed_rank
 from cnibench.stats.power import least_blocks
 
 _MAIN = (
@@ -48,9 +51,9 @@ Families = dict[str, list[Pair]]  # placement, workload and metric to the pairs 
 def families(folder: Path, profile: str, asked: argparse.Namespace) -> Families:
     """Measures the profile and compares its labels. Raises CnibenchError if the run failed."""
     labels = [chr(ord("a") + number) for number in range(asked.labels)]
-    blocks = least_blocks(math.comb(asked.labels, 2))
     argv = [sys.executable, "-c", _MAIN, "run", "--method", "slices", "--kernel", "host"]
-    argv += [f"--cni={','.join(f'{label}={profile}' for label in labels)}", f"--blocks={blocks}"]
+    argv += [f"--cni={','.join(f'{label}={profile}' for label in labels)}"]
+    argv += [f"--blocks={asked.blocks}"]
     argv += [f"--workload={asked.workload}", f"--placement={asked.placement}", "--no-perf"]
     argv += [f"--duration={asked.duration}", f"--out={folder}"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -94,6 +97,8 @@ def summary(name: str, runs: list[list[Pair]]) -> str:
     if decided:
         interval = binomtest(alarms, decided).proportion_ci(0.95, "exact")
         text += f"; {alarms / decided:.1%}, 95 % interval {interval.low:.1%} to {interval.high:.1%}"
+    blocks = Counter(max((pair.n for pair in pairs), default=0) for pairs in runs)
+    text += f"; blocks {', '.join(f'{n} ({count} runs)' for n, count in sorted(blocks.items()))}"
     return "; ".join([text, *ratios(runs)])
 
 
@@ -104,17 +109,19 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--labels", type=int, default=3)
     parser.add_argument("--duration", default="0.2s")
+    parser.add_argument("--blocks", default="", help="auto or a number")
     parser.add_argument("--cni", default="flannel,calico-wp-xsub,cilium")
     parser.add_argument("--workload", default="tcp-rr")
     parser.add_argument("--placement", default="inter")
     parser.add_argument("--keep", type=Path, help="folder for the run directories")
     asked = parser.parse_args()
     pairs = math.comb(asked.labels, 2)
-    blocks = least_blocks(pairs)
+    asked.blocks = asked.blocks or str(least_blocks(pairs))
+    most = ALPHA if asked.blocks == "auto" else min(ALPHA, 2 * pairs / 2 ** int(asked.blocks))
     print(
-        f"kernel {platform.release()}, {os.cpu_count()} CPUs; {asked.labels} labels, {blocks}"
-        f" blocks of {asked.duration}: by construction at most {2 * pairs / 2**blocks:.1%} of the"
-        " runs of equal profiles raise a false alarm"
+        f"kernel {platform.release()}, {os.cpu_count()} CPUs; {asked.labels} labels, {asked.blocks}"
+        f" blocks of {asked.duration}: by construction at most {most:.1%} of the runs of equal"
+        " profiles raise a false alarm"
     )
     seen: dict[str, list[list[Pair]]] = defaultdict(list)
     failed = 0
