@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from scipy.stats import binom
@@ -19,6 +20,7 @@ from tests.unit._situations import Situation, situations
 
 COUNT = 200
 _OFTEN = 0.2  # share of failures from which on a profile is not ranked
+_PAGE = Path(__file__).parents[2] / "docs" / "first-paragraphs.md"
 _PROVEN = ("a-better", "b-better")
 _Case = tuple[Situation, Analysis, Paragraph]
 
@@ -224,3 +226,12 @@ def test_what_is_proven_is_true(cases: list[_Case]) -> None:
     for what, found in wrong.items():
         assert len(found) >= 100
         assert sum(found) <= binom.ppf(0.99, len(found), 0.05), (what, sum(found), len(found))
+
+
+def test_the_documentation_shows_what_reports_say(cases: list[_Case]) -> None:
+    sections = _PAGE.read_text(encoding="utf-8").split("\n## ")[1:]
+    assert len(sections) == 5
+    for title, _, text in (one.partition("\n") for one in sections):
+        number = title.split("(situation ")[1].rstrip(")")
+        said = " ".join(line for line in text.splitlines() if line.startswith("    "))
+        assert said.split() == " ".join(cases[int(number)][1].summary).split()
