@@ -13,6 +13,7 @@ from cnibench.model import profile
 from cnibench.planning.plan import Plan, build_plan
 from cnibench.planning.plans import named, scaled
 from cnibench.registry import provider, providers
+from cnibench.rundir.schema import LONGEST_NAME
 from cnibench.system.guest import inside
 from cnibench.testbed.cluster import Cluster
 
@@ -64,6 +65,20 @@ def plan_of(given: PlanOptions) -> Plan:
     if plan.method == "slices" and "warmup" not in plan.model_fields_set:
         plan = build_plan({"warmup": _SLICES_WARMUP}, plan)
     return plan
+
+
+def facts_of(given: Sequence[str]) -> dict[str, str]:
+    """KEY=VALUE of ``--fact``. Raises UsageError."""
+    found: dict[str, str] = {}
+    for entry in given:
+        key, equals, value = entry.partition("=")
+        if not equals or not key or not value or key in found or len(entry) > LONGEST_NAME:
+            raise UsageError(
+                f"--fact {entry[:80]}: expected KEY=VALUE, each KEY once",
+                "for example --fact commit=1a2b3c4",
+            )
+        found[key] = value
+    return found
 
 
 def with_usual_method(plan: Plan, options: PlanOptions) -> Plan:

@@ -41,4 +41,5 @@ class PlanOptions:
     plan: str | None = None
     scale: float | None = None
     title: str | None = None
+    fact: Sequence[str] = ()
     keep: bool = False

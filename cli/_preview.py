@@ -107,6 +107,7 @@ def show(request: Request, as_json: bool) -> None:
                 "bytes": volume,
                 "planned": manifest.planned,
                 "seed": manifest.seed,
+                "facts": manifest.facts,
                 "unsupported": manifest.unsupported,
                 "notes": manifest.notes,
             }

@@ -63,6 +63,7 @@ def prepare(
     plan: Plan,
     *,
     name: str = "",
+    facts: Mapping[str, str] | None = None,
     cluster_options: ClusterOptions | None = None,
     keep: bool = False,
     other_kernel: bool = False,
@@ -74,7 +75,7 @@ def prepare(
 
     Profiles that this machine cannot run are left out and recorded, unless none is left.
     ``other_kernel``: what the running kernel lacks does not matter, it is measured on another.
-    ``here`` says where calibrations may be found that tell the noise.
+    ``facts`` are recorded. ``here`` says where calibrations may be found that tell the noise.
     """
     plan = plan.seeded()
     asked = profile.choose(["*" if item == "all" else item for item in plan.cni])
@@ -139,6 +140,7 @@ def prepare(
             request.manifest,
             planned=blocks,
             plan=asked_for,
+            facts=dict(facts or {}),
             until_decided=plan.until_decided and len(found.runnable) > 1,
         ),
     )

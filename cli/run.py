@@ -37,6 +37,7 @@ _SECTIONS = {
         "retry_failed",
         "out",
         "title",
+        "fact",
         "quiet",
         "as_json",
     ),
@@ -234,6 +235,15 @@ _SECTIONS = {
 )
 @out_option
 @click.option("--name", "title", metavar="LABEL", help="Name of this run.")
+@click.option(
+    "--fact",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help=(
+        "Record with the run, for example commit=1a2b3c4; 'report --trend' shows where it changed."
+        " Repeatable."
+    ),
+)
 @click.option("--keep", is_flag=True, help="Do not remove what was installed.")
 @click.option(
     "--dry-run",
@@ -301,7 +311,7 @@ def command(
         )
     check_relative(out)  # before it is tried whether KVM runs a kernel, which takes up to 10 s
     from cnibench.cli import _kernel
-    from cnibench.cli._plan import at_scale, plan_of, suited, with_usual_method
+    from cnibench.cli._plan import at_scale, facts_of, plan_of, suited, with_usual_method
     from cnibench.cli._preview import expect, preview, show
     from cnibench.cli._request import prepare, profile_problems
     from cnibench.planning.blocks import words
@@ -324,6 +334,7 @@ def command(
     prepared = partial(
         prepare,
         name=options.title or "",
+        facts=facts_of(options.fact),
         cluster_options=cluster_options,
         keep=options.keep,
         other_kernel=vm is not None,

@@ -18,6 +18,7 @@ def environment(analysis: Analysis, whole: bool) -> list[Section]:
             ["finished", run.finished or "not finished"],
             ["command", run.command],
         ]
+        rows += [[name, value] for name, value in run.facts.items()]
         rows += [["seed", str(run.seed)], ["cnibench", run.tool_version]]
     for facts in analysis.environments[: None if whole else 1]:
         rows += [

@@ -140,6 +140,18 @@ def test_dry_run_tells_cells_time_and_bytes_and_makes_nothing(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("wrong", ["commit", "=a1", "commit=", "commit=a1=", "x=" + 2000 * "y"])
+def test_facts_are_recorded_with_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrong: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    facts = ["--fact", "commit=a1", "--fact", "rack=left=3"]
+    assert call(*DRY_RUN, *facts, "--json") == 0
+    assert document(capsys)["facts"] == {"commit": "a1", "rack": "left=3"}
+    assert call(*DRY_RUN, *facts, "--fact", wrong) == 2
+    assert "expected KEY=VALUE, each KEY once" in capsys.readouterr().err
+
+
 def test_too_few_blocks_are_reported_of_what_is_measured_not_of_what_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -78,6 +78,7 @@ def test_what_differs_of_the_cni_and_its_settings(tmp_path: Path) -> None:
         plan = json.loads((reader.path / "plan.json").read_bytes())
         plan["tool_version"] = "0.2.0" if new else "0.1.0"
         plan["profiles"]["flannel"]["datapath"] = {"mode": "native" if new else "vxlan"}
+        plan["facts"] = {"commit": "b2" if new else "a1", **({"only": "now"} if new else {})}
         plan["plan"] = {"settings": {"flannel": {"mtu": 9000}} if new else {}}
         (reader.path / "plan.json").write_text(json.dumps(plan))
         facts = json.loads((reader.path / "env.json").read_bytes())
@@ -88,6 +89,7 @@ def test_what_differs_of_the_cni_and_its_settings(tmp_path: Path) -> None:
     (change,) = found.series[0].changes
     assert {one.what for one in change.differs} == {
         "tool version: 0.1.0 to 0.2.0",
+        "commit: a1 to b2",
         "sysctls a net/ipv4/tcp_rmem: 8192 to 4096",
         "flannel, profile datapath mode: vxlan to native",
         'flannel, settings: none to {"mtu":9000}',

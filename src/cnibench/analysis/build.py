@@ -335,6 +335,7 @@ def run_of(reader: RunReader) -> Run:
         duration=plan.duration,
         warmup=plan.warmup,
         planned=plan.planned,
+        facts=plan.facts,
     )
 
 

@@ -281,7 +281,7 @@ class Disturbed(msgspec.Struct, frozen=True, kw_only=True):
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Which run: times in RFC 3339, ``finished`` is '' while cells are missing; ``planned`` is how
-    its number of blocks came about.
+    its number of blocks came about, ``facts`` what the user said of it.
     """
 
     id: str
@@ -295,6 +295,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     duration: float = 0.0
     warmup: float = 0.0
     planned: list[Planned] = []
+    facts: dict[str, str] = {}
 
 
 LEFT_OUT = 0.1  # share of a sample's slices: that more were left out is said

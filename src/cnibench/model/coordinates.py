@@ -411,6 +411,7 @@ FREE_OPTIONS = frozenset(
         "plan",
         "out",
         "title",
+        "fact",
         "keep",
         "dry_run",
         "verbose",

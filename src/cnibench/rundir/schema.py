@@ -106,7 +106,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     block is started that would probably end later than that (0: no limit). ``deployment_blocks``:
     as many blocks are measured on one deployment, then all profiles are deployed anew (0: slices
     deploy in each block, windows in the lab once). ``calibrates``: the resolution that 'cnibench
-    calibrate' was asked for (0: the run is no calibration).
+    calibrate' was asked for (0: the run is no calibration). ``facts`` are what the user said of the
+    run, by name.
     """
 
     schema: int = SCHEMA
@@ -136,6 +137,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         str, str
     ] = {}  # workload to the metric that decides; without one metrics.MAIN_ORDER does
     plan: Record = {}
+    facts: dict[str, str] = {}
     extra: Record = {}  # ClusterOptions that were given, and keep
 
     def cell(self, identity: str) -> Cell | None:
@@ -157,6 +159,7 @@ def check(manifest: Manifest, file: str) -> None:
         manifest.name,
         manifest.cluster,
         *manifest.profiles,
+        *(text for fact in manifest.facts.items() for text in fact),
         *(name for cell in manifest.cells for name in (cell.label, cell.profile, cell.workload)),
     ):
         if len(name) > LONGEST_NAME:

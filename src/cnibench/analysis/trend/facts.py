@@ -1,5 +1,5 @@
-"""What runs record of the machine, the programs and the CNIs, and how that differs from run to
-run.
+"""What runs record of the machine, the programs and the CNIs, what the user said of them
+(``--fact``), and how that differs from run to run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Facts:
             values = [(one, one.of(facts)) for one in MACHINE]
             found = {one.title: one.words(value) for one, value in values if value is not None}
             found |= _flat({name: facts[name] for name in _RECORDED if name in facts})
-            self._machine[run] = found
+            self._machine[run] = {**reader.plan.facts, **found}
         return self._machine[run]
 
     def _of_label(self, run: int, label: str) -> list[dict[str, str] | None]:
