@@ -1,9 +1,11 @@
-"""Time and peak memory of a report, as a ratio to a plain decoding pass over the same files.
+"""Time and peak memory of a report, as a ratio to a plain decoding pass over the same files; and of
+deciding, which a run does between its blocks.
 
     python benchmarks/report_speed.py [SAMPLES ...]
 
-The samples are synthetic: 15 profiles, 2 placements, 5 workloads, 5 metrics. Each figure is the
-best of three runs in a process of its own.
+The samples are synthetic: 15 profiles, 2 placements, 5 workloads, 5 metrics; of runs that decide, 4
+to 16 profiles and one metric. Each figure is the best of three runs in a process of its own.
+Targets: 1 000 000 samples in 30 s; 16 profiles, 24 cells, 30 blocks in 3 s; a look in 50 ms.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 _PROFILES, _WORKLOADS, _METRICS = (
@@ -24,8 +27,14 @@ _PROFILES, _WORKLOADS, _METRICS = (
 _CELLS = _PROFILES * 2 * _WORKLOADS
 
 
-def write(folder: Path, samples: int) -> int:
-    """A synthetic run directory of about so many samples; their number."""
+def write(
+    folder: Path,
+    blocks: int,
+    profiles: int = _PROFILES,
+    workloads: int = _WORKLOADS,
+    metrics: Sequence[str] = _METRICS,
+) -> None:
+    """A synthetic run directory."""
     import numpy as np
 
     from cnibench.model.cell import Cell, Sample
@@ -42,11 +51,10 @@ def write(folder: Path, samples: int) -> int:
             workload=f"workload-{w}",
             params={"size": 4194304},
         )
-        for p in range(_PROFILES)
+        for p in range(profiles)
         for placement in ("intra", "inter")
-        for w in range(_WORKLOADS)
+        for w in range(workloads)
     ]
-    blocks = max(1, samples // (_CELLS * len(_METRICS)))
     manifest = Manifest(
         id="synthetic",
         name="synthetic",
@@ -59,7 +67,9 @@ def write(folder: Path, samples: int) -> int:
         warmup=2.0,
         cluster="lab",
         cells=cells,
-        profiles={f"profile-{p}": {} for p in range(_PROFILES)},
+        profiles={f"profile-{p}": {} for p in range(profiles)},
+        main={f"workload-{w}": metrics[0] for w in range(workloads)},
+        until_decided=True,
     )
     with RunWriter.create(folder, manifest) as writer:
         writer.environment({"kernel": "synthetic"})
@@ -68,7 +78,7 @@ def write(folder: Path, samples: int) -> int:
                 second = block * len(cells) + number
                 start = f"2026-01-{1 + second // 86400 % 28:02d}T{second // 3600 % 24:02d}:{second // 60 % 60:02d}:{second % 60:02d}.000000Z"  # noqa: E501
                 lines = []
-                for metric in _METRICS:
+                for metric in metrics:
                     kind = METRICS[metric]
                     line = Sample(
                         cell=cell.id,
@@ -99,7 +109,6 @@ def write(folder: Path, samples: int) -> int:
                     lines.append(line)
                 writer.finish(cell, block, lines)
         writer.event("run-finished", failed=0)
-    return blocks * len(cells) * len(_METRICS)
 
 
 def decode(folder: Path) -> None:
@@ -125,6 +134,14 @@ def report(folder: Path) -> None:
     provider("reports", "text").render(analyse([RunReader(folder)]))
 
 
+def look(folder: Path) -> None:
+    """What a run does at a look."""
+    from cnibench.analysis.comparison.decided import decided
+    from cnibench.rundir.reader import RunReader
+
+    decided(RunReader(folder))
+
+
 def measure(what: str, folder: Path) -> tuple[float, float]:
     """(CPU seconds, peak MB) of a process that does ``what``, the best of three."""
     best: tuple[float, float] = (float("inf"), 0.0)
@@ -143,8 +160,11 @@ def measure(what: str, folder: Path) -> tuple[float, float]:
 
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["--child"]:
+        tasks = {"decode": decode, "report": report, "look": look}
+        if arguments[1] == "look":
+            look(Path(arguments[2]))  # a run has imported everything by then
         start = time.process_time()
-        {"decode": decode, "report": report}[arguments[1]](Path(arguments[2]))
+        tasks[arguments[1]](Path(arguments[2]))
         print(
             json.dumps(
                 [
@@ -157,13 +177,24 @@ def main(arguments: list[str]) -> None:
     for wished in [int(item) for item in arguments] or [100_000]:
         with tempfile.TemporaryDirectory(prefix="cnibench-") as scratch:
             folder = Path(scratch) / "run"
-            samples = write(folder, wished)
+            blocks = max(1, wished // (_CELLS * len(_METRICS)))
+            samples = blocks * _CELLS * len(_METRICS)
+            write(folder, blocks)
             size = (folder / "samples.jsonl").stat().st_size / 1e6
             (plain, _), (whole, peak) = measure("decode", folder), measure("report", folder)
             print(
                 f"{samples} samples ({size:.0f} MB), {_PROFILES} profiles,"
-                f" {samples // (_CELLS * len(_METRICS))} blocks: report {whole:.2f} s of CPU, plain"
+                f" {blocks} blocks: report {whole:.2f} s of CPU, plain"
                 f" decoding {plain:.2f} s, ratio {whole / plain:.2f}; peak memory {peak:.0f} MB"
+            )
+    for profiles, workloads, blocks in ((4, 2, 12), (8, 2, 12), (16, 2, 12), (16, 12, 30)):
+        with tempfile.TemporaryDirectory(prefix="cnibench-") as scratch:
+            folder = Path(scratch) / "run"
+            write(folder, blocks, profiles, workloads, _METRICS[:1])
+            (whole, _), (between, _) = measure("report", folder), measure("look", folder)
+            print(
+                f"{profiles} profiles x {2 * workloads} cells x {blocks} blocks: report"
+                f" {whole:.2f} s of CPU, a look {1000 * between:.0f} ms"
             )
 
 
