@@ -12,6 +12,7 @@ from cnibench.analysis.calibration import calibration, scatter
 from cnibench.analysis.comparison.decided import decided, needed
 from cnibench.analysis.comparison.levels import planned_looks
 from cnibench.analysis.comparison.neighbours import ASSUMED
+from cnibench.analysis.comparison.one_deployment import NOTE as ONE_DEPLOYMENT
 from cnibench.analysis.text.decision import lines
 from cnibench.cli._execute import _all_decided
 from cnibench.planning.plan import build_plan
@@ -117,6 +118,20 @@ def test_a_report_says_what_so_few_blocks_cannot_show(tmp_path: Path) -> None:
         assert ASSUMED not in analyse([a_run(tmp_path, truth, name=name, **more)]).notes
     two = [a_run(tmp_path, truth, name=f"of-two-{seed}", seed=seed) for seed in (3, 4)]
     assert ASSUMED not in analyse(two).notes
+
+
+def test_a_report_says_that_windows_stand_on_one_deployment(tmp_path: Path) -> None:
+    """Where a verdict rests on their blocks; slices, clusters and calibrations deploy anew."""
+    truth = {"a": 1.0, "b": 1.5}
+    assert analyse([a_run(tmp_path, truth)]).notes.count(ONE_DEPLOYMENT) == 1
+    for name, more in (
+        ("cluster", {"cluster": "kind"}),
+        ("anew", {"deployment_blocks": 6}),
+        ("few", {"blocks": 1}),
+    ):
+        assert ONE_DEPLOYMENT not in analyse([a_run(tmp_path, truth, name=name, **more)]).notes
+    slices = edited(a_run(tmp_path, truth, name="slices"), lambda line: line | {"method": "slices"})
+    assert ONE_DEPLOYMENT not in analyse([slices]).notes
 
 
 def test_a_finer_resolution_leaves_a_pair_undecided(tmp_path: Path) -> None:

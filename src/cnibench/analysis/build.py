@@ -11,8 +11,10 @@ from typing import Any, Literal
 
 from cnibench.analysis import figures
 from cnibench.analysis.comparability import environments
+from cnibench.analysis.comparison import one_deployment
 from cnibench.analysis.comparison.by_runs import by_runs
 from cnibench.analysis.comparison.contexts import Context, Member
+from cnibench.analysis.comparison.groups import PROVEN
 from cnibench.analysis.comparison.levels import level_of
 from cnibench.analysis.comparison.neighbours import ASSUMED, dependence, main_contexts, telling
 from cnibench.analysis.comparison.pairs import compare
@@ -113,7 +115,8 @@ def analyse(
         + short
         + _planned(readers)
         + notes_of(readers, runs)
-        + assumed,
+        + assumed
+        + (one_deployment.notes(readers[0].plan, pairs) if len(readers) == 1 else []),
         baseline=base,
         labels=labels,
         unselected=[label for label in every if label in left_out],
@@ -143,7 +146,7 @@ def _dependence(
         return [], []
     if said := dependence(contexts):
         return [said], []
-    known = any(pair.verdict in ("a-better", "b-better") or pair.within for pair in pairs)
+    known = any(pair.verdict in PROVEN or pair.within for pair in pairs)
     return [], [ASSUMED] if known and not telling(contexts) else []
 
 
