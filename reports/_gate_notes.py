@@ -82,7 +82,9 @@ def remembered(found: Remembered | None) -> list[str]:
 
 def _totals(change: Changed) -> str:
     share = f" ({change.candidate / change.base - 1:+.1%})" if change.base else ""
-    blocks = f"{change.base_blocks} and {change.candidate_blocks} blocks"
+    blocks = f"{change.base_blocks} and {plural(change.candidate_blocks, 'block')}"
+    if change.base_blocks == change.candidate_blocks:
+        blocks = f"{plural(change.base_blocks, 'block')} each"
     estimated = ", estimated without a PMU" if change.estimated else ""
     return (
         f"cycles per packet, {change.cell}: {change.base:.0f} in the base, {change.candidate:.0f}"
