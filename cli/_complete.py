@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _ROOT = Path(cnibench.__file__).parent
 VARIABLE = "_CNIBENCH_COMPLETE"  # click's: for which shell, and what of it
 _NAME = re.compile(r'^    (?:name|kind)(?:: ClassVar\[str\])? = "([a-z0-9-]+)"$', re.MULTILINE)
+_NUMBER = re.compile(r'^  - number: "([0-9A-Za-z.]+)"$', re.MULTILINE)  # of a study's figure
 _PLAIN = re.compile(r"[\w.+-]+")  # bash expands what it is given: no other name of a folder
 
 
@@ -53,6 +54,16 @@ def clusters(ctx: Context, parameter: Parameter, incomplete: str) -> list[Comple
 
 def studies(ctx: Context, parameter: Parameter, incomplete: str) -> list[CompletionItem]:
     names = sorted(path.stem for path in (_ROOT / "reports" / "claims").glob("*.yaml"))
+    return _in_list(names, incomplete)
+
+
+def figures(ctx: Context, parameter: Parameter, incomplete: str) -> list[CompletionItem]:
+    """The figures of the study that the command line names, of all studies without one."""
+    words = [ctx.params.get("study"), *ctx.args]  # click has it in one or the other
+    files = sorted((_ROOT / "reports" / "figures").glob("*.yaml"))
+    named = [path for path in files if path.stem in words]
+    texts = [path.read_text(encoding="utf-8") for path in named or files]
+    names = dict.fromkeys(name for text in texts for name in _NUMBER.findall(text))
     return _in_list(names, incomplete)
 
 

@@ -16,7 +16,7 @@ from cnibench.cli._runs import one_run, run_argument
 
 if TYPE_CHECKING:
     from cnibench.analysis import Analysis
-    from cnibench.claims import Figure, Judgement
+    from cnibench.claims import Judgement
 
 _SILENT = ("not-measured",)
 
@@ -82,6 +82,7 @@ def command(
 def _show(study: str, found: list[Judgement], everything: bool) -> None:
     from cnibench.claims import studies
     from cnibench.reports._escape import plain
+    from cnibench.reports._judgement import ours
 
     shown = [
         one
@@ -95,7 +96,7 @@ def _show(study: str, found: list[Judgement], everything: bool) -> None:
                 one.verdict,
                 f"{one.id}: {one.sentence}",
                 one.published,
-                plain(_ours(one)),
+                plain(ours(one)),
                 plain(one.reason, 2000),
             )
             for one in shown
@@ -107,17 +108,6 @@ def _show(study: str, found: list[Judgement], everything: bool) -> None:
         click.echo(
             f"{len(found) - len(shown)} more claims have no figure in this run: --all shows them\n"
         )
-
-
-def _ours(one: Judgement) -> str:
-    return "; ".join(_figure(figure) for figure in one.figures if figure.ours is not None) or "-"
-
-
-def _figure(figure: Figure) -> str:
-    from cnibench.model.units import human
-
-    assert figure.ours is not None
-    return f"{figure.what} {human(figure.ours, figure.unit)}"
 
 
 def _conditions(analysis: Analysis) -> list[str]:

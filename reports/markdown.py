@@ -28,11 +28,12 @@ def shown(whole: Document) -> str:
         lines += [f"- {markdown(line)}" for line in section.lines]
         lines += [""] * bool(section.lines)
         for table in section.tables:
-            lines += [*_table(table), ""]
+            lines += [*table_lines(table), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _table(table: Table) -> list[str]:
+def table_lines(table: Table) -> list[str]:
+    """A table as lines of Markdown."""
     rule = ["---"] + ["--:" if table.numbers else "---"] * (len(table.heads) - 1)
     rows = [table.heads, *table.rows]
     lines = [f"| {' | '.join(markdown(cell) or ' ' for cell in row)} |" for row in rows]

@@ -46,6 +46,9 @@ def test_words_of_each_kind_are_completed() -> None:
     assert values("run", "--plan", "q") == ["qi2021", "quick"]
     assert [one.type for one in items("run", "--plan", "./mine")] == ["file"]
     assert values("claims", "--study", "") == sorted(studies())
+    assert values("reproduce", "b") == ["bruijn2017"]
+    assert values("reproduce", "makowski2018", "--figure", "") == ["5", "10"]
+    assert values("reproduce", "qi2021", "--figure", "8,II") == ["8,II", "8,III"]
     assert values("report", "--format", "j") == ["json"]
     assert values("import", "i") == ["infrabuilder", "iperf3"]
     assert values("run", "--ip", "") == ["4", "6", "both"]

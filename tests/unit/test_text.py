@@ -190,6 +190,13 @@ ASKED: dict[str, list[list[str]]] = {
         ["compare", ESCAPES, "R"],
     ],
     "claims": [["claims", "R", "--study", "qi2021"], ["claims", ESCAPES]],
+    "reproduce": [
+        ["reproduce", "qi2021", "--run", "R", "--figure", "8"],
+        ["reproduce", ESCAPES],
+        ["reproduce", "qi2021", "--figure", ESCAPES],
+        ["reproduce", "qi2021", "--run", ESCAPES],
+        ["reproduce", "qi2021", "--run", "R", "--figure", "8", "--out", ESCAPES],
+    ],
     "query": [
         ["query", "SELECT DISTINCT label, profile FROM samples", "R"],
         ["query", f"SELECT '{ESCAPES}'", "R"],

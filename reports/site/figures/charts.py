@@ -77,17 +77,25 @@ class Gallery:
         return named
 
 
-def picture(chart: Chart) -> tuple[str, bytes]:
-    """The chart on white as SVG, and that as PNG of twice its size in pixels."""
+def drawing(chart: Chart, width: int = _WIDTH) -> str:
+    """The chart on white as SVG, ``width`` pixels wide."""
     import vl_convert
 
     spec = {
         **chart.spec,
-        "width": _WIDTH,
+        "width": width,
         "title": {"text": chart.title, "anchor": "start"},
         "description": chart.about,
     }
     text: str = vl_convert.vegalite_to_svg(spec, config=dict(LIGHT))
+    return text
+
+
+def picture(chart: Chart) -> tuple[str, bytes]:
+    """The chart as ``drawing``, and that as PNG of twice its size in pixels."""
+    import vl_convert
+
+    text = drawing(chart)
     bitmap: bytes = vl_convert.svg_to_png(text, scale=_SCALE)
     return text, bitmap
 

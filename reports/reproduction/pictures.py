@@ -1,0 +1,223 @@
+"""Specifications of the pictures: what was published beside what was measured, on the axes of the
+study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cnibench.reports.document.parts import Table
+from cnibench.reports.reproduction.numbers import interval, number
+from cnibench.reports.site.figures import specs
+from cnibench.reports.site.figures.charts import Chart
+from cnibench.reports.site.figures.specs import Row, Spec
+from cnibench.reproduction import Panel, Point
+
+HERE, PUBLISHED = "measured here", "published"
+OTHERS = "other components"
+# The studies' figures have more parts and lines than the site's charts have colours.
+_MORE = ("#004466", "#7A4B00")
+_PARTS = (*specs.SHADES[:-1], *_MORE)
+_LINES = (*specs.SHADES[:-2], specs.GREY, *_MORE)
+_ROW = 30  # pixels a bar
+_MARK = {"type": "point", "shape": "diamond", "filled": True, "size": 110, "opacity": 1}
+_VALID = {"filter": "isValid(datum.published)"}
+
+
+def chart(panel: Panel, found: Sequence[Point]) -> Chart | None:
+    """None where there is nothing to draw."""
+    if not any(one.ours is not None or one.published is not None for one in found):
+        return None
+    spec = _KINDS[panel.kind](panel, found)
+    about = f"{panel.title}: {panel.y}. {_key(panel)}."
+    return Chart(panel.title, about, spec, table(panel, found), notes=(_key(panel),))
+
+
+def table(panel: Panel, found: Sequence[Point]) -> Table:
+    """The numbers of a picture, with the reason where there is none."""
+    heads = ["series", panel.x or "part", "published", "here", "interval", "blocks"]
+    rows = [
+        [
+            one.series,
+            _place(panel, one),
+            one.published.words() if one.published else "-",
+            number(one.ours) if one.ours is not None else one.why,
+            interval(one),
+            str(one.n or "-"),
+        ]
+        for one in found
+    ]
+    if panel.kind == "bars":
+        heads, rows = heads[:1] + heads[2:], [row[:1] + row[2:] for row in rows]
+    return Table(heads, rows)
+
+
+def _place(panel: Panel, one: Point) -> str:
+    if panel.kind == "parts" and one.at == "":
+        return "total"
+    return one.at if isinstance(one.at, str) else f"{one.at:g}"
+
+
+def _key(panel: Panel) -> str:
+    """What the marks mean."""
+    if panel.kind == "bars":
+        return "Bar: median here, with its interval; diamond or thick line: published"
+    if panel.kind == "parts":
+        return "The published bars have only the parts that the study states"
+    if panel.kind == "shares":
+        return "Medians over the blocks of the percentiles 50, 90 and 99"
+    return (
+        "Line and band: median here, with its interval; diamond: published; dashed: a level that"
+        " the study gives without its place"
+    )
+
+
+def _bars(panel: Panel, found: Sequence[Point]) -> Spec:
+    rows: list[Row] = [
+        {
+            "profile": one.series,
+            "ours": one.ours,
+            "low": one.low,
+            "high": one.high,
+            "published": one.published.middle if one.published else None,
+            "least": one.published.low if one.published else None,
+            "most": one.published.high if one.published else None,
+        }
+        for one in found
+    ]
+    names = [one.series for one in found]
+    y = {"field": "profile", "type": "nominal", "sort": names, "title": None}
+    axis = {"type": "quantitative", "title": panel.y, "scale": {"zero": True}}
+    axis["axis"] = {"tickCount": 5, "labelOverlap": "greedy"}
+    kinds = {
+        "datum": HERE,
+        "type": "nominal",
+        "title": None,
+        "scale": {"domain": [HERE, PUBLISHED], "range": [specs.BLUE, specs.VERMILION]},
+        "legend": {"orient": "bottom", "symbolOpacity": 1, "symbolType": "square"},
+    }
+    layers: list[Spec] = [
+        {
+            "mark": {"type": "bar", "height": {"band": 0.6}},
+            "encoding": {"y": y, "x": {"field": "ours", **axis}, "color": kinds},
+        },
+        {
+            "transform": [_VALID],
+            "mark": {"type": "rule", "strokeWidth": 5},
+            "encoding": {
+                "y": y,
+                "x": {"field": "least", **axis},
+                "x2": {"field": "most"},
+                "color": {**kinds, "datum": PUBLISHED},
+            },
+        },
+        {
+            "transform": [_VALID],
+            "mark": _MARK,
+            "encoding": {
+                "y": y,
+                "x": {"field": "published", **axis},
+                "color": {**kinds, "datum": PUBLISHED},
+            },
+        },
+    ]
+    if any(one.low is not None for one in found):
+        span = {"y": y, "x": {"field": "low", **axis}, "x2": {"field": "high"}}
+        layers.insert(
+            1,
+            {
+                "transform": [{"filter": "isValid(datum.low)"}],
+                "mark": {"type": "rule", "style": "interval"},
+                "encoding": span,
+            },
+        )
+    return _own(rows, {"layer": layers, "height": _height(names)})
+
+
+def _own(rows: Sequence[Row], rest: Spec) -> Spec:
+    values = [{key: value for key, value in row.items() if value is not None} for row in rows]
+    sized = {"autosize": {"type": "fit-x", "contains": "padding"}}
+    return {**sized, "data": {"values": values}, **rest}
+
+
+def _height(names: Sequence[str]) -> int:
+    return max(2, len(names)) * _ROW
+
+
+def _lines(panel: Panel, found: Sequence[Point]) -> Spec:
+    rows: list[Row] = [
+        {
+            "profile": one.series,
+            "line": one.series,
+            "x": one.at,
+            "y": one.ours,
+            "low": one.low,
+            "high": one.high,
+            "published": one.published.middle if one.published else None,
+        }
+        for one in found
+    ]
+    levels = [
+        {"profile": one.name, "level": value}
+        for one in panel.series
+        if one.level
+        for value in sorted({one.level.low, one.level.high})
+    ]
+    labels = [one.name for one in panel.series]
+    spec = _coloured(specs.lines([*rows, *levels], labels, panel.x, panel.y), labels)
+    spec["layer"][-1]["transform"] = [{"filter": "isValid(datum.y)"}]
+    across, up, color = (spec["layer"][-1]["encoding"][key] for key in ("x", "y", "color"))
+    if any(one.published for one in found):
+        encoding = {"x": across, "y": {**up, "field": "published"}, "color": color}
+        spec["layer"].append({"transform": [_VALID], "mark": _MARK, "encoding": encoding})
+    if levels:
+        encoding = {"y": {**up, "field": "level"}, "color": color}
+        mark = {"type": "rule", "strokeDash": [3, 4], "strokeWidth": 1.5}
+        filtered = [{"filter": "isValid(datum.level)"}]
+        spec["layer"].append({"transform": filtered, "mark": mark, "encoding": encoding})
+    return spec
+
+
+def _parts(panel: Panel, found: Sequence[Point]) -> Spec:
+    rows: list[Row] = []
+    for one in panel.series:
+        mine = [point for point in found if point.series == one.name]
+        ours = {str(point.at): point.ours for point in mine if point.ours is not None}
+        total = ours.pop("", 0.0)
+        for name, value in [*ours.items(), (OTHERS, total - sum(ours.values()))]:
+            rows += _part(f"{one.name}, here", name, value)
+        for point in mine:
+            if point.published:
+                said = f"{one.name}, published"
+                rows += _part(said, str(point.at), point.published.middle)
+    parts = [*panel.components, OTHERS]
+    return specs.stacked(rows, parts, panel.y, [*_PARTS[: len(parts) - 1], specs.GREY])
+
+
+def _part(profile: str, part: str, value: float) -> list[Row]:
+    row = {"profile": profile, "part": part, "value": value, "shown": number(value)}
+    return [row] if value > 0 else []
+
+
+def _shares(panel: Panel, found: Sequence[Point]) -> Spec:
+    rows: list[Row] = [
+        {"profile": one.series, "line": one.series, "x": one.ours, "y": float(one.at) / 100}
+        for one in found
+        if one.ours is not None
+    ]
+    labels = [one.name for one in panel.series]
+    return _coloured(specs.lines(rows, labels, panel.x, panel.y), labels)
+
+
+def _coloured(spec: Spec, labels: Sequence[str]) -> Spec:
+    """The lines in as many colours as they are, without dashes: the legend does not show them."""
+    shades = dict(zip(labels, _LINES, strict=False))
+    for layer in spec["layer"]:
+        color = layer["encoding"]["color"]
+        here = color["scale"]["domain"]
+        color["scale"] = {"domain": here, "range": [shades[name] for name in here]}
+        layer["encoding"].pop("strokeDash", None)
+    return spec
+
+
+_KINDS = {"bars": _bars, "lines": _lines, "parts": _parts, "shares": _shares}
