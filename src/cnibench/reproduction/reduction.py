@@ -112,7 +112,7 @@ def _kept(figure: Figure, work: Work, given: Params) -> Params | None:
 def _general(study: Figures, plan: Plan) -> Iterator[str]:
     less = study.reduced
     if less.method != plan.method:
-        yield "slices instead of windows, where no condition is swept"
+        yield "slices instead of windows where the workload allows it"
     if less.duration != plan.duration:
         yield f"windows of {duration(less.duration)} instead of {duration(plan.duration)}"
     if less.warmup != plan.warmup:
