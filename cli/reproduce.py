@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cnibench.cli._kernel import Machine
     from cnibench.cli._request import Request
     from cnibench.reports.reproduction.page import Page
-    from cnibench.reproduction import Figure, Figures
+    from cnibench.reproduction import Figure, Figures, Point
 
 
 @click.command(
@@ -160,14 +160,14 @@ def _request(
         other_kernel=vm is not None,
         here=Here(folder, plan.cluster, *(("vm", vm.kernel.release) if vm else ())),
     )
-    said = f"less than {known.name}: {'; '.join(notes)}" if notes else ""
+    said = [f"less than {known.name}: {note}" for note in notes]
     if vm is None:
         try:
-            return prepared(plan, notes=[said]), vm
+            return prepared(plan, notes=said), vm
         except NoSlicesError as error:
-            said = f"{said}; measured in windows: {error.message}"
+            said.append(f"measured in windows, not in slices: {error.message}")
     windows = plan.model_copy(update={"method": "windows"})
-    return prepared(windows, notes=[said]), vm
+    return prepared(windows, notes=said), vm
 
 
 def _show(
@@ -215,8 +215,19 @@ def _figure(one: Page) -> dict[str, object]:
         "file": one.file,
         "missing": one.figure.missing,
         "panels": [
-            {"title": panel.title, "metric": panel.metric, "unit": panel.unit, "points": values}
+            {
+                "title": panel.title,
+                "metric": panel.metric,
+                "unit": panel.unit,
+                "points": [_point(value) for value in values],
+            }
             for panel, values in one.panels
         ],
         "claims": one.verdicts,
     }
+
+
+def _point(one: Point) -> dict[str, object]:
+    from msgspec.structs import asdict
+
+    return {**asdict(one), "published": one.published.model_dump() if one.published else None}

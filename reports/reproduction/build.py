@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cnibench.analysis.model import Analysis
-from cnibench.analysis.text.narrative import conditions
+from cnibench.analysis.text import disturbances
+from cnibench.analysis.text.narrative import conditions, unheld
 from cnibench.claims import evaluate, studies
 from cnibench.errors import OutputError
 from cnibench.model.units import plural
@@ -49,7 +50,8 @@ def build(
 
 def _conditions(analysis: Analysis) -> list[str]:
     run = analysis.run
-    return [f"run: {run.id}, started {run.started}", *conditions(analysis)]
+    said = [*unheld(analysis), *disturbances.summary(analysis), *conditions(analysis)]
+    return [f"run: {run.id}, started {run.started}", *said]
 
 
 def measured(one: Page) -> str:

@@ -61,8 +61,8 @@ def test_a_dry_run_says_what_is_measured_and_what_was_reduced() -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert len(document["cells"]) == 6
-    assert document["blocks"] == 7
-    assert document["samples"] == 42
+    assert document["blocks"] == 8
+    assert document["samples"] == 48
     assert any("windows of 1.0 s instead of 1 min 00 s" in note for note in document["notes"])
     assert not Path("runs").exists()
     assert not Path("reproduced").exists()

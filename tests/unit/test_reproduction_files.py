@@ -31,6 +31,7 @@ from cnibench.testbed.cluster import Options
 
 STUDIES = ("bruijn2017", "makowski2018", "qi2021")
 HOUR = 3600.0  # s
+LONGEST = 400  # characters that a page shows of a text
 BETWEEN = 1.2  # s between windows, which forecasts do not have; docs/plans.md
 
 # What the studies print, copied from them by hand, figure by figure: numbers of the drawn series.
@@ -143,6 +144,9 @@ def test_the_files_are_whole(study: str) -> None:
     jsonschema.validate(data, json.loads(schema_text()))
     known = figures(study)
     assert {one.number for one in known.figures} | set(known.drawings) == DRAWN[study]
+    for figure in known.figures:
+        for text in (*figure.findings, figure.model, figure.missing):
+            assert len(text) <= LONGEST, figure.called
     for _, panel, one in series_of(study):
         assert one.profile in builtin()
         assert panel.workload in providers("workloads")
@@ -246,7 +250,7 @@ def test_a_figure_restricts_the_plan() -> None:
         ("bridge-static", "no-match", 0),
         ("bridge-static", "top-of-chain", 0),
     }
-    assert "windows of 1.0 s instead of 1 min 00 s" in notes
+    assert "windows of 1.0 s instead of 1 min 00 s" in notes[0]
     assert reduced(known, [], plans.named("bruijn2017")) == (None, [])
 
 

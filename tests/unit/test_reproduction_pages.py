@@ -231,20 +231,23 @@ def test_the_command_takes_a_run_that_is_there(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run = synthetic(tmp_path / "runs", {"flannel": 1.0, "cilium": 1.2}, blocks=6)
-    done = call(["reproduce", "qi2021", "--run", "last", "--figure", "8,I", "--json"])
+    done = call(["reproduce", "qi2021", "--run", "last", "--figure", "8,I,10", "--json"])
     assert done.exit_code == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["run"] == run.id
-    assert [one["number"] for one in document["figures"]] == ["8", "I"]
+    assert [one["number"] for one in document["figures"]] == ["8", "10", "I"]
     first = document["figures"][0]["panels"][0]["points"][0]
     assert first["series"] == "Flannel"
     assert first["ours"] == pytest.approx(10, rel=0.05)
+    published = document["figures"][1]["panels"][0]["points"][0]["published"]
+    assert published == {"low": 14, "high": 15.5, "about": False}
     assert {one["id"] for one in document["figures"][0]["claims"]} >= {
         "intra-throughput-cilium-first"
     }
     folder = tmp_path / "reproduced" / run.path.name
     assert {path.name for path in folder.iterdir()} == {
-        *("README.md", "figure-8.md", "table-i.md", "figure-8-1.svg")
+        *("README.md", "figure-8.md", "figure-10.md", "table-i.md"),
+        *("figure-8-1.svg", "figure-10-1.svg"),
     }
     again = call(["reproduce", "qi2021", "--run", "last", "--figure", "8", "--out", "pages"])
     assert again.exit_code == 0, again.stderr

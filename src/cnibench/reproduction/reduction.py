@@ -34,7 +34,7 @@ def reduced(study: Figures, chosen: Sequence[Figure], plan: Plan) -> tuple[Plan 
         },
         plan,
     )
-    return shorter, [*_general(study, plan), *_particular(chosen, plan)]
+    return shorter, ["; ".join(_general(study, plan)), *_particular(chosen, plan)]
 
 
 def _keys(work: Work) -> str:
