@@ -156,6 +156,7 @@ def _lines(panel: Panel, found: Sequence[Point]) -> Spec:
             "published": one.published.middle if one.published else None,
         }
         for one in found
+        if one.published or one.ours is not None
     ]
     levels = [
         {"profile": one.name, "level": value}

@@ -149,7 +149,11 @@ def test_a_line_has_a_point_at_each_published_and_each_measured_place(empty: Ana
     assert [one.published.low if one.published else None for one in mine] == [3.17, None, 2.26]
     assert mine[1].ours == pytest.approx(4, rel=0.02)
     assert mine[2].ours is None
-    assert [one.ours for one in found if one.series == "iptables top-of-chain"] == [None, None]
+    (other,) = [one for one in found if one.series == "iptables top-of-chain"]
+    assert (other.at, other.ours) == (0, None)
+    (panel, _) = figures("bruijn2017").chosen(("7.9",))[0].panels
+    (nothing,) = points(panel, with_results(empty, *rows))
+    assert (nothing.at, nothing.why) == ("-", "not measured")
 
 
 def test_published_values_are_drawn_in_the_colour_of_their_line(

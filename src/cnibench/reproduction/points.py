@@ -13,6 +13,7 @@ from cnibench.model.units import is_number
 from cnibench.reproduction.model import SHARES, Panel, Series, question
 from cnibench.reproduction.said import Said
 
+NOWHERE = "-"  # the place of a line that has no point
 TOTAL = ""  # the place of a bar, and of the whole of a stacked one
 
 
@@ -34,13 +35,17 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 def points(panel: Panel, analysis: Analysis) -> list[Point]:
     """All points of a panel, series by series. Places of the x axis are those that the study
-    printed and those that were measured.
+    printed and those that were measured; a line without any has one point that says why.
     """
-    return [
-        _point(panel, series, at, analysis)
-        for series in panel.series
-        for at in _axis(panel, series, analysis)
-    ]
+    found = []
+    for series in panel.series:
+        mine = [_point(panel, series, at, analysis) for at in _axis(panel, series, analysis)]
+        if panel.kind == "lines":
+            mine = [one for one in mine if one.published or one.ours is not None] or [
+                Point(series=series.name, at=NOWHERE, why=_why(panel, series, analysis, False))
+            ]
+        found += mine
+    return found
 
 
 def _axis(panel: Panel, series: Series, analysis: Analysis) -> list[str | float]:
