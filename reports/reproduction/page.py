@@ -14,6 +14,7 @@ from cnibench.reports._judgement import ours
 from cnibench.reports.document.parts import Table
 from cnibench.reports.markdown import table_lines
 from cnibench.reports.reproduction import pictures
+from cnibench.reports.reproduction.tables import missing, table
 from cnibench.reports.site.figures.charts import Chart, drawing
 from cnibench.reports.site.pages.verdicts import WORDS
 from cnibench.reproduction import Figure, Panel, Point, points
@@ -76,9 +77,10 @@ def _panel(panel: Panel, values: Sequence[Point], chart: Chart | None, name: str
     if panel.differs:
         yield from (f"On another axis: {markdown(panel.differs)}.", "")
     if values:
-        yield from (markdown(f"{panel.y}:"), "", *table_lines(pictures.table(panel, values)), "")
+        yield from (markdown(f"{panel.y}:"), "", *table_lines(table(panel, values)), "")
     else:
         yield from (f"No point of {markdown(panel.y)} was measured.", "")
+    yield from (f"- {markdown(line)}" for line in missing(values))
     for one in panel.series:
         said = f"{one.words} {one.level.words()}" if one.level else one.words
         if said:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cnibench.reports.document.parts import Table
-from cnibench.reports.reproduction.numbers import interval, number
+from cnibench.reports.reproduction.numbers import number
+from cnibench.reports.reproduction.tables import table
 from cnibench.reports.site.figures import specs
 from cnibench.reports.site.figures.charts import Chart
 from cnibench.reports.site.figures.specs import Row, Spec
@@ -31,31 +31,6 @@ def chart(panel: Panel, found: Sequence[Point]) -> Chart | None:
     spec = _KINDS[panel.kind](panel, found)
     about = f"{panel.title}: {panel.y}. {_key(panel)}."
     return Chart(panel.title, about, spec, table(panel, found), notes=(_key(panel),))
-
-
-def table(panel: Panel, found: Sequence[Point]) -> Table:
-    """The numbers of a picture, with the reason where there is none."""
-    heads = ["series", panel.x or "part", "published", "here", "interval", "blocks"]
-    rows = [
-        [
-            one.series,
-            _place(panel, one),
-            one.published.words() if one.published else "-",
-            number(one.ours) if one.ours is not None else one.why,
-            interval(one),
-            str(one.n or "-"),
-        ]
-        for one in found
-    ]
-    if panel.kind == "bars":
-        heads, rows = heads[:1] + heads[2:], [row[:1] + row[2:] for row in rows]
-    return Table(heads, rows)
-
-
-def _place(panel: Panel, one: Point) -> str:
-    if panel.kind == "parts" and one.at == "":
-        return "total"
-    return one.at if isinstance(one.at, str) else f"{one.at:g}"
 
 
 def _key(panel: Panel) -> str:
