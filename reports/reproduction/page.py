@@ -53,7 +53,7 @@ def page(
     if figure.also:
         lines += [markdown(f"Also: {figure.also}."), ""]
     if figure.missing:
-        lines += [f"**Not measured:** {markdown(figure.missing)}.", ""]
+        lines += [f"**Not measured:** {markdown(figure.missing.rstrip('.'))}.", ""]
     if figure.printed:
         heads, rows = list(figure.printed.heads), [list(row) for row in figure.printed.rows]
         lines += ["## As published", "", *table_lines(Table(heads, rows, numbers=False)), ""]
@@ -75,7 +75,7 @@ def _panel(panel: Panel, values: Sequence[Point], chart: Chart | None, name: str
     if chart:
         yield from (f"![{markdown(chart.about)}]({name})", "", markdown(chart.notes[0]) + ".", "")
     if panel.differs:
-        yield from (f"On another axis: {markdown(panel.differs)}.", "")
+        yield from (f"What differs: {markdown(panel.differs)}.", "")
     if values:
         yield from (markdown(f"{panel.y}:"), "", *table_lines(table(panel, values)), "")
     else:
