@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
+from functools import cache
 
 TRIM = 0.2  # share of the values that is left out at each end
 
@@ -25,8 +25,9 @@ def trimmed(values: Sequence[float]) -> tuple[float, float]:
     if left < 2:
         return mean, math.inf
     winsorized = [kept[0]] * cut + kept + [kept[-1]] * cut
-    error = math.sqrt(statistics.variance(winsorized) * (n - 1) / (left * (left - 1)))
-    return mean, _t(left) * error
+    middle = math.fsum(winsorized) / n
+    squares = math.fsum((value - middle) * (value - middle) for value in winsorized)
+    return mean, _t(left) * math.sqrt(squares / (left * (left - 1)))
 
 
 def error(half: float, n: int) -> tuple[float, int]:
@@ -37,6 +38,7 @@ def error(half: float, n: int) -> tuple[float, int]:
     return ((half / _t(left)) ** 2, left - 1) if left >= 2 else (math.inf, 0)
 
 
+@cache
 def _t(left: int) -> float:
     from scipy.special import stdtrit
 
