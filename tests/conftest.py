@@ -42,9 +42,17 @@ for _number in (signal.SIGQUIT, signal.SIGHUP):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Without the garbage collector: what is imported and collected stays to the end."""
+    """Without the garbage collector: what is imported and collected stays to the end, and no test
+    waits for it to be looked at again.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Compiled libraries complain of what is not collected at the interpreter's end."""
+    gc.unfreeze()

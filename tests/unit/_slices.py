@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from cnibench.run.slices.rounds import Slice
 
 
 def slice_of(cell: str, number: int, rate: float, **more: Any) -> Slice:
-    plain = Slice(
-        round=number,
-        cell=cell,
-        start=number * 0.1,
-        asked=0.02,
-        seconds=0.02,
-        units=rate * 0.02,
-        client=0.008,
-        server=0.008,
-        waited=0.0,
-    )
-    return replace(plain, **more)
+    plain: dict[str, Any] = {
+        "round": number,
+        "cell": cell,
+        "start": number * 0.1,
+        "asked": 0.02,
+        "seconds": 0.02,
+        "units": rate * 0.02,
+        "client": 0.008,
+        "server": 0.008,
+        "waited": 0.0,
+    }
+    return Slice(**plain | more)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -64,10 +66,13 @@ def run(stored: Path, tmp_path: Path) -> Path:
     return shutil.copytree(stored, tmp_path / "run")
 
 
-@pytest.fixture
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of small runs: whether they reach the disk is not what is tested here."""
-    monkeypatch.setattr("cnibench.rundir.files.os.fsync", lambda _: None)
+@pytest.fixture(scope="session", autouse=True)
+def _unsynced() -> Iterator[None]:
+    """Without waiting for the disk: no test can cut the power, and there are thousands of files."""
+    with pytest.MonkeyPatch.context() as patched:
+        # A descriptor that is closed is an error as before.
+        patched.setattr(os, "fsync", os.fstat)
+        yield
 
 
 @pytest.fixture(scope="session")

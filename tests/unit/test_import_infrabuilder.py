@@ -15,8 +15,6 @@ from tests.unit._call import call
 from tests.unit._imports import figures, read
 from tests.unit._infrabuilder import all_results, tree
 
-pytestmark = pytest.mark.usefixtures("unsynced")
-
 
 def test_infrabuilder_tree_is_one_run(tmp_path: Path) -> None:
     batch = read("infrabuilder", tree(tmp_path, repeats=2), Given())

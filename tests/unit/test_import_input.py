@@ -19,7 +19,6 @@ from tests.unit._call import call
 from tests.unit._imports import CSV, DOCUMENT, GOLDEN, read
 from tests.unit._infrabuilder import all_results
 
-pytestmark = pytest.mark.usefixtures("unsynced")
 WRONG: list[tuple[str, str, str]] = [
     ("infrabuilder", "DTS_BW=1\nwhat is this\n", "line 2: expected KEY=value"),
     ("infrabuilder", "DTS_BW=1\nDTS_BW=2\n", "line 2: DTS_BW occurs twice"),

@@ -15,12 +15,6 @@ from cnibench.rundir.reader import RunReader
 from tests.unit._imports import CSV, DOCUMENT, figures, read
 
 
-@pytest.fixture(autouse=True)
-def _unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of small runs: whether they reach the disk is not what is tested here."""
-    monkeypatch.setattr("cnibench.rundir.files.os.fsync", lambda _: None)
-
-
 def test_k8s_netperf_documents(tmp_path: Path) -> None:
     rr = {
         **DOCUMENT,

@@ -14,8 +14,6 @@ from cnibench.rundir.reader import RunReader
 from tests.unit._call import call
 from tests.unit._imports import GOLDEN, figures, read
 
-pytestmark = pytest.mark.usefixtures("unsynced")
-
 
 @pytest.mark.parametrize(
     ("file", "workload", "expected", "params"),

@@ -16,7 +16,6 @@ from cnibench.rundir.reader import RunReader
 from tests._import_samples import TIGER_BENCH, TIGER_CONFIG
 from tests.unit._imports import UNSAID, figures, read
 
-pytestmark = pytest.mark.usefixtures("unsynced")
 STANDING = {"policies": 5, "idle_policies": 3, "services": 10, "pods": 7}
 
 

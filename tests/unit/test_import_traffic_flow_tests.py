@@ -15,7 +15,6 @@ from cnibench.rundir.reader import RunReader
 from tests._import_samples import flow, flows
 from tests.unit._imports import GOLDEN, figures, read
 
-pytestmark = pytest.mark.usefixtures("unsynced")
 REPORT: dict[str, Any] = json.loads((GOLDEN / "iperf3" / "tcp.json").read_text())
 
 

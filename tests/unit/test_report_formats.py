@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shutil
+from collections import defaultdict
 from datetime import datetime
 from pathlib import Path
 
@@ -211,17 +212,19 @@ def test_openmetrics_is_what_the_standard_says(many: Analysis) -> None:
 
 
 def test_openmetrics_ratios_are_those_to_the_baseline(many: Analysis) -> None:
-    lines = providers("reports")["openmetrics"].render(many).splitlines()
+    lines: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    names = ("placement", "workload", "label", "against", "metric")
+    for line in providers("reports")["openmetrics"].render(many).splitlines():
+        found = dict(re.findall(r'(\w+)="([^"]*)"', line))
+        lines[tuple(found.get(name, "") for name in names)].append(line)
     for pair in many.pairs:
         if many.baseline not in (pair.a, pair.b) or pair.ratio is None:
             continue
         label = pair.b if pair.a == many.baseline else pair.a
         ratio = pair.ratio if label == pair.a else 1 / pair.ratio
-        names = (f'placement="{pair.placement}"', f'workload="{pair.workload}"', f'label="{label}"')
-        names += (f'against="{many.baseline}"', f'metric="{pair.metric}"')
-        own = [line for line in lines if all(f"{name}," in line + "," for name in names)]
-        (found,) = (line for line in own if 'statistic="ratio"' in line)
-        assert float(found.split()[-2]) == pytest.approx(ratio)
+        own = lines[pair.placement, pair.workload, label, many.baseline, pair.metric]
+        (ratios,) = (line for line in own if 'statistic="ratio"' in line)
+        assert float(ratios.split()[-2]) == pytest.approx(ratio)
         low, high = (
             next(float(line.split()[-2]) for line in own if f'statistic="{which}"' in line)
             for which in ("ci_low", "ci_high")

@@ -238,8 +238,8 @@ def test_a_crash_at_any_moment_leaves_a_list_for_the_next_build(
 
 def test_a_draft_whose_process_was_killed_goes_with_the_next_site(tmp_path: Path) -> None:
     script = (
-        "import os, signal, sys; from cnibench.reports.site.publication import folder\n"
-        "folder.place = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "import os, signal, sys; from cnibench.reports.site import build\n"
+        "build._pictures = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "from cnibench.cli.main import main; main()"
     )
     (tmp_path / ".site.mine.new").mkdir()

@@ -40,8 +40,7 @@ class Faults:
         self.error: BaseException | None = None
         self.dead = False
         for name in CALLS:
-            call = _no_wait if name == "fsync" else getattr(os, name)
-            monkeypatch.setattr(os, name, self._failing(call))
+            monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
 
     def _failing(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def failing(*given: Any, **named: Any) -> Any:
@@ -151,7 +150,3 @@ def _where(told: BaseException) -> str:
         frames.append(f"{trace.tb_frame.f_code.co_name}:{trace.tb_lineno}")
         trace = trace.tb_next
     return " ".join(frames)
-
-
-def _no_wait(descriptor: int) -> None:
-    """Instead of fsync(2): no test can cut the power, and thousands of them take a minute."""
