@@ -252,7 +252,7 @@ def test_too_few_blocks_in_common_are_counted_as_such(tmp_path: Path) -> None:
 
 
 def test_a_site_can_be_written_again(tmp_path: Path) -> None:
-    run = synthetic(tmp_path, TRUTH, blocks=2)
+    run = synthetic(tmp_path, TRUTH, blocks=2, workloads=("tcp-rr",))
     for _ in range(2):
         done = call(["site", str(run.path), "--out", str(tmp_path / "site"), "--json"])
         assert done.exit_code == 0, done.stderr
@@ -282,7 +282,9 @@ def test_runs_that_differ_are_refused_unless_asked(tmp_path: Path) -> None:
 
 
 def test_a_sweep_has_a_chart(tmp_path: Path) -> None:
-    run = synthetic(tmp_path, TRUTH, blocks=6, workloads=("tcp-stream",), cpp=False)
+    run = synthetic(
+        tmp_path, TRUTH, blocks=2, workloads=("tcp-stream",), placements=("intra",), cpp=False
+    )
     plan = json.loads((run.path / "plan.json").read_text())
     samples = [json.loads(line) for line in (run.path / "samples.jsonl").read_text().splitlines()]
     cells, lines = [], []

@@ -48,7 +48,9 @@ def test_nothing_in_a_run_becomes_markup(tmp_path: Path) -> None:
     run = synthetic(
         tmp_path,
         truth,
-        blocks=8,
+        blocks=3,
+        workloads=("tcp-rr",),
+        placements=("intra",),
         notes=[HOSTILE],
         environment={HOSTILE: HOSTILE, "offload": offload},
         command=["cnibench", HOSTILE],
@@ -117,7 +119,8 @@ def test_a_poor_run_still_becomes_pages(tmp_path: Path, case: str) -> None:
             "fail": [(label, block) for label in TRUTH for block in range(2)],
         },
     }.get(case, {})
-    run = synthetic(tmp_path, **{"truth": TRUTH, "blocks": 3, **options})
+    few = {"truth": TRUTH, "blocks": 3, "workloads": ("tcp-rr",), "placements": ("intra",)}
+    run = synthetic(tmp_path, **few | options)
     if case == "zeros":
         lines = [
             json.loads(line) | {"value": 0.0}

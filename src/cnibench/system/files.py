@@ -246,8 +246,9 @@ def remove_drafts(folder: Path, ours: Callable[[str], bool]) -> None:
 
 
 def _inside(folder: Path, name: str | Path) -> tuple[str, ...]:
-    parts = Path(name).parts
-    if not parts or Path(name).is_absolute() or ".." in parts or "\0" in str(name):
+    path = Path(name)
+    parts = path.parts
+    if not parts or path.is_absolute() or ".." in parts or "\0" in str(name):
         raise InputError(
             f"{folder}: '{name}' is not a path inside this folder",
             "copy the folder again from where it was written",
