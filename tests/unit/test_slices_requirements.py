@@ -17,7 +17,7 @@ import pytest
 
 from cnibench.errors import NoSlicesError
 from cnibench.run.slices.requirements import require
-from tests.unit._call import Outcome, call_in_child
+from tests.unit._call import Outcome, call, call_in_child
 
 SOCKET = {"x86_64": 41, "aarch64": 198}.get(platform.machine(), -1)
 NETLINK, SOCK_DIAG = 16, 4
@@ -48,6 +48,13 @@ def without_sock_diag() -> None:
     for arguments in ((38, 1, 0, 0, 0), (22, 2, ctypes.byref(head), 0, 0)):
         if libc.prctl(*arguments):
             raise OSError(ctypes.get_errno(), "prctl")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported() -> None:
+    """A fork has what its parent imported, and need not import it again."""
+    done = call([*RUN, "--dry-run"])
+    assert done.exit_code == 0, done.stderr
 
 
 def few_files() -> None:

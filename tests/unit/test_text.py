@@ -301,9 +301,18 @@ def program(*arguments: str, shell: str, **more: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.parametrize(
-    "arguments", [["profiles"], ["profiles", "--json"], ["--help"], ["profiles", "show", "flannel"]]
+    "arguments",
+    [
+        ["runs", "--folder", "F"],
+        ["runs", "--folder", "F", "--json"],
+        ["--help"],
+        ["runs", "show", "F/synthetic"],
+    ],
 )
-def test_a_full_standard_output_is_reported(arguments: list[str]) -> None:
+def test_a_full_standard_output_is_reported(
+    arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
     found = program(*arguments, shell=">/dev/full")
     assert found.returncode == 2
     assert (
@@ -341,19 +350,21 @@ def test_a_report_that_standard_output_does_not_take(tmp_path: Path, arguments: 
     assert b"error" not in gone.stderr
 
 
-def test_streams_that_are_closed_or_full_do_no_harm() -> None:
-    assert program("profiles", shell=">&-").returncode == 0
-    assert program("profiles", shell="2>&- </dev/null").returncode == 0
-    assert program("profiles", "show", "nothing", shell="2>/dev/full").returncode == 2
-    assert program("profiles", shell="| head -n 1").stderr == ""
+def test_streams_that_are_closed_or_full_do_no_harm(folder: Path) -> None:
+    runs = ("runs", "--folder", str(folder / "F"))
+    assert program(*runs, shell=">&-").returncode == 0
+    assert program(*runs, shell="2>&- </dev/null").returncode == 0
+    assert program("runs", "show", "nothing", shell="2>/dev/full").returncode == 2
+    assert program(*runs, shell="| head -n 1").stderr == ""
 
 
-def test_a_reader_that_has_gone_is_no_error() -> None:
+def test_a_reader_that_has_gone_is_no_error(folder: Path) -> None:
+    runs = ["runs", "--folder", str(folder / "F")]
     # Gone before the first word is written: then a write fails, and not only the last flush.
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "wb") as pipe:
-        for arguments in (["profiles"], ["--help"], ["profiles", "--json"]):
+        for arguments in (runs, ["--help"], [*runs, "--json"]):
             found = subprocess.run(
                 [sys.executable, "-c", "from cnibench.cli.main import main; main()", *arguments],
                 stdout=pipe,
