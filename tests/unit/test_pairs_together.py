@@ -66,7 +66,7 @@ class Machine(Spy):
 
 
 def test_all_pairs_share_a_window_and_each_has_its_lines(folder: Path) -> None:
-    both = [*cells(3, duration=3.0), *cells(2, window="cpp")]
+    both = [*cells(3, duration=2.0), *cells(2, window="cpp")]
     with RunWriter.create(folder, manifest(both, 2)) as writer:
         subject = runner(writer, Local(Options(pairs=3)))
         subject.workloads, subject.collectors = {"echo": (work := Paired())}, [Machine()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +13,13 @@ RERUN = Path(__file__).parents[1] / "rerun.py"
 
 
 def rerun(folder: Path, tests: str) -> tuple[int, str]:
+    """With no plug-in but the one that it needs: it starts pytest twice."""
     (folder / "test_it.py").write_text(tests)
+    words = ["-q", "-p", "xdist.plugin", "--rootdir", str(folder), "test_it.py"]
     done = subprocess.run(
-        [sys.executable, str(RERUN), "-q", "--rootdir", str(folder), "test_it.py"],
+        [sys.executable, str(RERUN), *words],
         cwd=folder,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=60,
