@@ -49,7 +49,8 @@ def replaced(text: str, pseudonym: Pseudonym) -> str:
     """``text`` with a pseudonym for each address; loopback and the unspecified address stay."""
     text = _MAC.sub(lambda match: pseudonym("mac", _twelve(match[0].lower())), text)
     text = _IN_A_NAME.sub(lambda match: f"ip-{_four(match[1].replace('-', '.'), pseudonym)}", text)
-    text = _COLONS.sub(lambda match: _six(match[0], pseudonym), text)
+    if ":" in text:  # else each letter of a long word would be tried as the first of an address
+        text = _COLONS.sub(lambda match: _six(match[0], pseudonym), text)
     return _IPV4.sub(lambda match: _four(match[0], pseudonym), text)
 
 

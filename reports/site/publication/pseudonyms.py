@@ -151,7 +151,8 @@ class Pseudonyms:
         return value
 
     def _hidden(self, text: str) -> str:
-        text = _EMAIL.sub(self._as("email"), text)
+        if "@" in text:  # else each letter of a long word would be tried as the first of one
+            text = _EMAIL.sub(self._as("email"), text)
         text = _HOME.sub(lambda match: f"{match[1]}{match[2]}{match[1]}user", text)
         text = _TILDE.sub("~user", text)
         text = _DASHED_HOME.sub(lambda match: f"-{match[1]}-user", text)
