@@ -250,6 +250,7 @@ def test_folders_of_kind_clusters_go_when_they_are_removed_and_not_when_they_are
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(kind_clusters, "_PAUSE", 0.02)
     kind = tmp_path / "kind"
     kind.write_text("#!/bin/sh\nexit 1\n")
     kind.chmod(0o755)
