@@ -57,6 +57,7 @@ OF_CELL = (
 OF_RECORD = tuple(name for name in OF_CELL if name in PLACE_NAMES)
 
 # The columns of a line of samples.jsonl in SQL, in the order of its fields.
+_KEY = json.JSONEncoder(sort_keys=True, default=str)
 _SQL = {
     "schema": "INTEGER",
     "block": "INTEGER",
@@ -97,7 +98,7 @@ def order(where: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def key(where: Mapping[str, Any], names: tuple[str, ...] = PLACE_NAMES) -> str:
     """Those coordinates as one value that can be compared."""
-    return json.dumps([where[name] for name in names], sort_keys=True, default=str)
+    return _KEY.encode([where[name] for name in names])
 
 
 def alike(cells: Iterable[Cell]) -> list[list[Cell]]:
