@@ -102,20 +102,20 @@ def test_the_window_keeps_a_margin_from_both_ends_of_the_client(
 
 def test_a_deployment_is_kept_for_as_many_blocks_as_the_plan_says(folder: Path) -> None:
     cells = [cell("a"), cell("b")]
-    with RunWriter.create(folder, manifest(cells, 5, deployment_blocks=2)) as writer:
+    with RunWriter.create(folder, manifest(cells, 3, deployment_blocks=2)) as writer:
         cluster = Local(Options())
         assert runner(writer, cluster).run() == 0
-    assert [sorted(cluster.log[at : at + 2]) for at in range(0, 12, 2)] == [
+    assert [sorted(cluster.log[at : at + 2]) for at in range(0, 8, 2)] == [
         ["install a", "install b"],
         ["remove a", "remove b"],
-    ] * 3
-    assert cluster.log[12:] == ["left"]
+    ] * 2
+    assert cluster.log[8:] == ["left"]
     installed = [
         event["block"]
         for event in RunReader(folder).events()
         if event["event"] == "profile-installed"
     ]
-    assert installed == [0, 0, 2, 2, 4, 4]
+    assert installed == [0, 0, 2, 2]
 
 
 def test_a_resumed_run_deploys_anew_and_keeps_to_the_plan(folder: Path) -> None:

@@ -40,7 +40,8 @@ def open_beneath(
             os.close(at)
             at = inner
         return _regular(
-            _open_one(folder, name, parts[-1], flags | _ONLY_REGULAR, mode, at), folder / name
+            _open_one(folder, name, parts[-1], flags | _ONLY_REGULAR, mode, at),
+            os.path.join(folder, name),
         )
     finally:
         os.close(at)
@@ -59,7 +60,7 @@ def read_beneath(folder: Path, name: str | Path, limit: int) -> bytes:
     """All bytes of ``open_beneath``'s file. Raises InputError above ``limit`` bytes, and as
     ``open_beneath``.
     """
-    return _read(open_beneath(folder, name), folder / name, limit)
+    return _read(open_beneath(folder, name), os.path.join(folder, name), limit)
 
 
 def read_named(path: Path, limit: int) -> bytes:
@@ -134,7 +135,7 @@ def _is_special(part: str, at: int) -> bool:
 
 
 def _regular(
-    descriptor: int, path: Path, remedy: str = "take the file from a complete copy"
+    descriptor: int, path: str | Path, remedy: str = "take the file from a complete copy"
 ) -> int:
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
@@ -142,7 +143,7 @@ def _regular(
     raise InputError(f"{path}: is not a regular file", remedy)
 
 
-def _read(descriptor: int, path: Path, limit: int) -> bytes:
+def _read(descriptor: int, path: str | Path, limit: int) -> bytes:
     data = bytearray()
     with open(descriptor, "rb") as file:
         # in pieces: read(limit + 1) takes that much memory before it reads anything
@@ -246,9 +247,9 @@ def remove_drafts(folder: Path, ours: Callable[[str], bool]) -> None:
 
 
 def _inside(folder: Path, name: str | Path) -> tuple[str, ...]:
-    path = Path(name)
-    parts = path.parts
-    if not parts or path.is_absolute() or ".." in parts or "\0" in str(name):
+    text = os.fspath(name)
+    parts = tuple(part for part in text.split("/") if part not in ("", "."))
+    if not parts or text.startswith("/") or ".." in parts or "\0" in text:
         raise InputError(
             f"{folder}: '{name}' is not a path inside this folder",
             "copy the folder again from where it was written",
