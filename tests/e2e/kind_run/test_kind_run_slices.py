@@ -81,10 +81,13 @@ def test_nothing_of_a_killed_run_lives_on(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as run:
-        until(lambda: run.poll() is not None or _programs(run.pid, "ab"), 300)
-        pids = {*_programs(run.pid, "ab"), *_programs(run.pid, "nginx")}
-        assert len(pids) > 2, "two clients, and nginx with its workers"
-        run.kill()
+        try:  # one client on one node, and one between nodes
+            until(lambda: run.poll() is not None or len(_programs(run.pid, "ab")) == 2, 300)
+            assert run.poll() is None
+            pids = {*_programs(run.pid, "ab"), *_programs(run.pid, "nginx")}
+            assert len(pids) > 2, "the clients, and nginx"
+        finally:
+            run.kill()
     until(lambda: not any(_name(pid) == "ab" for pid in pids), 20)
     (cluster,) = (tmp_path / "state" / "cnibench" / "clusters").iterdir()
     assert cluster.name in clusters()
