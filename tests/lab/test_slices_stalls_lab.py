@@ -89,8 +89,14 @@ def test_a_client_that_others_stop_in_its_turn(generators: dict[str, Generator])
 def test_a_client_that_others_continue_spoils_the_slices_of_the_other(
     generators: dict[str, Generator],
 ) -> None:
-    with signalling(client(generators["two"]), signal.SIGCONT, 0.004):
-        driven = drive(generators, ROUNDS, 0, 1, length=LONGER)
+    """From the first round on: before it, the engine measures how long stopping a client takes."""
+    with ExitStack() as running:
+
+        def after(done: int, _: object) -> None:
+            if done == 1:
+                running.enter_context(signalling(client(generators["two"]), signal.SIGCONT, 0.004))
+
+        driven = drive(generators, ROUNDS, 0, 1, length=LONGER, after=after)
     assert sum(marks(driven, "one")) > ROUNDS / 2
     assert any(one.beside for one in driven.slices if one.cell == "one")
 
