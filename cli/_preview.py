@@ -148,3 +148,13 @@ def _priorities(cells: Sequence[Cell]) -> str:
 
 def _fields(cell: Cell) -> dict[str, Any]:
     return msgspec.structs.asdict(cell) | {"priority": cell.priority or cell.usual_priority}
+
+
+def warn(request: Request) -> None:
+    """What of a run that begins now is not as it was asked for."""
+    absent = [
+        f"{one.label} is not measured: {one.lacks}; {one.remedy}"
+        for one in request.manifest.unsupported
+    ]
+    for warning in (*request.warnings, *absent):
+        click.echo(f"warning: {warning}", err=True)

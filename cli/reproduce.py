@@ -60,6 +60,9 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Output directory of the pages.  [default: reproduced/RUN]",
 )
+@click.option(
+    "--force", is_flag=True, help="Also replace edited pages and conflicting files of others."
+)
 @json_option
 def command(
     study: str,
@@ -70,6 +73,7 @@ def command(
     dry_run: bool,
     folder: Path,
     out: Path | None,
+    force: bool,
     as_json: bool,
 ) -> int:
     """Repeat the figures of a published study, and draw them beside the published values.
@@ -82,6 +86,10 @@ def command(
     """
     from cnibench.reproduction import figures
 
+    if out is not None:
+        from cnibench.reports.site.publication.folder import check
+
+        check(out)  # before an hour of measuring
     known = figures(study)
     chosen = known.chosen(
         tuple(name.strip() for entry in numbers for name in entry.split(",") if name.strip())
@@ -91,10 +99,10 @@ def command(
             raise UsageError("--run measures nothing", "leave out --dry-run")
         from cnibench.rundir.index import find
 
-        return _show(known, chosen, find(run, folder), out, as_json)
+        return _show(known, chosen, find(run, folder), out, force, as_json)
     if not any(figure.panels for figure in chosen):
-        return _show(known, chosen, None, out, as_json)
-    return _measure(known, chosen, kernel, seed, dry_run, folder, out, as_json)
+        return _show(known, chosen, None, out, force, as_json)
+    return _measure(known, chosen, kernel, seed, dry_run, folder, out, force, as_json)
 
 
 def _measure(
@@ -105,11 +113,12 @@ def _measure(
     dry_run: bool,
     folder: Path,
     out: Path | None,
+    force: bool,
     as_json: bool,
 ) -> int:
     from cnibench.cli import _kernel
     from cnibench.cli._execute import carry_out, tools_of
-    from cnibench.cli._preview import expect, show
+    from cnibench.cli._preview import expect, show, warn
 
     log.keep()
     request, vm = _request(known, chosen, kernel, seed, folder)
@@ -119,14 +128,7 @@ def _measure(
     for line in request.manifest.notes:
         click.echo(line, err=True)
     expect(request)
-    for warning in (
-        *request.warnings,
-        *(
-            f"{one.label} is not measured: {one.lacks}; {one.remedy}"
-            for one in request.manifest.unsupported
-        ),
-    ):
-        click.echo(f"warning: {warning}", err=True)
+    warn(request)
     path = (folder / request.manifest.id).absolute()
     if vm is None:
         status = carry_out(request, path, resume=False)
@@ -134,7 +136,7 @@ def _measure(
         status = _kernel.start(vm, request.manifest, path, tools_of(request))
     if status not in (0, 1):
         return status
-    return max(status, _show(known, chosen, path, out, as_json))
+    return max(status, _show(known, chosen, path, out, force, as_json))
 
 
 def _request(
@@ -171,7 +173,12 @@ def _request(
 
 
 def _show(
-    known: Figures, chosen: tuple[Figure, ...], path: Path | None, out: Path | None, as_json: bool
+    known: Figures,
+    chosen: tuple[Figure, ...],
+    path: Path | None,
+    out: Path | None,
+    force: bool,
+    as_json: bool,
 ) -> int:
     """Writes the pages and says where they are; 1 when the run directory is damaged."""
     from cnibench.analysis import analyse
@@ -185,7 +192,13 @@ def _show(
     problems = [printable(problem) for problem in analysis.problems] if analysis else []
     status = first_lines(problems, err=as_json)
     target = out or Path("reproduced") / (path.name if path else known.name)
-    pages = build(known, chosen, analysis, notes, target)
+    pages, kept = build(known, chosen, analysis, notes, target, force=force)
+    for name in kept:
+        click.echo(
+            f"warning: {target / name}: was edited since cnibench wrote it, and is kept; --force"
+            " replaces it",
+            err=True,
+        )
     if as_json:
         print_json(
             {

@@ -312,7 +312,7 @@ def command(
     check_relative(out)  # before it is tried whether KVM runs a kernel, which takes up to 10 s
     from cnibench.cli import _kernel
     from cnibench.cli._plan import at_scale, facts_of, plan_of, suited, with_usual_method
-    from cnibench.cli._preview import expect, preview, show
+    from cnibench.cli._preview import expect, preview, show, warn
     from cnibench.cli._request import prepare, profile_problems
     from cnibench.planning.blocks import words
     from cnibench.planning.calibrations import Here
@@ -363,14 +363,7 @@ def command(
             click.echo(line, err=True)
         if options.plan:
             expect(request)
-    for warning in (
-        *request.warnings,
-        *(
-            f"{one.label} is not measured: {one.lacks}; {one.remedy}"
-            for one in request.manifest.unsupported
-        ),
-    ):
-        click.echo(f"warning: {warning}", err=True)
+    warn(request)
     from cnibench.cli._execute import carry_out, others, tools_of
 
     path = (out / request.manifest.id).absolute()

@@ -10,15 +10,14 @@ from cnibench.analysis.model import Analysis
 from cnibench.analysis.text import disturbances
 from cnibench.analysis.text.narrative import conditions, unheld
 from cnibench.claims import evaluate, studies
-from cnibench.errors import OutputError
 from cnibench.model.units import plural
 from cnibench.reports._escape import markdown
 from cnibench.reports.document.parts import Table
 from cnibench.reports.markdown import table_lines
 from cnibench.reports.reproduction.page import Page, page
 from cnibench.reports.site.pages.verdicts import WORDS
+from cnibench.reports.site.publication.folder import check, drafted, place
 from cnibench.reproduction import Figure, Figures
-from cnibench.system.files import replace_beneath
 
 INDEX = "README.md"
 
@@ -29,9 +28,13 @@ def build(
     analysis: Analysis | None,
     notes: Sequence[str],
     out: Path,
-) -> list[Page]:
-    """A page for each of the figures, their pictures and a list of them in ``out``. ``notes`` are
-    those of the run's plan: what it gave up. Raises OutputError.
+    *,
+    force: bool = False,
+) -> tuple[list[Page], list[str]]:
+    """A page for each of the figures, their pictures and a list of them in ``out``; and the names
+    of earlier pages that somebody edited, which stay unless ``force``. ``notes`` are those of the
+    run's plan: what it gave up. Raises InputError, and UsageError where a file of somebody else
+    has the name of one of these.
     """
     found = evaluate(analysis, (study.name,)) if analysis else []
     said = [*_conditions(analysis), *notes] if analysis else []
@@ -39,13 +42,12 @@ def build(
     files = {INDEX: _index(study, pages, said)}
     for one in pages:
         files |= {one.file: one.text, **one.pictures}
-    try:
-        out.mkdir(parents=True, exist_ok=True)
+    check(out)
+    with drafted(out) as draft:
         for name, text in files.items():
-            replace_beneath(out, name, text.encode())
-    except OSError as error:
-        raise OutputError(f"{out}: {error.strerror}", "name another directory with --out") from None
-    return pages
+            (draft / name).write_text(text, encoding="utf-8")
+        placed = place(draft, out, [analysis.run.id] if analysis else [], force=force)
+    return pages, placed.kept
 
 
 def _conditions(analysis: Analysis) -> list[str]:

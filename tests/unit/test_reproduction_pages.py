@@ -14,7 +14,7 @@ import pytest
 
 from cnibench.analysis import Analysis, Result, analyse
 from cnibench.analysis.model import Failure
-from cnibench.errors import OutputError
+from cnibench.errors import UsageError
 from cnibench.reports.reproduction.build import INDEX, build, measured, verdicts
 from cnibench.reports.reproduction.numbers import number
 from cnibench.reports.reproduction.page import Page
@@ -74,7 +74,8 @@ def pages(
     study: str, number: str, analysis: Analysis | None, folder: Path, notes: list[str] | None = None
 ) -> Page:
     known = figures(study)
-    (page,) = build(known, known.chosen((number,)), analysis, notes or [], folder)
+    (page,), kept = build(known, known.chosen((number,)), analysis, notes or [], folder)
+    assert kept == []
     return page
 
 
@@ -258,7 +259,7 @@ def test_the_command_takes_a_run_that_is_there(
     folder = tmp_path / "reproduced" / run.path.name
     assert {path.name for path in folder.iterdir()} == {
         *("README.md", "figure-8.md", "figure-10.md", "table-i.md"),
-        *("figure-8-1.svg", "figure-10-1.svg"),
+        *("figure-8-1.svg", "figure-10-1.svg", ".cnibench-site.json"),
     }
     again = call(["reproduce", "qi2021", "--run", "last", "--figure", "8", "--out", "pages"])
     assert again.exit_code == 0, again.stderr
@@ -289,9 +290,24 @@ def test_wrong_use_is_reported(
 def test_a_directory_that_cannot_be_written_is_reported(empty: Analysis, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(OutputError) as caught:
+    with pytest.raises(UsageError) as caught:
         pages("makowski2018", "10", empty, file)
     assert "--out" in caught.value.remedy
+
+
+def test_files_of_others_stay(empty: Analysis, tmp_path: Path) -> None:
+    mine = tmp_path / INDEX
+    mine.write_text("mine")
+    with pytest.raises(UsageError, match=r"README\.md already exists"):
+        pages("makowski2018", "10", empty, tmp_path)
+    assert mine.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [mine]
+    mine.unlink()
+    pages("makowski2018", "10", empty, tmp_path)
+    (tmp_path / "figure-10.md").write_text("edited")
+    known = figures("makowski2018")
+    assert build(known, known.chosen(("10",)), empty, [], tmp_path)[1] == ["figure-10.md"]
+    assert (tmp_path / "figure-10.md").read_text() == "edited"
 
 
 def test_numbers_have_no_exponent() -> None:
