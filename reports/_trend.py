@@ -46,7 +46,10 @@ def document(trend: Trend) -> Document:
     sections += [_place(name, here, trend) for name, here in places.items()]
     if trend.notes:
         sections.append(Section("Notes", lines=list(trend.notes)))
-    return Document("cnibench report: trend", problems(trend), list(trend.summary), sections)
+    summary = list(trend.summary)
+    if not trend.baseline and any(one.changes for one in trend.series):
+        summary.append("--baseline LABEL shows ratios within each run, in which that cancels.")
+    return Document("cnibench report: trend", problems(trend), summary, sections)
 
 
 def _changes(places: dict[str, list[Series]], trend: Trend) -> Section:

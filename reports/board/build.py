@@ -1,4 +1,6 @@
-"""Writes the board: an index with the ranking, a page for each bundle, the bundles themselves."""
+"""Writes the board: an index with the ranking, a page for each bundle, the history of each testbed,
+the bundles themselves.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from cnibench import __version__
 from cnibench.model.cell import SCHEMA
 from cnibench.reports._escape import plain
 from cnibench.reports._page import environment
-from cnibench.reports.board import entry
+from cnibench.reports.board import entry, history
 from cnibench.reports.board.data import board_data
 from cnibench.reports.board.entry import Entry
 from cnibench.reports.board.repository import Found, Refusal, accepted
@@ -75,9 +77,12 @@ def _write(
     (draft / "data.js").write_text(f"window.cnibenchBoard={script};\n", encoding="utf-8")
     common = {"version": __version__}
     pages = ["index.html"]
+    histories = _histories(folder, entries, draft)
+    pages += histories.values()
     index = _templates().get_template("board.html")
     (draft / "index.html").write_text(
-        index.render(entries=entries, refused=refused, top="", **common), encoding="utf-8"
+        index.render(entries=entries, histories=histories, refused=refused, top="", **common),
+        encoding="utf-8",
     )
     template = _templates().get_template("bundle.html")
     for one, shown, page in entries:
@@ -89,6 +94,29 @@ def _write(
         (draft / "bundles" / f"{page}{SUFFIX}").write_bytes(content)
         pages.append(f"bundles/{page}.html")
     return pages
+
+
+def _histories(
+    folder: Path, entries: Sequence[tuple[Found, Entry, str]], draft: Path
+) -> dict[str, str]:
+    """The page of each testbed with several runs, by its name."""
+    testbeds: dict[str, list[tuple[Found, str]]] = {}
+    for one, _, page in entries:
+        testbeds.setdefault(one.testbed, []).append((one, page))
+    several = {name: lots for name, lots in sorted(testbeds.items()) if len(lots) > 1}
+    if several:
+        (draft / "history").mkdir()
+    template = _templates().get_template("history.html")
+    written = {}
+    for name, lots in several.items():
+        written[name] = f"history/{name}.html"
+        pages = {one.verified.run: page for one, page in lots}
+        found = history.of(folder, [one for one, _ in lots])
+        (draft / written[name]).write_text(
+            template.render(one=found, pages=pages, top="../", version=__version__),
+            encoding="utf-8",
+        )
+    return written
 
 
 def _page(one: Found) -> str:

@@ -100,7 +100,7 @@ def test_ids_that_are_no_names_of_files_have_pages_of_their_own(tmp_path: Path) 
         run = stored(tmp_path / f"run{number}", TRUTH, seed=number, blocks=2, id=name)
         (folder / f"{number}.cnibench").write_bytes(bundle(run))
     written = build(tmp_path / "results", tmp_path / "site")
-    assert (written["bundles"], len(set(written["pages"]))) == (2, 3)
+    assert (written["bundles"], len(set(written["pages"]))) == (2, 4)  # with index and history
     assert len(list((tmp_path / "site" / "bundles").glob("*.html"))) == 2
 
 

@@ -51,10 +51,12 @@ def test_a_step_is_found_with_the_kernel_that_came_with_it(runs: list[RunReader]
 
 
 def test_the_first_lines_say_what_was_found(runs: list[RunReader]) -> None:
-    said = " ".join(trend(runs).summary)
+    found = trend(runs)
+    said = " ".join(found.summary)
     assert "12 runs from 2026-01-01" in said
     assert "1 change point in 1 of 2 series" in said
-    assert "--baseline LABEL" in said
+    assert "may be the machine" in said
+    assert "--baseline LABEL" in FORMATS["text"](found)
 
 
 def test_a_baseline_cancels_the_machine(tmp_path: Path) -> None:

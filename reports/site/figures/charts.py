@@ -77,8 +77,8 @@ class Gallery:
         return named
 
 
-def drawing(chart: Chart, width: int = _WIDTH) -> str:
-    """The chart on white as SVG, ``width`` pixels wide."""
+def drawing(chart: Chart, width: int = _WIDTH, style: Mapping[str, Any] = LIGHT) -> str:
+    """The chart as SVG, ``width`` pixels wide, on white unless ``style`` says otherwise."""
     import vl_convert
 
     spec = {
@@ -87,7 +87,7 @@ def drawing(chart: Chart, width: int = _WIDTH) -> str:
         "title": {"text": chart.title, "anchor": "start"},
         "description": chart.about,
     }
-    text: str = vl_convert.vegalite_to_svg(spec, config=dict(LIGHT))
+    text: str = vl_convert.vegalite_to_svg(spec, config=dict(style))
     return text
 
 

@@ -148,6 +148,7 @@ def lines(
             "y": {"field": "low", **up},
             "y2": {"field": "high"},
             "color": color,
+            "detail": {"field": "line", "type": "nominal"},
         },
     }
     line = {

@@ -163,10 +163,7 @@ def _summary(shown: Sequence[Series], readers: Sequence[RunReader], baseline: st
         which = [f"{one.label}, {describe(one)}" for one in shown if one.reason == reason]
         text.append(f"Not tested: {reason} ({names(which)}).")
     if changed and not baseline:
-        text.append(
-            "What changes in all profiles at the same time may be the machine: --baseline LABEL"
-            " shows ratios within each run, in which that cancels."
-        )
+        text.append("What changes in all profiles at the same time may be the machine.")
     return text
 
 
