@@ -23,17 +23,17 @@ _SOURCES = Path(__file__).parents[1] / "src"
 def pages(program: click.Command, name: str, version: str) -> dict[str, str]:
     """``{file name: page}`` of a program and all of its commands."""
     found = {}
-    for words, command in _commands(program, (name,)):
+    for words, command in commands(program, (name,)):
         found[f"{'-'.join(words)}.1"] = _page(words, command, version)
     return found
 
 
-def _commands(
+def commands(
     command: click.Command, words: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     yield words, command
     for name, inner in _subcommands(command, words):
-        yield from _commands(inner, (*words, name))
+        yield from commands(inner, (*words, name))
 
 
 def _subcommands(
@@ -41,18 +41,18 @@ def _subcommands(
 ) -> Iterator[tuple[str, click.Command]]:
     if not isinstance(command, click.Group):
         return
-    context = _context(command, words)
+    context = context_of(command, words)
     for name in command.list_commands(context):
         if (inner := command.get_command(context, name)) is not None and not inner.hidden:
             yield name, inner
 
 
-def _context(command: click.Command, words: tuple[str, ...]) -> click.Context:
+def context_of(command: click.Command, words: tuple[str, ...]) -> click.Context:
     return click.Context(command, info_name=" ".join(words), help_option_names=["-h", "--help"])
 
 
 def _page(words: tuple[str, ...], command: click.Command, version: str) -> str:
-    context = _context(command, words)
+    context = context_of(command, words)
     name = "-".join(words)
     usage = " ".join(_roff(piece) for piece in command.collect_usage_pieces(context))
     first, *rest = _paragraphs(command.help or "")
