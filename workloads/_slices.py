@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from cnibench.run.sample_context import SampleContext
-from cnibench.run.slices.counters import Connections, Counter, Namespace, Opened
+from cnibench.run.slices.counters import Counted
 from cnibench.run.slices.load import Load
 from cnibench.system.process import Process
 from cnibench.testbed.place import Pod
@@ -40,8 +40,8 @@ class Transactions(_OfNetperf):
     metric = "transaction_rate"
     per = "cpu_per_transaction"
 
-    def counter(self, s: SampleContext) -> Counter:
-        return Connections(_netperf.control_port(s) + 1, s.cell.ip, "received", 1)
+    def counter(self, s: SampleContext) -> Counted:
+        return Counted("connections", (_netperf.control_port(s) + 1, s.cell.ip, "received", 1))
 
     def units(self, count: float, s: SampleContext) -> float:
         return count / int(s.cell.params["response"])
@@ -50,8 +50,8 @@ class Transactions(_OfNetperf):
 class NewConnections(Transactions):
     """A netperf test that makes a connection for each transaction."""
 
-    def counter(self, s: SampleContext) -> Counter:
-        return Opened(_netperf.control_port(s) + 1, s.cell.ip)
+    def counter(self, s: SampleContext) -> Counted:
+        return Counted("opened", (_netperf.control_port(s) + 1, s.cell.ip))
 
     def units(self, count: float, s: SampleContext) -> float:
         return count
@@ -66,8 +66,8 @@ class Datagrams(_OfNetperf):
     def counted(self, s: SampleContext) -> Pod:
         return s.server
 
-    def counter(self, s: SampleContext) -> Counter:
-        return Namespace("Udp", "InDatagrams", s.cell.ip)
+    def counter(self, s: SampleContext) -> Counted:
+        return Counted("namespace", ("Udp", "InDatagrams", s.cell.ip))
 
     def units(self, count: float, s: SampleContext) -> float:
         return count * int(s.cell.params["message"])
@@ -103,9 +103,9 @@ class Stream(Load):
         ]
         return _common.start(s, argv)
 
-    def counter(self, s: SampleContext) -> Counter:
+    def counter(self, s: SampleContext) -> Counted:
         """The control connection goes to the same port; it sends nothing meanwhile."""
-        return Connections(_iperf3.port(s), s.cell.ip, "acked", 1 + self._streams, control=1)
+        return Counted("connections", (_iperf3.port(s), s.cell.ip, "acked", 1 + self._streams, 1))
 
     def units(self, count: float, s: SampleContext) -> float:
         return count

@@ -23,7 +23,7 @@ from cnibench.errors import ClusterError, MeasureError, UnsupportedError
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements, SampleContext
-from cnibench.run.slices.counters import Counter, Opened
+from cnibench.run.slices.counters import Counted
 from cnibench.run.slices.load import Load
 from cnibench.run.workload import Workload
 from cnibench.system.files import write_private
@@ -217,8 +217,8 @@ class Requests(Load):
             s, [*_ab.command(s.cell.params, _ab.LEAST), f"http://{_host(s, s.target)}/payload"]
         )
 
-    def counter(self, s: SampleContext) -> Counter:
-        return Opened(port(s), s.cell.ip)
+    def counter(self, s: SampleContext) -> Counted:
+        return Counted("opened", (port(s), s.cell.ip))
 
     def units(self, count: float, s: SampleContext) -> float:
         return count

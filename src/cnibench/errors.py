@@ -94,3 +94,16 @@ class Interrupted(CnibenchError):
     """Ctrl-C or SIGTERM: everything was cleaned up, the run can be resumed."""
 
     exit_code = 130
+
+
+def as_data(error: CnibenchError) -> dict[str, str]:
+    """An error for another process."""
+    return {"error": type(error).__name__, "message": error.message, "remedy": error.remedy}
+
+
+def of_data(data: dict[str, str]) -> CnibenchError:
+    """The reverse of ``as_data``."""
+    kind = globals().get(data["error"])
+    if not (isinstance(kind, type) and issubclass(kind, CnibenchError)):
+        kind = CnibenchError
+    return kind(data["message"], data["remedy"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cnibench.run.slices.rounds import Slice
+from cnibench.run.slices.slice import Slice
 
 
 def slice_of(cell: str, number: int, rate: float, **more: Any) -> Slice:

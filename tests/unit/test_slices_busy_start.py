@@ -9,8 +9,8 @@ import pytest
 
 from cnibench.errors import UsageError
 from cnibench.run.slices import engine
-from cnibench.run.slices.generator import Generator, Reading
 from cnibench.run.slices.looks import Programs
+from cnibench.run.slices.running import Reading, Running
 
 LENGTH = 0.04
 
@@ -37,7 +37,7 @@ class Delayed:
 
 
 def wait_for(load: Delayed) -> None:
-    engine._long_enough(cast(Generator, cast(Any, load)), LENGTH, 0.0, "")
+    engine._long_enough(cast(Running, cast(Any, load)), LENGTH, 0.0, "")
 
 
 def test_a_load_that_is_delayed_for_a_moment_is_measured() -> None:

@@ -12,7 +12,7 @@ from cnibench.cpp.perfdata import Recording
 from cnibench.errors import MeasureError, UnsupportedError
 from cnibench.registry import providers
 from cnibench.run.slices.cycles import turns, with_cycles
-from cnibench.run.slices.rounds import Slice
+from cnibench.run.slices.slice import Slice
 
 SLICE = Slice(
     round=0,

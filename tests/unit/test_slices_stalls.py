@@ -18,7 +18,8 @@ import pytest
 from cnibench.run.checks.stalls import disturbed as sample_disturbed
 from cnibench.run.slices.evidence import evidence, left_out
 from cnibench.run.slices.looks import EVERY, Look, Programs, Stop, stops, watch
-from cnibench.run.slices.rounds import Slice, disturbed, kept, values
+from cnibench.run.slices.rounds import disturbed, kept, values
+from cnibench.run.slices.slice import Slice
 from cnibench.system.usage import Share
 from tests.unit._slices import slice_of
 

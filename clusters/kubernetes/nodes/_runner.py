@@ -2,7 +2,7 @@
 library only; sent over the connection.
 
 Each message, both ways, is 8 bytes (two lengths, big endian), a header in JSON, and bytes. Asked:
-{id, do: run|spawn|signal|read|ping}. Told: {id, pid}, then {id, stream: 1|2} with bytes, then {id,
+{id, do: spawn|write|signal|read|ping}. Told: {id, pid}, then {id, stream: 1|2} with bytes, then {id,
 end: status}; {id, error, missing}; {id, texts: lengths} with bytes.
 
 One thread, asleep unless something happens, so that nothing of it disturbs a measured window: of
@@ -61,9 +61,12 @@ class Program:
         self.sent = {1: 0, 2: 0}
         self.left = {1: header["most"], 2: header["most"]}  # bytes that it may still print
         self.kept: dict[int, list[bytes]] = {1: [], 2: []}
+        self.talks = header.get("talks", False)  # its input stays open, and all is sent at once
         self.popen = subprocess.Popen(
             header["argv"],
-            stdin=subprocess.PIPE if header.get("input") else subprocess.DEVNULL,
+            stdin=(
+                subprocess.PIPE if header.get("input") or self.talks else subprocess.DEVNULL
+            ),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
@@ -83,6 +86,7 @@ class Program:
         self.stdin = cast(Any, self.popen.stdin)
         if self.stdin:
             os.set_blocking(self.stdin.fileno(), False)
+            self.waiting = True
             selector.register(self.stdin, selectors.EVENT_WRITE, (self.write, None, None))
         send({"id": self.id, "pid": self.popen.pid})
 
@@ -101,7 +105,18 @@ class Program:
             return
         if not self.input:
             self.selector.unregister(self.stdin)
-            self.stdin.close()
+            self.waiting = False
+            if not self.talks:
+                self.stdin.close()
+
+    def more(self, data: bytes) -> None:
+        """More of its input."""
+        if not self.stdin or self.stdin.closed:
+            return
+        self.input = memoryview(bytes(self.input) + data)
+        if not self.waiting:
+            self.waiting = True
+            self.selector.register(self.stdin, selectors.EVENT_WRITE, (self.write, None, None))
 
     def read(self, number: int, pipe: Any) -> bool:
         if pipe.closed:
@@ -120,7 +135,7 @@ class Program:
         if self.left[number] < 0:
             send({"id": self.id, "flood": number})
             self.end(signal.SIGKILL)
-        elif self.sent[number] < AT_ONCE:
+        elif self.talks or self.sent[number] < AT_ONCE:
             self.sent[number] += len(data)
             send({"id": self.id, "stream": number}, data)
         else:
@@ -138,7 +153,8 @@ class Program:
                 self.selector.unregister(pipe)
                 pipe.close()
         if self.stdin and not self.stdin.closed:
-            self.selector.unregister(self.stdin)
+            if self.waiting:
+                self.selector.unregister(self.stdin)
             self.stdin.close()
         self.end(signal.SIGKILL)
         send({"id": self.id, "end": self.popen.returncode})
@@ -196,6 +212,9 @@ class Runner:
             if header["do"] == "spawn":
                 self.programs[header["id"]] = Program(header, data, self.selector)
                 os.write(self.waker, b"\0")  # it may have ended before it was known
+            elif header["do"] == "write":
+                if header["id"] in self.programs:
+                    self.programs[header["id"]].more(data)
             elif header["do"] == "signal":
                 if header["id"] in self.programs:
                     self.programs[header["id"]].end(header["number"])

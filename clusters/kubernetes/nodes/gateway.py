@@ -197,27 +197,37 @@ class Gateway:
         """To the process group of a program; nothing when the connection is gone, for then it is
         dead.
         """
-        text = json.dumps({"id": number, "do": "signal", "number": int(which)}).encode()
-        with self._lock:
-            if self._input is not None:
-                try:
-                    self._input.write(struct.pack(">II", len(text), 0) + text)
-                except OSError:
-                    pass
+        self._tell({"id": number, "do": "signal", "number": int(which)})
 
-    def _spawn(self, argv: Sequence[str], answer: Answer, input: str | None) -> int:
+    def write(self, number: int, data: bytes) -> None:
+        """More input of a program that talks; nothing when the connection is gone."""
+        self._tell({"id": number, "do": "write"}, data)
+
+    def _tell(self, header: dict[str, Any], data: bytes = b"") -> None:
+        text = json.dumps(header).encode()
+        with self._lock:
+            try:
+                message = memoryview(struct.pack(">II", len(text), len(data)) + text + data)
+                while self._input is not None and message:
+                    message = message[self._input.write(message) :]
+            except OSError:
+                pass
+
+    def _spawn(
+        self, argv: Sequence[str], answer: Answer, input: bytes | None, talks: bool = False
+    ) -> int:
         self.open()
         _log.debug("%s: started: %s", self.what, shown(argv))
-        data = b"" if input is None else input.encode()
         number = self._ask(
             {
                 "do": "spawn",
                 "argv": list(argv),
                 "env": PLAIN,
                 "input": input is not None,
+                "talks": talks,
                 "most": programs.MOST_OUTPUT,
             },
-            data,
+            input or b"",
             answer,
         )
         if not answer.first.wait(ANSWER * patience()):
@@ -232,12 +242,24 @@ class Gateway:
         return number
 
     def _process_of(self, argv: Sequence[str], answer: Answer, number: int) -> RemoteProcess:
-        return RemoteProcess(argv, answer, functools.partial(self.signal, number))
+        return RemoteProcess(
+            argv,
+            answer,
+            functools.partial(self.signal, number),
+            functools.partial(self.write, number),
+        )
 
     def spawn(self, argv: Sequence[str], stdout: Path | None, stderr: Path | None) -> RemoteProcess:
         """Starts a program in the background. Raises ClusterError, MissingError."""
         answer = Answer(stdout, stderr)
         return self._process_of(argv, answer, self._spawn(argv, answer, None))
+
+    def converse(self, argv: Sequence[str], input: bytes, answer: Answer) -> RemoteProcess:
+        """Starts a program whose input goes on after ``input``. Raises ClusterError,
+        MissingError.
+        """
+        number = self._spawn(argv, answer, input, talks=True)
+        return self._process_of(argv, answer, number)
 
     def run(
         self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True
@@ -247,7 +269,8 @@ class Gateway:
         """
         answer = Answer(keep=True)
         start = time.monotonic()
-        with self._process_of(argv, answer, self._spawn(argv, answer, input)) as process:
+        data = None if input is None else input.encode()
+        with self._process_of(argv, answer, self._spawn(argv, answer, data)) as process:
             status = process.wait(timeout)
         assert answer.kept is not None
         out, err = (bytes(answer.kept[number]).decode(errors="replace") for number in (1, 2))

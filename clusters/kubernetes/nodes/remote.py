@@ -34,6 +34,8 @@ class Answer:
         self.missing = False
         self.texts: list[str] = []
         self.kept = {1: bytearray(), 2: bytearray()} if keep else None
+        # where a program's output goes as it comes; None: to files, or it is kept
+        self.told: Callable[[bytes], None] | None = None
         self.flood = False  # has it printed more than it may? then it was ended there
         self._files: dict[int, IO[bytes]] = {}
         for number, path in ((1, stdout), (2, stderr)):
@@ -42,7 +44,9 @@ class Answer:
 
     def take(self, header: dict[str, Any], data: bytes) -> None:
         if "stream" in header:
-            if self.kept is not None:
+            if self.told is not None and header["stream"] == 1:
+                self.told(data)
+            elif self.kept is not None:
                 self.kept[header["stream"]] += data
             elif header["stream"] in self._files:
                 self._files[header["stream"]].write(data)
@@ -83,10 +87,15 @@ class RemoteProcess(Process):
     """
 
     def __init__(
-        self, argv: Sequence[str], answer: Answer, send: Callable[[signal.Signals], None]
+        self,
+        argv: Sequence[str],
+        answer: Answer,
+        send: Callable[[signal.Signals], None],
+        write: Callable[[bytes], None],
     ) -> None:
-        """``send`` sends a signal to its process group."""
+        """``send`` sends a signal to its process group, ``write`` adds to its input."""
         self.argv = tuple(argv)
+        self.write = write
         self._answer = answer
         self._send = send
 

@@ -1,5 +1,6 @@
-"""Pods of the background load, of which there are hundreds: entered from their nodes, over the one
-connection that each agent keeps.
+"""Pods that are entered from their nodes, over the one connection that each agent keeps: those of
+the background load, of which there are hundreds, and those whose load generators are controlled
+on their node (controlled.py).
 
 A ``kubectl exec`` for each would take more memory and CPU time than the load that runs in it. Where
 agents may not look into their nodes each Pod has a connection of its own, and they are made at the
@@ -55,11 +56,14 @@ class EnteredPod(KubernetesPod):
         )  # never opened
         super().__init__(pod.pod, pod.node, gateway, pod.addresses, not pod.interface)
         self.pid = pid
+        self.programs: list[Process] = []  # that were started there
 
     def spawn(
         self, argv: Sequence[str], *, stdout: Path | None = None, stderr: Path | None = None
     ) -> Process:
-        return self.node.spawn(self._entering(argv), stdout=stdout, stderr=stderr)
+        process = self.node.spawn(self._entering(argv), stdout=stdout, stderr=stderr)
+        self.programs.append(process)
+        return process
 
     def run(
         self, argv: Sequence[str], *, timeout: float, input: str | None = None, check: bool = True
@@ -84,7 +88,7 @@ class EnteredPod(KubernetesPod):
     def dead(self, error: ClusterError) -> ClusterError:
         """What is said when its files cannot be read."""
         return ClusterError(
-            f"the background Pod {self.name} cannot be entered, has it died? {error.message}"
+            f"the Pod {self.name} cannot be entered, has it died? {error.message}"
         )
 
     def _entering(self, argv: Sequence[str]) -> list[str]:
@@ -134,14 +138,14 @@ def enter(access: Access, namespace: str, pods: Sequence[KubernetesPod]) -> list
     found: dict[str, int] = {}
     for node in dict.fromkeys(pod.node for pod in pods):
         found |= _processes(
-            node, [uids[pod.name] for pod in pods if pod.node is node and pod.name in uids]
+            node, [uids[pod.pod] for pod in pods if pod.node is node and pod.pod in uids]
         )
     if absent := sorted(name for name in names if uids.get(name) not in found):
         raise ClusterError(
-            f"the background Pods {', '.join(absent[:3])} have no process on their node",
+            f"the Pods {', '.join(absent[:3])} have no process on their node",
             "have they ended? kubectl get pods",
         )
-    return [EnteredPod(pod, found[uids[pod.name]]) for pod in pods]
+    return [EnteredPod(pod, found[uids[pod.pod]]) for pod in pods]
 
 
 def uids_of(access: Access, namespace: str, names: Collection[str]) -> dict[str, str]:

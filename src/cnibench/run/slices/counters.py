@@ -9,7 +9,8 @@ from __future__ import annotations
 import abc
 import os
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from cnibench.errors import MeasureError, UnsupportedError
 from cnibench.run.slices.sock_diag import ESTABLISHED, OPEN, Connection, SockDiag
@@ -197,6 +198,26 @@ class Sent:
         if self._devices >= 0:
             os.close(self._devices)
             self._devices = -1
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A counter as data: it is made where the Pod is, which may be another machine. ``arguments``
+    are those of its class.
+    """
+
+    kind: Literal["connections", "namespace", "opened"]
+    arguments: tuple[Any, ...]
+
+    def made(self) -> Counter:
+        """In the calling thread's network namespace. Raises UnsupportedError."""
+        kinds: dict[str, type[Any]] = {
+            "connections": Connections,
+            "namespace": Namespace,
+            "opened": Opened,
+        }
+        counter: Counter = kinds[self.kind](*self.arguments)
+        return counter
 
 
 def _table(text: str, group: str) -> Mapping[str, int]:

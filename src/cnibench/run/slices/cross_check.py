@@ -26,8 +26,8 @@ from cnibench.run.sample_context import SampleContext
 from cnibench.run.sample_faults import private, recorded
 from cnibench.run.session import Session
 from cnibench.run.slices.clocks import descendants
-from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.priority import CLIENT, SERVER, raised
+from cnibench.run.slices.remote import AnyGenerator
 from cnibench.run.slices.rounds import Value
 from cnibench.run.workload import Workload
 from cnibench.rundir.files import FullError
@@ -39,7 +39,7 @@ _GRACE = 5.0  # s beyond what the window should take
 
 
 def cross_checks(
-    session: Session, measured: Sequence[tuple[Cell, Generator, Value]], block: int
+    session: Session, measured: Sequence[tuple[Cell, AnyGenerator, Value]], block: int
 ) -> None:
     """Measures and stores a window for each of these cells that the run has none of yet, one after
     the other.
@@ -62,12 +62,12 @@ def cross_checks(
         session.progress.made(CROSS_CHECK)
 
 
-def _priority(ended: Generator) -> Priority:
+def _priority(ended: AnyGenerator) -> Priority:
     """That of the cell's slices."""
     return "normal" if ended.priority else ended.wanted
 
 
-def _cross_check(session: Session, ended: Generator, raw: Path) -> dict[str, Any]:
+def _cross_check(session: Session, ended: AnyGenerator, raw: Path) -> dict[str, Any]:
     """The record of one cell: what its program found (metric to value), or ``reason``, why it has
     no usable figure. Its load generator has ended.
 

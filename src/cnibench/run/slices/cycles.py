@@ -9,7 +9,8 @@ from cnibench.run.collector import Collector, Turns
 from cnibench.run.sample_context import Measurements
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
 from cnibench.run.slices.generator import Generator
-from cnibench.run.slices.rounds import Slice, kept
+from cnibench.run.slices.rounds import kept
+from cnibench.run.slices.slice import Slice
 
 
 def with_cycles(

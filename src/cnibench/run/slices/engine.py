@@ -8,15 +8,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from cnibench.errors import CnibenchError, Interrupted, MeasureError, UsageError
-from cnibench.run.sample_context import Measurements
-from cnibench.run.slices.generator import Generator, Reading
 from cnibench.run.slices.looks import Look, stops, watch
 from cnibench.run.slices.priority import ahead
-from cnibench.run.slices.rounds import Slice, order
+from cnibench.run.slices.running import Reading, Running
+from cnibench.run.slices.slice import Slice, order
 from cnibench.system import usage
 from cnibench.system.usage import Share
+
+if TYPE_CHECKING:
+    from cnibench.run.sample_context import Measurements
 
 LENGTH = 0.02  # s that are counted of each slice
 LEAD_IN = 0.005  # s before them: caches, congestion window, what the last load left behind
@@ -35,7 +38,8 @@ class Driven:
     ``wall`` is the time of all rounds in s, ``control`` the median of what a slice takes beyond its
     lead-in and its length. ``share`` is what else the machine did meanwhile. ``priority`` is why
     the rounds had no real-time priority that they should have had, '' otherwise. ``cycles`` is what
-    perf found, by cell.
+    perf found, by cell. ``server`` is the CPU time in s per transaction or byte of a server on
+    another node, by cell: of all turns together, for its clock is another one.
     """
 
     slices: list[Slice] = field(default_factory=list)
@@ -46,10 +50,11 @@ class Driven:
     share: Share = field(default_factory=lambda: Share(0.0, 0.0, 0.0))
     priority: str = ""
     cycles: dict[str, Measurements] = field(default_factory=dict)
+    server: dict[str, float] = field(default_factory=dict)
 
 
 def drive(
-    generators: Mapping[str, Generator],
+    generators: Mapping[str, Running],
     rounds: int,
     block: int,
     seed: int,
@@ -74,7 +79,7 @@ def drive(
 
 
 def _drive(
-    generators: Mapping[str, Generator],
+    generators: Mapping[str, Running],
     rounds: int,
     block: int,
     seed: int,
@@ -123,14 +128,14 @@ def _drive(
     return driven
 
 
-def _mark_beside(driven: Driven, first: int, generator: Generator, length: float) -> None:
+def _mark_beside(driven: Driven, first: int, generator: Running, length: float) -> None:
     """Marks the other cells' slices from ``first`` on if this load ran during them."""
     if generator.strayed() > _STRAYED * length:
         driven.slices[first:] = [replace(one, beside=True) for one in driven.slices[first:]]
 
 
 def _slice(
-    generator: Generator, length: float, lead_in: float
+    generator: Running, length: float, lead_in: float
 ) -> tuple[Reading, Reading, list[Look]]:
     generator.resume()
     try:
@@ -143,7 +148,7 @@ def _slice(
     return first, last, looks
 
 
-def _long_enough(generator: Generator, length: float, lead_in: float, refused: str) -> None:
+def _long_enough(generator: Running, length: float, lead_in: float, refused: str) -> None:
     """Waits until the control of a slice takes a small share of ``length``, for other programs may
     delay it for a moment. ``refused`` is why there is no real-time priority that was asked for.
 
@@ -171,7 +176,7 @@ def _long_enough(generator: Generator, length: float, lead_in: float, refused: s
 
 
 def _made(
-    generator: Generator,
+    generator: Running,
     cell: str,
     number: int,
     began: int,
@@ -187,7 +192,7 @@ def _made(
         start=(first.at - began) / 1e9,
         asked=length,
         seconds=seconds,
-        units=generator.load.units(last.count - first.count, generator.s),
+        units=(last.count - first.count) * generator.unit,
         client=(last.client - first.client) / 1e9,
         server=(last.server - first.server) / 1e9,
         waited=(last.waited - first.waited) / 1e9,

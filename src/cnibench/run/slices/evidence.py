@@ -8,7 +8,8 @@ import math
 from collections.abc import Sequence
 
 from cnibench.run.checks.stalls import Evidence, Stall
-from cnibench.run.slices.rounds import Slice, Value
+from cnibench.run.slices.rounds import Value
+from cnibench.run.slices.slice import Slice
 from cnibench.system.usage import Share
 
 _MOST = 0.5  # share of a sample's slices that may be left out

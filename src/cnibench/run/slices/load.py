@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from cnibench.run.sample_context import SampleContext
-from cnibench.run.slices.counters import Counter
+from cnibench.run.slices.counters import Counted
 from cnibench.system.process import Process
 from cnibench.testbed.place import Pod
 
@@ -35,8 +35,10 @@ class Load(abc.ABC):
         """
 
     @abc.abstractmethod
-    def counter(self, s: SampleContext) -> Counter:
-        """Made in the namespace of the Pod that ``counted`` names, before the client starts."""
+    def counter(self, s: SampleContext) -> Counted:
+        """It is made in the namespace of the Pod that ``counted`` names, before the client
+        starts.
+        """
 
     def counted(self, s: SampleContext) -> Pod:
         """The Pod whose kernel counts: the client's, unless only the server's knows."""

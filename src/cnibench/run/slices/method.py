@@ -41,12 +41,15 @@ from cnibench.run.slices.cycles import with_cycles
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
 from cnibench.run.slices.evidence import evidence, left_out
 from cnibench.run.slices.generator import Generator
+from cnibench.run.slices.remote import AnyGenerator, Controllers, RemoteGenerator, drive_remotely
 from cnibench.run.slices.room import require
-from cnibench.run.slices.rounds import FEWEST, Slice, Value, undisturbed, values
+from cnibench.run.slices.rounds import FEWEST, Value, undisturbed, values
+from cnibench.run.slices.slice import Slice
 from cnibench.rundir.files import FullError
 from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import SLICES, now
 from cnibench.system.files import make_private, write_private
+from cnibench.testbed.capabilities.controlled_pods import ControlledPods
 from cnibench.testbed.capabilities.entered_pods import EnteredPods
 
 
@@ -97,8 +100,9 @@ class Slices:
         session.progress.cell(cells[0], block, blocks)
         start = now()
         failed: dict[str, CnibenchError] = {}
-        generators: dict[str, Generator] = {}
+        generators: dict[str, AnyGenerator] = {}
         with ExitStack() as running:
+            controllers = running.enter_context(Controllers())
             for cell in cells:
                 state = states[cell.label]
                 try:
@@ -107,12 +111,15 @@ class Slices:
                     workload = session.workloads[cell.workload]
                     raw = session.writer.raw(cell, block)
                     with recorded(raw, session.writer):
-                        generator = Generator(
-                            self._context(state, cell, block, raw, generators),
-                            workload.load(cell),
-                            workload.transport if cell.window == "cpp" else "",
+                        s = self._context(state, cell, block, raw, generators)
+                        packets = workload.transport if cell.window == "cpp" else ""
+                        generator: AnyGenerator = (
+                            RemoteGenerator(s, workload.load(cell), controllers)
+                            if isinstance(s.deployment, ControlledPods)
+                            else Generator(s, workload.load(cell), packets)
                         )
-                        generators[cell.id] = running.enter_context(generator)
+                        running.enter_context(generator)
+                        generators[cell.id] = generator
                     _check(generator)
                 except (Interrupted, FullError, EndedError):
                     raise
@@ -142,7 +149,7 @@ class Slices:
         self,
         cells: Sequence[Cell],
         window: Window,
-        generators: Mapping[str, Generator],
+        generators: Mapping[str, AnyGenerator],
         failed: dict[str, CnibenchError],
         block: int,
     ) -> Driven:
@@ -154,19 +161,25 @@ class Slices:
         if not ready:
             return Driven()
         rounds, seed = self._rounds(here), self.session.writer.manifest.seed
+        local = {cell: one for cell, one in ready.items() if isinstance(one, Generator)}
         raw = [generator.s.raw for generator in ready.values()]
         try:
             with recorded(raw[0], self.session.writer), private(raw):
-                if window == "speed":
+                if remote := {
+                    cell: one for cell, one in ready.items() if isinstance(one, RemoteGenerator)
+                }:
+                    driven = drive_remotely(remote, rounds, block, seed)
+                    self._tell(driven.slices, ready, block, last=True)
+                elif window == "speed":
                     driven = drive(
-                        ready,
+                        local,
                         rounds,
                         block,
                         seed,
                         after=lambda done, slices: self._tell(slices, ready, block, done == rounds),
                     )
                 else:
-                    driven = with_cycles(self.cycles, ready, rounds, block, seed)
+                    driven = with_cycles(self.cycles, local, rounds, block, seed)
         except (Interrupted, FullError, EndedError, UsageError):
             raise
         except CnibenchError as error:
@@ -175,7 +188,11 @@ class Slices:
         return driven
 
     def _tell(
-        self, slices: Sequence[Slice], generators: Mapping[str, Generator], block: int, last: bool
+        self,
+        slices: Sequence[Slice],
+        generators: Mapping[str, AnyGenerator],
+        block: int,
+        last: bool,
     ) -> None:
         """The rounds so far, for a first ranking; after the ``last`` one in any case."""
         ranking = self.session.ranking
@@ -197,7 +214,7 @@ class Slices:
         cell: Cell,
         block: int,
         raw: Path,
-        generators: Mapping[str, Generator],
+        generators: Mapping[str, AnyGenerator],
     ) -> SampleContext:
         deployment = state.deployment
         assert deployment is not None
@@ -207,6 +224,8 @@ class Slices:
         client, server = pair = deployment.pairs_for([cell])[0]
         if isinstance(deployment, EnteredPods):
             client, server = deployment.entered(pair)
+        elif isinstance(deployment, ControlledPods):
+            client, server = deployment.controlled(pair)
         workload = self.session.workloads[cell.workload]
         ports = workload.load(cell).ports
         # servers on one address need ports of their own, as those of several pairs do
@@ -258,7 +277,7 @@ class Slices:
         start: str,
         driven: Driven,
         failed: dict[str, CnibenchError],
-        generators: Mapping[str, Generator],
+        generators: Mapping[str, AnyGenerator],
         states: Mapping[str, ProfileState],
     ) -> dict[str, Value]:
         """Adds what has no value to ``failed``; returns the values."""
@@ -307,7 +326,7 @@ class Slices:
         return found
 
 
-def _check(generator: Generator) -> None:
+def _check(generator: AnyGenerator) -> None:
     """Raises MeasureError when the congestion control of its connections is not what was asked
     for.
     """
@@ -320,7 +339,7 @@ def _check(generator: Generator) -> None:
 
 
 def _measured(
-    cell: Cell, generator: Generator, value: Value, driven: Driven, start: str, tcp: bool
+    cell: Cell, generator: AnyGenerator, value: Value, driven: Driven, start: str, tcp: bool
 ) -> Measured:
     load = generator.load
     found = driven.cycles.get(cell.id) or Measurements()
@@ -328,7 +347,7 @@ def _measured(
     algorithm = generator.congestion_control or (UNREAD if tcp else NONE)
     rate = load.rate(value.rate)
     found.add(load.metric, rate)
-    found.add(load.per, value.cpu)
+    found.add(load.per, value.cpu + driven.server.get(cell.id, 0.0))
     if load.metric == "transaction_rate":  # one transaction at a time: its mean is the inverse
         found.add("latency_mean", 1 / rate)
     record = {
@@ -341,6 +360,7 @@ def _measured(
         "control": round(driven.control, 6),
         "wall": round(driven.wall, 6),
         "priority": refused or generator.wanted,
+        **({"server_cpu": "of all turns together"} if cell.id in driven.server else {}),
     }
     found.records.append(("slices", record))
     own = [one for one in driven.slices if one.cell == cell.id]

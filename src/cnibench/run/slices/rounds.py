@@ -10,56 +10,18 @@ scale of the rates.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cnibench.run.slices.looks import Stop
+from cnibench.run.slices.slice import Slice
 from cnibench.stats.robust import trimmed
 
 WAITED = 0.25  # share of a slice, beyond what is usual for the cell
 GAP = 0.25  # share of a slice for which cnibench was not woken, although it waited for no CPU
 LATE = 0.5  # share of a slice by which it took longer than it was asked to
 FEWEST = 4  # rounds of which a value can be made
-
-
-@dataclass(frozen=True)
-class Slice:
-    """One cell's turn in a round. ``start`` in s since the block's first slice, ``seconds`` as
-    taken (``asked`` as asked), ``units`` transactions or bytes; ``client``, ``server`` and
-    ``waited`` in s of CPU time, and of waiting for a CPU. ``packets`` and ``bytes`` are what the
-    client's Pod sent, where cycles per packet are measured. ``gap`` is the longest time in s for
-    which cnibench was not woken, although it did not wait for a CPU; ``stops`` are the programs of
-    the load that were stopped or frozen; ``beside``: the load of another cell ran in these rounds
-    outside its turn.
-    """
-
-    round: int
-    cell: str
-    start: float
-    asked: float
-    seconds: float
-    units: float
-    client: float
-    server: float
-    waited: float
-    packets: int = 0
-    bytes: int = 0
-    gap: float = 0.0
-    stops: tuple[Stop, ...] = ()
-    beside: bool = False
-
-    @property
-    def rate(self) -> float:
-        """Units per second."""
-        return self.units / self.seconds
-
-    @property
-    def cpu(self) -> float:
-        """CPU time per unit in s, of both ends."""
-        return (self.client + self.server) / self.units
 
 
 @dataclass(frozen=True)
@@ -76,13 +38,6 @@ class Value:
     seconds: float
     half: float
     spoilt: bool = False
-
-
-def order(cells: Sequence[str], round: int, block: int, seed: int) -> list[str]:
-    """The cells of one round in random order, the same on every machine and Python."""
-    return sorted(
-        cells, key=lambda cell: hashlib.sha256(f"{seed}:{block}:{round}:{cell}".encode()).digest()
-    )
 
 
 def disturbed(slices: Sequence[Slice]) -> list[bool]:

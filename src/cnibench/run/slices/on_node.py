@@ -1,0 +1,157 @@
+"""Program: controls the loads whose programs run on this node. It is sent to the agent there
+(system/carried.py), so that pausing and counting cost no round trip. Standard library only.
+
+One request a line of JSON, one answer each: {do: count|begin|serve|time|drive, ...}. An error is
+{error: its class, message, remedy}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from cnibench.errors import CnibenchError, MeasureError, as_data
+from cnibench.run.slices.clocks import Clocks, descendants
+from cnibench.run.slices.counters import Counted, Counter
+from cnibench.run.slices.engine import drive
+from cnibench.run.slices.priority import SERVER, raised
+from cnibench.run.slices.running import Running
+from cnibench.system import namespaces
+
+MODULES = (
+    "errors",
+    "model.coordinates",
+    "model.units",
+    "run.slices.clocks",
+    "run.slices.counters",
+    "run.slices.engine",
+    "run.slices.looks",
+    "run.slices.on_node",
+    "run.slices.priority",
+    "run.slices.running",
+    "run.slices.slice",
+    "run.slices.sock_diag",
+    "system.heartbeat",
+    "system.namespaces",
+    "system.usage",
+)
+
+
+class Controller:
+    """``loads`` have their client here, ``servers`` only their server."""
+
+    def __init__(self) -> None:
+        self.counters: dict[str, Counter] = {}
+        self.loads: dict[str, Running] = {}
+        self.servers: dict[str, Clocks] = {}
+
+    def count(self, cell: str, process: int, kind: Any, arguments: list[Any]) -> dict[str, Any]:
+        """Makes the counter of a cell, before its client starts, in the network namespace of a
+        process.
+        """
+        with _inside(process):
+            self.counters[cell] = Counted(kind, tuple(arguments)).made()
+        return {}
+
+    def begin(
+        self,
+        cell: str,
+        leader: int,
+        servers: list[int],
+        unit: float,
+        wanted: Any,
+        cpus: list[int | None],
+    ) -> dict[str, Any]:
+        """The client has started: it is paused. ``servers`` are the programs of its server here."""
+        running = self.loads[cell] = Running(unit, wanted)
+        running.begun(leader, self.counters[cell])
+        clients, serving = _with_children([leader]), _with_children(servers)
+        for pids, cpu, who in zip((clients, serving), cpus, ("client", "server"), strict=True):
+            _check_pinned(pids, cpu, who)
+        running.taken(clients, serving)
+        return {"congestion_control": running.congestion_control, "priority": running.priority}
+
+    def serve(self, cell: str, servers: list[int], wanted: str, cpu: int | None) -> dict[str, Any]:
+        """The server of a cell whose client is on another node: its CPU time is read."""
+        serving = _with_children(servers)
+        _check_pinned(serving, cpu, "server")
+        self.servers[cell] = Clocks(serving)
+        return {"priority": raised(serving, SERVER) if wanted == "real-time" else ""}
+
+    def time(self) -> dict[str, Any]:
+        """ns of CPU time of those servers by now."""
+        return {cell: clocks.read()[0] for cell, clocks in self.servers.items()}
+
+    def drive(
+        self, cells: list[str], rounds: int, block: int, seed: int, length: float, lead_in: float
+    ) -> dict[str, Any]:
+        """The rounds; ``units`` is what each cell delivered in all of its turns, lead-ins
+        included.
+        """
+        loads = {cell: self.loads[cell] for cell in cells}
+        before = {cell: load.read().count for cell, load in loads.items()}
+        driven = drive(loads, rounds, block, seed, length=length, lead_in=lead_in)
+        left = {cell: load for cell, load in loads.items() if cell not in driven.failed}
+        units = {
+            cell: (load.read().count - before[cell]) * load.unit for cell, load in left.items()
+        }
+        return {
+            **asdict(driven),
+            "failed": {cell: as_data(error) for cell, error in driven.failed.items()},
+            "units": units,
+        }
+
+
+@contextmanager
+def _inside(process: int) -> Iterator[None]:
+    """The calling thread in the network namespace of a process."""
+    fd = os.open(f"/proc/{process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with namespaces.inside(fd, "net"):
+            yield
+    finally:
+        os.close(fd)
+
+
+def _with_children(roots: list[int]) -> list[int]:
+    found = set(roots)
+    for root in roots:
+        found |= descendants(root)
+    return sorted(found)
+
+
+def _check_pinned(pids: list[int], cpu: int | None, who: str) -> None:
+    for pid in pids if cpu is not None else ():
+        try:
+            allowed = os.sched_getaffinity(pid)
+        except ProcessLookupError:
+            continue
+        if allowed != {cpu}:
+            raise MeasureError(
+                f"its {who} may run on the CPUs {', '.join(map(str, sorted(allowed)))}, and"
+                f" {cpu} was asked for",
+                "--cpus none pins nothing",
+            )
+
+
+def main() -> None:
+    """Until its input ends."""
+    controller = Controller()
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = getattr(controller, request.pop("do"))(**request)
+        except CnibenchError as error:
+            answer = as_data(error)
+        except OSError as error:
+            answer = as_data(MeasureError(f"{error.strerror}: {error.filename}"))
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

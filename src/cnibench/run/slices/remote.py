@@ -1,0 +1,198 @@
+"""Load generators on other machines. The programs of client and server are started over the
+connection to their nodes; a program of ours on the client's node (on_node.py) pauses, continues and
+counts them, so that no slice waits for a round trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from cnibench.errors import CnibenchError, Interrupted, UnsupportedError, of_data
+from cnibench.model.cell import Priority
+from cnibench.run.sample_context import SampleContext
+from cnibench.run.slices import on_node
+from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven
+from cnibench.run.slices.generator import Generator
+from cnibench.run.slices.load import FOR_EVER, Load
+from cnibench.run.slices.slice import Slice
+from cnibench.system import carried
+from cnibench.system.process import Process
+from cnibench.system.usage import Share
+from cnibench.testbed.capabilities.controlled_pods import ControlledPods, Conversation
+from cnibench.testbed.place import Node
+
+_LIMIT = 30.0  # s for an answer
+_MAIN = "cnibench.run.slices.on_node"
+
+
+class Controllers:
+    """Our program on each node, started when it is needed first. ``with`` ends all of them."""
+
+    def __init__(self) -> None:
+        self._running: dict[tuple[int, str], Conversation] = {}
+
+    def on(self, deployment: ControlledPods, node: Node) -> Conversation:
+        key = (id(deployment), node.name)
+        if key not in self._running:
+            archive = carried.archive(on_node.MODULES)
+            self._running[key] = deployment.converse(node, _MAIN, archive)
+        return self._running[key]
+
+    def __enter__(self) -> Controllers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        while self._running:
+            self._running.popitem()[1].close()
+
+
+class RemoteGenerator:
+    """One cell's load. ``with`` starts it, paused, and ends all of it. Raises CnibenchError when it
+    does not start. The Pods of ``s`` are controlled ones.
+    """
+
+    def __init__(self, s: SampleContext, load: Load, controllers: Controllers) -> None:
+        self.s = replace(s, duration=FOR_EVER, warmup=0.0)
+        self.load = load
+        self.failure: CnibenchError | None = None  # what its end found out
+        self.priority = ""  # why it has no real-time priority that it should have, '' otherwise
+        self.congestion_control = ""
+        assert isinstance(s.deployment, ControlledPods)
+        self._pods: ControlledPods = s.deployment
+        usual: Priority = "real-time" if self._pods.real_time else "normal"
+        self.wanted: Priority = s.cell.priority or usual
+        self.client = controllers.on(self._pods, s.client.node)
+        self.server = controllers.on(self._pods, s.server.node)
+        self._running = ExitStack()
+        self._process: Process | None = None
+
+    @property
+    def apart(self) -> bool:
+        """Are client and server on two nodes?"""
+        return self.client is not self.server
+
+    def __enter__(self) -> RemoteGenerator:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Ends its programs. May be called twice."""
+        try:
+            self._end(self._running.close)
+        finally:
+            if self._process is not None:
+                self._end(self._process.kill)
+
+    def _end(self, end: Callable[[], object]) -> None:
+        try:
+            end()
+        except Interrupted:
+            raise
+        except CnibenchError as failure:
+            self.failure = self.failure or failure
+
+    def _start(self) -> None:
+        cell, s = self.s.cell.id, self.s
+        before = self._pods.started(s.server)
+        self._running.enter_context(self.load.serve(s))
+        servers = sorted(self._pods.started(s.server) - before)
+        counted = self.load.counted(s)
+        if counted.node.name != s.client.node.name:
+            raise UnsupportedError(
+                "its work is counted on the server's node, which another clock times",
+                "use --method windows for it",
+            )
+        counter = self.load.counter(s)
+        self.client.ask(
+            {
+                "do": "count",
+                "cell": cell,
+                "process": self._pods.process(counted),
+                "kind": counter.kind,
+                "arguments": counter.arguments,
+            },
+            _LIMIT,
+        )
+        self._process = self.load.start(s)
+        here = {
+            "do": "begin",
+            "cell": cell,
+            "leader": self._process.pid,
+            "servers": [] if self.apart else servers,
+            "unit": self.load.units(1, s),
+            "wanted": self.wanted,
+            "cpus": [s.client_cpu, None if self.apart else s.server_cpu],
+        }
+        found = self.client.ask(here, _LIMIT)
+        self.congestion_control, self.priority = found["congestion_control"], found["priority"]
+        if self.apart:
+            there = {
+                "do": "serve",
+                "cell": cell,
+                "servers": servers,
+                "wanted": self.wanted,
+                "cpu": s.server_cpu,
+            }
+            self.priority = self.priority or self.server.ask(there, _LIMIT)["priority"]
+
+
+AnyGenerator = Generator | RemoteGenerator
+
+
+def drive_remotely(
+    generators: Mapping[str, RemoteGenerator], rounds: int, block: int, seed: int
+) -> Driven:
+    """As engine.drive, on the node of the clients, which is one for all. Of servers on other nodes
+    the CPU time of all turns together is known: ``server`` of Driven.
+    """
+    client = next(iter(generators.values())).client
+    apart = {cell: one.server for cell, one in generators.items() if one.apart}
+    before = _times(apart.values())
+    request: dict[str, Any] = {
+        "do": "drive",
+        "cells": sorted(generators),
+        "rounds": rounds,
+        "block": block,
+        "seed": seed,
+        "length": LENGTH,
+        "lead_in": LEAD_IN,
+    }
+    limit = _LIMIT + 10 * rounds * len(generators) * (LENGTH + LEAD_IN)
+    answer = client.ask(request, limit)
+    after = _times(apart.values())
+    driven = Driven(
+        slices=msgspec.convert(answer["slices"], list[Slice]),
+        failed={cell: of_data(told) for cell, told in answer["failed"].items()},
+        began=answer["began"],
+        wall=answer["wall"],
+        control=answer["control"],
+        share=msgspec.convert(answer["share"], Share),
+        priority=answer["priority"],
+    )
+    for cell in apart:
+        driven.slices = [
+            replace(one, server=None) if one.cell == cell else one for one in driven.slices
+        ]
+        if units := answer["units"].get(cell):
+            driven.server[cell] = (after[cell] - before[cell]) / 1e9 / units
+    return driven
+
+
+def _times(servers: Any) -> dict[str, int]:
+    """ns of CPU time of each cell's server."""
+    found: dict[str, int] = {}
+    for conversation in dict.fromkeys(servers):
+        found |= conversation.ask({"do": "time"}, _LIMIT)
+    return found

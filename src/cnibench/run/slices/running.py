@@ -1,0 +1,184 @@
+"""The programs of one load while its cell takes turns with others: continued, paused (SIGSTOP) and
+read. Standard library only: it runs on this machine, or on the node where the client is
+(on_node.py).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cnibench.errors import LimitError, MeasureError
+from cnibench.run.slices.clocks import Clocks
+from cnibench.run.slices.counters import Counter, Sent
+from cnibench.run.slices.looks import Programs
+from cnibench.run.slices.priority import CLIENT, SERVER, check_normal, raised
+
+_START = 10.0  # s
+_SILENT = 0.25  # s: what is in flight then is lost or stuck, and the next slice's lead-in has it
+_STOPS = 3.0  # s: a client that is not stopped by then is dying, or its CPU is somebody else's
+_LOOK = 0.0002  # s
+_SEEN = 0.3  # s for a connection to be seen
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All counters of one load at a moment. Times in ns; ``at`` is CLOCK_MONOTONIC; ``waited`` is
+    what the client waited for a CPU; ``packets`` and ``bytes`` are what its Pod has sent, where
+    they are counted.
+    """
+
+    at: int
+    count: int
+    client: int
+    server: int
+    waited: int
+    packets: int = 0
+    bytes: int = 0
+
+
+class Running:
+    """``unit`` is how many transactions or bytes one count stands for, ``wanted`` the priority that
+    its programs are to have.
+    """
+
+    def __init__(self, unit: float, wanted: Literal["real-time", "normal"]) -> None:
+        self.unit = unit
+        self.wanted = wanted
+        self.priority = ""  # why it has no real-time priority that it should have, '' otherwise
+        self.congestion_control = ""  # of its connections; '': none was seen
+        self.programs = Programs(())
+        self._leader = 0
+        self._counter: Counter | None = None
+        self._sent: Sent | None = None
+        self._clocks: list[Clocks] = []
+        self._ran = 0  # ns of CPU time that the client had used when it was paused
+
+    def begun(self, leader: int, counter: Counter, sent: Sent | None = None) -> None:
+        """Waits until the client, whose process group ``leader`` leads, delivers something. Raises
+        MeasureError, LimitError.
+        """
+        self._leader, self._counter, self._sent = leader, counter, sent
+        end = time.monotonic() + _START
+        while True:
+            if self.ended():
+                raise MeasureError(self._reason())
+            try:
+                counter.begin()
+                break
+            except MeasureError as error:
+                if time.monotonic() > end:
+                    raise LimitError(
+                        f"its load did not begin within {_START:.0f} s: {error.message}"
+                    ) from None
+                time.sleep(0.005)
+        first = counter.read()
+        while counter.read() == first:
+            if time.monotonic() > end:
+                raise LimitError(f"nothing was delivered within {_START:.0f} s")
+            time.sleep(0.001)
+        end = time.monotonic() + _SEEN
+        while not (algorithm := counter.congestion_control()) and time.monotonic() < end:
+            time.sleep(0.001)  # connections of one transaction each come and go
+        self.congestion_control = algorithm
+
+    def taken(self, clients: Sequence[int], servers: Collection[int]) -> None:
+        """Pauses it for the first time. ``servers`` are its processes on this machine. Raises
+        MeasureError.
+        """
+        self._clocks = [Clocks(clients), Clocks(servers)]
+        self.programs = Programs([*clients, *servers])
+        self.pause()
+        if self.wanted == "real-time":
+            self.priority = raised(servers, SERVER) or raised(clients, CLIENT)
+        else:
+            check_normal([*clients, *servers])
+
+    def resume(self) -> None:
+        """Raises MeasureError when the client is gone."""
+        self._signal(signal.SIGCONT)
+
+    def pause(self) -> None:
+        """Stops the client and waits until what it has sent is delivered. Raises MeasureError, also
+        when the client does not stop: it is dying, and its server keeps it from their CPU.
+        """
+        assert self._counter is not None
+        self._signal(signal.SIGSTOP)
+        end = time.monotonic() + _SILENT
+        while self._counter.in_flight() and time.monotonic() < end:
+            time.sleep(_LOOK)
+        end = time.monotonic() + _STOPS
+        while not self.stopped():
+            if self.ended():
+                raise MeasureError(self._reason())
+            if time.monotonic() > end:
+                raise MeasureError(f"its load generator did not stop within {_STOPS:.0f} s")
+            time.sleep(_LOOK)
+            self._signal(signal.SIGSTOP)  # somebody else may have continued it
+        self._ran = self._clocks[0].read()[0]
+
+    def strayed(self) -> float:
+        """Seconds of CPU time that the client has used since it was paused: somebody else continued
+        it. Raises MeasureError.
+        """
+        return (self._clocks[0].read()[0] - self._ran) / 1e9
+
+    def read(self) -> Reading:
+        """Raises MeasureError when the connection is gone."""
+        assert self._counter is not None
+        began = time.monotonic_ns()
+        count = self._counter.read()
+        ended = time.monotonic_ns()
+        client, waited = self._clocks[0].read()
+        server, _ = self._clocks[1].read()
+        sent = self._sent.read() if self._sent else (0, 0)
+        return Reading((began + ended) // 2, count, client, server, waited, *sent)
+
+    def end(self) -> None:
+        """Ends the client. May be called twice."""
+        self.close()
+        if self._leader and not self.ended():
+            os.killpg(self._leader, signal.SIGKILL)
+
+    def close(self) -> None:
+        """What was opened to read it; may be called twice."""
+        for counter in (self._counter, self._sent):
+            if counter is not None:
+                counter.close()
+        for clock in self._clocks:
+            clock.close()
+        self.programs.close()
+
+    def ended(self) -> bool:
+        """Has the client ended?"""
+        return _state(self._leader) in ("", "Z", "X")
+
+    def stopped(self) -> bool:
+        """Is the client stopped?"""
+        return _state(self._leader) in ("T", "t")
+
+    def _signal(self, number: int) -> None:
+        try:
+            if not self.ended():
+                os.killpg(self._leader, number)
+                return
+        except ProcessLookupError:
+            pass
+        raise MeasureError(self._reason())
+
+    def _reason(self) -> str:
+        """Why the client is not there any more."""
+        return "its load generator has ended"
+
+
+def _state(pid: int) -> str:
+    """The letter of proc_pid_stat(5); '' of a process that is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        return ""

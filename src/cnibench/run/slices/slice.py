@@ -1,0 +1,54 @@
+"""One cell's turn in a round, and the order of the turns. Standard library only (on_node.py)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cnibench.run.slices.looks import Stop
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One cell's turn in a round. ``start`` in s since the block's first slice, ``seconds`` as
+    taken (``asked`` as asked), ``units`` transactions or bytes; ``client``, ``server`` and
+    ``waited`` in s of CPU time, and of waiting for a CPU; ``server`` is None where it is on another
+    node than the client, whose clock it cannot be read by. ``packets`` and ``bytes`` are what the
+    client's Pod sent, where cycles per packet are measured. ``gap`` is the longest time in s for
+    which cnibench was not woken, although it did not wait for a CPU; ``stops`` are the programs of
+    the load that were stopped or frozen; ``beside``: the load of another cell ran in these rounds
+    outside its turn.
+    """
+
+    round: int
+    cell: str
+    start: float
+    asked: float
+    seconds: float
+    units: float
+    client: float
+    server: float | None
+    waited: float
+    packets: int = 0
+    bytes: int = 0
+    gap: float = 0.0
+    stops: tuple[Stop, ...] = ()
+    beside: bool = False
+
+    @property
+    def rate(self) -> float:
+        """Units per second."""
+        return self.units / self.seconds
+
+    @property
+    def cpu(self) -> float:
+        """CPU time per unit in s, of both ends where ``server`` is known."""
+        return (self.client + (self.server or 0.0)) / self.units
+
+
+def order(cells: Sequence[str], round: int, block: int, seed: int) -> list[str]:
+    """The cells of one round in random order, the same on every machine and Python."""
+    return sorted(
+        cells, key=lambda cell: hashlib.sha256(f"{seed}:{block}:{round}:{cell}".encode()).digest()
+    )
