@@ -2,8 +2,8 @@
 library only; sent over the connection.
 
 Each message, both ways, is 8 bytes (two lengths, big endian), a header in JSON, and bytes. Asked:
-{id, do: spawn|write|signal|read|ping}. Told: {id, pid}, then {id, stream: 1|2} with bytes, then {id,
-end: status}; {id, error, missing}; {id, texts: lengths} with bytes.
+{id, do: spawn|write|signal|read|ping}. Told: {id, pid}, then {id, stream: 1|2} with bytes, then
+{id, end: status}; {id, error, missing}; {id, texts: lengths} with bytes.
 
 One thread, asleep unless something happens, so that nothing of it disturbs a measured window: of
 what a program prints the first part is sent at once, the rest at its end. All programs die with
