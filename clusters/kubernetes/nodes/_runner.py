@@ -64,9 +64,7 @@ class Program:
         self.talks = header.get("talks", False)  # its input stays open, and all is sent at once
         self.popen = subprocess.Popen(
             header["argv"],
-            stdin=(
-                subprocess.PIPE if header.get("input") or self.talks else subprocess.DEVNULL
-            ),
+            stdin=(subprocess.PIPE if header.get("input") or self.talks else subprocess.DEVNULL),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,

@@ -87,9 +87,7 @@ class EnteredPod(KubernetesPod):
 
     def dead(self, error: ClusterError) -> ClusterError:
         """What is said when its files cannot be read."""
-        return ClusterError(
-            f"the Pod {self.name} cannot be entered, has it died? {error.message}"
-        )
+        return ClusterError(f"the Pod {self.name} cannot be entered, has it died? {error.message}")
 
     def _entering(self, argv: Sequence[str]) -> list[str]:
         return ["nsenter", "-t", str(self.pid), "-m", "-n", "--", *argv]
