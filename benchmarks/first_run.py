@@ -1,11 +1,12 @@
-"""The picture with which the README begins: what its command prints at the end of a real run, and
-how long that run took.
+"""The beginning of the README: what its command prints at the end of a real run, how long that run
+took, its results as a table, what the screen showed meanwhile, and the board made of it.
 
     sudo .venv/bin/python benchmarks/first_run.py [RUN]
 
-Without RUN it carries out the README's command, which stores the run in runs/; that needs root and
-an idle machine. RUN is the directory of a run that the same command made. Writes docs/first-run.svg
-and the caption in the README. The lines are those of ``cnibench report RUN --format brief``.
+Without RUN it carries out the README's command, which stores the run in runs/; that needs root, an
+idle machine and pyte. RUN is the directory of a run that the same command made; the recording then
+stays as it is. The picture of the board needs Chromium. Writes docs/first-run*, and what is between
+two marks in the README. The lines are those of ``cnibench report RUN --format brief``.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from __future__ import annotations
 import io
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -23,18 +26,32 @@ from pathlib import Path
 from typing import Any
 
 from cnibench.analysis import analyse
-from cnibench.errors import CnibenchError, UsageError
+from cnibench.analysis.model import Analysis, Result
+from cnibench.analysis.text.narrative import primary_places
+from cnibench.errors import CnibenchError, MissingError, UsageError
 from cnibench.model.units import duration
 from cnibench.registry import provider
+from cnibench.reports._numbers import Scale
+from cnibench.reports.board.build import build
+from cnibench.reports.bundle.making import bundle
 from cnibench.rundir.index import find
 from cnibench.rundir.reader import RunReader
 from cnibench.system.text import console
 
 ROOT = Path(__file__).parents[1]
 README, PICTURE = ROOT / "README.md", ROOT / "docs" / "first-run.svg"
-WIDTH = 80
+RECORDING = ROOT / "docs" / "first-run-recording.svg"
+BOARD = ROOT / "docs" / "first-run-board.png"
+WIDTH, _ROWS = 80, 34
+_SPEED, _REST = 8, 10  # times as fast; seconds for which the last screen stays
 BEGIN, END = "<!-- begin: made by benchmarks/first_run.py -->", "<!-- end -->"
 _ALT = "What the command prints at its end: who is best, by how much, how certain that is, and why"
+_RECORDED = (
+    f"The screen while it runs, {_SPEED} times as fast: a provisional ranking, then the answer"
+)
+_BOARD = (
+    "The board made of this run: its profiles ranked by weights, with the uncertainty of each rank"
+)
 _MAIN = (
     "import sys; from cnibench.cli.main import main; sys.argv = ['cnibench', *sys.argv[1:]]; main()"
 )
@@ -107,23 +124,71 @@ def picture(words: Sequence[str], answer: str, said: str) -> str:
     return "".join(f"{line.strip()}\n" for line in svg.splitlines() if line.strip())
 
 
-def with_caption(page: str, said: str) -> str:
-    """The README with the picture and this caption in place of what was there."""
+def results(analysis: Analysis) -> str:
+    """The main metric of each place as a table of Markdown: medians with their intervals."""
+    labels = list(dict.fromkeys(one.label for one in analysis.results))
+    lines = [["", *labels], ["---", *["--:"] * len(labels)]]
+    for place in primary_places(analysis):
+        scale = Scale.of([one.median for one in place.results], place.group.unit)
+        found = {one.label: _cell(one, scale) for one in place.results}
+        lines.append([f"{place.name}{scale.heading()}", *(found.get(one, "-") for one in labels)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(one: Result, scale: Scale) -> str:
+    if one.ci_low is None or one.ci_high is None:
+        return scale(one.median)
+    return f"{scale(one.median)} ({scale(one.ci_low)} to {scale(one.ci_high)})"
+
+
+def board_picture(run: RunReader) -> None:
+    """A picture of the board of this one run, 1440 pixels wide."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        raise MissingError("there is no Chromium", "install it: ./setup --test=all")
+    with tempfile.TemporaryDirectory() as folder:
+        results_folder = Path(folder, "results", "readme")
+        results_folder.mkdir(parents=True)
+        (results_folder / "run.cnibench").write_bytes(bundle(run))
+        build(results_folder.parent, Path(folder, "site"))
+        options = [
+            "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars",
+            "--disable-background-networking", "--window-size=1440,860",
+        ]  # fmt: skip
+        page = Path(folder, "site", "index.html").as_uri()
+        own = f"--user-data-dir={folder}/chromium"
+        argv = [chromium, *options, own, f"--screenshot={BOARD}", page]
+        subprocess.run(argv, check=True, capture_output=True, timeout=60)
+
+
+def with_caption(page: str, said: str, table: str) -> str:
+    """The README with the pictures, this caption and table in place of what was there."""
     before, _, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
         raise UsageError(f"README.md has no '{BEGIN}' and '{END}'", "restore these lines")
-    image = f"![{_ALT}]({PICTURE.relative_to(ROOT).as_posix()})"
-    return f"{before}{BEGIN}\n{image}\n\n{textwrap.fill(said, 120)}\n{END}{after}"
+    first, *others = (
+        f"![{words}]({path.relative_to(ROOT).as_posix()})"
+        for words, path in ((_ALT, PICTURE), (_RECORDED, RECORDING), (_BOARD, BOARD))
+    )
+    parts = [f"{BEGIN}\n{first}", textwrap.fill(said, 120), table, *others]
+    return before + "\n\n".join(parts) + f"\n{END}{after}"
 
 
 def main() -> int:
     page = README.read_text(encoding="utf-8")
     words = command(page)
     if len(sys.argv) == 1:
+        from benchmarks._recording import animation, record
+
         argv = [sys.executable, "-c", _MAIN, *words[1:]]
-        if status := subprocess.run(argv, cwd=ROOT, check=False).returncode:
+        status, frames = record(argv, str(ROOT), WIDTH, _ROWS, {"TERM": "xterm-256color"})
+        if status:
+            print("\n".join(frames[-1].lines), file=sys.stderr)
             return status
+        title = shlex.join(words)
+        film = animation(frames, WIDTH, _ROWS, title, speed=_SPEED, rest=_REST)
+        RECORDING.write_text(film, encoding="utf-8")
     run = RunReader(find(sys.argv[1] if len(sys.argv) > 1 else "last", ROOT / "runs"))
     if run.plan.command != words:
         raise UsageError(
@@ -138,12 +203,14 @@ def main() -> int:
     said = caption(run.environment, run.plan.created, run.finished)
     answer = provider("reports", "brief").render(analysis, WIDTH)
     PICTURE.write_text(picture(words, answer, said), encoding="utf-8")
-    README.write_text(with_caption(page, said), encoding="utf-8")
+    board_picture(run)
+    README.write_text(with_caption(page, said, results(analysis)), encoding="utf-8")
     print(f"{PICTURE} and {README.name}: {said}")
     return 0
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
     try:
         sys.exit(main())
     except CnibenchError as error:

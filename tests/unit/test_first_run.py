@@ -92,9 +92,22 @@ def test_the_caption_says_when_where_and_how_long() -> None:
 
 def test_a_new_caption_replaces_the_old_one() -> None:
     page = f"before\n{first_run.BEGIN}\nold\n{first_run.END}\nafter"
-    changed = first_run.with_caption(page, "new")
-    assert changed == first_run.with_caption(changed.replace("new", "older"), "new")
+    changed = first_run.with_caption(page, "new", "| table |")
+    again = first_run.with_caption(changed.replace("new", "older"), "new", "| table |")
+    assert changed == again
     assert changed.startswith(f"before\n{first_run.BEGIN}\n![")
-    assert changed.endswith(f"](docs/first-run.svg)\n\nnew\n{first_run.END}\nafter")
+    assert "](docs/first-run.svg)\n\nnew\n\n| table |\n\n![" in changed
+    assert changed.endswith(f"](docs/first-run-board.png)\n{first_run.END}\nafter")
     with pytest.raises(UsageError, match=r"README\.md has no"):
-        first_run.with_caption("nothing", "new")
+        first_run.with_caption("nothing", "new", "")
+
+
+def test_the_table_has_the_median_of_each_profile(tmp_path: Path) -> None:
+    analysis = analyse([synthetic(tmp_path, {"a": 1.0, "b": 0.8}, noise=0.002)])
+    head, _, *rows = first_run.results(analysis).splitlines()
+    assert head == "|  | a | b |"
+    assert rows
+    for row in rows:
+        place, a, b = [cell.strip() for cell in row.strip("|").split("|")]
+        assert ", " in place  # with the unit
+        assert float(b.split()[0]) / float(a.split()[0]) == pytest.approx(0.8, rel=0.02)
