@@ -48,7 +48,10 @@ CHANGES = (
     click.option(
         "--allow-install",
         is_flag=True,
-        help="Allow installing profiles on a cluster without a CNI, and removing them.",
+        help=(
+            "Allow installing profiles on a cluster without a CNI, and Kubernetes on machines"
+            " (ssh://); both are removed."
+        ),
     ),
     click.option(
         "--allow-replace",
@@ -99,7 +102,17 @@ KIND = (
         help="Image archive to load into the nodes.",
     ),
 )
-EVERY = (*ACCESS, *NODES, *LOAD, *CHANGES, *NODE_CHANGES, *KUBERNETES, *KIND)
+MACHINES = (
+    click.option(
+        "--kubernetes",
+        metavar="VERSION|PATH",
+        help=(
+            "With ssh://: a version from the machines' package sources, or a folder or archive with"
+            " the programs and images.  [default: v1.34]"
+        ),
+    ),
+)
+EVERY = (*ACCESS, *NODES, *LOAD, *CHANGES, *NODE_CHANGES, *KUBERNETES, *KIND, *MACHINES)
 
 # For the help of commands (_sections.py).
 SECTIONS = {
@@ -119,7 +132,9 @@ SECTIONS = {
         "allow_node_changes",
     ),
     "Existing clusters and kind": ("patience", "registry", "pull_secret", "keep"),
-    "kind": ("node_image", "kind_nodes", "image_archive"),
+    "kind": ("node_image", "kind_nodes"),
+    "kind and ssh://": ("image_archive",),
+    "ssh://": ("kubernetes",),
 }
 
 

@@ -66,7 +66,10 @@ kind_option = click.option(
     "--cluster",
     metavar="KIND",
     shell_complete=_complete.clusters,
-    help="Where the Pods run: lab, kind, existing or namespace.  [default: lab]",
+    help=(
+        "Where the Pods run: lab, kind, existing, namespace, or on two machines: ssh://A,ssh://B. "
+        " [default: lab]"
+    ),
 )
 method_option = click.option(
     "--method",

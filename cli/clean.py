@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     default="lab",
     show_default=True,
     shell_complete=_complete.clusters,
-    help="Where to look: lab, kind, existing or namespace.",
+    help="Where to look: lab, kind, existing, namespace or ssh://A,ssh://B.",
 )
 @click.option(
     "--owner",

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cnibench.cli import _complete
-from cnibench.cli._cluster_options import ACCESS, KUBERNETES, NODES, SECTIONS, cluster_options
+from cnibench.cli._cluster_options import (
+    ACCESS,
+    KUBERNETES,
+    MACHINES,
+    NODES,
+    SECTIONS,
+    cluster_options,
+)
 from cnibench.cli._output import json_option, print_json, print_table
 from cnibench.cli._sections import Sections
 from cnibench.testbed.cluster_options import ClusterOptions
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="KIND",
     shell_complete=_complete.clusters,
-    help="Kinds of cluster to check.  [default: lab]",
+    help="Kinds of cluster to check, or ssh://A,ssh://B.  [default: lab]",
 )
 @click.option(
     "--cni",
@@ -39,7 +46,7 @@ if TYPE_CHECKING:
     shell_complete=_complete.profiles,
     help="Profiles that must be supported.  [default: check all, require none]",
 )
-@cluster_options((*ACCESS, *NODES, *KUBERNETES))
+@cluster_options((*ACCESS, *NODES, *KUBERNETES, *MACHINES))
 @json_option
 def command(
     kinds: tuple[str, ...], cni: tuple[str, ...], as_json: bool, cluster_options: ClusterOptions
@@ -162,14 +169,12 @@ def _nodes(cluster: Cluster) -> tuple[dict[str, Any] | None, list[dict[str, str]
     from cnibench.system.interrupt import Stop
     from cnibench.testbed.capabilities.node_inspection import NodeInspection
 
-    click.echo(
-        "an agent looks at each of the two nodes, in a namespace of its own, which is removed"
-        " again",
-        err=True,
-    )
+    inspected = NodeInspection.of(cluster)
+    if inspected.looking:
+        click.echo(inspected.looking, err=True)
     try:
         with Stop(), cluster:
-            found = NodeInspection.of(cluster).compare_nodes()
+            found = inspected.compare_nodes()
     except (Interrupted, InputError, UsageError):
         raise
     except CnibenchError as error:

@@ -45,8 +45,12 @@ def providers(package: str) -> dict[str, Any]:
 def provider(package: str, name: str) -> Any:
     """One provider. Raises UsageError naming those that are there, and as ``providers``.
 
-    Where a module is named as its provider (``tcp-rr``: tcp_rr.py) it alone is imported.
+    Where a module is named as its provider (``tcp-rr``: tcp_rr.py) it alone is imported. Of
+    ``ssh://A,ssh://B`` it is what the provider ``ssh`` makes of it (``at``).
     """
+    scheme, separator, _ = name.partition("://")
+    if separator and hasattr(found := provider(package, scheme), "at"):
+        return found.at(name)
     stem = name.replace("-", "_")
     own = f"cnibench.{package}.{stem}"
     if stem.isidentifier() and importlib.util.find_spec(own):

@@ -187,20 +187,7 @@ def nics(nodes: Sequence[KubernetesNode], every: bool) -> tuple[list[Nic], list[
     ClusterError.
     """
 
-    def look(node: KubernetesNode) -> tuple[list[Nic], set[int]]:
-        links = json.loads(node.run(["ip", "-j", "-d", "link", "show"], timeout=20).stdout)
-        names = [str(link["ifname"]) for link in links if link["ifname"] != "lo"]
-        known = stack.there(node)
-        under = known.carrying(node.device) if node.device else frozenset[str]()
-        asked = [name for name in names if every or name in under or name in known.hardware]
-        own = reading.there(node, asked, node.name, under, known.hardware)
-        return own, {
-            int(link["linkinfo"]["info_data"]["port"])
-            for link in links
-            if link.get("linkinfo", {}).get("info_kind") == "vxlan"
-        }
-
-    found = on_each(nodes, look)
+    found = on_each(nodes, lambda node: reading.of_node(node, node.device, node.name, every))
     return [nic for own, _ in found for nic in own], sorted(
         {port for _, ports in found for port in ports}
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -73,6 +74,24 @@ def there(
         )
         for device in devices
     ]
+
+
+def of_node(
+    place: Place, device: str, node: str, every: bool = False
+) -> tuple[list[Nic], set[int]]:
+    """(its hardware and what reaches other nodes, of which ``device`` has its address; UDP ports of
+    its VXLAN devices). Raises ClusterError.
+    """
+    links = json.loads(place.run(["ip", "-j", "-d", "link", "show"], timeout=_LIMIT).stdout)
+    names = [str(link["ifname"]) for link in links if link["ifname"] != "lo"]
+    known = stack.there(place)
+    under = known.carrying(device) if device else frozenset[str]()
+    asked = [name for name in names if every or name in under or name in known.hardware]
+    return there(place, asked, node, under, known.hardware), {
+        int(link["linkinfo"]["info_data"]["port"])
+        for link in links
+        if link.get("linkinfo", {}).get("info_kind") == "vxlan"
+    }
 
 
 def _there(place: Place, device: str, node: str, hardware: bool) -> Nic:

@@ -34,6 +34,7 @@ class ClusterOptions:
     node_image: str | None = None
     kind_nodes: int | None = None
     image_archive: tuple[str, ...] = ()
+    kubernetes: str | None = None
 
     def given(self) -> dict[str, Any]:
         """Those that were given, as a run directory stores them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from cnibench.testbed.capability import Capability
 
@@ -45,6 +45,10 @@ class NodeInspection(KernelAccess):
     """Inspects the nodes from within, through an agent."""
 
     title = "inspecting the nodes"
+    # what is started there for it, for the user to read before it is; '': nothing
+    looking: ClassVar[str] = (
+        "an agent looks at each of the two nodes, in a namespace of its own, which is removed again"
+    )
 
     @abc.abstractmethod
     def compare_nodes(self) -> Nodes:

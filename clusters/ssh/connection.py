@@ -1,0 +1,238 @@
+"""One kept connection to a machine, made by the user's own ssh.
+
+The program ssh brings the user's configuration, agent, known hosts and jump hosts. One process of
+it holds the connection; whatever we run shares that (ControlMaster), through a socket in a folder
+of ours. When the connection is lost it is made again, until a limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cnibench.clusters.ssh.address import Address
+from cnibench.clusters.ssh.failures import explained
+from cnibench.errors import ClusterError, CnibenchError, LimitError
+from cnibench.system import process as programs
+from cnibench.system import scratch
+from cnibench.system.process import Done, Errors, Process
+
+LOST = 255  # ssh's own exit status
+_CONNECT = 15.0  # s
+_PATIENCE = 180.0  # s that a machine may be away: one that reboots comes back within
+_AGAIN = 2.0  # s between attempts
+_OPTIONS = (
+    "-oBatchMode=yes",  # nobody is asked for a password by a program that nobody sees
+    "-oConnectTimeout=10",
+    "-oServerAliveInterval=5",
+    "-oServerAliveCountMax=3",
+    "-oLogLevel=ERROR",
+    "-oForwardAgent=no",
+    "-oForwardX11=no",
+    "-oPermitLocalCommand=no",
+    "-oRequestTTY=no",
+)
+
+
+class Connection:
+    """Opened by ``open``, closed by ``close``. ``notify`` is told when it is lost and made
+    again.
+    """
+
+    def __init__(self, address: Address, patience: float = _PATIENCE) -> None:
+        self.address = address
+        self.patience = patience
+        self.notify: Callable[[str], None] = lambda text: None
+        self._stack = contextlib.ExitStack()
+        self._forwards: list[str] = []
+        self._wanted = False
+        self._up = threading.Event()
+        self._answered = threading.Event()  # the first attempt has ended, one way or the other
+        self._failure: CnibenchError | None = None
+        self._keeper: threading.Thread | None = None
+        self._master: Process | None = None
+        self._holding = ""  # the command that lasts as long as the connection
+        self._held = contextlib.ExitStack()
+
+    def open(self) -> None:
+        """Raises ClusterError with what ssh said, and what to do about it."""
+        if self._wanted:
+            return
+        self._socket = self._stack.enter_context(scratch.folder()) / "s"
+        self._wanted = True
+        self._answered.clear()
+        # Its own thread: the kernel ends a child with the thread that started it.
+        self._keeper = threading.Thread(target=self._keep, name=f"{self.address}", daemon=True)
+        self._keeper.start()
+        self._answered.wait(_CONNECT * 2)
+        if not self._up.is_set():
+            failure = self._failure or LimitError(f"{self.address} did not answer")
+            self.close()
+            raise failure
+
+    def close(self) -> None:
+        """May be called twice."""
+        self._wanted = False
+        self._holding = ""
+        self._held.close()
+        master = self._master
+        if master is not None:
+            with contextlib.suppress(CnibenchError):
+                master.kill()
+        if self._keeper is not None:
+            self._keeper.join(_CONNECT)
+            self._keeper = None
+        self._up.clear()
+        self._stack.close()
+        self._forwards.clear()
+
+    def forward(self, local: int, remote: int) -> None:
+        """Port ``local`` of this machine leads to ``remote`` of that machine's own, also after the
+        connection was made anew. Raises ClusterError.
+        """
+        given = f"127.0.0.1:{local}:127.0.0.1:{remote}"
+        self._wait_up()
+        argv = [*self._ssh(), "-O", "forward", "-L", given, self._target()]
+        programs.run(argv, timeout=_CONNECT)
+        self._forwards.append(given)
+
+    def run(
+        self,
+        command: str,
+        *,
+        timeout: float,
+        input: str | None = None,
+        file: Path | None = None,
+        check: bool = True,
+        repeat: bool = True,
+    ) -> Done:
+        """A shell command on the machine; ``file`` is its standard input. Repeated when the
+        connection is lost in the middle, which the command must bear (``repeat``).
+
+        Raises ClusterError, LimitError.
+        """
+        end = time.monotonic() + timeout
+        while True:
+            self._wait_up()
+            argv = [*self._ssh(), "-oClearAllForwardings=yes", self._target(), "--", command]
+            left = max(1.0, end - time.monotonic())
+            done = (
+                self._with_file(argv, file, left)
+                if file
+                else programs.run(argv, timeout=left, input=input, check=False)
+            )
+            if done.returncode != LOST or not repeat or time.monotonic() > end:
+                break
+            self._up.clear()
+        if done.returncode == LOST:
+            raise explained(str(self.address), done.stderr)
+        if check and done.returncode:
+            said = " | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-4:])
+            raise ClusterError(f"{self.address}: {said or f'exit status {done.returncode}'}")
+        return done
+
+    def hold(self, command: str) -> bool:
+        """A command that prints a line and then lasts as long as the connection; it is started
+        anew with it. False when it ends before its line. Raises ClusterError.
+        """
+        self._wait_up()
+        self._holding = command
+        if not self._start_holding():
+            self._holding = ""
+            return False
+        return True
+
+    def _start_holding(self) -> bool:
+        argv = [*self._ssh(), "-oClearAllForwardings=yes", self._target(), "--", self._holding]
+        self._held.close()
+        with contextlib.ExitStack() as stack:
+            errors = Errors()
+            stack.callback(errors.close)
+            process, given, answer = programs.converse(argv, errors)
+            for one in (process, given, answer):
+                stack.enter_context(one)
+            if not answer.readline():
+                return False
+            self._held = stack.pop_all()
+        return True
+
+    def _with_file(self, argv: Sequence[str], file: Path, timeout: float) -> Done:
+        began = time.monotonic()
+        with scratch.folder() as folder:
+            out, err = folder / "out", folder / "err"
+            with programs.spawn(argv, stdin=file, stdout=out, stderr=err) as process:
+                status = process.wait(timeout)
+            said, complained = (path.read_text(errors="replace") for path in (out, err))
+        return Done(tuple(argv), status, said, complained, time.monotonic() - began)
+
+    def _ssh(self) -> list[str]:
+        return ["ssh", "-S", str(self._socket), *_OPTIONS]
+
+    def _target(self) -> str:
+        return (
+            f"{self.address.user}@{self.address.host}" if self.address.user else self.address.host
+        )
+
+    def _wait_up(self) -> None:
+        if not self._wanted:
+            self.open()
+        if not self._up.wait(self.patience):
+            failure = self._failure
+            raise failure or LimitError(f"{self.address} did not answer")
+
+    def _keep(self) -> None:
+        """Makes the connection, and makes it again whenever it was lost."""
+        lost = 0.0
+        while self._wanted:
+            errors = Errors()
+            try:
+                self._attempt(errors, lost)
+            except CnibenchError as error:
+                self._failure = error
+            finally:
+                errors.close()
+            self._answered.set()
+            was_up = self._up.is_set()
+            self._up.clear()
+            if not self._wanted or (not was_up and not lost):
+                return  # it never came about
+            if was_up:
+                lost = time.monotonic()
+                self.notify(f"{self.address}: the connection is lost; connecting again")
+            if time.monotonic() - lost > self.patience:
+                return
+            time.sleep(_AGAIN)
+
+    def _attempt(self, errors: Errors, lost: float) -> None:
+        """Returns when the connection has ended. Raises ClusterError with the reason."""
+        self._socket.unlink(missing_ok=True)
+        forwards = [word for one in self._forwards for word in ("-L", one)]
+        port = ["-p", str(self.address.port)] if self.address.port else []
+        argv = [
+            *self._ssh(),
+            "-oControlMaster=yes",
+            "-oControlPersist=no",
+            *port,
+            *forwards,
+            self._target(),
+            "echo up; exec cat",  # until our end of its standard input is closed
+        ]
+        process, given, answer = programs.converse(argv, errors)
+        self._master = process
+        with process, given, answer:
+            if answer.readline().strip() == b"up":
+                self._failure = None
+                self._up.set()
+                self._answered.set()
+                if lost:
+                    seconds = time.monotonic() - lost
+                    self.notify(f"{self.address}: connected again after {seconds:.0f} s")
+                if lost and self._holding and not self._start_holding():
+                    self.notify(f"{self.address}: another run uses it now")
+                answer.read()
+            with contextlib.suppress(CnibenchError):
+                process.wait(2.0)
+            raise explained(str(self.address), errors.text())

@@ -1,0 +1,90 @@
+"""Machines put back as they were: by the journal that each keeps of what was done to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cnibench.clusters.ssh.machine import Machine, on_both
+from cnibench.errors import ClusterError, CnibenchError
+
+_LIMIT = 900.0  # s: packages are removed, and all files are listed
+_MOST = 8  # differences that a message names
+# Sections of the listing, as they are counted for the user.
+_TITLES = {
+    "package": ("package",),
+    "file": ("file", "content", "link", "f", "d", "l", "s", "p", "c", "b"),
+    "device": ("device", "address"),
+    "rule": ("netfilter", "ipset", "rule", "route"),
+    "sysctl": ("sysctl",),
+    "module": ("module",),
+    "unit": ("unit",),
+    "mount": ("mount", "swap", "cgroup"),
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A machine now, and before the run. ``failed`` says what could not be undone; ``gone`` and
+    ``new`` are lines of its listing; ``compared`` counts those that were compared, by section.
+    """
+
+    failed: tuple[str, ...]
+    gone: tuple[str, ...]
+    new: tuple[str, ...]
+    compared: dict[str, int]
+
+    @property
+    def same(self) -> bool:
+        return not (self.failed or self.gone or self.new)
+
+    def words(self) -> str:
+        """``as it was before: 4123 files, 112 packages, ... compared``, or what differs."""
+        if self.same and not self.compared:
+            return "nothing had been changed"
+        sizes = ", ".join(
+            f"{count} {name}{'s' * (count != 1)}" for name, count in self.compared.items() if count
+        )
+        if self.same:
+            return f"as it was before, no difference in {sizes}"
+        found = [
+            *self.failed,
+            *(f"{one} (new)" for one in self.new),
+            *(f"{one} (gone)" for one in self.gone),
+        ]
+        more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+        return f"not as it was before: {'; '.join(found[:_MOST])}{more}"
+
+
+def comparison(output: str) -> Comparison:
+    """Out of what scripts/putback.sh prints."""
+    failed, gone, new, counts = [], [], [], Counter[str]()
+    for line in output.splitlines():
+        kind, _, rest = line.partition(" ")
+        if kind == "failed:":
+            failed.append(rest)
+        elif kind == "-":
+            gone.append(rest)
+        elif kind == "+":
+            new.append(rest)
+        elif kind == "compared":
+            section, _, number = rest.partition(" ")
+            title = next((one for one, of in _TITLES.items() if section in of), section)
+            counts[title] += int(number)
+    return Comparison(tuple(failed), tuple(gone), tuple(new), dict(counts))
+
+
+def put_back(machines: Sequence[Machine]) -> list[Comparison | CnibenchError]:
+    """Both at the same time, each whatever becomes of the other."""
+
+    def one(machine: Machine) -> Comparison | CnibenchError:
+        try:
+            done = machine.run("putback", timeout=_LIMIT, check=False)
+        except CnibenchError as error:
+            return error
+        if done.returncode not in (0, 4):
+            return ClusterError(f"{machine.address}: {done.stderr.strip()[-300:]}")
+        return comparison(done.stdout)
+
+    return on_both(machines, one)

@@ -1,0 +1,2 @@
+# A program and its arguments.
+exec "$@"

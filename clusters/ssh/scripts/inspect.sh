@@ -1,0 +1,84 @@
+# What a machine is and what would be in the way: lines of KEY=VALUE. Changes nothing.
+# $1: the address of the NIC to measure, "" for the one that ssh arrives at. $2: ports.
+say() { printf '%s=%s\n' "$1" "$(printf %s "$2" | tr '\n' ' ')"; }
+first() { cat "$1" 2>/dev/null | head -n1; }
+
+. /etc/os-release 2>/dev/null
+say os "${ID:-unknown} ${VERSION_ID:-}"
+say os_name "${PRETTY_NAME:-unknown}"
+say kernel "$(uname -r)"
+say architecture "$(uname -m)"
+say hostname "$(uname -n)"
+say uid "$(id -u)"
+say systemd "$([ -d /run/systemd/system ] && echo yes || echo no)"
+say cgroup "$(stat -f -c %T /sys/fs/cgroup 2>/dev/null)"
+say cpus "$(getconf _NPROCESSORS_ONLN)"
+say cpu_model "$(sed -n 's/^\(model name\|Model\)[^:]*: *//p' /proc/cpuinfo | head -n1)"
+say memory "$(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)"
+say swap "$(sed 1d /proc/swaps | awk '{print $1}')"
+say time "$(date +%s)"
+say boot "$(first /proc/sys/kernel/random/boot_id)"
+mkdir_of=/var/lib/cnibench; [ -d $mkdir_of ] || mkdir_of=/var/lib
+say free_kib "$(df -Pk $mkdir_of | awk 'NR==2 {print $4}')"
+say governor "$(first /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor)"
+say smt "$(case $(first /sys/devices/system/cpu/smt/active) in 1) echo on;; 0) echo off;; esac)"
+say synchronised "$(has timedatectl && timedatectl show -p NTPSynchronized --value 2>/dev/null)"
+say virtual "$(has systemd-detect-virt && { systemd-detect-virt --vm || true; } 2>/dev/null)"
+
+# The measured NIC.
+address=${1:-$(printf %s "${CNIBENCH_SSH:-}" | cut -d" " -f3)}
+device=$(ip -o addr show 2>/dev/null | awk -v a="$address" '{split($4, p, "/"); if (p[1] == a) print $2}' | head -n1)
+device=${device%%@*}
+say address "$address"
+say device "$device"
+if [ -n "$device" ]; then
+  say mtu "$(first "/sys/class/net/$device/mtu")"
+  say speed "$(first "/sys/class/net/$device/speed")"
+  say duplex "$(first "/sys/class/net/$device/duplex")"
+  driver=$(readlink -f "/sys/class/net/$device/device/driver" 2>/dev/null)
+  say driver "${driver##*/}"
+fi
+
+# What is somebody else's.
+processes=$(cat /proc/[0-9]*/comm 2>/dev/null | sort -u)
+running() { printf '%s\n' "$processes" | grep -qx "$1"; }
+node=
+[ -e /etc/kubernetes/kubelet.conf ] && node="$node /etc/kubernetes/kubelet.conf"
+[ -e /var/lib/kubelet/config.yaml ] && node="$node /var/lib/kubelet/config.yaml"
+[ -d /etc/rancher ] && node="$node /etc/rancher"
+[ -d /var/lib/etcd ] && node="$node /var/lib/etcd"
+for one in kubelet k3s k3s-server k3s-agent kube-apiserver etcd; do running "$one" && node="$node process:$one"; done
+say node "$node"
+containers=
+for one in containerd-shim containerd-shim- conmon crun runsc lxc-start systemd-nspawn; do
+  printf '%s\n' "$processes" | grep -q "^$one" && containers="$containers $one"
+done
+say containers "$containers"
+say network "$(ls /etc/cni/net.d/*.conf /etc/cni/net.d/*.conflist 2>/dev/null)"
+ports=
+for port in $2; do
+  hex=$(printf '%04X' "$port")
+  awk -v p=":$hex\$" '$4 == "0A" && $2 ~ p {found = 1} END {exit !found}' /proc/net/tcp /proc/net/tcp6 2>/dev/null && ports="$ports $port"
+done
+say ports_used "$ports"
+
+# What earlier runs of cnibench left.
+say journal "$([ -e /var/lib/cnibench/journal ] && echo yes)"
+say owner "$(first /var/lib/cnibench/owner)"
+say run "$(first /var/lib/cnibench/run)"
+if [ -e /var/lib/cnibench/use ] && has flock; then
+  flock -n /var/lib/cnibench/use true && say used no || say used yes
+fi
+
+# Programs and packages.
+tools=
+for one in apt-get dpkg-query rpm flock tar ip iptables nft modprobe systemctl containerd containerd-shim-runc-v2 ctr runc \
+  kubeadm kubelet kubectl conntrack ethtool sysctl find awk sed sha256sum mount; do
+  has "$one" && tools="$tools $one"
+done
+say tools "$tools"
+if has apt-cache; then
+  say apt_containerd "$(apt-cache policy containerd containerd.io 2>/dev/null | awk '/Candidate:/ && $2 != "(none)" {print $2; exit}')"
+  say apt_kubeadm "$(apt-cache madison kubeadm 2>/dev/null | awk '{print $3}')"
+  say apt_iptables "$(apt-cache policy iptables 2>/dev/null | awk '/Candidate:/ && $2 != "(none)" {print $2; exit}')"
+fi

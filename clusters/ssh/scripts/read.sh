@@ -1,0 +1,2 @@
+# The file $1.
+cat "$1"
