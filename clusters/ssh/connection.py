@@ -24,6 +24,7 @@ LOST = 255  # ssh's own exit status
 _CONNECT = 15.0  # s
 _PATIENCE = 180.0  # s that a machine may be away: one that reboots comes back within
 _AGAIN = 2.0  # s between attempts
+_NOTICED = 20.0  # s until a connection that was lost has ended here
 _OPTIONS = (
     "-oBatchMode=yes",  # nobody is asked for a password by a program that nobody sees
     "-oConnectTimeout=10",
@@ -52,6 +53,7 @@ class Connection:
         self._up = threading.Event()
         self._answered = threading.Event()  # the first attempt has ended, one way or the other
         self._failure: CnibenchError | None = None
+        self._number = 0  # of connections that came about
         self._keeper: threading.Thread | None = None
         self._master: Process | None = None
         self._holding = ""  # the command that lasts as long as the connection
@@ -59,9 +61,10 @@ class Connection:
 
     def open(self) -> None:
         """Raises ClusterError with what ssh said, and what to do about it."""
-        if self._wanted:
+        if self._keeper is not None and self._keeper.is_alive():
             return
-        self._socket = self._stack.enter_context(scratch.folder()) / "s"
+        if not self._wanted:
+            self._socket = self._stack.enter_context(scratch.folder()) / "s"
         self._wanted = True
         self._answered.clear()
         # Its own thread: the kernel ends a child with the thread that started it.
@@ -117,6 +120,7 @@ class Connection:
         end = time.monotonic() + timeout
         while True:
             self._wait_up()
+            number = self._number
             argv = [*self._ssh(), "-oClearAllForwardings=yes", self._target(), "--", command]
             left = max(1.0, end - time.monotonic())
             done = (
@@ -126,7 +130,8 @@ class Connection:
             )
             if done.returncode != LOST or not repeat or time.monotonic() > end:
                 break
-            self._up.clear()
+            if not self._renewed(number):  # the command itself ended so
+                break
         if done.returncode == LOST:
             raise explained(str(self.address), done.stderr)
         if check and done.returncode:
@@ -177,11 +182,20 @@ class Connection:
         )
 
     def _wait_up(self) -> None:
-        if not self._wanted:
-            self.open()
+        self.open()
         if not self._up.wait(self.patience):
             failure = self._failure
             raise failure or LimitError(f"{self.address} did not answer")
+
+    def _renewed(self, number: int) -> bool:
+        """Whether the connection of that number has ended, and another one came about."""
+        end = time.monotonic() + _NOTICED
+        while self._number == number and self._up.is_set() and time.monotonic() < end:
+            time.sleep(0.1)
+        if self._number == number and self._up.is_set():
+            return False
+        self._wait_up()
+        return True
 
     def _keep(self) -> None:
         """Makes the connection, and makes it again whenever it was lost."""
@@ -225,6 +239,7 @@ class Connection:
         with process, given, answer:
             if answer.readline().strip() == b"up":
                 self._failure = None
+                self._number += 1
                 self._up.set()
                 self._answered.set()
                 if lost:

@@ -21,6 +21,7 @@ from kind.parts import Parts
 
 if TYPE_CHECKING:
     from _kind_cluster import Kept
+    from _machines import Machines
 
     from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 
@@ -30,6 +31,7 @@ SUITES = {
     "test_kind_profiles": "kubernetes-profiles",
     "test_kind_removal": "kubernetes-profiles",
     "test_kind_": "kubernetes",
+    "test_ssh": "kubernetes-runs",
     "test_vm_models": "vm-models",
     "test_vm": "vm",
     "test_site_browser": "browser",
@@ -124,6 +126,14 @@ def bare_cluster(kind_parts: Parts) -> Iterator[Kept]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CNIBENCH_KIND_IMAGE", kind_parts.node_image)
         yield from kept(kind_parts)
+
+
+@pytest.fixture(scope="module")
+def machines(kind_parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    """Two bare machines that ssh leads to; each test leaves them as they were."""
+    from _machines import machines
+
+    yield from machines(kind_parts, tmp_path_factory.mktemp("machines"))
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,8 @@ mkdir_of=/var/lib/cnibench; [ -d $mkdir_of ] || mkdir_of=/var/lib
 say free_kib "$(df -Pk $mkdir_of | awk 'NR==2 {print $4}')"
 say governor "$(first /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor)"
 say smt "$(case $(first /sys/devices/system/cpu/smt/active) in 1) echo on;; 0) echo off;; esac)"
+say turbo "$(case $(first /sys/devices/system/cpu/intel_pstate/no_turbo)$(first /sys/devices/system/cpu/cpufreq/boost) in 1) [ -e /sys/devices/system/cpu/intel_pstate/no_turbo ] && echo off || echo on;; 0) [ -e /sys/devices/system/cpu/intel_pstate/no_turbo ] && echo on || echo off;; esac)"
+say irqbalance "$(cat /proc/[0-9]*/comm 2>/dev/null | grep -qx irqbalance && echo running || echo 'not running')"
 say synchronised "$(has timedatectl && timedatectl show -p NTPSynchronized --value 2>/dev/null)"
 say virtual "$(has systemd-detect-virt && { systemd-detect-virt --vm || true; } 2>/dev/null)"
 
@@ -35,6 +37,8 @@ if [ -n "$device" ]; then
   say mtu "$(first "/sys/class/net/$device/mtu")"
   say speed "$(first "/sys/class/net/$device/speed")"
   say duplex "$(first "/sys/class/net/$device/duplex")"
+  say rings "$(has ethtool && ethtool -g "$device" 2>/dev/null | awk '/^Current/ {now = 1} now && /^(RX|TX):/ {printf "%s %s ", tolower(substr($1, 1, 2)), $2}')"
+  say interrupts "$(for irq in $(awk -F: -v d="$device" 'index($2, d) {print $1 + 0}' /proc/interrupts 2>/dev/null); do first "/proc/irq/$irq/smp_affinity_list"; done | sort | uniq -c | awk '{printf "%s%s of CPU %s", sep, $1, $2; sep = ", "}')"
   driver=$(readlink -f "/sys/class/net/$device/device/driver" 2>/dev/null)
   say driver "${driver##*/}"
 fi
@@ -78,7 +82,5 @@ for one in apt-get dpkg-query rpm flock tar ip iptables nft modprobe systemctl c
 done
 say tools "$tools"
 if has apt-cache; then
-  say apt_containerd "$(apt-cache policy containerd containerd.io 2>/dev/null | awk '/Candidate:/ && $2 != "(none)" {print $2; exit}')"
   say apt_kubeadm "$(apt-cache madison kubeadm 2>/dev/null | awk '{print $3}')"
-  say apt_iptables "$(apt-cache policy iptables 2>/dev/null | awk '/Candidate:/ && $2 != "(none)" {print $2; exit}')"
 fi

@@ -15,6 +15,10 @@ _NODE = (
     " util-linux mount kmod libseccomp2 e2fsprogs bash ca-certificates curl jq procps socat"
     " containerd runc iputils-ping"
 )
+_MACHINE = (
+    "systemd systemd-sysv dbus openssh-server sudo iproute2 iptables nftables conntrack ethtool"
+    " kmod procps util-linux mount ca-certificates socat"
+)
 _BASE = (
     "iptables nftables ebtables conntrack ipset iproute2 ethtool bpftool kmod procps iputils-ping"
     " tcpdump ca-certificates netperf iperf3 nginx-light apache2-utils"
@@ -37,6 +41,15 @@ def node() -> Path:
         "root-node",
         cache.key(SUITE, _NODE, _LEFT_OUT),
         lambda where: _strap(where / "root.tar", _NODE),
+    )
+
+
+def machine() -> Path:
+    """root.tar in a folder: a machine that has nothing of Kubernetes."""
+    return cache.part(
+        "root-machine",
+        cache.key(SUITE, _MACHINE, _LEFT_OUT),
+        lambda where: _strap(where / "root.tar", _MACHINE),
     )
 
 

@@ -1,0 +1,163 @@
+"""Two bare machines: to samples and back, after a kill, and with everything that is in the way."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from _kind_runs import CNIBENCH, LIMIT, ONE_CELL, SHORT, cnibench, images_built, lines, until
+from _machines import Machines
+from kind.parts import Parts
+
+pytestmark = pytest.mark.timeout(900)
+AS_BEFORE = re.compile(r"(ssh://\S+): as it was before, no difference in (\d+) files, .* sysctls")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built(kind_parts: Parts) -> None:
+    images_built(kind_parts.base)
+
+
+def asked(machines: Machines, parts: Parts) -> tuple[str | Path, ...]:
+    """Of a run of real flannel and of Pods on the nodes' own network."""
+    return (
+        *("run", "--cluster", machines.cluster, "--kubernetes", machines.parts, "--allow-install"),
+        *("--cni", "host,flannel", "--set", f"flannel:chart={parts.charts['flannel']}"),
+        *("--image-archive", parts.flannel, "--method", "windows", *ONE_CELL, *SHORT),
+    )
+
+
+def test_to_samples_and_back(machines: Machines, kind_parts: Parts, tmp_path: Path) -> None:
+    before = [machines.listing(which) for which in (0, 1)]
+    said = cnibench(*asked(machines, kind_parts), cwd=tmp_path).stderr
+    samples = lines(tmp_path, "samples")
+    assert {one["label"] for one in samples if one["status"] == "ok"} == {"host", "flannel"}
+    assert {one["testbed"] for one in samples} == {"cluster"}
+    assert len({where for where, _ in AS_BEFORE.findall(said)}) == 2, said
+    for which in (0, 1):
+        assert machines.listing(which) == before[which]
+
+
+def test_after_a_kill(machines: Machines, kind_parts: Parts, tmp_path: Path) -> None:
+    before = [machines.listing(which) for which in (0, 1)]
+    log = tmp_path / "log"
+    with log.open("w") as stderr:
+        run = subprocess.Popen(
+            [CNIBENCH, *map(str, asked(machines, kind_parts))], stderr=stderr, cwd=tmp_path
+        )
+    clean = ("clean", "--cluster", machines.cluster)
+    try:
+        until(lambda: "kubeadm join" in log.read_text(), LIMIT)
+        assert "left: " in cnibench(*clean, cwd=tmp_path).stdout  # a live run's is never removed
+        refused = cnibench("doctor", "--cluster", machines.cluster, cwd=tmp_path, status=3)
+        assert "uses it" in refused.stdout.replace("\n", " ")
+    finally:
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    until(lambda: "would remove: what" in cnibench(*clean, "--dry-run", cwd=tmp_path).stdout)
+    done = cnibench(*clean, cwd=tmp_path)
+    assert len({where for where, _ in AS_BEFORE.findall(done.stdout + done.stderr)}) == 2
+    assert "nothing was left" in cnibench(*clean, cwd=tmp_path).stdout
+    for which in (0, 1):
+        assert machines.listing(which) == before[which]
+
+
+@contextmanager
+def changed(machines: Machines, change: str, undo: str) -> Iterator[None]:
+    machines.on(1, change)
+    try:
+        yield
+    finally:
+        machines.on(1, undo)
+
+
+@pytest.mark.parametrize(
+    ("change", "undo", "said"),
+    [
+        (
+            "mkdir /etc/kubernetes; touch /etc/kubernetes/kubelet.conf",
+            "rm -r /etc/kubernetes",
+            "it is a node of a cluster already",
+        ),
+        (
+            "cp /bin/sleep /tmp/conmon; /tmp/conmon 100 >/dev/null 2>&1 & sleep 0.5",
+            "kill $(pidof conmon); rm /tmp/conmon",
+            "it runs containers of others",
+        ),
+        (
+            "systemd-run -q --unit port socat TCP-LISTEN:10250 STDOUT; sleep 1",
+            "systemctl stop port",
+            "port 10250 is in use",
+        ),
+        (
+            "mkdir /var/lib/cnibench; mount -t tmpfs -o size=20m none /var/lib/cnibench",
+            "umount /var/lib/cnibench; rmdir /var/lib/cnibench",
+            "20 MiB are free below /var/lib",
+        ),
+        (
+            "mv /usr/bin/flock /usr/bin/flock.gone",
+            "mv /usr/bin/flock.gone /usr/bin/flock",
+            "not installed: flock",
+        ),
+        (
+            "ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/other; cd /etc/ssh;"
+            " echo 'HostKey /etc/ssh/other' >sshd_config.d/other.conf; systemctl restart ssh",
+            "rm /etc/ssh/other* /etc/ssh/sshd_config.d/other.conf; systemctl restart ssh",
+            "its host key is another one",
+        ),
+        ("systemctl stop ssh", "systemctl start ssh", "nothing listens on its ssh port"),
+        (
+            "mv /root/.ssh/authorized_keys /root/.ssh/not",
+            "mv /root/.ssh/not /root/.ssh/authorized_keys",
+            "ssh does not let this user in",
+        ),
+    ],
+    ids=["node", "containers", "port", "disk", "program", "key", "refused", "denied"],
+)
+def test_what_is_in_the_way_is_named_and_nothing_changes(
+    change: str, undo: str, said: str, machines: Machines, kind_parts: Parts, tmp_path: Path
+) -> None:
+    with changed(machines, change, undo):
+        before = machines.listing(1)
+        done = subprocess.run(
+            [CNIBENCH, *map(str, asked(machines, kind_parts))],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            cwd=tmp_path,
+            check=False,
+        )
+        assert machines.listing(1) == before
+    assert (done.returncode, said in done.stderr, "remedy:" in done.stderr) == (3, True, True), (
+        done.stderr
+    )
+    assert not (tmp_path / "runs").exists()
+
+
+def test_sudo_that_asks_for_a_password(machines: Machines, tmp_path: Path) -> None:
+    public = (machines.folder / "key.pub").read_text()
+    machines.on(
+        0,
+        "useradd -m admin; echo admin:secret | chpasswd; usermod -aG sudo admin;"
+        f" mkdir ~admin/.ssh; echo '{public}' >~admin/.ssh/authorized_keys;"
+        " chown -R admin ~admin/.ssh",
+    )
+    try:
+        cluster = machines.cluster.replace("root@", "admin@", 1)
+        done = cnibench("doctor", "--cluster", cluster, cwd=tmp_path, status=3)
+        assert "sudo asks for a password" in re.sub(r"\s+", " ", done.stdout)
+    finally:
+        machines.on(0, "userdel -rf admin 2>/dev/null; rm -rf /home/admin")
+
+
+def test_installing_is_asked_for_first(machines: Machines, tmp_path: Path) -> None:
+    words = ("run", "--cluster", machines.cluster, "--kubernetes", machines.parts, "--cni", "host")
+    done = cnibench(*words, cwd=tmp_path, status=2)
+    assert "--allow-install allows it" in done.stderr
+    assert os.listdir(tmp_path) == []
