@@ -40,6 +40,10 @@ def workloads(ctx: Context, parameter: Parameter, incomplete: str) -> list[Compl
     return _in_list(named("workloads"), incomplete)
 
 
+def proxies(ctx: Context, parameter: Parameter, incomplete: str) -> list[CompletionItem]:
+    return _in_list(("iptables", "nftables", "ipvs", "ebpf", "none"), incomplete)
+
+
 def formats(ctx: Context, parameter: Parameter, incomplete: str) -> list[CompletionItem]:
     return _beginning(named("reports"), incomplete)
 

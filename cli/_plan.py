@@ -10,6 +10,7 @@ import yaml
 from cnibench.cli._plan_options import PlanOptions
 from cnibench.errors import UsageError
 from cnibench.model import profile
+from cnibench.model.profile import Profile
 from cnibench.planning.plan import Plan, build_plan
 from cnibench.planning.plans import named, scaled
 from cnibench.registry import provider, providers
@@ -48,7 +49,7 @@ def plan_of(given: PlanOptions) -> Plan:
     options: dict[str, Any] = {
         key: value for key in _SINGLE if (value := getattr(given, key)) is not None
     }
-    for key in ("cni", "placement", "path"):
+    for key in ("cni", "placement", "path", "proxy"):
         if listed := _list(getattr(given, key)):
             options[key] = listed
     if listed := _list(given.workload):
@@ -144,10 +145,17 @@ def settings_of(given: Sequence[str], base: Plan | None = None) -> dict[str, dic
     return found
 
 
+def profiles_of(plan: Plan) -> dict[str, Profile]:
+    """Labels to the profiles that the plan names, one for each implementation of Services that it
+    asks for. Raises UsageError, InputError.
+    """
+    found = profile.choose(["*" if item == "all" else item for item in plan.cni])
+    return profile.with_proxies(found, plan.proxy)
+
+
 def at_scale(plan: Plan, factor: float) -> tuple[Plan, list[str]]:
     """``--scale``: the shorter plan, and in words what changed. Raises UsageError."""
-    asked = profile.choose(["*" if item == "all" else item for item in plan.cni])
-    return scaled(plan, factor, len(asked), providers("workloads"))
+    return scaled(plan, factor, len(profiles_of(plan)), providers("workloads"))
 
 
 def suited(plan: Plan, options: PlanOptions) -> tuple[Plan, list[str]]:

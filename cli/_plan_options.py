@@ -16,6 +16,7 @@ class PlanOptions:
     cluster: str | None = None
     placement: Sequence[str] = ()
     path: Sequence[str] = ()
+    proxy: Sequence[str] = ()
     workload: Sequence[str] = ()
     method: str | None = None
     duration: str | None = None

@@ -18,6 +18,7 @@ from cnibench.cli._checks import (
     runnable_profiles,
     working_collectors,
 )
+from cnibench.cli._plan import profiles_of
 from cnibench.errors import MissingError, UsageError
 from cnibench.model import profile
 from cnibench.model.cell import Cell
@@ -55,7 +56,7 @@ class Request:
 def profile_problems(plan: Plan) -> list[Problem]:
     """What the profiles of the plan lack on this machine."""
     cluster: Cluster = provider("clusters", plan.cluster)(Options(mtu=plan.mtu, ip=plan.ip))
-    asked = profile.choose(["*" if item == "all" else item for item in plan.cni])
+    asked = profiles_of(plan)
     return [problem for item in asked.values() for problem in cluster.check(item)]
 
 
@@ -78,7 +79,7 @@ def prepare(
     ``facts`` are recorded. ``here`` says where calibrations may be found that tell the noise.
     """
     plan = plan.seeded()
-    asked = profile.choose(["*" if item == "all" else item for item in plan.cni])
+    asked = profiles_of(plan)
     kind: type[Cluster] = provider("clusters", plan.cluster)
     # what a cluster has already may be removed, and then --set current:... says what that is
     there = {profile.CURRENT.name} if issubclass(kind, Recognition) else set()

@@ -41,7 +41,7 @@ _SECTIONS = {
         "quiet",
         "as_json",
     ),
-    "What is measured": ("path", "ip", "mtu", "pairs", "settings", "no_perf"),
+    "What is measured": ("path", "proxy", "ip", "mtu", "pairs", "settings", "no_perf"),
     "How it is measured": (
         "method",
         "duration",
@@ -104,6 +104,16 @@ _SECTIONS = {
     help=(
         "How the client reaches the server: pod, clusterip, nodeport, host, pod-to-host. "
         " [default: pod]"
+    ),
+)
+@click.option(
+    "--proxy",
+    multiple=True,
+    metavar="LIST",
+    shell_complete=_complete.proxies,
+    help=(
+        "How Services are implemented: iptables, nftables, ipvs, ebpf, none; several are compared. "
+        " [default: as usual for each profile]"
     ),
 )
 @click.option(

@@ -16,6 +16,7 @@ COLUMNS = {
     "label": "VARCHAR",
     **_TYPES,
     "fidelity": "VARCHAR",
+    "proxy": "VARCHAR",
     "cycles_source": "VARCHAR",
     "metric": "VARCHAR",
     "unit": "VARCHAR",

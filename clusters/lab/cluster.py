@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,11 +15,18 @@ from cnibench.clusters.lab import kernel
 from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.clusters.lab.deployment import MOST_PODS, LabDeployment
 from cnibench.clusters.lab.namespaces import congestion, features, tree, wire
+from cnibench.clusters.lab.proxies.base import proxy_of
 from cnibench.errors import ClusterError, CnibenchError
+from cnibench.model import conditions
+from cnibench.model.cell import Cell
 from cnibench.model.profile import Datapath, Profile
 from cnibench.offload import reading
 from cnibench.offload.nic import Nic
+from cnibench.registry import provider
+from cnibench.system import memory
+from cnibench.testbed.capabilities.cell_limits import CellLimits
 from cnibench.testbed.capabilities.nics import Nics
+from cnibench.testbed.capabilities.service_changes import ServiceChanges
 from cnibench.testbed.cluster import Cluster, Options, Problem, Wire, lacking_family
 
 _TOOLS = {
@@ -33,7 +40,7 @@ _TOOLS = {
 _SMALLEST = {4: 576, 6: 1280}  # bytes: RFC 791, RFC 8200
 
 
-class LabCluster(Cluster, Nics):
+class LabCluster(Cluster, CellLimits, Nics):
     """Profiles as models of the CNIs' datapaths, on this kernel, with real traffic. Works within
     ``carry``.
     """
@@ -43,6 +50,7 @@ class LabCluster(Cluster, Nics):
     simultaneous: ClassVar[bool] = True
     slices: ClassVar[bool] = True
     wire: Wire = "veth"
+    paths: ClassVar[tuple[str, ...]] = ("pod", "clusterip")
     most_pairs: ClassVar[int] = MOST_PODS // 2 - 1  # both Pods on one node, and room for a stranger
 
     def __init__(self, options: Options) -> None:
@@ -94,9 +102,15 @@ class LabCluster(Cluster, Nics):
                     remedy = "measure it where it runs: --cluster existing --cni current"
             return [Problem(profile.name, profile.reason or "a datapath model for the lab", remedy)]
         settings = options.settings
-        builder, _ = builder_of(profile, {**settings.get("", {}), **settings.get(profile.name, {})})
+        builder, given = builder_of(
+            profile, {**settings.get("", {}), **settings.get(profile.name, {})}
+        )
+        possible = builder.proxies(given)
+        if profile.proxy not in ("", *possible):
+            return [_no_model(profile, possible)]
+        proxy = proxy_of(profile.proxy or possible[0])
         problems = []
-        needs = dict.fromkeys((*builder.needs, *profile.datapath.needs))
+        needs = dict.fromkeys((*builder.needs, *profile.datapath.needs, *proxy.needs))
         for need in needs:
             if need not in kernel.FEATURES:
                 raise ClusterError(
@@ -126,6 +140,34 @@ class LabCluster(Cluster, Nics):
                     )
                 )
         return problems
+
+    def refuses(self, profile: Profile, cell: Cell) -> str:
+        asked = conditions.of(cell.params)
+        services = asked.services if asked is not None else None
+        if (
+            services is None
+            and cell.path != "clusterip"
+            and ServiceChanges not in provider("workloads", cell.workload).needs
+        ):
+            return ""
+        settings = self.options.settings
+        builder, given = builder_of(
+            profile, {**settings.get("", {}), **settings.get(cell.label, {})}
+        )
+        name = profile.proxy or builder.proxies(given)[0]
+        if reason := builder.no_services(given, name):
+            return reason
+        proxy = proxy_of(name)
+        if cell.ip not in proxy.families:
+            return f"the model of {name} has no Services of IPv{cell.ip}"
+        if services is not None:
+            needed = 2 * proxy.bytes_each * services.count * services.endpoints
+            if needed > (free := memory.available()):
+                return (
+                    f"{services.count} Services with {services.endpoints} endpoints each take about"
+                    f" {needed >> 20} MiB on two nodes by {name}; {free >> 20} MiB are free"
+                )
+        return ""
 
     def _lacks(self, name: str, feature: kernel.Feature) -> Problem:
         if os.geteuid() and feature is kernel.FEATURES["tc-bpf"]:
@@ -175,6 +217,20 @@ class LabCluster(Cluster, Nics):
             except CnibenchError:
                 if error[0] is None:
                     raise
+
+
+def _no_model(profile: Profile, possible: Sequence[str]) -> Problem:
+    if profile.proxy == "ipvs":
+        return Problem(
+            profile.name,
+            "a model of kube-proxy's ipvs mode in the lab",
+            "measure it on nodes whose kernel has CONFIG_IP_VS: --cluster kind or existing",
+        )
+    return Problem(
+        profile.name,
+        f"Services by {profile.proxy} beside its model",
+        f"--proxy {' or '.join(possible)}, or leave it out",
+    )
 
 
 def _overhead(datapath: Datapath, family: int) -> int:

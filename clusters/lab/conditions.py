@@ -8,10 +8,12 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from cnibench.clusters.lab import services
 from cnibench.clusters.lab.namespaces import features, links, wire
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.errors import ClusterError, UnsupportedError
+from cnibench.model.cell import Cell
 from cnibench.model.conditions import TSO, Conditions, Offload, Policies
 from cnibench.testbed.deployment import undone
 
@@ -21,11 +23,19 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def apply_conditions(
-    deployment: LabDeployment, asked: Conditions, client: LabPod, server: LabPod
+    deployment: LabDeployment,
+    asked: Conditions,
+    client: LabPod,
+    server: LabPod,
+    cell: Cell | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
     """As CellConditions.apply_conditions."""
     records: list[dict[str, Any]] = []
     with contextlib.ExitStack() as stack:
+        if asked.services is not None:
+            if cell is not None and cell.path != "pod":
+                deployment.address(cell, server)  # made and proven before the others
+            records += stack.enter_context(services.apply(deployment, asked.services))
         if asked.policy is not None:
             records += stack.enter_context(_policies(deployment, asked.policy))
         if asked.offload is not None:

@@ -15,6 +15,8 @@ from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.clusters.lab.namespaces import congestion, features, leftovers, links, sysctls, wire
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod, Role
+from cnibench.clusters.lab.proxies.base import Proxy, proxy_of
+from cnibench.clusters.lab.services import LabServices
 from cnibench.errors import ClusterError, CnibenchError, UnsupportedError, cleaning_up
 from cnibench.model.cell import Attestation, Cell, Placement
 from cnibench.model.conditions import Conditions
@@ -26,6 +28,8 @@ from cnibench.testbed.capabilities.node_devices import NodeDevices
 from cnibench.testbed.capabilities.pod_lifecycle import PodLifecycle, Started
 from cnibench.testbed.capabilities.policies import Policies
 from cnibench.testbed.capabilities.quick_attestation import QuickAttestation
+from cnibench.testbed.capabilities.service_changes import Change, Coming, ServiceChanges
+from cnibench.testbed.capabilities.service_paths import ServicePaths
 from cnibench.testbed.cluster import Options
 from cnibench.testbed.deployment import Deployment, Fidelity
 from cnibench.testbed.place import Node, Pod
@@ -44,6 +48,8 @@ class LabDeployment(
     PodLifecycle,
     Policies,
     QuickAttestation,
+    ServiceChanges,
+    ServicePaths,
 ):
     """One profile, standing. ``a`` and ``b`` are the nodes, ``mtu`` is the Pods' MTU, ``settings``
     the sysctls that hold, per namespace.
@@ -97,12 +103,18 @@ class LabDeployment(
             self.a, self.b = (self._node(name, index) for index, name in enumerate("ab"))
             wire.join(self.a, self.b, options)
             self.datapath = builder(self, given)
+            self.proxy = profile.proxy or builder.proxies(given)[0]
+            self.services: Proxy = proxy_of(self.proxy)(self)
+            self._paths = LabServices(self)
             with self.datapath.batch():
                 self.datapath.build()
                 for node in (self.a, self.b):
+                    self.services.build(node)
                     if changed := self.datapath.underlay_features(node):
                         features.write(node.ns, node.wire, changed)
                 self._populate(like)
+            if like is not None:
+                self.services.follow(like.services)
         except BaseException as error:
             with cleaning_up(error):
                 self.remove()
@@ -169,6 +181,7 @@ class LabDeployment(
             now = time.monotonic()
             steps.append((step, now - start))
             start = now
+        self.services.connect(pod)
         return pod
 
     def pair(self, placement: Placement, number: int = 0) -> tuple[LabPod, LabPod]:
@@ -248,6 +261,19 @@ class LabDeployment(
                 time.sleep(max(0.0, self._settled - time.monotonic()))
                 congestion.use(node.ns, self._congestion_control, local=True)
         self.datapath.reset_state()
+        self.services.forget()
+
+    def address(self, cell: Cell, server: Pod) -> str:
+        return self._paths.address(cell, server)
+
+    def port(self, cell: Cell, number: int) -> int:
+        return number
+
+    def service_change(
+        self, cell: Cell, server: Pod, port: int, change: Change
+    ) -> AbstractContextManager[Coming]:
+        assert isinstance(server, LabPod)
+        return self._paths.change(cell.ip, server, port, change)
 
     def apply_conditions(
         self, asked: Conditions, client: Pod, server: Pod, cell: Cell | None = None
@@ -256,7 +282,7 @@ class LabDeployment(
 
         assert isinstance(client, LabPod)
         assert isinstance(server, LabPod)
-        return apply_conditions(self, asked, client, server)
+        return apply_conditions(self, asked, client, server, cell)
 
     def denial(self, port: int) -> Callable[[], None]:
         return lambda: self.datapath.deny(port)
@@ -354,6 +380,8 @@ class LabDeployment(
 
     def remove(self) -> None:
         errors: list[str] = []
+        if hasattr(self, "services"):
+            self.services.remove()
         if hasattr(self, "datapath"):
             try:
                 self.datapath.remove()

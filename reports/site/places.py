@@ -145,6 +145,8 @@ def badges(analysis: Analysis, group: Group, results: Sequence[Result]) -> list[
         )
         for kind in sorted(kinds)
     ]
+    if proxies := sorted({result.proxy for result in results} - {""}):
+        found.append(f"Services by {' and '.join(proxies)}")
     if any(row.cycles_source == "estimated" for row in cycles_of(analysis, group)):
         found.append("cycles estimated")
     if emulated(analysis):

@@ -22,6 +22,7 @@ from cnibench.clusters.lab.rules import (
     flannel,
     kubeproxy,
     kuberouter,
+    services,
 )
 from cnibench.clusters.lab.rules.ruleset import IpSet, Pod, chain, end, head, ipset_text, save_text
 
@@ -62,12 +63,12 @@ def node(
 
 
 def proxy(family: int = 4, **more: object) -> tuple[object, ...]:
-    services = kubeproxy.default_services(
+    known = services.default_services(
         family,
         HOSTS[family][0],
         ["10.244.0.3", "10.244.0.4"] if family == 4 else ["fd00:10:244::3"],
     )
-    return kubeproxy.rules(family, CIDRS[family][0], services)
+    return (*kubeproxy.kubelet(family), *kubeproxy.rules(family, CIDRS[family][0], known))
 
 
 def of_chain(text: str, table: str, name: str) -> list[str]:
@@ -155,7 +156,7 @@ def test_kube_proxy_puts_the_firewall_first_and_the_services_behind() -> None:
 
 
 def test_kube_proxy_node_port() -> None:
-    service = kubeproxy.Service(
+    service = services.Service(
         "cnibench/web:http", "tcp", "10.96.7.7", 80, (("10.244.0.2", 80),), node_port=30080
     )
     text = save_text([kubeproxy.rules(4, CIDRS[4][0], [service])])

@@ -58,6 +58,7 @@ def _reference(deployment: LabDeployment) -> _Reference:
             deployment.profile.model_dump_json(),
             repr(deployment.options),
             deployment.label,
+            repr(deployment.services.services),
             *(f"{pod.node.name} {pod.number} {pod.role}" for pod in deployment.made),
         )
     )

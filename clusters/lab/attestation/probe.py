@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import select
 import socket
+import struct
 import time
 from collections.abc import Iterator
 
@@ -26,23 +28,36 @@ def _socket(ns: Namespace, family: int, kind: int) -> socket.socket:
 
 
 def stream(
-    client: Namespace, server: Namespace, target: str, family: int, size: int, limit: float = 3.0
+    client: Namespace,
+    server: Namespace,
+    target: str,
+    family: int,
+    size: int,
+    limit: float = 3.0,
+    *,
+    via: tuple[str, int] | None = None,
+    port: int = 0,
 ) -> str:
     """Sends ``size`` bytes over TCP, client to server. '' when all arrived within ``limit``
-    seconds, else what went wrong.
+    seconds, else what went wrong. ``via``: the client connects to that address and port, which
+    stand for the server's ``port``.
     """
     end = time.monotonic() + limit
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(_socket(server, family, socket.SOCK_STREAM))
         try:
-            listener.bind((target, 0))
+            if port:  # a workload's: nothing of the probe may stay on it
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((target, port))
             listener.listen(1)
             sender = stack.enter_context(_socket(client, family, socket.SOCK_STREAM))
-            sender.connect_ex(listener.getsockname())
+            sender.connect_ex(via or listener.getsockname())
             if not reached(listener, limit):
                 return f"no TCP connection within {limit:g} s"
             receiver = stack.enter_context(listener.accept()[0])
             receiver.setblocking(False)
+            if port:
+                receiver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             left_to_send, left_to_get, block = size, size, bytes(65536)
             poll = select.poll()
             poll.register(receiver, select.POLLIN)
@@ -64,6 +79,21 @@ def stream(
         except OSError as error:
             return f"{errno.errorcode.get(error.errno or 0, '?')}: {error.strerror}"
     return ""
+
+
+def connects(client: Namespace, target: str, port: int, family: int, limit: float = 3.0) -> str:
+    """Opens a TCP connection to whoever listens there, and resets it. '' when it was made within
+    ``limit`` seconds, else what went wrong.
+    """
+    with _socket(client, family, socket.SOCK_STREAM) as sender:
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sender.connect_ex((target, port))
+        poll = select.poll()
+        poll.register(sender, select.POLLOUT)
+        if not poll.poll(limit * 1000):
+            return f"no TCP connection within {limit:g} s"
+        code = sender.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        return os.strerror(code) if code else ""
 
 
 def datagram(

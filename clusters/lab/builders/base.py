@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 
 _ROOM = "clusters.lab.datapaths"
+# ipvs has no model: few kernels have it, and it is being retired.
+_BESIDE = ("iptables", "nftables", "ebpf", "none")
 
 
 class NoOptions(Strict):
@@ -51,7 +53,20 @@ class Datapath(abc.ABC):
         Mapping[str, str]
     ] = {}  # what the model runs on the nodes, by name or path: the Debian package that has it
     super_packets: ClassVar[bool] = True  # False: Pods' own devices cut TCP into packets of the MTU
+    beside_kube_proxy: ClassVar[bool] = False  # does the CNI leave Services to kube-proxy?
     sandbox: ClassVar[bool] = True  # False: Pods are the nodes' own namespaces
+
+    @classmethod
+    def proxies(cls, options: Any) -> tuple[str, ...]:
+        """How Services may be implemented beside a model with these options (modules of
+        clusters/lab/proxies), the usual way first.
+        """
+        return _BESIDE if cls.beside_kube_proxy else ("none",)
+
+    @classmethod
+    def no_services(cls, options: Any, proxy: str) -> str:
+        """Why Pods cannot reach Services through it; '' when they can."""
+        return "nothing implements Services in its model" if proxy == "none" else ""
 
     def __init__(self, deployment: LabDeployment, options: Any) -> None:
         self.deployment = deployment

@@ -18,17 +18,13 @@ from typing import ClassVar, Literal
 
 from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.builders import calico_endpoint, vxlan
-from cnibench.clusters.lab.builders.filtered import (
-    CLUSTER_CIDRS,
-    NAMESPACE,
-    Filtered,
-    FilterOptions,
-)
+from cnibench.clusters.lab.builders.filtered import NAMESPACE, Filtered, FilterOptions
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import calico
 from cnibench.clusters.lab.rules.calico_node import VXLAN_PORT, Node, Policy, ipsets
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part
+from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS
 from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation
 
@@ -58,6 +54,7 @@ class Calico(Filtered):
 
     name = "calico"
     Options: ClassVar[type[FilterOptions]] = CalicoOptions
+    beside_kube_proxy = True
     needs = ("iptables", "ipset")
 
     @property

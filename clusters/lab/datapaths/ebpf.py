@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from cnibench.clusters.lab.builders import pod_veth
-from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS
 from cnibench.clusters.lab.builders.programs import HOST_BITS, ProgramOptions, Programs
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import cilium
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part
+from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS
 
 _EVERYTHING = {4: "default", 6: "default6"}
 _VXLAN_PORT, _GENEVE_PORT = 8472, 6081  # the chart's tunnelPort
@@ -49,6 +49,19 @@ class Ebpf(Programs):
     name = "ebpf"
     Options = EbpfOptions
     needs: ClassVar[tuple[str, ...]] = ("tc-bpf", "iptables")
+
+    @classmethod
+    def proxies(cls, options: Any) -> tuple[str, ...]:
+        return ("iptables",) if options.kube_proxy else ("none", "ebpf")
+
+    @classmethod
+    def no_services(cls, options: Any, proxy: str) -> str:
+        if proxy == "iptables":
+            return (
+                "beside kube-proxy Cilium leads Pods' connections to Services by its own programs,"
+                " which are left out of the model"
+            )
+        return super().no_services(options, proxy)
 
     @property
     def tunnel(self) -> str:

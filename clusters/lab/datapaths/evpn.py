@@ -19,13 +19,13 @@ from pydantic import Field
 
 from cnibench.clusters.lab.builders import pod_veth
 from cnibench.clusters.lab.builders.batched import Batched
-from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS
 from cnibench.clusters.lab.daemons import frr
 from cnibench.clusters.lab.daemons.processes import Daemons
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links, sysctls
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
+from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS
 from cnibench.model.cell import Attestation
 from cnibench.model.profile import Strict
 

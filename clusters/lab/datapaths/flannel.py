@@ -15,11 +15,12 @@ from typing import ClassVar, Literal
 
 from cnibench.clusters.lab.builders import vxlan
 from cnibench.clusters.lab.builders.bridged import Bridged
-from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS, FilterOptions
+from cnibench.clusters.lab.builders.filtered import FilterOptions
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.clusters.lab.rules import flannel
 from cnibench.clusters.lab.rules.ruleset import Part
+from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS
 
 _DEVICES = {4: "flannel.1", 6: "flannel-v6.1"}
 _VNI, _PORT = 1, 8472  # defaultVNI; the kernel's default port, which flannel keeps
@@ -41,6 +42,7 @@ class Flannel(Bridged):
     Options: ClassVar[type[FilterOptions]] = FlannelOptions
     bridge = "cni0"
     hairpin = True
+    beside_kube_proxy = True
 
     @property
     def tunnel(self) -> str:

@@ -14,12 +14,13 @@ import ipaddress
 from typing import Any
 
 from cnibench.clusters.lab.builders.bridged import Bridged
-from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS, FilterOptions
+from cnibench.clusters.lab.builders.filtered import FilterOptions
 from cnibench.clusters.lab.daemons import wireguard
 from cnibench.clusters.lab.datapaths.flannel import Flannel
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode
+from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS
 
 _IPIP, _WG = "flannel.ipip", "flannel-wg"
 _WG_PORT = 51820

@@ -19,11 +19,12 @@ from socket import AF_INET, AF_INET6
 from typing import ClassVar, Literal
 
 from cnibench.clusters.lab.builders.bridged import Bridged
-from cnibench.clusters.lab.builders.filtered import SERVICE_CIDRS, FilterOptions
+from cnibench.clusters.lab.builders.filtered import FilterOptions
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode
 from cnibench.clusters.lab.rules import kuberouter
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part
+from cnibench.clusters.lab.rules.services import SERVICE_CIDRS
 
 _ZEBRA, _TABLE = 17, 77
 
@@ -41,6 +42,7 @@ class KubeRouter(Bridged):
 
     name = "kube-router"
     Options: ClassVar[type[FilterOptions]] = KubeRouterOptions
+    beside_kube_proxy = True
     bridge = "kube-bridge"
     pod_rules = True
     needs = ("bridge", "br_netfilter", "iptables", "ipset")

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cnibench.clusters.lab.builders.base import Datapath
-from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabPod
+from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS
 
 _SCRATCH = "mv{:x}"  # the device's name while it is still in the node's namespace
 

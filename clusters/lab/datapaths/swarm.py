@@ -20,12 +20,12 @@ from pydantic import field_validator
 
 from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.builders.base import Datapath
-from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links, sysctls
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import swarm
+from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS
 from cnibench.model.cell import Attestation
 from cnibench.model.profile import Strict
 

@@ -24,13 +24,14 @@ from typing import Any, ClassVar
 from cnibench.clusters.lab.attestation import probe
 from cnibench.clusters.lab.builders import pod_veth
 from cnibench.clusters.lab.builders.bridged import allow_hairpin
-from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS, Filtered
+from cnibench.clusters.lab.builders.filtered import Filtered
 from cnibench.clusters.lab.daemons.processes import Daemons, program
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import features, links
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules import weave
 from cnibench.clusters.lab.rules.ruleset import IpSet, Part, save_text
+from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS
 from cnibench.model.cell import Attestation
 
 _BRIDGE = "weave"
@@ -50,6 +51,7 @@ class _Weave(Filtered):
     """The bridge and the Pods on it; subclasses make the router."""
 
     far_end: ClassVar[str]  # the other end of the veth pair at the bridge
+    beside_kube_proxy = True
     fast: ClassVar[bool]  # is there a fast datapath (Bridge.IsFastdp)?
 
     def build(self) -> None:

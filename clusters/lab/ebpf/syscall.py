@@ -11,7 +11,7 @@ import errno
 import os
 import platform
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,8 @@ F_NO_PREALLOC, F_RDONLY_PROG = 1, 1 << 7
 _PROG_TYPE_SCHED_CLS = 3
 _MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _MAP_DELETE, _MAP_NEXT_KEY, _PROG_LOAD = range(6)
 _OBJ_GET_INFO_BY_FD, _MAP_FREEZE = 15, 22
+_LOOKUP_BATCH, _LOOKUP_AND_DELETE_BATCH, _UPDATE_BATCH, _DELETE_BATCH = 24, 25, 26, 27
+_AT_ONCE = 4096  # entries of a batch
 _NUMBERS = {
     "x86_64": 321,
     "aarch64": 280,
@@ -57,6 +59,15 @@ def call(command: int, attributes: bytes) -> tuple[int, bytes]:
 def _bpf(command: int, attributes: bytes, *kept: object) -> int:
     """The system call; ``kept`` are the buffers that ``attributes`` point to. Raises OSError."""
     return call(command, attributes)[0]
+
+
+def _raw(command: int, buffer: ctypes.Array[ctypes.c_char]) -> int:
+    """The system call; its error number, 0 without one. The kernel writes to ``buffer``."""
+    number = _NUMBERS[platform.machine()]
+    result = _libc.syscall(
+        ctypes.c_long(number), ctypes.c_long(command), buffer, ctypes.c_long(len(buffer))
+    )
+    return ctypes.get_errno() if result < 0 else 0
 
 
 def _pointer(data: ctypes.Array[ctypes.c_char]) -> int:
@@ -203,6 +214,81 @@ class Map:
             yield found.raw
             before = before or ctypes.create_string_buffer(self.definition.key_size)
             before.raw = found.raw
+
+    def update_batch(self, entries: Mapping[bytes, bytes]) -> None:
+        """Sets many entries of a hash map, thousands with each call."""
+        pairs = list(entries.items())
+        for start in range(0, len(pairs), _AT_ONCE):
+            part = pairs[start : start + _AT_ONCE]
+            self._batch(
+                _UPDATE_BATCH,
+                b"".join(key for key, _ in part),
+                b"".join(value for _, value in part),
+                len(part),
+            )
+
+    def delete_batch(self, keys: Sequence[bytes]) -> None:
+        """Removes many entries of a hash map, all of which are there."""
+        for start in range(0, len(keys), _AT_ONCE):
+            part = keys[start : start + _AT_ONCE]
+            self._batch(_DELETE_BATCH, b"".join(part), b"", len(part))
+
+    def _batch(self, command: int, keys: bytes, values: bytes, count: int) -> None:
+        given = ctypes.create_string_buffer(keys, len(keys))
+        theirs = ctypes.create_string_buffer(values, max(len(values), 1))
+        request = struct.pack(
+            "=QQQQIIQQ", 0, 0, _pointer(given), _pointer(theirs), count, self.fd, 0, 0
+        )
+        try:
+            _bpf(command, request, given, theirs)
+        except OSError as error:
+            raise ClusterError(f"eBPF map {self.definition.name}: {error.strerror}") from None
+
+    def items(self) -> list[tuple[bytes, bytes]]:
+        """All entries of a hash map."""
+        return list(self._read(_LOOKUP_BATCH))
+
+    def clear(self) -> None:
+        """Removes all entries of a hash map."""
+        for _ in self._read(_LOOKUP_AND_DELETE_BATCH):
+            pass
+
+    def _read(self, command: int) -> Iterator[tuple[bytes, bytes]]:
+        d, room = self.definition, _AT_ONCE
+        before = ctypes.create_string_buffer(max(8, d.key_size))
+        after = ctypes.create_string_buffer(max(8, d.key_size))
+        first = True
+        while True:
+            keys = ctypes.create_string_buffer(d.key_size * room)
+            values = ctypes.create_string_buffer(d.value_size * room)
+            request = struct.pack(
+                "=QQQQIIQQ",
+                0 if first else _pointer(before),
+                _pointer(after),
+                _pointer(keys),
+                _pointer(values),
+                room,
+                self.fd,
+                0,
+                0,
+            )
+            buffer = ctypes.create_string_buffer(request, len(request))
+            code = _raw(command, buffer)
+            if code == errno.ENOSPC:  # a bucket has more than there is room for
+                room *= 2
+                continue
+            if code not in (0, errno.ENOENT):
+                raise ClusterError(f"eBPF map {d.name}: {os.strerror(code)}")
+            count = struct.unpack_from("=I", buffer.raw, 32)[0]
+            all_keys, all_values = keys.raw, values.raw
+            for at in range(count):
+                yield (
+                    all_keys[at * d.key_size : (at + 1) * d.key_size],
+                    all_values[at * d.value_size : (at + 1) * d.value_size],
+                )
+            if code == errno.ENOENT:
+                return
+            before.raw, first = after.raw, False
 
     def freeze(self) -> None:
         """No more writes from user space: the verifier then takes its content as constants."""

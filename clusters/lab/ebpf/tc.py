@@ -20,6 +20,7 @@ _PARENT = {
 }  # TC_H_CLSACT with TC_H_MIN_INGRESS, TC_H_MIN_EGRESS
 _TCX = {"ingress": 46, "egress": 47}  # BPF_TCX_INGRESS, BPF_TCX_EGRESS
 _PROG_ATTACH, _PROG_QUERY = 8, 16
+_USUAL = 2  # priority of a CNI's programs
 
 
 @cache
@@ -46,9 +47,17 @@ def attach_tcx(ns: Namespace, device: str, hook: str, name: str, program: int) -
         raise ClusterError(f"{ns.name}: the program {name} at {device}: {error.strerror}") from None
 
 
-def attach(ns: Namespace, device: str, hook: str, name: str, program: int, number: int = 0) -> None:
+def attach(
+    ns: Namespace,
+    device: str,
+    hook: str,
+    name: str,
+    program: int,
+    number: int = 0,
+    priority: int = _USUAL,
+) -> None:
     """The program (a descriptor) at ``hook`` (ingress, egress) of a device; it finds ``number`` (16
-    bits) in ``skb->tc_classid``.
+    bits) in ``skb->tc_classid``. Programs of a lower ``priority`` run first.
 
     Raises ClusterError.
     """
@@ -71,7 +80,7 @@ def attach(ns: Namespace, device: str, hook: str, name: str, program: int, numbe
             name=name,
             parent=_PARENT[hook],
             direct_action=True,
-            prio=1,
+            prio=priority,
             **words,
         )
     except NetlinkError as error:

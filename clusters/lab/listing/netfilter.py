@@ -33,6 +33,7 @@ _GETTABLE, _GETCHAIN, _GETRULE, _GETSET, _GETELEMENTS, _GETOBJECT, _GETFLOWTABLE
 )
 _FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
 _IPSET_LIST = 7
+_ANONYMOUS, _SET_ID = 1, 4  # NFT_SET_ANONYMOUS, NFTA_LOOKUP_SET_ID
 _HOOK_FAMILIES = {2: 5, 10: 5, 3: 3, 7: 5}  # number of hooks of each family
 # Values that count, age or are drawn: of a set's head its random seed, size in memory and elements;
 # of a member its time, packets and bytes.
@@ -56,16 +57,23 @@ def nftables() -> dict[str, list[str]]:
         hook = given.get(4, b"").hex()
         policy = number(given[5][::-1]) if 5 in given else "-"
         found[_chain(body[0], given[1], given[3])] = [f"hook {hook or '-'} policy {policy}"]
-    for _, body in dump(NETFILTER, _NFTABLES | _GETRULE, bytes(4)):
-        given = dict(attributes(body[4:]))
-        found[_chain(body[0], given[1], given[2])].append(_rule(given))
+    # Of sets that a rule has for itself, by family and table.
+    names: dict[tuple[int, bytes], dict[bytes, str]] = {}
     for _, body in dump(NETFILTER, _NFTABLES | _GETSET, bytes(4)):
         given = dict(attributes(body[4:]))
-        label = f"set {_FAMILIES.get(body[0])} {word(given[1])} {word(given[2])}"
         options = " ".join(
             f"{kind}={given[kind].hex()}" for kind in (3, 4, 5, 6, 7) if kind in given
         )
-        found[label] = [options, *_elements(body[0], given[1], given[2])]
+        lines = [options, *_elements(body[0], given[1], given[2])]
+        name = word(given[2])
+        if int.from_bytes(given.get(3, b""), "big") & _ANONYMOUS:
+            name = "of a rule, " + sha256("\n".join(lines).encode()).hexdigest()[:16]
+            names.setdefault((body[0], given[1]), {})[given[2]] = name
+        found[f"set {_FAMILIES.get(body[0])} {word(given[1])} {name}"] = lines
+    for _, body in dump(NETFILTER, _NFTABLES | _GETRULE, bytes(4)):
+        given = dict(attributes(body[4:]))
+        own = names.get((body[0], given[1]), {})
+        found[_chain(body[0], given[1], given[2])].append(_rule(given, own))
     for what, label in ((_GETFLOWTABLE, "flowtable"), (_GETOBJECT, "object")):
         for _, body in dump(NETFILTER, _NFTABLES | what, bytes(4)):
             given = dict(attributes(body[4:]))
@@ -78,14 +86,19 @@ def _chain(family: int, table: bytes, name: bytes) -> str:
     return f"chain {_FAMILIES.get(family, family)} {word(table)} {word(name)}"
 
 
-def _rule(given: Mapping[int, bytes]) -> str:
-    """The expressions of a rule; its handle, position and counters are left out."""
+def _rule(given: Mapping[int, bytes], sets: Mapping[bytes, str]) -> str:
+    """The expressions of a rule; its handle, position and counters are left out. ``sets`` names
+    those of single rules, which the kernel numbers, by their content.
+    """
     parts = []
     for _, expression in attributes(given.get(4, b"")):
         inner = dict(attributes(expression))
         name, data = word(inner[1]), inner.get(2, b"")
         if name in ("counter", "last"):
             parts.append(name)
+        elif name == "lookup":
+            kept = [(kind, value) for kind, value in attributes(data) if kind != _SET_ID]
+            parts.append(" ".join([name, *(sets.get(value) or value.hex() for _, value in kept)]))
         elif name in ("quota", "connlimit", "limit"):  # the rate, and not what is used of it
             kept = attributes(data)[:5]
             parts.append(f"{name} {' '.join(value.hex() for _, value in kept)}")

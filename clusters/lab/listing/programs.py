@@ -22,7 +22,7 @@ _ARRAY, _PROG_ARRAY, _ARRAY_OF_MAPS = 2, 3, 12
 _ARRAYS = (_ARRAY, _PROG_ARRAY, _ARRAY_OF_MAPS)
 _PER_CPU, _LRU = (5, 6, 10), (9,)
 _INFO_SIZE = 232
-_MOST = 4096  # entries of one map
+_MOST = 1 << 20  # entries of one map
 _MOST_INDEXES = 256  # of an array: its indexes are the numbers of Pods
 # Maps that change with every packet, and how much of an entry's value is not a counter.
 _TABLES = ("cilium_ct4_glob", "cilium_ct6_glob", "cilium_metrics")

@@ -10,14 +10,30 @@ INVALID rule, written only where the kernel has nfacct objects, is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Sequence
 
 from cnibench.clusters.lab.rules.ruleset import Line, Part, Table, base32_hash, chain, end, head
+from cnibench.clusters.lab.rules.services import Service
 
 MASQUERADE_MARK = "0x4000"  # masqueradeBit 14, also trafficmngr.KubeProxyMark of flannel
 _NEW = "-m conntrack --ctstate NEW "
+_LARGE = (
+    1000  # endpoints from which on it writes no comments for them (largeClusterEndpointsThreshold)
+)
+# The chains that it writes whole at each sync, whatever has changed.
+_OWN: tuple[tuple[Table, tuple[str, ...]], ...] = (
+    (
+        "filter",
+        (
+            "KUBE-SERVICES",
+            "KUBE-EXTERNAL-SERVICES",
+            "KUBE-FORWARD",
+            "KUBE-NODEPORTS",
+            "KUBE-PROXY-FIREWALL",
+        ),
+    ),
+    ("nat", ("KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ")),
+)
 
 # (table, chain, kernel's chain, comment, only new connections)
 _JUMPS: tuple[tuple[Table, str, str, str, bool], ...] = (
@@ -48,48 +64,11 @@ _JUMPS: tuple[tuple[Table, str, str, str, bool], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Service:
-    """One port of a Service. ``endpoints`` are (address, port) pairs of the same family as
-    ``address``.
-    """
-
-    name: str  # namespace/name:port name
-    protocol: Literal["tcp", "udp"]
-    address: str
-    port: int
-    endpoints: tuple[tuple[str, int], ...]
-    node_port: int = 0
-
-
-def default_services(family: int, api_server: str, dns: Iterable[str]) -> tuple[Service, ...]:
-    """What every cluster made by kubeadm has: the API server's Service and the three ports of
-    CoreDNS, in name order.
-
-    ``api_server`` is the first node's address, ``dns`` the addresses of the CoreDNS Pods; the
-    Service addresses are kubeadm's (10.96.0.0/12) or their IPv6 counterpart.
-    """
-    base = "10.96.0." if family == 4 else "fd00:10:96::"
-    dns = tuple(dns)
-    kube, resolver = f"{base}1", f"{base}10" if family == 4 else f"{base}a"
-    return (
-        Service("default/kubernetes:https", "tcp", kube, 443, ((api_server, 6443),)),
-        Service("kube-system/kube-dns:dns", "udp", resolver, 53, tuple((ip, 53) for ip in dns)),
-        Service("kube-system/kube-dns:dns-tcp", "tcp", resolver, 53, tuple((ip, 53) for ip in dns)),
-        Service(
-            "kube-system/kube-dns:metrics", "tcp", resolver, 9153, tuple((ip, 9153) for ip in dns)
-        ),
-    )
-
-
-def rules(family: int, cluster_cidr: str, services: Iterable[Service]) -> Part:
-    """All that kube-proxy and the kubelet write on one node for one family."""
-    services = tuple(services)
-    lines: list[Line] = []
+def kubelet(family: int) -> Part:
+    """What the kubelet writes on every node, whatever implements the Services."""
+    lines: list[Line] = [chain("mangle", "KUBE-IPTABLES-HINT")]
     if family == 4:
-        lines += [
-            head("filter", kernel_chain, "-j KUBE-FIREWALL") for kernel_chain in ("INPUT", "OUTPUT")
-        ]
+        lines += [head("filter", name, "-j KUBE-FIREWALL") for name in ("INPUT", "OUTPUT")]
         lines.append(
             end(
                 "filter",
@@ -98,6 +77,12 @@ def rules(family: int, cluster_cidr: str, services: Iterable[Service]) -> Part:
                 ' connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP',
             )
         )
+    return tuple(lines)
+
+
+def rules(family: int, cluster_cidr: str, services: Sequence[Service]) -> Part:
+    """All that kube-proxy writes on one node for one family."""
+    lines: list[Line] = []
     for table, name, kernel_chain, comment, only_new in _JUMPS:
         lines += [
             chain(table, name),
@@ -107,11 +92,57 @@ def rules(family: int, cluster_cidr: str, services: Iterable[Service]) -> Part:
                 f'{_NEW if only_new else ""}-m comment --comment "{comment}" -j {name}',
             ),
         ]
-    lines.append(chain("mangle", "KUBE-IPTABLES-HINT"))
-    lines += [chain("nat", "KUBE-NODEPORTS"), chain("nat", "KUBE-MARK-MASQ")]
+    return (*lines, *_own_chains(family, cluster_cidr, services, services))
+
+
+def sync(
+    family: int,
+    cluster_cidr: str,
+    services: Sequence[Service],
+    changed: Sequence[Service],
+    gone: Iterable[str] = (),
+) -> str:
+    """What kube-proxy gives to ``iptables-restore --noflush``: its own chains with the rules that
+    lead to all ``services``, the chains of those that have ``changed``, and the chains that are
+    ``gone``.
+    """
+    lines = _own_chains(family, cluster_cidr, services, changed)
+    out: list[str] = []
+    for table, names in _OWN:
+        here = [line for line in lines if line.table == table]
+        chains = dict.fromkeys((*names, *(line.chain for line in here)))
+        stale = list(gone) if table == "nat" else []
+        out.append(f"*{table}")
+        out += [f":{name} - [0:0]" for name in (*chains, *stale)]
+        out += [f"-A {line.chain} {line.rule}" for line in here if line.where == "end"]
+        out += [f"-X {name}" for name in stale]
+        out.append("COMMIT")
+    return "\n".join(out) + "\n"
+
+
+def chains_of(service: Service) -> tuple[str, ...]:
+    """The chains that are this Service's alone, those of its endpoints included."""
+    hashed = base32_hash(service.name + service.protocol)
+    own = (f"KUBE-SVC-{hashed}", *((f"KUBE-EXT-{hashed}",) if service.node_port else ()))
+    return (*own, *(_endpoint_chain(service, *each) for each in service.endpoints))
+
+
+def rules_of(service: Service) -> int:
+    """Rules that are there for one Service, those that lead to it included."""
+    external = 3 if service.node_port else 0
+    return 2 + external + 3 * len(service.endpoints)
+
+
+def _own_chains(
+    family: int, cluster_cidr: str, services: Sequence[Service], changed: Sequence[Service]
+) -> Part:
+    large = sum(len(service.endpoints) for service in services) > _LARGE
+    lines: list[Line] = [chain("nat", "KUBE-NODEPORTS"), chain("nat", "KUBE-MARK-MASQ")]
     lines += _masquerade()
     for service in services:
-        lines += _service(family, cluster_cidr, service)
+        lines += _dispatch(family, service)
+    for service in changed:
+        lines += _service(family, cluster_cidr, service, large)
     loopback = " ! -d ::1/128" if family == 6 else ""
     lines.append(
         end(
@@ -153,24 +184,51 @@ def _forward() -> Iterable[Line]:
     )
 
 
-def _service(family: int, cluster_cidr: str, service: Service) -> Iterable[Line]:
-    """KUBE-SVC-, KUBE-EXT- and KUBE-SEP- chains; the endpoint is drawn by the statistic match, as
-    upstream does.
-    """
+def _names(service: Service) -> tuple[str, str, str]:
+    """The chains of a Service and of what reaches it from outside; what its packets match."""
     hashed = base32_hash(service.name + service.protocol)
-    svc, ext = f"KUBE-SVC-{hashed}", f"KUBE-EXT-{hashed}"
-    proto = f"-m {service.protocol} -p {service.protocol}"
-    host = f"{service.address}/{32 if family == 4 else 128}"
-    to_address = (
-        f'-m comment --comment "{service.name} cluster IP" {proto} -d {host} --dport {service.port}'
+    return (
+        f"KUBE-SVC-{hashed}",
+        f"KUBE-EXT-{hashed}",
+        f"-m {service.protocol} -p {service.protocol}",
     )
-    yield end("nat", "KUBE-SERVICES", f"{to_address} -j {svc}")
+
+
+def _to_address(family: int, service: Service) -> str:
+    host = f"{service.address}/{32 if family == 4 else 128}"
+    protocol = f"-m {service.protocol} -p {service.protocol}"
+    return (
+        f'-m comment --comment "{service.name} cluster IP" {protocol} -d {host}'
+        f" --dport {service.port}"
+    )
+
+
+def _endpoint_chain(service: Service, address: str, port: int) -> str:
+    return "KUBE-SEP-" + base32_hash(service.name + service.protocol + _target(address, port))
+
+
+def _target(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _dispatch(family: int, service: Service) -> Iterable[Line]:
+    """The rules that lead to a Service."""
+    svc, ext, proto = _names(service)
+    yield end("nat", "KUBE-SERVICES", f"{_to_address(family, service)} -j {svc}")
     if service.node_port:
         yield end(
             "nat",
             "KUBE-NODEPORTS",
             f'-m comment --comment "{service.name}" {proto} --dport {service.node_port} -j {ext}',
         )
+
+
+def _service(family: int, cluster_cidr: str, service: Service, large: bool) -> Iterable[Line]:
+    """KUBE-SVC-, KUBE-EXT- and KUBE-SEP- chains; the endpoint is drawn by the statistic match, as
+    upstream does. A ``large`` cluster's endpoints have no comments.
+    """
+    svc, ext, proto = _names(service)
+    to_address = _to_address(family, service)
     yield end("nat", svc, f"{to_address} ! -s {cluster_cidr} -j KUBE-MARK-MASQ")
     if service.node_port:
         yield end(
@@ -180,17 +238,13 @@ def _service(family: int, cluster_cidr: str, service: Service) -> Iterable[Line]
             " KUBE-MARK-MASQ",
         )
         yield end("nat", ext, f"-j {svc}")
+    own = "" if large else f'-m comment --comment "{service.name}" '
     for number, (address, port) in enumerate(service.endpoints):
-        target = f"{address}:{port}" if family == 4 else f"[{address}]:{port}"
-        sep = "KUBE-SEP-" + base32_hash(service.name + service.protocol + target)
+        target = _target(address, port)
+        sep = _endpoint_chain(service, address, port)
         left = len(service.endpoints) - number
-        draw = f" -m statistic --mode random --probability {1 / left:.10f}" if left > 1 else ""
-        yield end("nat", svc, f'-m comment --comment "{service.name} -> {target}"{draw} -j {sep}')
-        yield end(
-            "nat", sep, f'-m comment --comment "{service.name}" -s {address} -j KUBE-MARK-MASQ'
-        )
-        yield end(
-            "nat",
-            sep,
-            f'-m comment --comment "{service.name}" {proto} -j DNAT --to-destination {target}',
-        )
+        draw = f"-m statistic --mode random --probability {1 / left:.10f} " if left > 1 else ""
+        said = "" if large else f'-m comment --comment "{service.name} -> {target}" '
+        yield end("nat", svc, f"{said}{draw}-j {sep}")
+        yield end("nat", sep, f"{own}-s {address} -j KUBE-MARK-MASQ")
+        yield end("nat", sep, f"{own}{proto} -j DNAT --to-destination {target}")

@@ -74,6 +74,8 @@ def circumstances(
         found.places[key] = where
         if line.fidelity != "baseline":
             found.labels.setdefault(line.label, {})["fidelity"] = line.fidelity
+        if line.proxy:
+            found.labels.setdefault(line.label, {})["proxy"] = line.proxy
     return found
 
 
@@ -133,6 +135,8 @@ def between(
             found += _labels(
                 {"settings": ours.get("settings")}, {"settings": theirs.get("settings")}, label
             )
+            if "proxy" in ours and "proxy" in theirs:
+                found += _labels({"proxy": ours["proxy"]}, {"proxy": theirs["proxy"]}, label)
         else:
             found += differing(
                 _LABEL["settings"], base.settings, candidate.settings, "settings of all labels"

@@ -67,6 +67,7 @@ def _result(
         profile=member.first.profile,
         label=label,
         fidelity=member.first.fidelity,
+        proxy=member.first.proxy,
         n=len(row),
         mean=mean,
         median=float(np.median(row)),

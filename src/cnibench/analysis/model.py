@@ -66,6 +66,7 @@ class Result(Where, frozen=True, kw_only=True):
     profile: str
     label: str
     fidelity: str
+    proxy: str = ""
     n: int
     mean: float
     median: float

@@ -122,6 +122,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     lead_in: float = 0.0  # s of each slice that do not count; 0 in windows
     priority: str = "normal"  # of client and server: normal, real-time
     congestion_control: str | None = None
+    proxy: str = ""  # how Services were implemented; '': not recorded
     attempt: int = 1
 
 

@@ -2,8 +2,8 @@
 every workload takes.
 
 Their names have a dot: ``policy.entries`` (bruijn2017: 0 to 200 policy entries), ``offload.pods``
-(bruijn2017: virtual TSO off, then on). A plan sweeps them like a workload's own parameters; the
-cluster makes them before the sample, proves them by reading back, and removes them.
+(bruijn2017: virtual TSO off, then on), ``services.count``. A plan sweeps them like a workload's own
+parameters; the cluster makes them before the sample, proves them by reading back, and removes them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError
 from cnibench.model.profile import Strict
 
 MOST_ENTRIES = 5000
+MOST_SERVICES, MOST_ENDPOINTS = 10_000, 100
 # The features of a veth that ``offload.pods`` turns on and off together: TCP segmentation, as
 # ethtool names them.
 TSO = (
@@ -59,16 +60,26 @@ class Offload(Strict):
     wire: Literal["default", "none", "plain", "vxlan", "all"] = "default"
 
 
+class Services(Strict):
+    """Services of the cluster beside its own and the measured one: ``count`` with one port each,
+    before ``endpoints`` that no Pod is.
+    """
+
+    count: int = Field(default=0, ge=0, le=MOST_SERVICES)
+    endpoints: int = Field(default=1, ge=1, le=MOST_ENDPOINTS)
+
+
 class Conditions(Strict):
     """What a cell asks for; None: nothing of that kind."""
 
     policy: Policies | None = None
     offload: Offload | None = None
+    services: Services | None = None
 
 
 NAMES = tuple(
     f"{group}.{key}"
-    for group, kind in (("policy", Policies), ("offload", Offload))
+    for group, kind in (("policy", Policies), ("offload", Offload), ("services", Services))
     for key in kind.model_fields
 )
 

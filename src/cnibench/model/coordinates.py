@@ -121,6 +121,13 @@ LABEL = (
         version=True,
     ),
     Coordinate("fidelity", "must agree", "fidelity", about="cni, datapath-model or baseline"),
+    Coordinate(
+        "proxy",
+        "identity",
+        "implementation of Services",
+        options=("proxy",),
+        about="how Services are implemented; '': not recorded",
+    ),
     # Out of env.json, by label: the SHA-256 of each chart, manifest and image of the CNI.
     Coordinate("installed", "must agree", "installed", at=("installed",), version=True),
 )

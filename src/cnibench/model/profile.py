@@ -7,7 +7,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +26,11 @@ _LARGEST = (
     256 * 1024
 )  # bytes: no profile is near it, and an alias bomb needs little text but much expansion
 
+
+# How Services are implemented on the nodes: kube-proxy's modes, a CNI's programs in its place,
+# or not at all.
+Proxy = Literal["iptables", "nftables", "ipvs", "ebpf", "none"]
+PROXIES: tuple[Proxy, ...] = ("iptables", "nftables", "ipvs", "ebpf", "none")
 
 _KINDS = ("constrained-", "literal[", "function-")  # what pydantic names the members of a union by
 
@@ -127,6 +132,10 @@ class Profile(Strict):
     )
     reason: str = Field(
         default="", description="without a model in the lab: what there would have to be for one"
+    )
+    proxy: Literal["", "iptables", "nftables", "ipvs", "ebpf", "none"] = Field(
+        default="",
+        description="how Services are implemented beside it; --proxy sets it; empty: as usual",
     )
     kubernetes: Installation | None = Field(
         default=None, description="how the real CNI is installed; absent: not on Kubernetes"
@@ -331,6 +340,19 @@ def choose(names: Iterable[str]) -> dict[str, Profile]:
             "no profile was named", "'cnibench profiles' lists them; name one with --cni NAME"
         )
     return chosen
+
+
+def with_proxies(profiles: Mapping[str, Profile], modes: Sequence[str]) -> dict[str, Profile]:
+    """Each profile with each of these implementations of Services; with several of them the label
+    says which: ``flannel+nftables``.
+    """
+    if not modes:
+        return dict(profiles)
+    return {
+        f"{label}+{mode}" if len(modes) > 1 else label: item.model_copy(update={"proxy": mode})
+        for label, item in profiles.items()
+        for mode in modes
+    }
 
 
 def _match(name: str) -> list[Profile]:

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_v
 
 from cnibench.errors import CnibenchError, InputError, UsageError
 from cnibench.model.cell import Placement, Window
-from cnibench.model.profile import Strict, explain, read_yaml
+from cnibench.model.profile import Proxy, Strict, explain, read_yaml
 from cnibench.model.units import bits_per_second, fraction, seconds
 from cnibench.planning import schedule
 from cnibench.stats.power import MOST_BLOCKS
@@ -137,6 +137,9 @@ class Plan(Strict):
     )
     cpus: Literal["split", "shared", "none"] = "shared"
     ip: tuple[Literal[4, 6], ...] = Field(default=(4,), min_length=1)
+    proxy: tuple[Proxy, ...] = Field(
+        default=(), description="how Services are implemented; empty: as usual for each profile"
+    )
     mtu: int = Field(default=1500, ge=576, le=65535)
     wire_offload: Literal["", "none", "plain", "vxlan", "all"] = Field(
         default="", description="empty: the cluster's own default"
@@ -190,7 +193,7 @@ class Plan(Strict):
         if not isinstance(data, dict):
             return data
         data = dict(data)
-        for key in ("cni", "placement", "path", "workload", "windows", "ip"):
+        for key in ("cni", "placement", "path", "workload", "windows", "ip", "proxy"):
             if isinstance(data.get(key), str | int | dict):
                 data[key] = [data[key]]
         if isinstance(data.get("workload"), list | tuple):
@@ -203,9 +206,9 @@ class Plan(Strict):
     def _distinct(self) -> Plan:
         if any(
             len(set(values)) < len(values)
-            for values in (self.placement, self.path, self.windows, self.ip)
+            for values in (self.placement, self.path, self.windows, self.ip, self.proxy)
         ):
-            raise ValueError("a value occurs twice in placement, path, windows or ip")
+            raise ValueError("a value occurs twice in placement, path, windows, ip or proxy")
         if self.wire_rate > _FASTEST:
             raise ValueError(
                 f"wire_rate: expected at most {_FASTEST / 1e9:g}G, the most that tc-tbf(8) is"

@@ -30,6 +30,7 @@ class Provenance:
     warmup_time: float = 0.0  # s
     priority: str = UNREAD  # both until they are read from a sample
     congestion_control: str = UNREAD
+    proxy: str = ""  # as in Sample
 
     def of(self, cell: Cell) -> dict[str, Any]:
         """What was in force for a cell, its own conditions and duration included."""

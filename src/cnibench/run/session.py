@@ -122,7 +122,9 @@ class Session:
 
     def provenance_of(self, workload: str, deployment: Deployment | None) -> Provenance:
         """Of a sample of that workload before it is measured."""
-        found = replace(self.provenance, fidelity=deployment.fidelity if deployment else "")
+        found = self.provenance
+        if deployment is not None:
+            found = replace(found, fidelity=deployment.fidelity, proxy=deployment.proxy)
         if self.workloads[workload].transport != "tcp":
             found = replace(found, congestion_control=NONE)
         return found

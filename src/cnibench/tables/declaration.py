@@ -106,7 +106,7 @@ _TABLES = (
         (
             *_WHO,
             *_PLACE,
-            *_coordinates("fidelity"),
+            *_coordinates("fidelity", "proxy"),
             *_METRIC,
             _count("n", "blocks in the figure; 0: all failed"),
             _number("median", "median of the blocks", OF_ROW),
@@ -198,13 +198,13 @@ _TABLES = (
         (
             *_WHO,
             *_SAMPLE,
-            _text("condition", "policy or offload"),
+            _text("condition", "policy, offload or services"),
             _text("place", "of an offload: node or Pod"),
             _text("device", "of an offload: network device"),
             Column("asked", "JSON", "the cell's parameters of the condition"),
             Column("found", "JSON", "what was read back"),
             Column("before", "JSON", "of an offload: features before"),
-            _number("seconds", "time that applying a policy took", "s"),
+            _number("seconds", "time that applying policies or Services took", "s"),
         ),
     ),
     Table(

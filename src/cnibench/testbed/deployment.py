@@ -19,12 +19,15 @@ Fidelity = Literal["cni", "datapath-model", "baseline"]
 
 
 class Deployment(abc.ABC):
-    """``broken`` says why nothing can be measured here any more, '' while it can."""
+    """``broken`` says why nothing can be measured here any more, '' while it can. ``proxy`` says
+    how Services are implemented (profile.Proxy), '' where that is not known.
+    """
 
     label: str
     profile: Profile
     fidelity: Fidelity
     broken: str = ""
+    proxy: str = ""
 
     def attestation(
         self, check: str, expected: str, observed: str, passed: bool, ip: int = 4

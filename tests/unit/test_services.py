@@ -1,0 +1,211 @@
+"""Services: how a plan asks for them, names, what each implementation writes, what is refused."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cnibench.clusters.lab.cluster import LabCluster
+from cnibench.clusters.lab.proxies import base, ebpf, iptables, nftables
+from cnibench.clusters.lab.rules import kubeproxy, kubeproxy_nft
+from cnibench.clusters.lab.rules.services import Service, default_services, many
+from cnibench.errors import MeasureError, UsageError
+from cnibench.model import conditions
+from cnibench.model.cell import Cell
+from cnibench.model.profile import builtin, choose, with_proxies
+from cnibench.planning import plans
+from cnibench.planning.cells import cells
+from cnibench.planning.plan import Plan, build_plan
+from cnibench.registry import provider, providers
+from cnibench.system import memory
+from cnibench.testbed.cluster import Options
+
+CIDR, SERVICES = "10.244.0.0/16", "10.96.0.0/12"
+ONE = Service("ns/web:http", "tcp", "10.96.0.7", 80, (("10.244.1.2", 8080), ("10.244.2.3", 8080)))
+
+
+def test_several_implementations_are_labels_of_their_own() -> None:
+    asked = with_proxies(choose(["flannel,kube-router"]), ["iptables", "ebpf"])
+    assert list(asked) == [
+        "flannel+iptables",
+        "flannel+ebpf",
+        "kube-router+iptables",
+        "kube-router+ebpf",
+    ]
+    assert asked["flannel+ebpf"].proxy == "ebpf"
+    assert list(with_proxies(choose(["flannel"]), ["nftables"])) == ["flannel"]
+    assert with_proxies(choose(["flannel"]), [])["flannel"].proxy == ""
+
+
+def test_a_plan_takes_them_and_nothing_else() -> None:
+    assert build_plan({"proxy": "nftables"}).proxy == ("nftables",)
+    with pytest.raises(UsageError, match="proxy"):
+        build_plan({"proxy": ["userspace"]})
+    with pytest.raises(UsageError, match="twice"):
+        build_plan({"proxy": ["ebpf", "ebpf"]})
+
+
+def test_the_plan_services_sweeps_the_number_of_services_for_each_implementation() -> None:
+    plan = plans.named("services")
+    found, notes = cells(plan, providers("workloads"), with_proxies(choose(plan.cni), plan.proxy))
+    assert not notes
+    crr = [cell for cell in found if cell.workload == "tcp-crr"]
+    assert {cell.label for cell in crr} == {"flannel+iptables", "flannel+nftables", "flannel+ebpf"}
+    assert {cell.params["services.count"] for cell in crr} == {1, 100, 1000, 10_000}
+    assert {cell.path for cell in found} == {"clusterip"}
+
+
+def test_conditions_of_services() -> None:
+    own, around = conditions.split({"services.count": 5})
+    assert not own
+    assert around == {"services.count": 5, "services.endpoints": 1}
+    for wrong in ({"services.count": 10_001}, {"services.endpoints": 0}):
+        with pytest.raises(ValueError, match="services"):
+            conditions.split(wrong)
+
+
+def test_names_of_chains_are_hashes_as_kube_proxy_makes_them() -> None:
+    # those of nftables are the examples in the comments of proxier.go
+    svc, *endpoints = kubeproxy.chains_of(ONE)
+    assert re.fullmatch(r"KUBE-SVC-[A-Z2-7]{16}", svc)
+    assert all(re.fullmatch(r"KUBE-SEP-[A-Z2-7]{16}", name) for name in endpoints)
+    assert kubeproxy_nft.chain_of(Service("ns1/svc1:p80", "tcp", "", 0, ())) == (
+        "service-ULMVA6XW-ns1/svc1/tcp/p80"
+    )
+    endpoint = Service("ns1/svc1:p80", "tcp", "", 0, (("10.180.0.1", 80),))
+    assert (
+        kubeproxy_nft.chains_of(endpoint)[1] == "endpoint-5OJB2KTY-ns1/svc1/tcp/p80__10.180.0.1/80"
+    )
+
+
+def test_a_large_cluster_has_no_comments_for_endpoints() -> None:
+    few, many_ = many(4, 1000, 1), many(4, 1001, 1)
+    assert 'comment "cnibench/service-00000"' in kubeproxy.sync(4, CIDR, few, few)
+    text = kubeproxy.sync(4, CIDR, many_, many_)
+    assert 'comment "cnibench/service-00000"' not in text
+    assert 'comment "cnibench/service-00000 cluster IP"' in text
+
+
+def test_a_change_writes_all_that_leads_to_services_and_one_service() -> None:
+    others = many(4, 20, 1)
+    gone = kubeproxy.chains_of(others[0])
+    text = kubeproxy.sync(4, CIDR, (*others[1:], ONE), [ONE], gone)
+    assert text.count("-A KUBE-SERVICES -m comment --comment") == 21  # the last one: node ports
+    svc, first, second = kubeproxy.chains_of(ONE)
+    assert {f":{name} - [0:0]" for name in (svc, first, second, *gone)} <= set(text.splitlines())
+    assert text.count("-A KUBE-SEP-") == 4
+    assert [line for line in text.splitlines() if line.startswith("-X")] == [
+        f"-X {name}" for name in gone
+    ]
+
+
+def test_an_endpoint_is_drawn_with_the_same_probability() -> None:
+    text = kubeproxy.sync(4, CIDR, [ONE], [ONE])
+    assert "--probability 0.5000000000" in text
+    assert "numgen random mod 2 vmap { 0 : goto endpoint-" in kubeproxy_nft.added(4, CIDR, [ONE])
+
+
+def test_many_services_have_names_addresses_and_endpoints_of_their_own() -> None:
+    for family in (4, 6):
+        found = many(family, 10_000, 3)
+        assert len({one.name for one in found}) == len({one.address for one in found}) == 10_000
+        assert len({each for one in found for each in one.endpoints}) == 30_000
+    assert many(4, 2, 1) == many(4, 2000, 1)[:2]
+
+
+def test_what_is_read_back_is_compared_by_one_digest() -> None:
+    def saved(services: tuple[Service, ...]) -> str:
+        lines = []
+        for one in services:
+            svc, *endpoints = kubeproxy.chains_of(one)
+            lines += [
+                f"-A KUBE-SERVICES -d {one.address}/32 -p tcp -m tcp --dport {one.port} -j {svc}",
+                f"-A {svc} ! -s {CIDR} -j KUBE-MARK-MASQ",
+            ]
+            for name, (address, port) in zip(endpoints, one.endpoints, strict=True):
+                lines += [
+                    f"-A {svc} -j {name}",
+                    f"-A {name} -s {address}/32 -j KUBE-MARK-MASQ",
+                    f"-A {name} -p tcp -m tcp -j DNAT --to-destination {address}:{port}",
+                ]
+        return "\n".join(lines)
+
+    services = many(4, 3, 2)
+    expected = iptables.Iptables.expected(
+        type("Proxy", (), {"services": {4: services}})(),  # type: ignore[arg-type]
+        4,
+    )
+    text = saved(services)
+    assert iptables._counted(text) == expected
+    assert iptables._counted(text.replace(":8080", ":9", 1)).digest != expected.digest
+    assert iptables._counted("\n".join(text.splitlines()[:-1])) != expected
+
+
+def test_only_new_says_what_comes_and_what_goes() -> None:
+    assert base.only_new(many(4, 3, 1), many(4, 5, 1)[1:]) == (
+        list(many(4, 5, 1)[3:]),
+        list(many(4, 1, 1)),
+    )
+
+
+def test_entries_of_ebpf_have_a_slot_for_each_endpoint() -> None:
+    keys = [key for key, _ in ebpf._entries([ONE])]
+    assert [int.from_bytes(key[8:], "little") for key in keys] == [0, 1, 2]
+    assert {key[:4] for key in keys} == {bytes((10, 96, 0, 7))}
+    assert nftables.Nftables.name == "nftables"
+
+
+def cell(label: str, path: str = "clusterip", ip: int = 4, **params: object) -> Cell:
+    return Cell(
+        label=label,
+        profile=label,
+        placement="inter",
+        workload="tcp-crr",
+        path=path,
+        ip=ip,
+        params=dict(params),
+    )
+
+
+def test_what_cannot_be_is_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = LabCluster(Options())
+    profiles = builtin()
+    flannel = profiles["flannel"]
+    assert lab.refuses(flannel, cell("flannel")) == ""
+    assert lab.refuses(flannel, cell("flannel", "pod")) == ""
+    without = flannel.model_copy(update={"proxy": "none"})
+    assert "nothing implements" in lab.refuses(without, cell("flannel"))
+    assert "left out of the model" in lab.refuses(profiles["cilium"], cell("cilium"))
+    programs = flannel.model_copy(update={"proxy": "ebpf"})
+    assert "IPv6" in lab.refuses(programs, cell("flannel", ip=6))
+    monkeypatch.setattr(memory, "available", lambda: 64 << 20)
+    many_services = {"services.count": 10_000, "services.endpoints": 10}
+    assert "MiB are free" in lab.refuses(flannel, cell("flannel", **many_services))
+    (problem,) = lab.check(flannel.model_copy(update={"proxy": "ipvs"}))
+    assert "ipvs" in problem.lacks
+    assert "CONFIG_IP_VS" in problem.remedy
+    (problem,) = lab.check(profiles["veth-baseline"].model_copy(update={"proxy": "iptables"}))
+    assert problem.remedy == "--proxy none, or leave it out"
+
+
+def test_connections_are_read_from_what_the_client_prints() -> None:
+    workload = provider("workloads", "tcp-connect")
+    parse = __import__("cnibench.workloads.tcp_connect", fromlist=["parse"]).parse
+    found = {one.metric: one.value for one in parse("[3000, 1000, 2000]", "", 3).readings}
+    assert found["latency_p50"] == pytest.approx(2e-6)
+    assert found["latency_mean"] == pytest.approx(2e-6)
+    for text, errors in (("", "Connection refused"), ("[1]", ""), ("[1, 2, 0]", ""), ("{}", "")):
+        with pytest.raises(MeasureError):
+            parse(text, errors, 3)
+    assert workload.params({})["connections"] == 1000
+
+
+def test_default_services_are_those_of_kubeadm() -> None:
+    names = [one.name for one in default_services(4, "192.168.100.1", ["10.244.0.3"])]
+    assert names[0] == "default/kubernetes:https"
+    assert len(names) == 4
+
+
+def test_a_plan_file_with_one_implementation() -> None:
+    assert Plan.model_validate({"proxy": "ebpf"}).proxy == ("ebpf",)
