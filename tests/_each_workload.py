@@ -15,6 +15,7 @@ METRICS_OF: Mapping[str, set[str]] = {
     "udp-stream": {"throughput", "loss"},
     "tcp-rr": {"transaction_rate", *LATENCIES},
     "tcp-crr": {"transaction_rate", *LATENCIES},
+    "tcp-connect": LATENCIES,
     "iperf3-tcp": {"throughput"},
     "iperf3-udp": {"throughput", "loss"},
     "tcp-stream-series": {"throughput"},
@@ -22,6 +23,7 @@ METRICS_OF: Mapping[str, set[str]] = {
 }
 SMALL: Mapping[str, dict[str, Any]] = {
     "http": {"payload": 20_000, "concurrency": 4},
+    "tcp-connect": {"connections": 50},
     "iperf3-tcp": {"streams": 2, "bidirectional": True},
     "iperf3-udp": {"rate": "2M"},
     "tcp-stream-series": {"interval": 0.2},

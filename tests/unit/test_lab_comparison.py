@@ -45,6 +45,7 @@ class _Deployment(SimpleNamespace):
         super().__init__(
             nodes=lambda: [SimpleNamespace(name=name, ns=ns) for name, ns in places.items()],
             datapath=SimpleNamespace(namespaces=lambda: more or {}, sandbox=sandbox),
+            services=own.get("services", SimpleNamespace(services={})),
             attested_pods=lambda: [
                 SimpleNamespace(name=name, ns=ns) for name, ns in (pods or {}).items()
             ],
@@ -132,6 +133,7 @@ def test_a_reference_is_made_once_for_what_it_depends_on() -> None:
         {"profile": "{1}"},
         {"options": "mtu"},
         {"label": "y"},
+        {"services": SimpleNamespace(services={4: ("one",)})},
         {"made": [pod]},
         {"made": [SimpleNamespace(**{**vars(pod), "number": 1})]},
         {"made": [SimpleNamespace(**{**vars(pod), "role": "server"})]},

@@ -126,7 +126,7 @@ LABEL = (
         "identity",
         "implementation of Services",
         options=("proxy",),
-        about="how Services are implemented; '': not recorded",
+        about="of Services; '': not recorded",
     ),
     # Out of env.json, by label: the SHA-256 of each chart, manifest and image of the CNI.
     Coordinate("installed", "must agree", "installed", at=("installed",), version=True),

@@ -198,13 +198,13 @@ _TABLES = (
         (
             *_WHO,
             *_SAMPLE,
-            _text("condition", "policy, offload or services"),
+            _text("condition", "policy, offload, services"),
             _text("place", "of an offload: node or Pod"),
             _text("device", "of an offload: network device"),
             Column("asked", "JSON", "the cell's parameters of the condition"),
             Column("found", "JSON", "what was read back"),
             Column("before", "JSON", "of an offload: features before"),
-            _number("seconds", "time that applying policies or Services took", "s"),
+            _number("seconds", "time that applying it took", "s"),
         ),
     ),
     Table(
