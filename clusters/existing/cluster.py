@@ -19,7 +19,7 @@ from cnibench.clusters.kubernetes import install
 from cnibench.clusters.kubernetes.cni import recognise, subnets, wait
 from cnibench.clusters.kubernetes.cni.image_digests import image_digests
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
-from cnibench.clusters.kubernetes.nodes import agents, inspection
+from cnibench.clusters.kubernetes.nodes import agents, inspection, proxy_mode
 from cnibench.clusters.kubernetes.nodes.environment import describe
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.ownership import safety, state
@@ -132,6 +132,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
                 nodes[: len(self.chosen)],
                 known,
             )
+            deployment.proxy = proxy_mode.of(profile, nodes)
             deployment.claim = self._claim
             deployment.said = self.present.said if current else ""
             deployment.uninstall = None if current else uninstall

@@ -131,7 +131,8 @@ class PresentCluster(Cluster, AccessRights, CellLimits, Recognition):
             stands = self._stands_already(profile)
         except DeniedError as error:
             return [Problem(profile.name, error.message, error.remedy)]
-        return suitability.problems(profile, options or self.options, installed=not stands)
+        found = suitability.problems(profile, options or self.options, installed=not stands)
+        return found + ([] if stands else suitability.proxy(profile))
 
     def _stands_already(self, profile: Profile) -> bool:
         """Asked of what was resolved, and of what only others install; false where the cluster does
@@ -175,7 +176,9 @@ class PresentCluster(Cluster, AccessRights, CellLimits, Recognition):
         else:
             found = CURRENT.model_copy(update={"title": f"not recognised: {present.said}"})
         return {
-            label: found if profile.name == CURRENT.name else profile
+            label: found.model_copy(update={"proxy": profile.proxy})
+            if profile.name == CURRENT.name
+            else profile
             for label, profile in profiles.items()
         }
 

@@ -17,7 +17,7 @@ from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.cni import suitability, wait
 from cnibench.clusters.kubernetes.cni.image_digests import image_digests
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
-from cnibench.clusters.kubernetes.nodes import agents
+from cnibench.clusters.kubernetes.nodes import agents, proxy_mode
 from cnibench.clusters.kubernetes.nodes.environment import describe
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.ownership import kind_clusters, state
@@ -110,6 +110,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
     def check(self, profile: Profile, options: Options | None = None) -> list[Problem]:
         options = options or self.options
         found = suitability.problems(profile, options) + suitability.on_this_kernel(profile)
+        found += suitability.proxy(profile) + suitability.proxy_on_this_kernel(profile)
         if options.mtu not in self.mtus:
             found.append(
                 Problem(
@@ -136,11 +137,10 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
         return _SECONDS
 
     def install(self, label: str, profile: Profile) -> KindDeployment:
-        installation = profile.kubernetes
-        assert installation is not None
+        assert profile.kubernetes is not None
         self._replace(label)
         settings = {**self.options.settings.get("", {}), **self.options.settings.get(label, {})}
-        cluster = OneCluster(self.options, installation.kube_proxy)
+        cluster = OneCluster(self.options, proxy_mode.asked_of_kind(profile))
         try:
             variables = cluster.variables(self.options)
             archives = [*install.archives(settings), *map(Path, self.options.cluster.image_archive)]
@@ -158,6 +158,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
                 label, profile, self.options, cluster.access, making, measured, variables
             )
             deployment.cluster = cluster
+            deployment.proxy = proxy_mode.of(profile, nodes)
             self._facts = describe(cluster.access, nodes) | {
                 "kind_node_image": self.options.cluster.node_image or ""
             }
@@ -197,7 +198,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
 
     def nics(self, every: bool = False) -> tuple[list[Nic], list[int]]:
         """Of a cluster without a CNI, which is made for it and removed."""
-        cluster = OneCluster(self.options, kube_proxy=True)
+        cluster = OneCluster(self.options)
         try:
             _, nodes = self._agents(cluster, (), ())
             try:

@@ -39,14 +39,14 @@ _REMEDIES = {  # by what kind says
 }
 
 
-def configuration(families: Sequence[int], nodes: int, kube_proxy: bool) -> dict[str, Any]:
-    """A kind Cluster object without a CNI."""
+def configuration(families: Sequence[int], nodes: int, proxy: str) -> dict[str, Any]:
+    """A kind Cluster object without a CNI; ``proxy`` is kube-proxy's mode, or none."""
     networking = {
         "disableDefaultCNI": True,
         "ipFamily": "dual" if len(families) > 1 else f"ipv{families[0]}",
         "podSubnet": ",".join(POD_SUBNETS[family] for family in families),
         "serviceSubnet": ",".join(SERVICE_SUBNETS[family] for family in families),
-        "kubeProxyMode": "iptables" if kube_proxy else "none",
+        "kubeProxyMode": proxy,
     }
     if (
         4 not in families
@@ -72,21 +72,21 @@ class OneCluster:
     then.
     """
 
-    def __init__(self, options: Options, kube_proxy: bool) -> None:
+    def __init__(self, options: Options, proxy: str = "iptables") -> None:
         self.kept = state.Kept(state.new_cluster())
         self.name = self.kept.name
         self.claim: Claim | None = None
         self.nodes: list[KubernetesNode] = []
         self._there = False
         try:
-            self._create(options, kube_proxy)
+            self._create(options, proxy)
         except BaseException as error:
             with cleaning_up(error):
                 self.delete()
             raise
 
-    def _create(self, options: Options, kube_proxy: bool) -> None:
-        config = configuration(options.ip, options.cluster.kind_nodes or 2, kube_proxy)
+    def _create(self, options: Options, proxy: str) -> None:
+        config = configuration(options.ip, options.cluster.kind_nodes or 2, proxy)
         argv = [
             "kind",
             "create",

@@ -186,6 +186,11 @@ def _in_scratch(features: Collection[str]) -> dict[str, bool]:
     return dict(json.loads(said)) if said else {}
 
 
+def has_ipvs() -> bool:
+    """Does this kernel have virtual servers (ip_vs)?"""
+    return netlink.has_generic("IPVS")
+
+
 def tree_problem() -> str:
     """'' when a tree of namespaces can be made here, else why not and what to do."""
     reader, writer = os.pipe()

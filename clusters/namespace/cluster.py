@@ -107,6 +107,14 @@ class NamespaceCluster(Cluster, AccessRights, Consent, KernelAccess, Ownership, 
         return self._lacking
 
     def check(self, profile: Profile, options: Options | None = None) -> list[Problem]:
+        if profile.proxy:
+            return [
+                Problem(
+                    profile.name,
+                    f"rights to see how Services are implemented: {_UNSEEN}",
+                    "leave --proxy out, or --cluster existing",
+                )
+            ]
         if profile.cni == CURRENT.cni:
             return []
         return [

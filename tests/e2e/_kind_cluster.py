@@ -102,7 +102,7 @@ def kept(parts: Parts) -> Iterator[Kept]:
     for name in images.KINDS:
         if not engine.has(images.name(name)):
             engine.build(name, base=BASE)
-    cluster = containers.OneCluster(OPTIONS, kube_proxy=True)
+    cluster = containers.OneCluster(OPTIONS)
     try:
         making = Making(
             cluster.name,

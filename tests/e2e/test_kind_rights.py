@@ -84,7 +84,7 @@ def there(kind_parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         patch.setenv("CNIBENCH_KIND_IMAGE", kind_parts.node_image)
         patch.setattr(containers, "configuration", configuration)
         images_built(kind_parts.base)
-        cluster = containers.OneCluster(Options(), kube_proxy=True)
+        cluster = containers.OneCluster(Options())
         try:
             ours = [images.name(kind) for kind in images.KINDS]
             cluster.load([images.archive(images.engine(), ours), kind_parts.cilium])

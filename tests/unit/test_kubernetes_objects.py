@@ -130,7 +130,7 @@ def test_address_ranges_are_read_by_family() -> None:
 
 
 def test_a_cluster_of_kind_is_asked_for_without_a_cni() -> None:
-    four = configuration((4,), 2, True)
+    four = configuration((4,), 2, "nftables")
     assert four["networking"]["disableDefaultCNI"] is True
     assert (four["networking"]["ipFamily"], four["networking"]["podSubnet"]) == (
         "ipv4",
@@ -138,10 +138,10 @@ def test_a_cluster_of_kind_is_asked_for_without_a_cni() -> None:
     )
     assert [item["role"] for item in four["nodes"]] == ["control-plane", "worker"]
     assert "apiServerAddress" not in four["networking"]
-    assert configuration((6,), 2, True)["networking"]["apiServerAddress"] == "127.0.0.1", (
+    assert configuration((6,), 2, "iptables")["networking"]["apiServerAddress"] == "127.0.0.1", (
         "podman forwards no port of ::1"
     )
-    both = configuration((4, 6), 3, False)
+    both = configuration((4, 6), 3, "none")
     assert (
         both["networking"]["ipFamily"],
         both["networking"]["kubeProxyMode"],

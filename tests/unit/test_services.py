@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
+from cnibench.clusters.kubernetes.cni import suitability
+from cnibench.clusters.kubernetes.nodes import proxy_mode
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.clusters.lab.proxies import base, ebpf, iptables, nftables
 from cnibench.clusters.lab.rules import kubeproxy, kubeproxy_nft
 from cnibench.clusters.lab.rules.services import Service, default_services, many
-from cnibench.errors import MeasureError, UsageError
+from cnibench.errors import ClusterError, MeasureError, UsageError
 from cnibench.model import conditions
 from cnibench.model.cell import Cell
 from cnibench.model.profile import builtin, choose, with_proxies
@@ -209,3 +212,29 @@ def test_default_services_are_those_of_kubeadm() -> None:
 
 def test_a_plan_file_with_one_implementation() -> None:
     assert Plan.model_validate({"proxy": "ebpf"}).proxy == ("ebpf",)
+
+
+def test_kube_proxys_mode_follows_the_profile_and_what_was_asked_for() -> None:
+    flannel, kpr = builtin()["flannel"], builtin()["cilium-kpr"]
+    assert proxy_mode.asked_of_kind(flannel) == "iptables"
+    assert proxy_mode.asked_of_kind(kpr) == "none"
+    asked = flannel.model_copy(update={"proxy": "nftables"})
+    assert proxy_mode.asked_of_kind(asked) == "nftables"
+    assert not suitability.proxy(asked)
+    (problem,) = suitability.proxy(flannel.model_copy(update={"proxy": "ebpf"}))
+    assert "iptables or nftables or ipvs or none" in problem.remedy
+    (problem,) = suitability.proxy(kpr.model_copy(update={"proxy": "iptables"}))
+    assert problem.remedy == "--proxy ebpf, or leave it out"
+
+
+@pytest.mark.parametrize(("status", "said", "found"), [(0, "nftables\n", "nftables"), (1, "", "")])
+def test_kube_proxy_is_asked_and_another_mode_is_refused(
+    status: int, said: str, found: str
+) -> None:
+    node = SimpleNamespace(
+        run=lambda argv, timeout, check: SimpleNamespace(returncode=status, stdout=said)
+    )
+    flannel = builtin()["flannel"]
+    assert proxy_mode.of(flannel, [node]) == found  # type: ignore[list-item]
+    with pytest.raises(ClusterError, match="ipvs was asked for"):
+        proxy_mode.of(flannel.model_copy(update={"proxy": "ipvs"}), [node])  # type: ignore[list-item]

@@ -7,6 +7,8 @@ from cnibench.clusters.lab import kernel
 from cnibench.model.profile import Profile
 from cnibench.testbed.cluster import Options, Problem, lacking_family
 
+KUBE_PROXY = ("iptables", "nftables", "ipvs", "none")  # what kube-proxy can be told
+
 
 def problems(profile: Profile, options: Options, *, installed: bool = True) -> list[Problem]:
     """What does not depend on the nodes: the installation, its programs, the address families.
@@ -52,3 +54,32 @@ def on_this_kernel(profile: Profile) -> list[Problem]:
             )
             found.append(Problem(profile.name, f"{feature.option} ({feature.words})", remedy))
     return found
+
+
+def proxy(profile: Profile) -> list[Problem]:
+    """An implementation of Services that its installation does not go with."""
+    if profile.kubernetes is None or not profile.proxy:
+        return []
+    possible = KUBE_PROXY if profile.kubernetes.kube_proxy else ("ebpf",)
+    if profile.proxy in possible:
+        return []
+    return [
+        Problem(
+            profile.name,
+            f"Services by {profile.proxy} beside its installation",
+            f"--proxy {' or '.join(possible)}, or leave it out",
+        )
+    ]
+
+
+def proxy_on_this_kernel(profile: Profile) -> list[Problem]:
+    """ipvs, where this machine's kernel has none of it."""
+    if profile.proxy != "ipvs" or kernel.has_ipvs():
+        return []
+    return [
+        Problem(
+            profile.name,
+            "CONFIG_IP_VS (virtual servers of the kernel)",
+            "sudo modprobe ip_vs, use a kernel with CONFIG_IP_VS, or another --proxy",
+        )
+    ]

@@ -29,6 +29,8 @@ def refusal(profile: Profile, cell: Cell) -> str:
             return reason
         if paths.on_host(cell.path)[1]:
             return ON_NODE
+    if asked is not None and asked.services is not None:
+        return "services.count and services.endpoints are for the lab"
     if cell.workload == "policy-effect":
         if paths.through_service(cell.path):
             return (
