@@ -333,7 +333,7 @@ MACHINE = (
         version=True,
     ),
     Coordinate("node_cpus", "must agree", "CPUs of the nodes", at=("nodes.*.cpu_model",)),
-    Coordinate("kubernetes", "must agree", "Kubernetes", version=True),
+    Coordinate("kubernetes", "must agree", "Kubernetes", options=("kubernetes",), version=True),
     Coordinate(
         "kind_node_image",
         "must agree",
