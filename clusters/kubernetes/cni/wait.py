@@ -33,13 +33,13 @@ def ready(access: Access, profile: Profile, limit: float) -> None:
     Raises LimitError after ``limit`` seconds, ClusterError as soon as it cannot become ready; both
     say which Pod waits for what.
     """
-    waits = installation(profile).ready
+    waits, bare = installation(profile).ready, installation(profile).host_network
     deadline = time.monotonic() + limit
     turned = set[str]()  # nodes that were seen NotReady: what they say afterwards is of this CNI
     complete = 0.0
     while True:
         nodes = {
-            item["metadata"]["name"]: _condition(item, "Ready")
+            item["metadata"]["name"]: _condition(item, "Ready") or (bare and _lacks_only_cni(item))
             for item in access.get("nodes")["items"]
         }
         turned |= {name for name, is_ready in nodes.items() if not is_ready}
@@ -157,6 +157,14 @@ def rollout(workload: Mapping[str, Any]) -> str:
         if updated >= wanted and available >= wanted
         else f"{name} has {min(updated, available)} of {wanted} Pods available"
     )
+
+
+def _lacks_only_cni(node: Object) -> bool:
+    """Is it NotReady because it has no CNI, which Pods on its own network do without?"""
+    for one in node.get("status", {}).get("conditions", ()):
+        if one["type"] == "Ready":
+            return str(one.get("message", "")).startswith("container runtime network not ready")
+    return False
 
 
 def _condition(found: Mapping[str, Any], name: str) -> bool:
