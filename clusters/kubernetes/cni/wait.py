@@ -13,6 +13,7 @@ from cnibench.clusters.kubernetes.api import pods
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.cni.manifests import installation
 from cnibench.clusters.kubernetes.cni.pod_specs import Object
+from cnibench.clusters.kubernetes.nodes.nodes import facts
 from cnibench.errors import ClusterError, LimitError
 from cnibench.model.installation import Wait
 from cnibench.model.profile import Profile
@@ -39,8 +40,8 @@ def ready(access: Access, profile: Profile, limit: float) -> None:
     complete = 0.0
     while True:
         nodes = {
-            item["metadata"]["name"]: _condition(item, "Ready") or (bare and _lacks_only_cni(item))
-            for item in access.get("nodes")["items"]
+            one.name: one.ready or (bare and one.lacks_only_cni)
+            for one in map(facts, access.get("nodes")["items"])
         }
         turned |= {name for name, is_ready in nodes.items() if not is_ready}
         missing = [words for one in waits if (words := _lacks(access, one))]
@@ -157,14 +158,6 @@ def rollout(workload: Mapping[str, Any]) -> str:
         if updated >= wanted and available >= wanted
         else f"{name} has {min(updated, available)} of {wanted} Pods available"
     )
-
-
-def _lacks_only_cni(node: Object) -> bool:
-    """Is it NotReady because it has no CNI, which Pods on its own network do without?"""
-    for one in node.get("status", {}).get("conditions", ()):
-        if one["type"] == "Ready":
-            return str(one.get("message", "")).startswith("container runtime network not ready")
-    return False
 
 
 def _condition(found: Mapping[str, Any], name: str) -> bool:

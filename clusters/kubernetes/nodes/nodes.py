@@ -52,6 +52,11 @@ class Facts:
     info: Mapping[str, str]
 
     @property
+    def lacks_only_cni(self) -> bool:
+        """Is it NotReady because it has no CNI, which Pods on its own network do without?"""
+        return self.reason.startswith("container runtime network not ready")
+
+    @property
     def control_plane(self) -> bool:
         return any(label in self.labels for label in _CONTROL)
 
