@@ -18,6 +18,17 @@ from kind import binaries, cache, furnish, images, roots
 from kind.parts import Parts
 
 IMAGE = "localhost/cnibench-e2e/machine"
+_MASKED = (  # what a container has no use for, or what would set values of the whole machine
+    "systemd-logind.service",
+    "systemd-udevd.service",
+    "systemd-networkd.service",
+    "systemd-resolved.service",
+    "systemd-binfmt.service",
+    "systemd-sysctl.service",
+    "systemd-modules-load.service",
+    "getty.target",
+    "console-getty.service",
+)
 _RUNTIME = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")  # of this machine's packages
 
 
@@ -48,7 +59,7 @@ _LISTING = """
 dpkg -l | tail -n +6
 find / -xdev ! -path '/proc/*' ! -path '/tmp/*' ! -path '/run/*' -newermt @0 -type f -printf '%p %s\\n' |
   grep -v '^/etc/ld.so.cache' | sort
-find /var /run -xdev -maxdepth 3 ! -path '/var/log/*' ! -path '/run/systemd/*' ! -path '/run/sshd*' \\
+find /var /run -xdev -maxdepth 3 ! -path '/var/log/*' ! -path '/run/systemd/*' ! -path '/run/sshd*' ! -path '/run/motd*' \\
   ! -path '/var/lib/systemd/*' ! -path '/run/user/*' -printf '%p\\n' | sort
 ip -o link | sed 's/@.*//; s/^[0-9]*: //' | sort
 ip route show table all | sort; ip rule
@@ -77,7 +88,7 @@ def _make(name: str, root: Path) -> None:
         tree = Path(scratch) / "tree"
         tree.mkdir()
         subprocess.run(["tar", "--numeric-owner", "-C", tree, "-xpf", root], check=True)
-        furnish.furnish_machine(tree)
+        _furnish(tree)
         with subprocess.Popen(
             ["tar", "--numeric-owner", "-C", tree, "-c", "."], stdout=subprocess.PIPE
         ) as packing:
@@ -93,6 +104,21 @@ def _make(name: str, root: Path) -> None:
                 check=True,
                 stdout=subprocess.DEVNULL,
             )
+
+
+def _furnish(tree: Path) -> None:
+    """What makes a container of a root file system, which runs systemd and sshd."""
+    units = tree / "etc/systemd/system"
+    for unit in units.glob("timers.target.wants/*"):
+        unit.unlink()
+    for unit in _MASKED:
+        (units / f"{unit}").symlink_to("/dev/null")
+    shutil.copy(furnish.FILES / "entrypoint", tree / "usr/local/bin/entrypoint")
+    (tree / "usr/local/bin/entrypoint").chmod(0o755)
+    journal = tree / "etc/systemd/journald.conf.d/container.conf"
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    journal.write_text("[Journal]\nReadKMsg=no\nStorage=volatile\n")
+    (tree / "etc/machine-id").write_text("")
 
 
 def parts_folder(where: Path) -> Path:

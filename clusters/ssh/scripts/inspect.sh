@@ -24,7 +24,8 @@ say governor "$(first /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor)"
 say smt "$(case $(first /sys/devices/system/cpu/smt/active) in 1) echo on;; 0) echo off;; esac)"
 say turbo "$(case $(first /sys/devices/system/cpu/intel_pstate/no_turbo)$(first /sys/devices/system/cpu/cpufreq/boost) in 1) [ -e /sys/devices/system/cpu/intel_pstate/no_turbo ] && echo off || echo on;; 0) [ -e /sys/devices/system/cpu/intel_pstate/no_turbo ] && echo on || echo off;; esac)"
 say irqbalance "$(cat /proc/[0-9]*/comm 2>/dev/null | grep -qx irqbalance && echo running || echo 'not running')"
-say synchronised "$(has timedatectl && timedatectl show -p NTPSynchronized --value 2>/dev/null)"
+# timedatectl would start a service
+say synchronised "$(if has chronyc; then chronyc -n tracking 2>/dev/null | grep -q '^Leap status *: Normal' && echo yes || echo no; elif [ -e /run/systemd/timesync ]; then [ -e /run/systemd/timesync/synchronized ] && echo yes || echo no; fi)"
 say virtual "$(has systemd-detect-virt && { systemd-detect-virt --vm || true; } 2>/dev/null)"
 
 # The measured NIC.
@@ -82,5 +83,5 @@ for one in apt-get dpkg-query rpm flock tar ip iptables nft modprobe systemctl c
 done
 say tools "$tools"
 if has apt-cache; then
-  say apt_kubeadm "$(apt-cache madison kubeadm 2>/dev/null | awk '{print $3}')"
+  say apt_kubeadm "$(apt-cache -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= madison kubeadm 2>/dev/null | awk '{print $3}')"
 fi

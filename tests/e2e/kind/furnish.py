@@ -72,19 +72,6 @@ def furnish(tree: Path, programs: Path) -> None:
         (wanted / unit).symlink_to(f"/etc/systemd/system/{unit}")
 
 
-def furnish_machine(tree: Path) -> None:
-    """What makes a container of the root file system in `tree`, which runs systemd and sshd."""
-    units = tree / "etc/systemd/system"
-    for unit in units.glob("timers.target.wants/*"):
-        unit.unlink()
-    for name in ("/etc/systemd/journald.conf.d/kind.conf", "/etc/machine-id"):
-        _write(tree, name, SETTINGS[name].encode())
-    to, mode = COPIED["entrypoint"]
-    _write(tree, to, (FILES / "entrypoint").read_bytes()).chmod(mode)
-    for unit in _MASKED:
-        (units / unit).symlink_to("/dev/null")
-
-
 def _write(tree: Path, to: str, data: bytes) -> Path:
     path = tree / to.lstrip("/")
     path.parent.mkdir(parents=True, exist_ok=True)
