@@ -64,7 +64,9 @@ class Bridged(Filtered):
     def connect(self, pod: LabPod) -> Iterator[str]:
         node = pod.node
         pod_veth.make(pod, self.deployment.mtu)
-        links.set_link(node.ns, pod.host_end, master=links.index(node.ns, self.bridge))
+        bridge = links.index(node.ns, self.bridge)
+        links.set_link(node.ns, pod.host_end, master=bridge, txqueuelen=0)
+        pod.ns.sysctl({f"net/ipv4/conf/{pod.interface}/arp_notify": 1})
         if self.hairpin:
             allow_hairpin(node, pod.host_end)
         yield "link"
@@ -74,7 +76,8 @@ class Bridged(Filtered):
         yield "address"
         for family in pod.addresses:
             for to in (_EVERYTHING[family], *self.also_via_gateway(family)):
-                links.route(pod.ns, to, via=node.gateways[family], dev=pod.interface)
+                via = node.gateways[family]
+                links.route(pod.ns, to, via=via, dev=pod.interface, proto=links.PROTO_BOOT)
         yield "routes"
         if self.pod_rules:
             self.joined(pod)

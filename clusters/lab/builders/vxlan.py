@@ -9,12 +9,22 @@ from cnibench.clusters.lab.namespaces.places import LabNode
 
 
 def add(
-    node: LabNode, device: str, family: int, *, vni: int, port: int, mac: str, mtu: int
+    node: LabNode,
+    device: str,
+    family: int,
+    *,
+    vni: int,
+    port: int,
+    mac: str,
+    mtu: int,
+    txqueuelen: int | None = None,
 ) -> None:
     """``family`` is that of the outer addresses, ``mtu`` in bytes. Raises ClusterError."""
     outer: dict[str, Any] = {
         "vxlan_local" if family == 4 else "vxlan_local6": node.addresses[family]
     }
+    if txqueuelen is not None:
+        outer["txqlen"] = txqueuelen
     links.add(
         node.ns,
         device,
@@ -34,4 +44,4 @@ def reach(here: LabNode, there: LabNode, device: str, family: int, *, inner: str
     underlay address. Raises ClusterError.
     """
     links.neighbour(here.ns, device, inner, mac)
-    links.fdb(here.ns, device, mac, there.addresses[family])
+    links.fdb(here.ns, device, mac, there.addresses[family], noarp=False)

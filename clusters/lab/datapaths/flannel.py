@@ -57,7 +57,11 @@ class Flannel(Bridged):
                 self._vxlan(here, there, family)
             else:
                 links.route(
-                    here.ns, there.subnets[family], via=there.addresses[family], dev=here.wire
+                    here.ns,
+                    there.subnets[family],
+                    via=there.addresses[family],
+                    dev=here.wire,
+                    proto=links.PROTO_BOOT,
                 )
 
     def _vxlan(self, here: LabNode, there: LabNode, family: int) -> None:
@@ -70,12 +74,20 @@ class Flannel(Bridged):
             port=_PORT,
             mac=links.mac(4, family, here.number),
             mtu=self.deployment.mtu,
+            txqueuelen=0,
         )
         # The network's own address, alone, so that there is no broadcast route: 10.244.N.0/32.
         links.address(here.ns, device, _own(here, family))
         remote, mac = _own(there, family).partition("/")[0], links.mac(4, family, there.number)
         vxlan.reach(here, there, device, family, inner=remote, mac=mac)
-        links.route(here.ns, there.subnets[family], via=remote, dev=device, onlink=True)
+        links.route(
+            here.ns,
+            there.subnets[family],
+            via=remote,
+            dev=device,
+            onlink=True,
+            proto=links.PROTO_BOOT,
+        )
 
     def also_via_gateway(self, family: int) -> Sequence[str]:
         return (CLUSTER_CIDRS[family],)  # flannel's CNI plugin (flannel_linux.go, getIPAM)

@@ -37,10 +37,17 @@ class FlannelIpip(Flannel):
         return _IPIP
 
     def between(self, here: LabNode, there: LabNode) -> None:
-        links.add(here.ns, _IPIP, "ipip", ipip_local=here.addresses[4])
+        links.add(here.ns, _IPIP, "ipip", ipip_local=here.addresses[4], ipip_pmtudisc=0, txqlen=0)
         links.set_link(here.ns, _IPIP, mtu=self.deployment.mtu)
         links.address(here.ns, _IPIP, f"{ipaddress.ip_network(here.subnets[4]).network_address}/32")
-        links.route(here.ns, there.subnets[4], via=there.addresses[4], dev=_IPIP, onlink=True)
+        links.route(
+            here.ns,
+            there.subnets[4],
+            via=there.addresses[4],
+            dev=_IPIP,
+            onlink=True,
+            proto=links.PROTO_BOOT,
+        )
 
     def underlay_features(self, node: LabNode) -> dict[str, bool]:
         return {}
@@ -71,7 +78,7 @@ class FlannelWireguard(Flannel):
         for family in self.deployment.families:
             own = ipaddress.ip_network(here.subnets[family]).network_address
             links.address(here.ns, _WG, f"{own}/{32 if family == 4 else 128}")
-            links.route(here.ns, CLUSTER_CIDRS[family], dev=_WG)
+            links.route(here.ns, CLUSTER_CIDRS[family], dev=_WG, proto=links.PROTO_BOOT)
 
     def underlay_features(self, node: LabNode) -> dict[str, bool]:
         return {}

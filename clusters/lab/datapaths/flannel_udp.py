@@ -1,11 +1,11 @@
 """``flannel-udp``: the bridge cni0 on each node, and between the nodes a program of user space with
 a TUN device.
 
-Follows flannel v0.28.9 pkg/backend/udp (udp_network_amd64.go: the device flannel0 has the network's
-own address with the whole network's prefix, its MTU is 28 less; cproxy_amd64.go and proxy_amd64.c:
-the program, ours is programs/flannel_udp.c). A packet crosses the border between kernel and program
-twice on its way out (TUN to program, program to socket) and twice on its way in. IPv4 only, as
-there.
+Follows flannel v0.28.9 pkg/backend/udp (udp_network_amd64.go: the device flannel0 has the first
+address of the node's subnet alone, the whole network's route leads into it, its MTU is 28 less;
+cproxy_amd64.go and proxy_amd64.c: the program, ours is programs/flannel_udp.c). A packet crosses
+the border between kernel and program twice on its way out (TUN to program, program to socket) and
+twice on its way in. IPv4 only, as there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import ipaddress
 
 from cnibench.clusters.lab.builders.bridged import Bridged
-from cnibench.clusters.lab.builders.filtered import FilterOptions
+from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS, FilterOptions
 from cnibench.clusters.lab.daemons.processes import Daemons, has_device, program
 from cnibench.clusters.lab.datapaths.flannel import Flannel
 from cnibench.clusters.lab.deployment import LabDeployment
@@ -21,7 +21,6 @@ from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode
 
 _DEVICE = "flannel0"
-_CLUSTER_LENGTH = 16  # of filtered.CLUSTER_CIDRS[4]
 _START = 5.0  # s
 
 
@@ -48,7 +47,8 @@ class FlannelUdp(Flannel):
         self.daemons.wait(f"{name} makes {_DEVICE}", lambda: has_device(here.ns, _DEVICE), _START)
         own = ipaddress.ip_network(here.subnets[4]).network_address
         links.set_link(here.ns, _DEVICE, mtu=self.deployment.mtu, state="up")
-        links.address(here.ns, _DEVICE, f"{own}/{_CLUSTER_LENGTH}")
+        links.address(here.ns, _DEVICE, f"{own}/32")
+        links.route(here.ns, CLUSTER_CIDRS[4], dev=_DEVICE, scope=0, proto=links.PROTO_BOOT)
 
     def underlay_features(self, node: LabNode) -> dict[str, bool]:
         return {}

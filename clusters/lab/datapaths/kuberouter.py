@@ -4,8 +4,9 @@ IP-in-IP device per peer.
 Follows cloudnativelabs/kube-router v2.11.1 daemonset/kubeadm-kuberouter.yaml (bridge plugin, host
 the gateway), pkg/controllers/routing/network_routes_controller.go (injectRoute: protocol zebra,
 17; with --overlay-type=subnet, no tunnel to a node of the same subnet, as the lab's nodes are),
-pkg/tunnels/linux_tunnels.go (tun-HASH with the nodes' addresses and the MTU that the kernel gives
-it, a route to the peer in table 77), pkg/utils/node.go (GetNodeMTU: kube-bridge and Pods have the
+pkg/tunnels/linux_tunnels.go (tun-HASH with the nodes' addresses, the MTU that the kernel gives it
+and, as Go's netlink makes it, without path MTU discovery of its own (nopmtudisc); a route to the
+peer in table 77), pkg/utils/node.go (GetNodeMTU: kube-bridge and Pods have the
 MTU of the node's interface, with a tunnel too, so that ICMP tells Pods the path's)
 and pkg/routes/pbr.go (with either overlay, a rule for the node's Pod subnet to table 77, which has
 no routes without tunnels).
@@ -74,10 +75,18 @@ class KubeRouter(Bridged):
 
     def _tunnel(self, here: LabNode, there: LabNode) -> None:
         name, peer = tunnel_name(there.addresses[4]), there.addresses[4]
-        links.add(here.ns, name, "ipip", ipip_local=here.addresses[4], ipip_remote=peer)
+        links.add(
+            here.ns,
+            name,
+            "ipip",
+            ipip_local=here.addresses[4],
+            ipip_remote=peer,
+            ipip_pmtudisc=0,
+            txqlen=0,
+        )
         links.set_link(here.ns, name, mtu=self.deployment.path_mtu)
         links.route(here.ns, there.subnets[4], dev=name, prefsrc=here.addresses[4], proto=_ZEBRA)
-        links.route(here.ns, f"{peer}/32", dev=name, table=_TABLE)
+        links.route(here.ns, f"{peer}/32", dev=name, table=_TABLE, scope=0, proto=links.PROTO_BOOT)
 
     def _rules(self, here: LabNode) -> None:
         for family, number in ((4, AF_INET), (6, AF_INET6)):

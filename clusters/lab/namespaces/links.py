@@ -17,6 +17,8 @@ from cnibench.errors import ClusterError
 
 _SIOCGIFMTU = 0x8921
 _IFA_F_NODAD = 0x02
+# protocol of a route whose maker names none: iproute2, and what is written in Go
+PROTO_BOOT = 3
 _PROTO_STATIC, _TABLE_MAIN, _SCOPE_LINK = 4, 254, 253
 _ROUTE_TYPES = {"unicast": 1, "blackhole": 6}
 _RTNH_F_ONLINK = 4
@@ -101,10 +103,11 @@ def set_link(
     master: int | None = None,
     address: str | None = None,
     arp: bool | None = None,
+    txqueuelen: int | None = None,
 ) -> None:
     """Changes a device: ``master`` is an index (0: none), ``address`` a MAC."""
     head = netlink.link(index(ns, name), up=None if state is None else state == "up", arp=arp)
-    body = netlink.link_attributes(mac=address, mtu=mtu, master=master)
+    body = netlink.link_attributes(mac=address, mtu=mtu, master=master, txqueuelen=txqueuelen)
     netlink.ask(ns, f"{name} set", netlink.NEWLINK, netlink.CHANGE, head + body)
 
 
@@ -224,13 +227,12 @@ def neighbour(ns: Namespace, name: str, ip: str, mac: str) -> None:
     netlink.ask(ns, f"neighbour {ip} on {name}", netlink.NEWNEIGH, netlink.PUT, head + body)
 
 
-def fdb(ns: Namespace, name: str, mac: str, to: str) -> None:
+def fdb(ns: Namespace, name: str, mac: str, to: str, *, noarp: bool = True) -> None:
     """A forwarding entry of a VXLAN device: frames for ``mac`` go to the tunnel end ``to`` (bridge
-    fdb add ... dst ... self permanent).
+    fdb add ... dst ... self permanent). ``noarp`` is a part of the state that iproute2 adds.
     """
-    head = struct.pack(
-        "=BxHiHBB", socket.AF_BRIDGE, 0, index(ns, name), _PERMANENT | _NOARP, _NTF_SELF, 0
-    )
+    state = _PERMANENT | _NOARP if noarp else _PERMANENT
+    head = struct.pack("=BxHiHBB", socket.AF_BRIDGE, 0, index(ns, name), state, _NTF_SELF, 0)
     body = netlink.attribute(1, netlink.packed(to)) + netlink.attribute(
         2, netlink.octets(mac)
     )  # NDA_DST, NDA_LLADDR

@@ -47,7 +47,11 @@ _DATA: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "ipvlan": {},
     "macvlan": {},
     "vrf": {"vrf_table": (1, "=I")},
-    "ipip": {"ipip_local": (2, "address"), "ipip_remote": (3, "address")},
+    "ipip": {
+        "ipip_local": (2, "address"),
+        "ipip_remote": (3, "address"),
+        "ipip_pmtudisc": (10, "=B"),
+    },
     "geneve": {
         "geneve_id": (1, "=I"),
         "geneve_remote": (2, "address"),
@@ -140,8 +144,8 @@ def device(head: bytes, kind: str, attributes: Mapping[str, Any]) -> bytes | Non
     """The body of a message that makes a device of that kind; None where a kind or an attribute is
     not known here.
 
-    ``attributes`` are ``ifname``, ``address`` (a MAC), ``mtu``, ``link`` (an index), and those of
-    the kind by pyroute2's names.
+    ``attributes`` are ``ifname``, ``address`` (a MAC), ``mtu``, ``link`` (an index), ``txqlen``,
+    and those of the kind by pyroute2's names.
     """
     known, own = _DATA.get(kind), dict(attributes)
     if known is None:
@@ -151,6 +155,7 @@ def device(head: bytes, kind: str, attributes: Mapping[str, Any]) -> bytes | Non
         mac=own.pop("address", None),
         mtu=own.pop("mtu", None),
         lower=own.pop("link", None),
+        txqueuelen=own.pop("txqlen", None),
     )
     if own.keys() - known.keys():
         return None
