@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from cnibench.certificates.standing import standing
+from cnibench.certificates.store import certificates
 from cnibench.clusters.lab import kernel
 from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.clusters.lab.deployment import MOST_PODS, LabDeployment
+from cnibench.clusters.lab.fidelity.digest import model_digest
 from cnibench.clusters.lab.namespaces import congestion, features, tree, wire
 from cnibench.clusters.lab.proxies.base import proxy_of
 from cnibench.errors import ClusterError, CnibenchError
@@ -60,6 +63,7 @@ class LabCluster(Cluster, CellLimits, Nics):
         self.model = wire.model(options)
         self._stands: list[LabDeployment] = []
         self._made = 0
+        self._certified: dict[str, dict[str, Any]] = {}  # by label, what certificates say of it
 
     @classmethod
     def carry(cls, main: Callable[[], int]) -> int:
@@ -186,7 +190,18 @@ class LabCluster(Cluster, CellLimits, Nics):
         self._made += 1
         deployment = LabDeployment(label, profile, self.options, self._made)
         self._stands.append(deployment)
+        self._look_up(label, profile)
         return deployment
+
+    def _look_up(self, label: str, profile: Profile) -> None:
+        """What certificates say of the model: an agent was compared with it, or none was."""
+        if label in self._certified or profile.cni == "none":
+            return
+        settings = self.options.settings
+        given = {**settings.get("", {}), **settings.get(label, {})}
+        found = list(certificates(profile.name))
+        model = model_digest(profile) if found else ""
+        self._certified[label] = standing(found, platform.release(), model, given)
 
     def environment(self) -> dict[str, Any]:
         facts: dict[str, Any] = {
@@ -200,6 +215,8 @@ class LabCluster(Cluster, CellLimits, Nics):
             "wire_rate": self.options.wire_rate,
             "kernel_features": dict(kernel.tried() or kernel.found(("veth",))),
         }
+        if self._certified:
+            facts["certificates"] = dict(self._certified)
         if self._stands:
             deployment = self._stands[-1]
             facts["sysctls"] = deployment.settings

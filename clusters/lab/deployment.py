@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from cnibench.clusters.lab.attestation import probe
-from cnibench.clusters.lab.builders.base import builder_of
+from cnibench.clusters.lab.builders.base import Datapath, builder_of
 from cnibench.clusters.lab.namespaces import congestion, features, leftovers, links, sysctls, wire
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod, Role
@@ -66,9 +66,8 @@ class LabDeployment(
         """Builds all of it, with the same Pods as ``like`` has when it is given. Raises
         ClusterError; nothing stays then.
         """
-        builder, given = builder_of(
-            profile, {**options.settings.get("", {}), **options.settings.get(label, {})}
-        )
+        settings = {**options.settings.get("", {}), **options.settings.get(label, {})}
+        builder, given = builder_of(profile, settings)
         assert profile.datapath is not None
         self.label = label
         self.profile = profile
@@ -102,7 +101,7 @@ class LabDeployment(
         try:
             self.a, self.b = (self._node(name, index) for index, name in enumerate("ab"))
             wire.join(self.a, self.b, options)
-            self.datapath = builder(self, given)
+            self.datapath = self._datapath(builder(self, given))
             self.proxy = profile.proxy or builder.proxies(given)[0]
             self.services: Proxy = proxy_of(self.proxy)(self)
             self._paths = LabServices(self)
@@ -119,6 +118,10 @@ class LabDeployment(
             with cleaning_up(error):
                 self.remove()
             raise
+
+    def _datapath(self, model: Datapath) -> Datapath:
+        """What makes it: the model of the profile."""
+        return model
 
     def _populate(self, like: LabDeployment | None) -> None:
         if like is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from cnibench.analysis.comparison.groups import PROVEN
 from cnibench.analysis.model import Analysis, Cpp, Group, Pair, Result
 from cnibench.analysis.text.certainty import percent
+from cnibench.analysis.text.certificates import certified
 from cnibench.analysis.text.narrative import place_of
 from cnibench.analysis.text.places import cycles_of, describe
 from cnibench.analysis.text.summary import assuming
@@ -147,6 +148,7 @@ def badges(analysis: Analysis, group: Group, results: Sequence[Result]) -> list[
     ]
     if proxies := sorted({result.proxy for result in results} - {""}):
         found.append(f"Services by {' and '.join(proxies)}")
+    found += certified(analysis, results)
     if any(row.cycles_source == "estimated" for row in cycles_of(analysis, group)):
         found.append("cycles estimated")
     if emulated(analysis):

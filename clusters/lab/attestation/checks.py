@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cnibench.clusters.lab.attestation import capture, probe
-from cnibench.clusters.lab.attestation.comparison import compare
 from cnibench.clusters.lab.namespaces import features, links, wire
 from cnibench.clusters.lab.namespaces.places import LabPod
 from cnibench.model.cell import Attestation, Placement
@@ -39,7 +38,7 @@ _SAME = {
 
 def attest(deployment: LabDeployment) -> list[Attestation]:
     """All checks, passed or not."""
-    found: list[Attestation] = compare(deployment)
+    found = deployment.verify()
     with contextlib.ExitStack() as stack:
         strange = (
             _begun(deployment, stack) if deployment.claim.policy == "enforced" else []

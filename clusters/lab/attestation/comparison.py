@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 3  # lines of each side of a difference
 _LONGEST = 240  # characters of each
-_PROGRAMS = ("chain ", "set ", "legacy ", "ipset ", "table ", "flowtable ", "object ")
+PACKET_FILTERS = ("chain ", "set ", "legacy ", "ipset ", "table ", "flowtable ", "object ")
 
 
 class _Reference(NamedTuple):
@@ -38,18 +38,19 @@ def compare(deployment: LabDeployment) -> list[Attestation]:
 
     Raises ClusterError when the reference cannot be made or a namespace cannot be read.
     """
-    places = _places(deployment)
+    there = places(deployment)
     expected = _reference(deployment)
-    now = listing(places)
-    return [_compared(deployment, place, ns, expected, now) for place, ns in places.items()]
+    now = listing(there)
+    return [_compared(deployment, place, ns, expected, now) for place, ns in there.items()]
 
 
-def _places(deployment: LabDeployment) -> dict[str, Namespace]:
-    places = {node.name: node.ns for node in deployment.nodes()}
-    places |= deployment.datapath.namespaces()
+def places(deployment: LabDeployment) -> dict[str, Namespace]:
+    """The namespaces that are compared, by their names."""
+    found = {node.name: node.ns for node in deployment.nodes()}
+    found |= deployment.datapath.namespaces()
     if deployment.datapath.sandbox:
-        places |= {pod.name: pod.ns for pod in deployment.attested_pods()}
-    return places
+        found |= {pod.name: pod.ns for pod in deployment.attested_pods()}
+    return found
 
 
 def _reference(deployment: LabDeployment) -> _Reference:
@@ -65,10 +66,10 @@ def _reference(deployment: LabDeployment) -> _Reference:
     if key not in _references:
         reference = deployment.reference()
         try:
-            places = _places(reference)
-            found = listing(places)
+            there = places(reference)
+            found = listing(there)
             texts = {
-                place: netfilter.texts(ns, _sections(found, place)) for place, ns in places.items()
+                place: netfilter.texts(ns, sections(found, place)) for place, ns in there.items()
             }
         finally:
             reference.remove()
@@ -76,7 +77,7 @@ def _reference(deployment: LabDeployment) -> _Reference:
     return _references[key]
 
 
-def _sections(found: Listing, place: str) -> Listing:
+def sections(found: Listing, place: str) -> Listing:
     """Those of one place, by their own names."""
     start = f"{place}: "
     return {key.removeprefix(start): lines for key, lines in found.items() if key.startswith(start)}
@@ -85,17 +86,17 @@ def _sections(found: Listing, place: str) -> Listing:
 def _compared(
     deployment: LabDeployment, place: str, ns: Namespace, expected: _Reference, now: Listing
 ) -> Attestation:
-    declared, present = _sections(expected.listing, place), _sections(now, place)
+    declared, present = sections(expected.listing, place), sections(now, place)
     lacking: list[str] = []
     added: list[str] = []
     filters: list[str] = []
     for section in sorted(declared.keys() | present.keys()):
         before, after = declared.get(section, []), present.get(section, [])
         if section == "sysctls":
-            before, after = _common(before, after)
+            before, after = common(before, after)
         if before == after:
             continue
-        if section.startswith(_PROGRAMS):
+        if section.startswith(PACKET_FILTERS):
             filters.append(section)
             continue
         gone, new = _difference(before, after)
@@ -114,7 +115,7 @@ def _compared(
     )
 
 
-def _common(before: Sequence[str], after: Sequence[str]) -> tuple[list[str], list[str]]:
+def common(before: Sequence[str], after: Sequence[str]) -> tuple[list[str], list[str]]:
     """Both without the keys that only one has: a module that somebody loads brings its own."""
     keys = {line.partition(" ")[0] for line in before} & {line.partition(" ")[0] for line in after}
     return (

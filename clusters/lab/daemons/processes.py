@@ -10,7 +10,7 @@ import shutil
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cnibench.clusters.lab.namespaces import tree
@@ -22,7 +22,8 @@ from cnibench.system.process import Process
 
 _FOLDER = Path(__file__).parents[1] / "programs"
 _HOME = tree.HOME / "daemons"
-_EM = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "ppc64le": 21, "s390x": 22}  # e_machine of ELF
+# e_machine of ELF
+MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "ppc64le": 21, "s390x": 22}
 _STEP = 0.01  # s between two looks at a condition
 
 
@@ -38,7 +39,7 @@ def program(name: str) -> str:
             f"the compiled program {source.name} is not there",
             "install gcc and libc6-dev and install cnibench again",
         ) from None
-    wanted = _EM.get(os.uname().machine)
+    wanted = MACHINES.get(os.uname().machine)
     if len(head) < 20 or (
         wanted and struct.unpack_from("<H" if head[5] == 1 else ">H", head, 18)[0] != wanted
     ):
@@ -66,50 +67,71 @@ class Daemons:
         self.folder.mkdir(parents=True, exist_ok=True)
         return self.folder / name
 
-    def start(self, name: str, ns: Namespace, argv: Sequence[str]) -> None:
-        """Starts one in ``ns``; what it says goes to a log of its name. Raises MissingError."""
+    def start(
+        self,
+        name: str,
+        ns: Namespace,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        most: int = programs.MOST_OUTPUT,
+    ) -> None:
+        """Starts one in ``ns``; what it says goes to a log of its name. ``env`` is added to ours,
+        and no file that it writes gets longer than ``most`` bytes. Raises MissingError.
+        """
         log = self.file(f"{name}.log")
         self._running[name] = programs.spawn(
             ns.enter(argv),
             stdout=log,
             stderr=self.file(f"{name}.err"),
-            env={"LANG": "C", "LC_ALL": "C"},
+            env={"LANG": "C", "LC_ALL": "C", **(env or {})},
+            most=most,
         )
 
     def pids(self) -> dict[str, int]:
         """Name to process number."""
         return {name: process.pid for name, process in self._running.items()}
 
-    def alive(self) -> str:
-        """'' while all of them run, else which one ended, how, and what it said last."""
+    def alive(self, lines: int = 1) -> str:
+        """'' while all of them run, else which one ended, how, and the last lines that it wrote."""
         for name, process in self._running.items():
             status = process.poll()
             if status is not None:
-                return f"{name} ended with {status}{self.last_words(name)}"
+                return f"{name} ended with {status}{self.last_words(name, lines)}"
         return ""
 
-    def last_words(self, name: str) -> str:
-        """The last line of its log, after a colon; '' when it said nothing."""
+    def last_words(self, name: str, number: int = 1) -> str:
+        """The last lines of its log, after a colon; '' when it said nothing."""
         lines = [
-            line
+            line.strip()
             for end in ("log", "err")
             for line in _text(self.file(f"{name}.{end}")).splitlines()
             if line.strip()
         ]
-        return f": {lines[-1].strip()}" if lines else ""
+        return f": {' | '.join(lines[-number:])}" if lines else ""
 
-    def wait(self, what: str, ready: Callable[[], bool], limit: float, remedy: str = "") -> None:
+    def wait(
+        self,
+        what: str,
+        ready: Callable[[], bool],
+        limit: float,
+        remedy: str = "",
+        *,
+        lines: int = 1,
+    ) -> None:
         """Until ``ready()``. Raises ClusterError when that takes more than ``limit`` seconds (more
-        under emulation) or a daemon dies.
+        under emulation) or a daemon dies, with the last ``lines`` that it wrote.
         """
         deadline = time.monotonic() + limit * patience()
         while not ready():
-            died = self.alive()
+            died = self.alive(lines)
             if died:
                 raise ClusterError(f"{what}: {died}", remedy)
             if time.monotonic() > deadline:
                 said = "".join(
-                    f"; {name}{words}" for name in self._running if (words := self.last_words(name))
+                    f"; {name}{words}"
+                    for name in self._running
+                    if (words := self.last_words(name, lines))
                 )
                 raise ClusterError(f"{what}: not within {limit:g} s{said}", remedy)
             time.sleep(_STEP)

@@ -368,6 +368,7 @@ FREE_FACTS = frozenset(
         "tools",
         "namespaces",
         "lacks",
+        "certificates",
         "kernel_features",
         "wire_mtu",
         "sysctls",

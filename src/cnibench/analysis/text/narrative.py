@@ -14,6 +14,7 @@ from cnibench.analysis.model import Analysis, Failure, Group, Result, Where
 from cnibench.analysis.samples.series import CPP_METRICS
 from cnibench.analysis.text import disturbances
 from cnibench.analysis.text.certainty import certainty_of, percent
+from cnibench.analysis.text.certificates import certified
 from cnibench.analysis.text.places import describe
 from cnibench.analysis.text.proxies import proxies
 from cnibench.analysis.text.standings import Place, places_of
@@ -312,7 +313,7 @@ def conditions(analysis: Analysis) -> list[str]:
             f", offload of the wire: {offload}" if offload else ""
         )
         found.append(text + (f", limited to {human(rate, 'bit/s')}" if rate else ""))
-    found += _fidelity(analysis)
+    found += _fidelity(analysis) + certified(analysis)
     found += proxies(analysis, primary_groups(analysis))
     if any(row.cycles_source == "estimated" for row in analysis.cpp):
         found.append(

@@ -1,0 +1,85 @@
+"""What an adapter is: it says how one CNI's agent is started on a node, what it needs from the API
+server, when it is ready, and by which CNI plugin Pods are made.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from cnibench.clusters.lab.builders.base import Datapath
+from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
+from cnibench.model.profile import Profile
+
+Object = dict[str, Any]  # of Kubernetes
+
+
+@dataclass(frozen=True)
+class Site:
+    """A node's side of it: where the agent's files are. ``folder`` is this node's alone."""
+
+    node: LabNode
+    folder: Path
+    kubeconfig: Path
+    server: str  # the API server's URL
+    cni: Path  # the folder of the CNI plugins
+
+
+class Adapter(abc.ABC):
+    """One agent. ``model`` is the datapath that the profile has in the lab, not built: its options
+    decide how the agent is started.
+    """
+
+    name: ClassVar[str]  # of the program
+    models: ClassVar[tuple[str, ...]]  # datapath models that this agent makes
+    tried: ClassVar[str] = ""  # the versions that the project's tests run; '': none
+    version: ClassVar[tuple[str, ...]] = ("--version",)  # what makes it print its version
+    inside: ClassVar[str]  # where its project's image has it
+    plugins: ClassVar[tuple[str, ...]] = ()  # CNI plugins that make the Pods
+    private: ClassVar[tuple[str, ...]] = ()  # folders below /run of which each node has its own
+    apart: ClassVar[tuple[str, ...]] = ()  # what is the same in both, beyond kube-proxy's rules
+
+    def __init__(self, model: Datapath) -> None:
+        self.model = model
+
+    @classmethod
+    def unsupported(cls, profile: Profile) -> str:
+        """Why the agent cannot make this profile here; '' when it can."""
+        return ""
+
+    def objects(self) -> Sequence[Object]:
+        """What the API server needs to have beside nodes and Pods, in this order."""
+        return ()
+
+    def annotations(self, node: LabNode) -> Mapping[str, str]:
+        """Of a node's object, as its kubelet or operator would have written them."""
+        return {}
+
+    def files(self, site: Site) -> Mapping[Path, str]:
+        """Configuration files of the agent, with their content."""
+        return {}
+
+    @abc.abstractmethod
+    def arguments(self, site: Site) -> Sequence[str]:
+        """Of the program."""
+
+    def environment(self, site: Site) -> Mapping[str, str]:
+        """Variables beside those of cnibench."""
+        return {}
+
+    @abc.abstractmethod
+    def ready(self, site: Site) -> bool:
+        """Has the agent got so far that Pods can be made on this node?"""
+
+    def network(self, site: Site, pod: LabPod) -> Mapping[str, Any]:
+        """The CNI configuration that the Pod is made with: ``type`` names the plugin."""
+        raise NotImplementedError
+
+    def ports(self, pod: LabPod) -> str:
+        """The name that the plugin gives the node's end of the Pod's veth pair; '': it draws one,
+        and says which.
+        """
+        return ""

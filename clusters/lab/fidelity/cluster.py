@@ -1,0 +1,52 @@
+"""The lab with two deployments of one profile: the model's, and the one that the agent makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cnibench.certificates.format import Difference
+from cnibench.clusters.lab.cluster import LabCluster
+from cnibench.clusters.lab.deployment import LabDeployment
+from cnibench.clusters.lab.fidelity.comparison import compare
+from cnibench.clusters.lab.fidelity.deployment import AgentDeployment, Setup
+from cnibench.errors import cleaning_up
+from cnibench.model.profile import Profile
+from cnibench.testbed.cluster import Options
+
+MODEL, AGENT = "model", "agent"  # labels
+
+
+class AgentCluster(LabCluster):
+    """``deploy`` makes both and compares them; a run then measures what is there."""
+
+    def __init__(self, options: Options, setup: Setup) -> None:
+        super().__init__(options)
+        self.setup = setup
+        self.differences: list[Difference] = []
+        self.lines = 0
+        self.version = ""  # of the agent
+        self._ready: dict[str, LabDeployment] = {}
+
+    def deploy(self, profile: Profile) -> None:
+        """Raises ClusterError; nothing stays then."""
+        try:
+            model = self._ready[MODEL] = super().install(MODEL, profile)
+            made = self._ready[AGENT] = AgentDeployment(
+                AGENT, profile, self.options, 2, self.setup, like=model
+            )
+            self._stands.append(made)
+            self.version = made.version
+            self.differences, self.lines = compare(model, made)
+        except BaseException as error:
+            with cleaning_up(error):
+                self.__exit__(type(error))
+            raise
+
+    def install(self, label: str, profile: Profile) -> LabDeployment:
+        """What ``deploy`` made. Raises ClusterError when that was removed."""
+        return self._ready[label]
+
+    def environment(self) -> dict[str, Any]:
+        facts = super().environment()
+        facts.pop("certificates", None)  # this run makes one
+        return facts

@@ -1,0 +1,3 @@
+"""Certificates: what a real agent makes, compared with the model of its profile
+(docs/fidelity.md).
+"""

@@ -1,0 +1,267 @@
+"""What the comparison with a real agent does without one: differences of listings, checks of
+programs, images, manifests, plugins' answers, and the digest of a model.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import struct
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cnibench.clusters.lab.builders.base import builders
+from cnibench.clusters.lab.fidelity import digest, image, plugin, programs
+from cnibench.clusters.lab.fidelity.comparison import differences
+from cnibench.clusters.lab.fidelity.manifest import objects
+from cnibench.errors import ClusterError, CnibenchError, InputError, MissingError
+from cnibench.model.profile import builtin
+from cnibench.registry import providers
+
+# --- differences
+
+
+def test_what_only_one_side_has_is_a_difference() -> None:
+    (found,) = differences(
+        {"a: routes": ["10.0.0.0/8 dev x", "default dev x"]},
+        {"a: routes": ["default dev x", "10.1.0.0/16 dev x"]},
+        {},
+    )
+    assert (found.place, found.part) == ("a", "routes")
+    assert (found.expected, found.found) == (["10.0.0.0/8 dev x"], ["10.1.0.0/16 dev x"])
+
+
+def test_names_that_a_plugin_drew_are_those_of_the_model() -> None:
+    """On its own node alone, wherever a line has them; the order of lines follows the names."""
+    ports = {"a": {"veth3f2": "veth1", "veth9": "veth0"}, "b": {"veth9": "veth1"}}
+    expected = {
+        "a: devices": ["veth0 mtu 1500", "veth1 mtu 1400"],
+        "a: neighbours": ["fdb x b:veth1"],
+        "b: devices": ["veth1 mtu 1"],
+        "c: devices": ["veth9 mtu 1"],
+    }
+    found = {
+        "a: devices": ["veth3f2 mtu 1400", "veth9 mtu 1500"],
+        "a: neighbours": ["fdb x b:veth9"],
+        "b: devices": ["veth9 mtu 1"],
+        "c: devices": ["veth9 mtu 1"],
+    }
+    assert differences(expected, found, ports) == []
+
+
+def test_a_section_that_one_side_lacks_is_a_difference() -> None:
+    found = differences({"a: ipsec": ["state"]}, {"b: wireguard": ["peer"]}, {})
+    assert [(one.place, one.part) for one in found] == [("a", "ipsec"), ("b", "wireguard")]
+
+
+@pytest.mark.parametrize("part", ["routing rules", "iptables-nft-save", "hooks"])
+def test_the_order_counts_where_the_kernel_keeps_it(part: str) -> None:
+    assert differences({f"a: {part}": ["1", "2"]}, {f"a: {part}": ["2", "1"]}, {})
+
+
+def test_a_setting_that_a_module_brought_meanwhile_is_none() -> None:
+    before, after = ["net/a 1", "net/b 1"], ["net/a 1", "net/b 2", "net/c 1"]
+    (found,) = differences({"a: sysctls": before}, {"a: sysctls": after}, {})
+    assert (found.expected, found.found) == (["net/b 1"], ["net/b 2"])
+
+
+# --- programs
+
+HERE, OTHER = programs.MACHINES.get(os.uname().machine, 62), 183
+
+
+def _elf(path: Path, machine: int, mode: int = 0o755) -> Path:
+    head = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 2, machine)
+    path.write_bytes(head + bytes(100))
+    path.chmod(mode)
+    return path
+
+
+def test_a_program_for_this_machine_is_taken(tmp_path: Path) -> None:
+    assert programs.check(_elf(tmp_path / "x", HERE)) == tmp_path / "x"
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "said"),
+    [
+        (lambda path: path, InputError, "there is no such program"),
+        (lambda path: path.mkdir() or path, InputError, "a folder"),
+        (lambda path: _elf(path, HERE, 0o644), InputError, "not executable"),
+        (lambda path: _elf(path, OTHER), MissingError, "another architecture.*aarch64"),
+        (lambda path: path.write_text("hello") and path, InputError, "no ELF header|executable"),
+    ],
+)
+def test_what_cannot_run_here_is_named(
+    tmp_path: Path, make: object, kind: type[CnibenchError], said: str
+) -> None:
+    with pytest.raises(kind, match=said) as error:
+        programs.check(make(tmp_path / "x"))  # type: ignore[operator]
+    assert str(tmp_path / "x") in error.value.message
+    assert error.value.remedy
+
+
+def test_a_text_that_is_executable_is_not_a_program(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("hello")
+    (tmp_path / "x").chmod(0o755)
+    with pytest.raises(InputError, match="no ELF header"):
+        programs.check(tmp_path / "x")
+
+
+def test_a_program_that_is_nowhere_is_missing_with_its_remedy(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match="kube-nothing") as error:
+        programs.found("kube-nothing", [tmp_path], "get it there")
+    assert error.value.remedy == "get it there"
+
+
+def test_plugins_are_found_where_all_of_them_are(tmp_path: Path) -> None:
+    (tmp_path / "cni").mkdir()
+    _elf(tmp_path / "cni" / "one", HERE)
+    with pytest.raises(MissingError, match="one, two"):
+        programs.plugins(("one", "two"), [tmp_path])
+    _elf(tmp_path / "cni" / "two", HERE)
+    assert programs.plugins(("one", "two"), [tmp_path]) == tmp_path / "cni"
+
+
+def test_the_version_is_what_the_program_prints(tmp_path: Path) -> None:
+    path = tmp_path / "agent"
+    path.write_text("#!/bin/sh\necho 'agent version v1.2.3, go1.26'\n")
+    path.chmod(0o755)
+    assert programs.version([str(path), "--version"]) == "v1.2.3"
+    path.write_text("#!/bin/sh\nexit 3\n")
+    assert programs.version([str(path)]) == "unknown"
+
+
+# --- images
+
+
+def _image(layers: list[Mapping[str, bytes | str]]) -> io.BytesIO:
+    """As podman and docker save it; a string is where a link leads."""
+    outer = io.BytesIO()
+    with tarfile.open(fileobj=outer, mode="w") as archive:
+        names = []
+        for number, layer in enumerate(layers):
+            inner = io.BytesIO()
+            with tarfile.open(fileobj=inner, mode="w:gz" if number else "w") as tar:
+                for name, content in layer.items():
+                    entry = tarfile.TarInfo(name)
+                    if isinstance(content, str):
+                        entry.type, entry.linkname = tarfile.SYMTYPE, content
+                        tar.addfile(entry)
+                    else:
+                        entry.size = len(content)
+                        tar.addfile(entry, io.BytesIO(content))
+            names.append(f"{number}/layer.tar")
+            _put(archive, names[-1], inner.getvalue())
+        _put(archive, "manifest.json", json.dumps([{"Layers": names}]).encode())
+    outer.seek(0)
+    return outer
+
+
+def _put(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def test_the_last_layer_that_has_the_program_counts() -> None:
+    made = _image([{"opt/bin/x": b"old"}, {"./opt/bin/x": b"new"}, {"etc/y": b""}])
+    assert image.extracted(made, "/opt/bin/x", "i") == b"new"
+
+
+def test_links_are_followed_within_the_image() -> None:
+    made = _image([{"usr/bin/real": b"it"}, {"bin/x": "../usr/bin/real"}])
+    assert image.extracted(made, "/bin/x", "i") == b"it"
+
+
+@pytest.mark.parametrize("layer", [{"a": b""}, {"x": "x"}, {"x": "gone"}])
+def test_an_image_without_the_program_is_named(layer: Mapping[str, bytes | str]) -> None:
+    with pytest.raises(InputError, match="i: /x is not in it"):
+        image.extracted(_image([layer]), "/x", "i")
+
+
+def test_an_archive_that_is_no_image_is_named() -> None:
+    with pytest.raises(InputError, match="not an image"):
+        image.extracted(io.BytesIO(b"nothing"), "/x", "i")
+
+
+def test_without_a_runtime_an_image_is_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image.shutil, "which", lambda name: None)
+    with (
+        pytest.raises(MissingError, match="without podman or docker"),
+        image.program("example.org/agent:v1", "/x"),
+    ):
+        pass
+
+
+def test_a_name_that_is_no_image_either_is_a_program_that_is_not_there() -> None:
+    with pytest.raises(InputError, match="no such program"), image.program("flaneld", "/x"):
+        pass
+
+
+# --- manifests and plugins
+
+
+def test_objects_of_a_manifest(tmp_path: Path) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text("apiVersion: v1\nkind: A\nmetadata: {name: x}\n---\n---\n")
+    assert [one["kind"] for one in objects([path])] == ["A"]
+
+
+@pytest.mark.parametrize("text", ["a: [", "- 1", "kind: A", "apiVersion: 1\nkind: A\nmetadata: 2"])
+def test_a_manifest_that_is_none_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"m\.yaml"):
+        objects([path])
+
+
+def test_a_plugins_answer() -> None:
+    answer = {
+        "interfaces": [
+            {"name": "cni0"},
+            {"name": "veth1a"},
+            {"name": "eth0", "sandbox": "/proc/1/fd/3"},
+        ],
+        "ips": [{"address": "10.244.0.2/24"}, {"address": "fd00::2/64"}],
+    }
+    made = plugin.parsed(json.dumps(answer))
+    assert made == ("veth1a", {4: "10.244.0.2", 6: "fd00::2"})
+    with pytest.raises(ClusterError, match="not a result"):
+        plugin.parsed("nothing")
+
+
+# --- the digest of a model
+
+
+def test_every_model_has_a_digest_of_its_own() -> None:
+    models = {name: one for name, one in builtin().items() if one.datapath}
+    found = {digest.model_digest(profile) for profile in models.values()}
+    assert len(found) == len(models)
+
+
+def test_comments_and_docstrings_are_not_the_model_and_code_is() -> None:
+    def words(text: str) -> list[str]:
+        return list(digest._words(digest.ast.parse(text)))
+
+    plain = words("def f():\n    return 1\n")
+    assert words('"""A."""\n\n\ndef f():  # one\n    """B."""\n    return (1)\n') == plain
+    assert words("def f():\n    return 2\n") != plain
+
+
+# --- adapters
+
+
+def test_each_adapter_is_of_models_that_there_are_and_says_whether_it_was_tried() -> None:
+    known = builders()
+    found = providers("clusters.lab.agents")
+    assert {"flanneld"} <= found.keys()
+    names = [model for adapter in found.values() for model in adapter.models]
+    assert set(names) <= known.keys()
+    assert len(names) == len(set(names))
+    for adapter in found.values():
+        assert adapter.inside.startswith("/")
+        assert isinstance(adapter.tried, str)
