@@ -30,6 +30,7 @@ def test_what_only_one_side_has_is_a_difference() -> None:
         {"a: routes": ["10.0.0.0/8 dev x", "default dev x"]},
         {"a: routes": ["default dev x", "10.1.0.0/16 dev x"]},
         {},
+        {},
     )
     assert (found.place, found.part) == ("a", "routes")
     assert (found.expected, found.found) == (["10.0.0.0/8 dev x"], ["10.1.0.0/16 dev x"])
@@ -50,22 +51,29 @@ def test_names_that_a_plugin_drew_are_those_of_the_model() -> None:
         "b: devices": ["veth9 mtu 1"],
         "c: devices": ["veth9 mtu 1"],
     }
-    assert differences(expected, found, ports) == []
+    assert differences(expected, found, ports, {}) == []
+
+
+def test_addresses_that_the_agent_chose_are_those_of_the_model() -> None:
+    expected, found = ["10.244.0.2 dev x", "10.244.0.3/32 dev y"], ["10.244.0.7 dev x"]
+    given = {"10.244.0.7": "10.244.0.2", "10.244.0.77": "10.244.0.3"}
+    found.append("10.244.0.77/32 dev y")
+    assert differences({"a: routes": expected}, {"a: routes": found}, {}, given) == []
 
 
 def test_a_section_that_one_side_lacks_is_a_difference() -> None:
-    found = differences({"a: ipsec": ["state"]}, {"b: wireguard": ["peer"]}, {})
+    found = differences({"a: ipsec": ["state"]}, {"b: wireguard": ["peer"]}, {}, {})
     assert [(one.place, one.part) for one in found] == [("a", "ipsec"), ("b", "wireguard")]
 
 
 @pytest.mark.parametrize("part", ["routing rules", "iptables-nft-save", "hooks"])
 def test_the_order_counts_where_the_kernel_keeps_it(part: str) -> None:
-    assert differences({f"a: {part}": ["1", "2"]}, {f"a: {part}": ["2", "1"]}, {})
+    assert differences({f"a: {part}": ["1", "2"]}, {f"a: {part}": ["2", "1"]}, {}, {})
 
 
 def test_a_setting_that_a_module_brought_meanwhile_is_none() -> None:
     before, after = ["net/a 1", "net/b 1"], ["net/a 1", "net/b 2", "net/c 1"]
-    (found,) = differences({"a: sysctls": before}, {"a: sysctls": after}, {})
+    (found,) = differences({"a: sysctls": before}, {"a: sysctls": after}, {}, {})
     assert (found.expected, found.found) == (["net/b 1"], ["net/b 2"])
 
 
@@ -258,7 +266,7 @@ def test_comments_and_docstrings_are_not_the_model_and_code_is() -> None:
 def test_each_adapter_is_of_models_that_there_are_and_says_whether_it_was_tried() -> None:
     known = builders()
     found = providers("clusters.lab.agents")
-    assert {"flanneld"} <= found.keys()
+    assert found.keys() == {"flanneld", "kube-router", "calico-node", "cilium-agent"}
     names = [model for adapter in found.values() for model in adapter.models]
     assert set(names) <= known.keys()
     assert len(names) == len(set(names))

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS
 from cnibench.clusters.lab.fidelity.adapter import Adapter, Site
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
+from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS
 
 _BACKENDS = {
     "flannel-udp": "udp",

@@ -13,12 +13,13 @@ from __future__ import annotations
 import ipaddress
 
 from cnibench.clusters.lab.builders.bridged import Bridged
-from cnibench.clusters.lab.builders.filtered import CLUSTER_CIDRS, FilterOptions
+from cnibench.clusters.lab.builders.filtered import FilterOptions
 from cnibench.clusters.lab.daemons.processes import Daemons, has_device, program
 from cnibench.clusters.lab.datapaths.flannel import Flannel
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.places import LabNode
+from cnibench.clusters.lab.rules.services import CLUSTER_CIDRS
 
 _DEVICE = "flannel0"
 _START = 5.0  # s

@@ -5,6 +5,8 @@ server, when it is ready, and by which CNI plugin Pods are made.
 from __future__ import annotations
 
 import abc
+import contextlib
+import http.client
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.model.profile import Profile
 
 Object = dict[str, Any]  # of Kubernetes
+_ANSWER = 5.0  # s
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,18 @@ class Site:
     node: LabNode
     folder: Path
     kubeconfig: Path
-    server: str  # the API server's URL
-    cni: Path  # the folder of the CNI plugins
+    program: Path  # the agent's
+
+
+def healthy(site: Site, port: int, path: str, headers: Mapping[str, str]) -> bool:
+    """Does the agent say so at that port of its node?"""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER)
+    with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
+        with site.node.ns.inside():
+            connection.connect()
+        connection.request("GET", path, headers=dict(headers))
+        return connection.getresponse().status == 200
+    return False
 
 
 class Adapter(abc.ABC):

@@ -10,6 +10,7 @@ import http.client
 import json
 import secrets
 import ssl
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ PROGRAMS = ("kube-apiserver", "etcd")
 _PORT, _STORE, _PEERS = 6443, 2379, 2380
 _START = 60.0  # s: a loaded machine with a cold page cache takes 20
 _ANSWER = 20.0  # s for one request
+_DEFINED, _AGAIN = 10.0, 0.1  # s until a kind that was just defined can be used
 _MOST = 1 << 30  # bytes of a file of the store, which is made larger than it is
 _SERVICES = "10.96.0.0/12"
 # A private key of the curve P-256 (RFC 5915, SEC 1) around its 32 bytes: readers of it compute the
@@ -110,7 +112,11 @@ class ApiServer:
         """
         path = self._path(obj)
         name = obj["metadata"]["name"]
+        limit = time.monotonic() + _DEFINED
         status, said = self._ask("POST", path, obj)
+        while status == 404 and time.monotonic() < limit:  # its definition is being established
+            time.sleep(_AGAIN)
+            status, said = self._ask("POST", path, obj)
         if status not in (200, 201, 409):
             raise ClusterError(f"the API server refuses {obj['kind']} {name}: {_message(said)}")
         if "status" in obj and status != 409:
@@ -150,6 +156,8 @@ class ApiServer:
 
 def _plural(kind: str) -> str:
     word = kind.lower()
+    if word.endswith("endpoints"):
+        return word
     if word.endswith("y"):
         return f"{word[:-1]}ies"
     return f"{word}es" if word.endswith("s") else f"{word}s"

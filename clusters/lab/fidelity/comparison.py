@@ -24,7 +24,8 @@ def compare(model: LabDeployment, made: LabDeployment) -> tuple[list[Difference]
     ClusterError.
     """
     expected, found = (_of(deployment) for deployment in (model, made))
-    return differences(expected, found, _ports(made)), sum(map(len, expected.values()))
+    drawn = _ports(model, made), _addresses(model, made)
+    return differences(expected, found, *drawn), sum(map(len, expected.values()))
 
 
 def _of(deployment: LabDeployment) -> Listing:
@@ -44,23 +45,40 @@ def _of(deployment: LabDeployment) -> Listing:
     return kept
 
 
-def _ports(made: LabDeployment) -> dict[str, dict[str, str]]:
+def _ports(model: LabDeployment, made: LabDeployment) -> dict[str, dict[str, str]]:
     """Of each node, the names that a plugin drew for the ends of veth pairs, and the model's."""
+    known = {pod.name: pod.host_end for pod in model.pods()}
     return {
         node.name: {
-            pod.host_end: f"veth{pod.number}"
+            pod.host_end: known[pod.name]
             for pod in made.pods()
-            if pod.node is node and pod.host_end.startswith("veth")
+            if pod.node is node and pod.host_end != known[pod.name]
         }
         for node in made.nodes()
     }
 
 
+def _addresses(model: LabDeployment, made: LabDeployment) -> dict[str, str]:
+    """Those that the agent gave the Pods, where they are others than the model's."""
+    known = {pod.name: pod.addresses for pod in model.pods()}
+    return {
+        address: known[pod.name][family]
+        for pod in made.pods()
+        for family, address in pod.addresses.items()
+        if address != known[pod.name][family]
+    }
+
+
 def differences(
-    expected: Listing, found: Listing, ports: Mapping[str, Mapping[str, str]]
+    expected: Listing,
+    found: Listing,
+    ports: Mapping[str, Mapping[str, str]],
+    addresses: Mapping[str, str],
 ) -> list[Difference]:
-    """Pure: ``ports`` maps the names of devices on a node to those that the model gives them."""
-    found = {key: list(_renamed(lines, key, ports)) for key, lines in found.items()}
+    """Pure: ``ports`` maps the names of devices on a node to those that the model gives them,
+    ``addresses`` those of Pods.
+    """
+    found = {key: list(_renamed(lines, key, ports, addresses)) for key, lines in found.items()}
     result = []
     for key in sorted(expected.keys() | found.keys()):
         place, _, part = key.partition(": ")
@@ -76,11 +94,14 @@ def differences(
 
 
 def _renamed(
-    lines: Sequence[str], key: str, ports: Mapping[str, Mapping[str, str]]
+    lines: Sequence[str],
+    key: str,
+    ports: Mapping[str, Mapping[str, str]],
+    addresses: Mapping[str, str],
 ) -> Iterator[str]:
     place = key.partition(": ")[0]
     names = ports.get(place, {})
-    known = dict(names)
+    known = {**names, **addresses}
     for node, one in ports.items():
         known |= {f"{node}:{drawn}": f"{node}:{name}" for drawn, name in one.items()}
     longest = sorted(known, key=len, reverse=True)

@@ -174,7 +174,7 @@ class AgentDatapath(Datapath):
         files = self._files[node.name] = NodeFiles(node, self.daemons, self.adapter.private)
         config = files.folder / "kubeconfig"
         config.write_text(self.server.kubeconfig())
-        site = Site(node, files.folder, config, self.server.url, self.setup.plugins)
+        site = Site(node, files.folder, config, Path(self.setup.program))
         self._sites[node.name] = site
         for path, text in self.adapter.files(site).items():
             path.write_text(text)

@@ -40,7 +40,10 @@ class NodeFiles:
         )
 
     def _mounts(self, private: Sequence[str]) -> list[str]:
-        found = ["mount -t sysfs sysfs /sys"]  # of this network namespace
+        found = [
+            "mount -t sysfs sysfs /sys",  # of this network namespace
+            "mount -t bpf bpf /sys/fs/bpf || true",  # what pins programs says so itself
+        ]
         for path in _COPIED:
             if Path(path).is_dir():
                 upper, work = (self.folder / kind / path[1:] for kind in ("changed", "work"))
