@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cnibench.stats import inference
-from cnibench.stats.joint import MOST, adjusted, adjusted_of_many
+from cnibench.stats.joint import _flips, different, less
 from cnibench.stats.scale import scale
 
 MARGIN = 2.6 * math.sqrt(0.05 * 0.95 / 2000)  # of a share of 2000 runs
@@ -52,36 +52,102 @@ def by_definition(rows: np.ndarray) -> list[float]:
 def test_the_joint_p_is_the_share_of_flips_that_are_as_extreme(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = differences(rng.standard_normal((4, 6)) + np.array([2.0, 0.5, 0.0, 0.0])[:, None])
-    assert adjusted(rows) == pytest.approx(by_definition(rows))
-
-
-def test_the_joint_p_is_between_that_of_the_pair_and_holms() -> None:
-    rng = np.random.default_rng(1)
-    values = rng.standard_t(2, (300, 5, 9)) + np.arange(5)[:, None]
-    rows = differences(values)
-    p = inference.signed_rank(rows.reshape(-1, 9), interval=False).p.reshape(300, -1)
-    found = adjusted_of_many(rows)
-    assert (found <= inference.holm(p) + 1e-12).all()
-    assert (found >= p).all()
-    assert float((found < inference.holm(p) - 1e-9).mean()) > 0.5
-    for table, expected in zip(rows[:20], found, strict=False):
-        assert adjusted(table) == pytest.approx(expected)
+    assert different(rows[None])[0] == pytest.approx(by_definition(rows))
 
 
 def test_six_blocks_tell_sixteen_profiles_apart_that_differ_enough() -> None:
     noise = np.random.default_rng(3).standard_normal((16, 6))
-    rows = differences(100.0 * np.arange(16)[:, None] + noise)
-    assert adjusted(rows) == pytest.approx(np.full(120, 2 / 2**6))
+    rows = differences(100.0 * np.arange(16)[:, None] + noise)[None]
+    assert different(rows) == pytest.approx(np.full((1, 120), 2 / 2**6))
+    assert (different(rows, early=True) <= 0.05).all()
+    near = differences(2.0 * np.arange(16)[:, None] + noise)[None]
+    assert (different(near, early=True) == 1.0).any()  # an early look asks for more
     assert inference.holm(np.full(120, 2 / 2**6)).min() == 1.0
 
 
-def test_ties_zeros_and_many_blocks_have_holms_correction() -> None:
-    rng = np.random.default_rng(4)
-    tied = np.round(differences(rng.standard_normal((3, 8))), 1)
-    many = differences(rng.standard_normal((3, MOST + 1)))
-    for rows in (tied, many, many[:1]):
-        expected = inference.holm(inference.signed_rank(rows, interval=False).p)
-        assert adjusted(rows) == pytest.approx(expected)
+def outcomes(shape: str, rows: int, n: int) -> np.ndarray:
+    """Hard cases: sizes so much alike that an early look finds whatever has one sign."""
+    rng = np.random.default_rng(n)
+    table = {
+        "normal": lambda: rng.standard_normal((rows, n)),
+        "alike": lambda: 1.0 + 0.01 * rng.standard_normal((rows, n)),
+        "unequal": lambda: rng.standard_normal((rows, n)) * np.geomspace(0.01, 10, rows)[:, None],
+        "ties": lambda: rng.integers(-2, 3, (rows, n)).astype(float),
+        "missing": lambda: np.where(rng.random((rows, n)) < 0.2, np.nan, 1.0),
+        "constant": lambda: np.ones((rows, n)),
+    }[shape]()
+    return np.asarray(table)
+
+
+@pytest.mark.parametrize("shape", ["normal", "alike", "unequal", "ties", "missing", "constant"])
+@pytest.mark.parametrize(("n", "before", "equal"), [(6, (), 3), (8, (6,), 3), (8, (6,), 1)])
+def test_of_all_flips_at_most_the_level_is_called_different_at_any_look(
+    shape: str, n: int, before: tuple[int, ...], equal: int
+) -> None:
+    """Exact, whatever was measured: of rows that do not differ, ``equal`` of three, every flip is
+    as likely. The others differ clearly.
+    """
+    table = outcomes(shape, 3, n)
+    flips = _flips(n, False)
+    tables = np.repeat(table[None], len(flips), axis=0)
+    tables[:, :equal] = table[:equal] * flips[:, None]
+    tables[:, equal:] = np.abs(table[equal:]) + 20.0
+    false = np.zeros(len(flips), dtype=bool)
+    for number, look in enumerate((*before, n)):
+        p = different(tables[:, :, :look], before[:number], early=look < n)
+        false |= (p[:, :equal] <= 0.05).any(axis=1)
+    assert float(false.mean()) <= 0.05
+
+
+@pytest.mark.parametrize("shape", ["normal", "alike", "unequal", "ties"])
+@pytest.mark.parametrize(("n", "before"), [(8, (6,))])
+def test_of_all_flips_at_most_the_level_is_called_equal_at_any_look(
+    shape: str, n: int, before: tuple[int, ...]
+) -> None:
+    """Two rows differ by exactly the bound, in opposite directions; the third is equal."""
+    noise = 0.2 * outcomes(shape, 3, n)
+    flips = _flips(n, True)
+    flipped = noise * flips[:, None]
+    tables = np.stack(
+        [3.0 + flipped[:, 0], flipped[:, 1] - 3.0, 0.1 * noise[2] + 0 * flips], axis=1
+    )
+    false = np.zeros(len(flips), dtype=bool)
+    for number, look in enumerate((*before, n)):
+        p = less(tables[:, :, :look], before[:number], bound=3.0, early=look < n)
+        false |= (p[:, :2] <= 0.05).any(axis=1)
+    assert float(false.mean()) <= 0.05
+
+
+def test_of_a_group_of_flips_no_more_is_called_different_either() -> None:
+    test_of_all_flips_at_most_the_level_is_called_different_at_any_look("alike", 12, (6, 8), 3)
+
+
+def test_quiet_pairs_are_equal_after_six_blocks() -> None:
+    rows = differences(0.002 * np.random.default_rng(5).standard_normal((8, 6)))[None]
+    assert (less(rows, bound=0.05, early=True) <= 0.05).all()
+    assert (less(rows + 0.06, bound=0.05) > 0.5).all()
+    assert (different(rows, early=True) > 0.05).all()
+
+
+@pytest.mark.parametrize("one_sided", [False, True])
+@pytest.mark.parametrize("n", [1, 6, 10, 14, 40])
+def test_the_flips_are_a_group_and_none_of_them_leaves_a_block_alone(
+    n: int, one_sided: bool
+) -> None:
+    flips = _flips(n, one_sided)
+    assert (flips[0] == 1).all()
+    every = {tuple(flip) for flip in flips.tolist()}
+    assert len(every) == len(flips)
+    product = (flips[:, None] * flips[[3 % len(flips), -1]]).reshape(-1, n)
+    assert {tuple(one) for one in product.tolist()} <= every
+    if one_sided or n > 10:
+        assert (flips < 0).any(axis=0).all()
+
+
+def test_nothing_is_known_of_pairs_without_blocks() -> None:
+    assert (different(np.empty((1, 3, 0))) == 1.0).all()
+    assert (different(np.full((1, 3, 6), np.nan)) == 1.0).all()
+    assert (less(np.full((1, 3, 6), np.nan), bound=1.0) == 1.0).all()
 
 
 @pytest.mark.parametrize("shape", ["normal", "skewed", "t2"])
@@ -102,7 +168,7 @@ def test_the_level_holds_for_unequal_noise_and_where_some_profiles_differ(
     if shape != "skewed":
         noise *= np.array([0.3, 1.5, 0.8, 0.5])[:, None]
     truth = np.array([0.0, 0.0, 3.0, 6.0]) * (equal == 2)
-    found = adjusted_of_many(differences(noise + truth[:, None]))
+    found = different(differences(noise + truth[:, None]))
     false = found[:, differences(truth[:, None])[:, 0] == 0] <= 0.05
     assert float(false.any(axis=1).mean()) <= 0.05 + MARGIN
 

@@ -15,7 +15,7 @@ from cnibench.analysis.comparison import one_deployment
 from cnibench.analysis.comparison.by_runs import by_runs
 from cnibench.analysis.comparison.contexts import Context, Member
 from cnibench.analysis.comparison.groups import PROVEN
-from cnibench.analysis.comparison.levels import level_of
+from cnibench.analysis.comparison.levels import level_of, look_at
 from cnibench.analysis.comparison.neighbours import ASSUMED, dependence, main_contexts, telling
 from cnibench.analysis.comparison.pairs import compare
 from cnibench.analysis.comparison.turning_points import turning_points
@@ -78,15 +78,13 @@ def analyse(
         contexts = [without(one, left_out) for one in contexts]
     contexts = [one for one in contexts if one.members]
     base = baseline_of(baseline, labels)
-    level, equal = (min(one) for one in zip(*map(level_of, readers), strict=True))
-    jointly = len(readers) == 1 and readers[0].plan.until_decided
+    level = min(level_of(reader.plan) for reader in readers)
+    look = look_at(readers[0]) if len(readers) == 1 else None
     fidelity = {one.first.label: one.first.fidelity for one in gathered.series}
     sources, cpp = cycles(readers, numbers, labels, fidelity)
     combined = [by_runs(one) for one in contexts]
     results = figures.results(combined, level, sources)
-    pairs, groups = compare(
-        combined, level, equal, jointly=jointly, base=base if family == "baseline" else ""
-    )
+    pairs, groups = compare(combined, level, look, base=base if family == "baseline" else "")
     failures = [
         one for one in _unsupported(readers) + gathered.failures if one.label not in left_out
     ]

@@ -18,7 +18,7 @@ from cnibench.planning.method import method_of
 from cnibench.planning.noise import Ask
 from cnibench.planning.plan import Plan, Work
 from cnibench.rundir.schema import Planned
-from cnibench.stats.looks import last_level
+from cnibench.stats.looks import left
 from cnibench.stats.power import MOST_BLOCKS, POWER, detectable, planned_blocks
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _planned(
 def wished_blocks(pairs: int, noise: float, resolution: float) -> int:
     """The least number of blocks that finds the resolution in each of so many pairs, 0 where none
     does. With three or more profiles the joint test makes up for the early looks of the run; with
-    two the last look has to find the difference at its own level (ADR 13).
+    two the last look has to find the difference at the level that they leave (ADR 13).
     """
     try:
         n = planned_blocks(pairs, noise, resolution)
@@ -116,7 +116,7 @@ def wished_blocks(pairs: int, noise: float, resolution: float) -> int:
 
 
 def _at_last_look(n: int, noise: float, resolution: float) -> int:
-    return planned_blocks(1, noise, resolution, last_level(n, 2))
+    return planned_blocks(1, noise, resolution, left(n))
 
 
 def words(found: Sequence[Planned]) -> list[str]:

@@ -151,14 +151,14 @@ def _joint_power(n: int, pairs: int, alpha: float, effect: float, estimated: boo
     """The same of the joint test among all profiles, of which one differs by ``effect``."""
     import numpy as np
 
-    from cnibench.stats.joint import adjusted_of_many
+    from cnibench.stats.joint import different
 
     profiles = (1 + math.isqrt(1 + 8 * pairs)) // 2
     rng = np.random.default_rng(_SEED)
     values = rng.standard_normal((_JOINT_RUNS, profiles, n)) / math.sqrt(2)
     values[:, 0] += effect * _estimates(n)[:_JOINT_RUNS, None] if estimated else effect
     one, other = np.triu_indices(profiles, 1)
-    p = adjusted_of_many(values[:, one] - values[:, other])[:, : profiles - 1]
+    p = different(values[:, one] - values[:, other])[:, : profiles - 1]
     return float(np.mean(p <= alpha * (1 + 1e-12)))
 
 

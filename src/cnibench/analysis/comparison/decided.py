@@ -1,8 +1,8 @@
 """Which pairs of a run are decided, and what the others need: the rule by which a run ends.
 
 A pair is decided if its profiles are significantly different, or if it is proven that they differ
-by less than the resolution. Differences hold together at the level of the run, and so do proofs of
-less: no pair can be wrong in both ways.
+by less than the resolution. Differences hold together at the level of the run, over all of its
+looks, and so do proofs of less: no pair can be wrong in both ways.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from cnibench.analysis.build import contexts_of, main_of
 from cnibench.analysis.comparison.contexts import Context
-from cnibench.analysis.comparison.levels import level_after, level_of
+from cnibench.analysis.comparison.levels import level_of, look_at
 from cnibench.analysis.comparison.neighbours import dependence, main_contexts, telling
 from cnibench.analysis.comparison.pairs import compare
 from cnibench.analysis.model import Pair
@@ -52,11 +52,11 @@ class Decided:
 
 def decided(reader: RunReader, blocks: int = 0) -> Decided:
     """What the first ``blocks`` blocks decide, 0: all that are there."""
-    level = level_after(reader.plan, blocks) if blocks else level_of(reader)
+    level = level_of(reader.plan)
     contexts = main_contexts(
         [_first(one, blocks) for one in contexts_of(reader)], main_of([reader])
     )
-    pairs, _ = compare(contexts, *level, jointly=reader.plan.until_decided)
+    pairs, _ = compare(contexts, level, look_at(reader, blocks))
     done = 1 + max(
         (block for one in contexts for it in one.members.values() for _, block in it.values),
         default=-1,
@@ -72,7 +72,7 @@ def decided(reader: RunReader, blocks: int = 0) -> Decided:
         different,
         equal,
         undecided,
-        level.different,
+        level,
         dependence(contexts),
         telling(contexts),
     )

@@ -1,35 +1,30 @@
-"""The levels of the statements about a run: 5 %, or what its looks leave of it."""
+"""The level of the statements about a run, and the look that it is at."""
 
 from __future__ import annotations
 
-from cnibench.model.context import alike
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest
 from cnibench.stats import looks, sequential
-from cnibench.stats.looks import ALPHA, Level
+from cnibench.stats.inference import ALPHA
+from cnibench.stats.looks import Look
 
 
-def level_of(reader: RunReader) -> Level:
-    """The level of each test and interval of that run, and of each proof that two are equal."""
-    if reader.plan.target_ci:
-        return Level(sequential.level(ALPHA), sequential.level(ALPHA))
-    return level_after(reader.plan, 1 + max((block for _, block in reader.done()), default=-1))
+def level_of(manifest: Manifest) -> float:
+    """The level of each test and interval of that run."""
+    return sequential.level(ALPHA) if manifest.target_ci else ALPHA
 
 
-def level_after(manifest: Manifest, blocks: int) -> Level:
-    """The levels of a run that ended after so many blocks."""
-    if not manifest.until_decided:
-        return Level(ALPHA, ALPHA)
-    return looks.level_after(blocks, manifest.blocks, _fewest(manifest), ALPHA)
+def look_at(reader: RunReader, blocks: int = 0) -> Look | None:
+    """The look that the first ``blocks`` blocks are, 0: all that are there. None where the run does
+    not end when all pairs are decided.
+    """
+    plan = reader.plan
+    if not plan.until_decided:
+        return None
+    done = blocks or 1 + max((block for _, block in reader.done()), default=-1)
+    return looks.look_after(done, plan.blocks, plan.resolution)
 
 
 def planned_looks(manifest: Manifest) -> tuple[int, ...]:
     """The numbers of blocks after which a run that ends when all pairs are decided is looked at."""
-    found = looks.looks(manifest.blocks, _fewest(manifest), ALPHA)
-    return tuple(blocks for blocks, _ in found)
-
-
-def _fewest(manifest: Manifest) -> int:
-    """The number of profiles at the place that has the fewest to compare."""
-    cells = [cell for cell in manifest.cells if cell.window == "speed"]
-    return min({len(group) for group in alike(cells)} - {1}, default=1)
+    return looks.looks(manifest.blocks)

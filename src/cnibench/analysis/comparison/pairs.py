@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,8 @@ from cnibench.model.metrics import COUNTED
 from cnibench.model.units import plural
 from cnibench.stats.diagnostics import dependence
 from cnibench.stats.inference import ALPHA, Array, estimates, holm, intervals, signed_rank
-from cnibench.stats.joint import adjusted, testable
+from cnibench.stats.joint import different, less
+from cnibench.stats.looks import Look
 from cnibench.stats.power import least_blocks, standard_effect
 from cnibench.stats.scale import scale
 
@@ -38,6 +40,7 @@ class _Test:
     a: str
     b: str
     row: Array
+    blocks: tuple[int, ...]
     logs: bool
     family: int
     needed: int
@@ -59,25 +62,19 @@ class _Test:
 
 
 def compare(
-    contexts: Sequence[Context],
-    level: float,
-    equal: float = ALPHA,
-    *,
-    jointly: bool = False,
-    base: str = "",
+    contexts: Sequence[Context], level: float, look: Look | None = None, *, base: str = ""
 ) -> tuple[list[Pair], list[Group]]:
-    """All pairs with Holm's correction over the pairs of their context, or ``jointly`` (joint.py)
-    where all labels have the same few blocks, and each context's groups.
+    """All pairs with Holm's correction over the pairs of their context, and each context's groups.
 
-    ``equal`` is the level of the proof that two differ by so little. ``base``: only the pairs with
-    that label, and the correction covers only these.
+    ``look``: at that look of a run, and corrected for all of its looks, too (joint.py). ``base``:
+    only the pairs with that label, and the correction covers only these.
     """
     families = [_tests(number, context, level, base) for number, context in enumerate(contexts)]
     tests = [test for family in families for test in family]
-    _test(tests, equal)
-    for context, family in zip(contexts, families, strict=True):
-        if jointly and _joint(context, family):
-            _decide_jointly(family, level)
+    _test(tests)
+    for family in families:
+        if look:
+            _decide_jointly(family, level, look)
         else:
             _decide(family, level)
     _estimate(tests)
@@ -105,6 +102,8 @@ def _tests(number: int, context: Context, level: float, base: str) -> list[_Test
         if not base or base in (names[i], names[j])
     ]
     needed = least_blocks(len(asked), level)
+    every = sorted({block for member in context.members.values() for block in member.values})
+    blocks = np.array([block for _, block in every], dtype=np.int64)
     found = []
     for i, j in asked:
         both = there[i] & there[j]
@@ -115,13 +114,24 @@ def _tests(number: int, context: Context, level: float, base: str) -> list[_Test
         row[
             np.abs(row) <= 1e-12 * (1.0 if positive else np.maximum(np.abs(one), np.abs(other)))
         ] = 0.0
-        found.append(_Test(number, names[i], names[j], row, positive, len(asked), needed))
+        found.append(
+            _Test(
+                number,
+                names[i],
+                names[j],
+                row,
+                tuple(blocks[both].tolist()),
+                positive,
+                len(asked),
+                needed,
+            )
+        )
     return found
 
 
-def _test(tests: Sequence[_Test], equal: float) -> None:
-    """Each pair's p, scale and bound at level ``equal``, and, corrected over all of them, the p of
-    dependence between its blocks.
+def _test(tests: Sequence[_Test]) -> None:
+    """Each pair's p, scale and bound, and, corrected over all of them, the p of dependence between
+    its blocks.
     """
     rows = [test.row for test in tests]
     for indices in by_length(rows):
@@ -132,7 +142,7 @@ def _test(tests: Sequence[_Test], equal: float) -> None:
             tests[i].p, tests[i].effect = float(found.p[at]), float(found.effect[at])
             tests[i].dependence_p, tests[i].scale = float(lag[at]), float(spread[at])
         for size in {tests[i].family for i in indices}:
-            _bound([tests[i] for i in indices if tests[i].family == size], equal)
+            _bound([tests[i] for i in indices if tests[i].family == size], ALPHA)
     lags = np.array([test.dependence_p for test in tests])
     lags[~np.isnan(lags)] = holm(lags[~np.isnan(lags)])
     for test, lag_p in zip(tests, lags, strict=True):
@@ -148,28 +158,52 @@ def _bound(tests: Sequence[_Test], level: float) -> None:
         test.within = float(bound)
 
 
-def _joint(context: Context, tests: Sequence[_Test]) -> bool:
-    """Can the pairs be tested jointly?"""
-    blocks = {frozenset(member.values) for member in context.members.values()}
-    return len(tests) > 1 and len(blocks) == 1 and testable(np.array([test.row for test in tests]))
+def _decide_jointly(family: Sequence[_Test], level: float, look: Look) -> None:
+    """The p of the joint test of differences, and whether it is proven that pairs differ by less
+    than the resolution.
 
-
-def _decide_jointly(family: Sequence[_Test], level: float) -> None:
-    """The p of the joint test, and the levels of the intervals as in ``_decide``; those of a
-    significant pair are its own where so few blocks have no interval of the adjusted level.
+    A significant pair has the interval of the pair alone where so few blocks have none of the level
+    that is adjusted for the selection; any other has one that contains 1. Pairs with too few blocks
+    leave their share of the error rate to the model.
     """
     m = len(family)
-    p = np.array([test.p for test in family])
-    corrected = adjusted(np.array([test.row for test in family]), p)
-    significant = int((corrected <= level).sum())
-    for test, p_joint in zip(family, corrected, strict=True):
-        test.joint, test.p_holm = True, float(p_joint)
-        test.needed = least_blocks(1, level)
-        selected = significant * level / m
+    for test in family:
+        test.needed, test.joint, test.within = least_blocks(1, level), True, math.nan
+    tested = [test for test in family if not test.few]
+    if not tested:
+        return
+    p = _jointly(tested, different, look) * m / len(tested)
+    significant = int((p <= level).sum())
+    for test, p_joint in zip(tested, p, strict=True):
+        test.p_holm = min(1.0, float(p_joint))
         if test.p_holm > level:
-            test.alpha = level / m
-        else:
-            test.alpha = selected if test.p <= selected else level
+            test.alpha = min(level / m, test.p * (1 - 1e-9))
+            continue
+        selected = significant * level / m
+        test.alpha = selected if test.p <= selected else level
+    positive = [test for test in tested if test.logs]
+    bound = math.log1p(look.resolution)
+    if positive:
+        for test, p_less in zip(
+            positive, _jointly(positive, partial(less, bound=bound), look), strict=True
+        ):
+            test.within = bound if p_less <= level else math.nan
+
+
+def _jointly(tests: Sequence[_Test], test: Callable[..., Array], look: Look) -> Array:
+    """The p of each of these pairs of one context."""
+    blocks = 1 + max(block for one in tests for block in one.blocks)
+    rows = np.full((len(tests), blocks), np.nan)
+    for row, one in zip(rows, tests, strict=True):
+        row[list(one.blocks)] = one.row
+    logs = np.array([one.logs for one in tests])
+    if logs.any() and not logs.all():  # differences have a unit: as large as the log ratios
+        size = np.sqrt(np.nanmean(rows**2, axis=1))
+        size[size == 0] = 1.0
+        rows[~logs] *= (np.median(size[logs]) / size[~logs])[:, None]
+    before = sorted({min(number, blocks) for number in look.before})
+    found: Array = test(rows[None], before=before, early=look.early)[0]
+    return found
 
 
 def _decide(family: Sequence[_Test], level: float) -> None:
