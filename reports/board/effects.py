@@ -3,8 +3,9 @@ better than the average of those that were measured with it, and how uncertain t
 
 Within a block all profiles are measured under the same conditions. The effect of a label in a block
 is the log of its figure minus the mean of the logs over all labels, with the sign that makes larger
-better: a randomised complete block design, whose differences between two labels need no model of
-the machine. Blocks in which a label has no figure are left out for all.
+better: a randomised block design, whose differences between two labels need no model of the
+machine. Where a label lacks blocks, least squares with a level for each label and one for each
+block compares it in those that it has. Labels that failed often are not ranked, as in reports.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cnibench.analysis.comparison.contexts import OFTEN
 from cnibench.analysis.model import Analysis, Result
 from cnibench.analysis.text.narrative import place_of
 from cnibench.analysis.text.places import describe
 from cnibench.model.units import human
+from cnibench.stats.additive import contrasts
+from cnibench.stats.inference import ALPHA
 
 # For each dimension the metrics that stand for it, the first that a use case has: netperf's rate of
 # transactions of one connection is the inverse of their mean latency.
@@ -43,7 +47,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Place:
-    """One place and metric with at least two CNIs; ``blocks`` have a figure of each of them."""
+    """One place and metric with at least two CNIs; ``blocks`` have a figure of two or more."""
 
     dimension: str
     use: str
@@ -92,27 +96,36 @@ def _place(dimension: str, results: Sequence[Result]) -> Place | None:
     known = [
         (one.label, dict(zip(one.blocks, one.values, strict=True)))
         for one in results
-        if one.values and min(one.values) > 0
+        if one.values and min(one.values) > 0 and one.failed < OFTEN * max(1, one.tried)
     ]
+    blocks = [
+        block
+        for block in sorted({block for _, values in known for block in values})
+        if sum(block in values for _, values in known) > 1
+    ]
+    known = [one for one in known if set(one[1]) & set(blocks)]
     if len(known) < 2:
         return None
-    blocks = sorted(set.intersection(*(set(values) for _, values in known)))
-    if not blocks:
+    table = np.array([[values.get(block, np.nan) for block in blocks] for _, values in known])
+    logs = np.log(table) * (1.0 if results[0].better == "higher" else -1.0)
+    apart = contrasts(logs, paired=True, alpha=ALPHA, family=1).difference
+    if np.isnan(apart).any():  # no blocks connect them
         return None
-    sign = 1.0 if results[0].better == "higher" else -1.0
-    logs = sign * np.log(np.array([[values[block] for block in blocks] for _, values in known]))
-    deviations = logs - logs.mean(axis=0)
-    count, n = deviations.shape
-    means = deviations.mean(axis=1)
+    means = apart.mean(axis=1)
+    rest = logs - means[:, None]
+    errors = rest - np.nanmean(rest, axis=0)
+    there = (~np.isnan(errors)).sum(axis=1)
+    count = len(known)
     # of count labels the mean of their blocks takes one part: independent errors are larger
-    spread = deviations.var(axis=1, ddof=1) * count / (count - 1) / n if n > 1 else None
+    scale = count / (count - 1) / there / np.maximum(there - 1, 1)
+    spread = np.where(there > 1, np.nansum(errors**2, axis=1) * scale, np.nan)
     return Place(
         dimension,
         use_of(results[0]),
         results[0].metric,
-        n,
+        len(blocks),
         [
-            Effect(label, float(means[at]), None if spread is None else float(spread[at]))
+            Effect(label, float(means[at]), None if there[at] < 2 else float(spread[at]))
             for at, (label, _) in enumerate(known)
         ],
     )

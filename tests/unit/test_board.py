@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,6 +25,7 @@ from cnibench.reports.bundle.verifying import Verified
 from cnibench.rundir.schema import Manifest
 from tests.unit._bundles import GOLDEN, document, parts, put, rechained, refigured, stored
 from tests.unit._call import call
+from tests.unit._runs import edited, synthetic
 from tests.unit._site import HOSTILE, Page
 
 TRUTH = {"flannel": 1.0, "cilium": 1.2, "calico-wp-vxlan": 1.1}
@@ -212,6 +214,32 @@ def test_effects_by_hand(tmp_path: Path) -> None:
     assert first.variance is not None
     assert second.variance is not None
     assert first.variance + second.variance == pytest.approx((logs[0] - logs[1]) ** 2 / 4)
+
+
+def test_a_label_that_lacks_blocks_takes_none_from_the_others(tmp_path: Path) -> None:
+    """Blocks differ by a factor of two: only ratios within them say anything. A label that failed
+    in most of them is not ranked.
+    """
+
+    def moved(line: dict[str, Any]) -> dict[str, Any]:
+        value = line["value"]
+        return line | {"value": value and value * 2.0 ** line["block"]}
+
+    truth = {"a": 1.0, "b": 1.2, "c": 1.5}
+    more = {"blocks": 12, "noise": 0.001, "workloads": ("tcp-rr",), "placements": ("intra",)}
+    lacking = [("c", block) for block in (10, 11)]
+    run = edited(synthetic(tmp_path, truth, cpp=False, fail=lacking, **more), moved)
+    (place,) = (p for p in effects.places(analyse([run])) if p.dimension == "latency")
+    assert place.blocks == 12
+    mean = {one.label: one.mean for one in place.effects}
+    assert mean["b"] - mean["a"] == pytest.approx(math.log(1.2), abs=0.002)
+    assert mean["c"] - mean["a"] == pytest.approx(math.log(1.5), abs=0.002)
+    assert all(one.variance and one.variance < 1e-6 for one in place.effects)
+    often = [("c", block) for block in range(11)]
+    run = synthetic(tmp_path, truth, cpp=False, fail=often, name="often", **more)
+    (place,) = (p for p in effects.places(analyse([run])) if p.dimension == "latency")
+    assert [one.label for one in place.effects] == ["a", "b"]
+    assert place.blocks == 12
 
 
 def test_the_variance_of_a_difference_is_right_on_average(tmp_path: Path) -> None:
