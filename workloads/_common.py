@@ -9,15 +9,16 @@ import math
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from cnibench.errors import CnibenchError, LimitError, MeasureError, UsageError
+from cnibench.errors import CnibenchError, LimitError, MeasureError, UnsupportedError, UsageError
 from cnibench.model import units
 from cnibench.run.sample_context import SampleContext
+from cnibench.run.slices.sock_diag import SockDiag
 from cnibench.system.files import write_private
 from cnibench.system.process import Process
 from cnibench.testbed.place import Place, Pod
@@ -88,8 +89,14 @@ def sockets_file(ip: int) -> str:
     return "/proc/net/tcp6" if ip == 6 else "/proc/net/tcp"
 
 
-def _listeners(pod: Place, port: int, ip: int) -> int:
-    return sockets(pod.read_text(sockets_file(ip)), port, _LISTENING)
+def _listened(pod: Place, port: int, ip: int) -> bool:
+    """By the kernel's list of sockets where it can be asked: /proc has the kernel walk its table of
+    all connections, which takes ten milliseconds.
+    """
+    if pod.local:
+        with suppress(UnsupportedError), pod.entered(), closing(SockDiag(port, ip)) as kernel:
+            return kernel.listened()
+    return sockets(pod.read_text(sockets_file(ip)), port, _LISTENING) > 0
 
 
 def wait_free(pod: Pod, port: int, ip: int, limit: float = _FREE_LIMIT) -> None:
@@ -97,7 +104,7 @@ def wait_free(pod: Pod, port: int, ip: int, limit: float = _FREE_LIMIT) -> None:
     MeasureError after ``limit`` seconds.
     """
     end = time.monotonic() + limit
-    while _listeners(pod, port, ip):
+    while _listened(pod, port, ip):
         if time.monotonic() > end:
             raise MeasureError(
                 f"the TCP port {port} is in use in {pod.name}", "end the program that listens there"
@@ -112,7 +119,7 @@ def wait_listening(
     LimitError after ``limit`` seconds.
     """
     end = time.monotonic() + limit
-    while not _listeners(pod, port, ip):
+    while not _listened(pod, port, ip):
         if server.poll() is not None:
             raise MeasureError(
                 f"the server {tool(server.argv)} ended with {server.poll()} before it listened:"

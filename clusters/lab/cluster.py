@@ -4,6 +4,7 @@ on a stand of its own.
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import shutil
@@ -51,6 +52,7 @@ class LabCluster(Cluster, CellLimits, Nics):
     kind: ClassVar[str] = "lab"
     deploys: ClassVar[type] = LabDeployment
     simultaneous: ClassVar[bool] = True
+    concurrent: ClassVar[bool] = True
     slices: ClassVar[bool] = True
     wire: Wire = "veth"
     paths: ClassVar[tuple[str, ...]] = ("pod", "clusterip")
@@ -62,8 +64,8 @@ class LabCluster(Cluster, CellLimits, Nics):
         self.congestion_control = options.congestion_control or congestion.DEFAULT
         self.model = wire.model(options)
         self._stands: list[LabDeployment] = []
-        self._made = 0
         self._certified: dict[str, dict[str, Any]] = {}  # by label, what certificates say of it
+        self._numbers = itertools.count(1)  # of stands; next() is atomic, others install, too
 
     @classmethod
     def carry(cls, main: Callable[[], int]) -> int:
@@ -187,8 +189,7 @@ class LabCluster(Cluster, CellLimits, Nics):
                 "the lab works within a tree of namespaces of its own only",
                 "this is a defect: the command has to use carry()",
             )
-        self._made += 1
-        deployment = LabDeployment(label, profile, self.options, self._made)
+        deployment = LabDeployment(label, profile, self.options, next(self._numbers))
         self._stands.append(deployment)
         self._look_up(label, profile)
         return deployment

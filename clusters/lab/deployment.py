@@ -114,6 +114,8 @@ class LabDeployment(
                 self._populate(like)
             if like is not None:
                 self.services.follow(like.services)
+            for ns in self._namespaces:  # another thread may go on with it
+                ns.hang_up()
         except BaseException as error:
             with cleaning_up(error):
                 self.remove()

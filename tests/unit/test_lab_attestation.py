@@ -68,9 +68,11 @@ class Lab:
         self.through: set[str] = set()
         monkeypatch.setattr(checks, "time", SimpleNamespace(monotonic=lambda: 5.0))
         for module, name in (
+            (checks.capture, "tapped"),
             (checks.capture, "watching"),
             (checks.probe, "stream"),
             (checks.probe, "datagram"),
+            (checks.probe, "sent"),
             (checks.probe, "attempt"),
             (checks.probe, "reached"),
             (checks.features, "read"),
@@ -96,6 +98,10 @@ class Lab:
     def attestation(self, *check: Any) -> Check:
         return Check(*check)
 
+    def _tapped(self, nodes: Any) -> contextlib.AbstractContextManager[None]:
+        assert nodes == self.nodes()
+        return contextlib.nullcontext()
+
     @contextlib.contextmanager
     def _watching(self, node: Any) -> Iterator[Seen]:
         seen = Seen()
@@ -106,12 +112,23 @@ class Lab:
         self.streams.append((client, server, target, family, size))
         return self.failures.get((client, server), "")
 
-    def _datagram(
-        self, client: str, server: str, target: str, family: int, size: int, limit: float = 1.0
-    ) -> str:
+    def _datagram(self, client: str, server: str, target: str, family: int, size: int) -> str:
         assert (client, server, target) == ("ns-client-a", "ns-server-b", "10.0.1.1")
-        assert limit == (0.1 if size > self.path_mtu else 1.0)
+        assert size == self.path_mtu
         return self.datagrams(size)
+
+    @contextlib.contextmanager
+    def _sent(
+        self, client: str, server: str, target: str, family: int, size: int, limit: float
+    ) -> Iterator[Any]:
+        assert (client, server, target) == ("ns-client-a", "ns-server-b", "10.0.1.1")
+        assert (size, limit) == (self.path_mtu + 1, 0.1)
+        yield SimpleNamespace(missing=lambda: self.datagrams(size))
+
+    def mtu_check(self) -> Check:
+        with contextlib.ExitStack() as stack:
+            (found,) = checks._mtu(self.deployment, 4, checks._larger(self.deployment, 4, stack))
+        return found  # type: ignore[return-value]
 
     @contextlib.contextmanager
     def _attempt(self, client: str, server: str, target: str, family: int) -> Iterator[Any]:
@@ -397,7 +414,7 @@ def test_the_mtu_is_proven_from_both_sides(
     it = lab()
     it.device = device
     it.datagrams = lambda size: "" if size <= largest else "EMSGSIZE"
-    (found,) = checks._mtu(it.deployment, 4)
+    found = it.mtu_check()
     full, more = ("passes" if size <= largest else "EMSGSIZE" for size in (1450, 1451))
     assert found == Check(
         "mtu",
@@ -408,13 +425,13 @@ def test_the_mtu_is_proven_from_both_sides(
     )
     it.pods["a", "client"].interface = ""  # on the node's own network
     it.a.wire = "wire0"
-    assert "device -1 B" in next(iter(checks._mtu(it.deployment, 4))).observed
+    assert "device -1 B" in it.mtu_check().observed
 
 
 def test_the_mtu_of_a_path_that_is_narrower_than_the_pods(lab: Callable[..., Lab]) -> None:
     it = lab()
     it.mtu = it.device = 1500
-    (found,) = checks._mtu(it.deployment, 4)
+    found = it.mtu_check()
     assert found[1:4] == (
         "device 1500 B; 1450 B with DF passes, 1451 B does not",
         "device 1500 B; 1450 B passes; 1451 B EMSGSIZE",
@@ -472,7 +489,7 @@ def test_an_attestation_has_every_check_in_order(
             "encapsulation-back",
             "encapsulation-back-replies",
             "offload-inter-back",
-            "mtu",
             "datapath",
+            "mtu",
         ]
         assert len(names) == (16 if policy == "none" else 22)

@@ -9,7 +9,7 @@ import ipaddress
 import mmap
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from cnibench.clusters.lab.namespaces.places import LabNode
@@ -33,6 +33,7 @@ _READY, _STATUS, _HEAD = (
     struct.Struct("=IIIHH"),
     32,
 )  # TP_STATUS_USER; status, length, captured, where it begins; aligned tpacket2_hdr
+_FRAMES = _BLOCK * _BLOCKS // _FRAME
 _KIND = _HEAD + 10  # sll_pkttype of the sockaddr_ll that follows
 _SNAP = 256
 _VXLAN_PORTS = (4789, 8472, 6784)  # IANA's, Linux' own, Weave's
@@ -43,6 +44,7 @@ _SLEEVE_PORT, _SLEEVE_HEAD = (
 _GENEVE_PORT, _FLANNEL_UDP_PORT, _WIREGUARD_PORTS = 6081, 8285, (51820, 51821, 51871)
 
 
+_taps: dict[LabNode, Tap] = {}
 KEYED = ("vxlan", "geneve")  # encapsulations in UDP with a key
 
 
@@ -155,6 +157,66 @@ def _with_key(packet: Packet | None, udp: bytes) -> Packet | None:
     )
 
 
+class Tap:
+    """A packet socket on a node's end of the wire, open until it is closed: to open and to close
+    one takes longer than a probe.
+    """
+
+    def __init__(self, node: LabNode) -> None:
+        self._node = node
+        self._next = 0  # frame of the ring that the kernel fills next
+        with node.ns.inside():
+            self._sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        try:
+            self._sock.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
+            self._sock.setsockopt(
+                _SOL_PACKET, _PACKET_RX_RING, struct.pack("=4I", _BLOCK, _BLOCKS, _FRAME, _FRAMES)
+            )
+            self._ring = mmap.mmap(self._sock.fileno(), _BLOCK * _BLOCKS)
+            self._sock.bind((node.wire, _ETH_P_ALL))
+        except BaseException:
+            self._sock.close()
+            raise
+
+    def packets(self) -> list[Packet]:
+        """What has left the node since the last call. A packet is here before it is on the wire.
+        Raises ClusterError when more went by than the ring has room for.
+        """
+        found = []
+        for _ in range(_FRAMES):
+            start = self._next * _FRAME
+            status, length, captured, begin, _ = _STATUS.unpack_from(self._ring, start)
+            if not status & _READY:
+                break
+            if self._ring[start + _KIND] == _OUTGOING:
+                frame = self._ring[start + begin : start + begin + min(captured, _SNAP)]
+                if packet := read_frame(frame, length):
+                    found.append(packet)
+            self._ring[start : start + 4] = bytes(4)  # TP_STATUS_KERNEL: it is free again
+            self._next = (self._next + 1) % _FRAMES
+        counted = self._sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8)
+        if lost := struct.unpack("=II", counted)[1]:
+            raise ClusterError(
+                f"{lost} packets on the wire of node {self._node.name} were not seen"
+            )
+        return found
+
+    def close(self) -> None:
+        self._ring.close()
+        self._sock.close()
+
+
+@contextlib.contextmanager
+def tapped(nodes: Iterable[LabNode]) -> Iterator[None]:
+    """One tap on each node for all ``watching`` in the block."""
+    with contextlib.ExitStack() as stack:
+        for node in nodes:
+            tap = _taps[node] = Tap(node)
+            stack.callback(tap.close)
+            stack.callback(_taps.pop, node)
+        yield
+
+
 @contextlib.contextmanager
 def watching(node: LabNode) -> Iterator[Seen]:
     """Collects what leaves ``node`` over the wire; complete when the block is left. Meant for
@@ -162,33 +224,11 @@ def watching(node: LabNode) -> Iterator[Seen]:
 
     Raises ClusterError when more went by than it could take.
     """
-    seen = Seen()
-    with node.ns.inside():
-        sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    with sock:
-        sock.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
-        sock.setsockopt(
-            _SOL_PACKET,
-            _PACKET_RX_RING,
-            struct.pack("=4I", _BLOCK, _BLOCKS, _FRAME, _BLOCK * _BLOCKS // _FRAME),
-        )
-        with mmap.mmap(sock.fileno(), _BLOCK * _BLOCKS) as ring:
-            sock.bind((node.wire, _ETH_P_ALL))
+    if node not in _taps:
+        with tapped([node]), watching(node) as seen:
             yield seen
-            sock.bind((node.wire, 0))  # no more
-            lost = struct.unpack("=II", sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1]
-            if lost:
-                raise ClusterError(f"{lost} packets on the wire of node {node.name} were not seen")
-            seen.packets += _read_ring(ring)
-
-
-def _read_ring(ring: mmap.mmap) -> Iterator[Packet]:
-    for start in range(0, _BLOCK * _BLOCKS, _FRAME):
-        status, length, captured, begin, _ = _STATUS.unpack_from(ring, start)
-        if not status & _READY:
-            return
-        if ring[start + _KIND] != _OUTGOING:
-            continue
-        packet = read_frame(ring[start + begin : start + begin + min(captured, _SNAP)], length)
-        if packet:
-            yield packet
+        return
+    seen = Seen()
+    _taps[node].packets()  # of what came before
+    yield seen
+    seen.packets += _taps[node].packets()

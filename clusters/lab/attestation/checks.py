@@ -29,6 +29,7 @@ _JUMBO = 9216
 # s that denied connections are given; inside one machine an allowed one needs less than a
 # millisecond
 _DENIAL = 0.4
+_LARGER = 0.1  # s that a packet larger than the path is given
 _SAME = {
     "ovs-vxlan": "vxlan",
     "evpn": "vxlan",
@@ -40,17 +41,20 @@ def attest(deployment: LabDeployment) -> list[Attestation]:
     """All checks, passed or not."""
     found = deployment.verify()
     with contextlib.ExitStack() as stack:
-        strange = (
-            _begun(deployment, stack) if deployment.claim.policy == "enforced" else []
-        )  # has time to come through while the others are made
+        stack.enter_context(capture.tapped(deployment.nodes()))
+        # What must not come through has time to do so while the others are made.
+        strange = _begun(deployment, stack) if deployment.claim.policy == "enforced" else []
         found += _wire(deployment)
         for family in deployment.families:
             found += _inside(deployment, family)
             found += _between(deployment, family)
-            found += _mtu(deployment, family)
+        # not before the streams: what refuses it may tell its sender the size of the path
+        large = {family: _larger(deployment, family, stack) for family in deployment.families}
+        found += deployment.datapath.checks()
+        for family, attempt in large.items():
+            found += _mtu(deployment, family, attempt)
         if strange:
             found += _denied(deployment, strange)
-    found += deployment.datapath.checks()
     return found
 
 
@@ -219,14 +223,22 @@ def _packets(seen: capture.Seen, expected: str, source: str, target: str) -> lis
     return seen.between(source, target)
 
 
-def _mtu(deployment: LabDeployment, family: int) -> Iterator[Attestation]:
+def _larger(deployment: LabDeployment, family: int, stack: contextlib.ExitStack) -> probe.Datagram:
+    """A packet between nodes that is one byte larger than the path, sent."""
+    client, server = deployment.pair("inter")
+    return stack.enter_context(
+        probe.sent(
+            client.ns, server.ns, server.addresses[family], family, deployment.path_mtu + 1, _LARGER
+        )
+    )
+
+
+def _mtu(deployment: LabDeployment, family: int, larger: probe.Datagram) -> Iterator[Attestation]:
     """A packet with DF as large as the path passes between nodes, one byte more does not."""
     client, server = deployment.pair("inter")
     device, path = _device_mtu(deployment, client), deployment.path_mtu
     full = probe.datagram(client.ns, server.ns, server.addresses[family], family, path)
-    more = probe.datagram(
-        client.ns, server.ns, server.addresses[family], family, path + 1, limit=0.1
-    )
+    more = larger.missing()
     observed = f"device {device} B; {path} B {full or 'passes'}; {path + 1} B {more or 'passes'}"
     expected = f"device {deployment.mtu} B; {path} B with DF passes, {path + 1} B does not"
     yield deployment.attestation(

@@ -12,6 +12,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from cnibench.clusters.lab.namespaces.netns import Namespace
 
@@ -96,12 +97,29 @@ def connects(client: Namespace, target: str, port: int, family: int, limit: floa
         return os.strerror(code) if code else ""
 
 
-def datagram(
-    client: Namespace, server: Namespace, target: str, family: int, packet: int, limit: float = 1.0
-) -> str:
-    """Sends one UDP datagram that makes an IP packet of ``packet`` bytes, with DF. '' when it
-    arrived, else why not.
+class Datagram(NamedTuple):
+    """One that was sent, unless ``refused`` says why not. It has ``until`` on the monotonic clock
+    to arrive, ``limit`` s in all.
     """
+
+    receiver: socket.socket
+    refused: str
+    until: float
+    limit: float
+
+    def missing(self) -> str:
+        """'' when it arrived, else why not."""
+        if self.refused:
+            return self.refused
+        rest = max(0.0, self.until - time.monotonic())
+        return "" if reached(self.receiver, rest) else f"not within {self.limit:g} s"
+
+
+@contextlib.contextmanager
+def sent(
+    client: Namespace, server: Namespace, target: str, family: int, packet: int, limit: float
+) -> Iterator[Datagram]:
+    """One UDP datagram that makes an IP packet of ``packet`` bytes, with DF."""
     with (
         _socket(server, family, socket.SOCK_DGRAM) as receiver,
         _socket(client, family, socket.SOCK_DGRAM) as sender,
@@ -110,12 +128,21 @@ def datagram(
             sender.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_DO)
         else:
             sender.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
+        refused = ""
         try:
             receiver.bind((target, 0))
             sender.sendto(bytes(packet - _HEADERS[family]), receiver.getsockname())
         except OSError as error:
-            return f"{errno.errorcode.get(error.errno or 0, '?')}"
-        return "" if reached(receiver, limit) else f"not within {limit:g} s"
+            refused = f"{errno.errorcode.get(error.errno or 0, '?')}"
+        yield Datagram(receiver, refused, time.monotonic() + limit, limit)
+
+
+def datagram(
+    client: Namespace, server: Namespace, target: str, family: int, packet: int, limit: float = 1.0
+) -> str:
+    """``sent``: '' when it arrived, else why not."""
+    with sent(client, server, target, family, packet, limit) as one:
+        return one.missing()
 
 
 @contextlib.contextmanager

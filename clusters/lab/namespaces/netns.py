@@ -71,12 +71,20 @@ class Namespace:
 
     @property
     def ipr(self) -> Any:
-        """The pyroute2 IPRoute of this namespace."""
+        """The pyroute2 IPRoute of this namespace. It is the calling thread's until ``hang_up``:
+        another thread's use of it would open a socket in that thread's own namespace.
+        """
         if self._ipr is None:
             kind = iproute()
             with self.inside():
                 self._ipr = kind()
         return self._ipr
+
+    def hang_up(self) -> None:
+        """Closes ``ipr``; the next use, in any thread, opens another. May be called twice."""
+        if self._ipr is not None:
+            self._ipr.close()
+            self._ipr = None
 
     def enter(self, argv: Sequence[str]) -> list[str]:
         """``argv`` so that it runs in this namespace."""
@@ -155,9 +163,7 @@ class Namespace:
         """Gone with all its devices once its last process is gone. May be called twice. Raises
         ClusterError.
         """
-        if self._ipr is not None:
-            self._ipr.close()
-            self._ipr = None
+        self.hang_up()
         if self.sysfs is not None and self.sysfs >= 0:
             os.close(self.sysfs)
         self.sysfs = None

@@ -17,6 +17,7 @@ from cnibench.planning.schedule import order
 from cnibench.run.profiles import Profiles, ProfileState
 from cnibench.run.session import Session
 from cnibench.run.verification import Verification
+from cnibench.run.workers import Workers
 
 
 class Method(Protocol):
@@ -47,8 +48,9 @@ class Blocks:
 
     def __post_init__(self) -> None:
         self._began = time.monotonic()
-        self.profiles = Profiles(self.session)
-        self.verification = Verification(self.session)
+        self.workers = Workers(self.session.cluster.concurrent)
+        self.profiles = Profiles(self.session, self.workers)
+        self.verification = Verification(self.session, self.workers)
 
     @property
     def most(self) -> int:
@@ -66,6 +68,12 @@ class Blocks:
 
     def run(self) -> int:
         """Measures all that is missing; returns the number of samples that failed."""
+        try:
+            return self._run()
+        finally:
+            self.workers.close()
+
+    def _run(self) -> int:
         if not self._interleaved:
             return self._one_by_one()
         manifest = self.session.writer.manifest
@@ -102,10 +110,10 @@ class Blocks:
             if block // kept != last // kept:  # a resumed run had the rest of that deployment
                 remove()
             last = block
-            for label in dict.fromkeys(cell.label for cell in cells):
-                if label not in states:
-                    states[label] = self.profiles.install(label, block)
-                    session.progress.made(session.cluster.seconds(session.profiles[label]))
+            labels = dict.fromkeys(cell.label for cell in cells if cell.label not in states)
+            for state in self.profiles.install(list(labels), block):
+                states[state.label] = state
+                session.progress.made(session.cluster.seconds(session.profiles[state.label]))
             session.describe()  # again: what was installed is known now
             failed = self.method.measure(states, cells, block, self.most)
             failed += self.verification.after_block(states, cells, block)
@@ -125,8 +133,9 @@ class Blocks:
         states: dict[str, ProfileState] = {}
         labels = {cell.label for cell, _ in self.missing()}
         try:
-            for label in (label for label in session.profiles if label in labels):
-                states[label] = self.profiles.install(label)
+            wanted = [label for label in session.profiles if label in labels]
+            for state in self.profiles.install(wanted):
+                states[state.label] = state
             session.describe()  # again: what was installed is known now
             self._announce()
 
@@ -150,7 +159,7 @@ class Blocks:
         def measure(block: int, cells: list[Cell]) -> int:
             failed = 0
             for label, group in groupby(cells, key=lambda cell: cell.label):
-                state = self.profiles.install(label, block)
+                (state,) = self.profiles.install([label], block)
                 session.progress.made(session.cluster.seconds(session.profiles[label]))
                 session.describe()  # again: what was installed is known now
                 try:

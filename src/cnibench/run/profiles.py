@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from cnibench.errors import CnibenchError, EndedError, Interrupted
 from cnibench.model.cell import Attestation
 from cnibench.run.checks.cpus import pins
 from cnibench.run.session import Session
+from cnibench.run.workers import Workers
 from cnibench.testbed.deployment import Deployment
 
 _log = logging.getLogger(__name__)
@@ -26,69 +27,106 @@ class ProfileState:
     reason: str = ""
 
 
+@dataclass
+class _Made:
+    """What became of one profile: its deployment and attestations, or the ``error`` that ended it.
+    ``seconds`` of both steps.
+    """
+
+    deployment: Deployment | None = None
+    attestations: Sequence[Attestation] = ()
+    error: CnibenchError | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
 class Profiles:
     """Failures are recorded as events; the run goes on with the other profiles."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, session: Session, workers: Workers) -> None:
+        self.session, self._workers = session, workers
 
-    def install(self, label: str, block: int | None = None) -> ProfileState:
-        """Installs and attests a profile, again when an outage of the cluster spoilt it.
+    def install(self, labels: Sequence[str], block: int | None = None) -> Iterator[ProfileState]:
+        """Installs and attests profiles, at the same time where the cluster can; again when an
+        outage of the cluster spoilt one.
 
         ``block`` is given when each block has a deployment of its own.
         """
-        for _ in range(REPEATS):
-            self.session.outages()
-            state = self._install(label, block)
-            if not state.reason or not self.session.outages(suspect=True):
-                return state
-            self.remove(state)
-        return self._install(label, block)
+        if not self.session.cluster.concurrent:
+            for label in labels:
+                yield self._install(label, block)
+            return
+        self.session.progress.stage(f"installing {', '.join(labels)}")
+        for label, made in zip(labels, self._workers.each(self._make, labels), strict=True):
+            yield self._recorded(label, made, block)
 
     def _install(self, label: str, block: int | None) -> ProfileState:
-        session = self.session
-        profile = session.profiles[label]
-        where = {} if block is None else {"block": block}
-        session.progress.stage(f"installing {label}")
+        for last in (False,) * REPEATS + (True,):
+            self.session.outages()
+            self.session.progress.stage(f"installing {label}")
+            state = self._recorded(label, self._make(label), block)
+            if last or not state.reason or not self.session.outages(suspect=True):
+                return state
+            self.remove(state)
+        raise AssertionError
+
+    def _make(self, label: str) -> _Made:
+        """In any thread where the cluster is ``concurrent``."""
+        profile = self.session.profiles[label]
         _log.info("installing %s (profile %s)", label, profile.name)
-        began = time.monotonic()
-        deployment: Deployment | None = None
+        made, began = _Made(), time.monotonic()
         try:
-            deployment = session.cluster.install(label, profile)
+            made.deployment = self.session.cluster.install(label, profile)
             installed = time.monotonic()
             _log.info("attesting %s, because it was installed", label)
-            attestations = deployment.attest()
-            if not session.cluster.manages_nodes:  # now their CPUs are known
-                session.cpus = pins(
-                    session.writer.manifest.cells[0].cpus,
-                    session.cluster.options.pairs,
-                    deployment.nodes(),
-                )
+            made.attestations = made.deployment.attest()
         except (Interrupted, EndedError):
             raise
         except CnibenchError as error:
-            step = "installing" if deployment is None else "attesting"
+            made.error = error
+            return made
+        made.seconds = {
+            "install": round(installed - began, 3),
+            "attest": round(time.monotonic() - installed, 3),
+        }
+        return made
+
+    def _recorded(self, label: str, made: _Made, block: int | None) -> ProfileState:
+        session = self.session
+        where = {} if block is None else {"block": block}
+        error = made.error
+        if error is None and not session.cluster.manages_nodes:  # now their CPUs are known
+            assert made.deployment is not None
+            try:
+                session.cpus = pins(
+                    session.writer.manifest.cells[0].cpus,
+                    session.cluster.options.pairs,
+                    made.deployment.nodes(),
+                )
+            except (Interrupted, EndedError):
+                raise
+            except CnibenchError as refused:
+                error = refused
+        if error is not None:
+            step = "installing" if made.deployment is None else "attesting"
             session.writer.event(
                 "profile-failed", label=label, reason=f"{step}: {error.message}", **where
             )
             session.notify(f"{label} is not measured, {step}: {_with_remedy(error)}")
-            return ProfileState(label, deployment, f"{step} the profile failed: {error.message}")
-        log_checks(attestations)
-        session.writer.attestations(attestations)
-        seconds = {
-            "install": round(installed - began, 3),
-            "attest": round(time.monotonic() - installed, 3),
-        }
-        if reason := refuted(attestations):
+            reason = f"{step} the profile failed: {error.message}"
+            return ProfileState(label, made.deployment, reason)
+        log_checks(made.attestations)
+        session.writer.attestations(made.attestations)
+        if reason := refuted(made.attestations):
             session.writer.event(
-                "profile-failed", label=label, reason=reason, seconds=seconds, **where
+                "profile-failed", label=label, reason=reason, seconds=made.seconds, **where
             )
             session.notify(f"{label} is not measured: {reason}")
-            return ProfileState(label, deployment, reason)
+            return ProfileState(label, made.deployment, reason)
+        name = session.profiles[label].name
         session.writer.event(
-            "profile-installed", label=label, profile=profile.name, seconds=seconds, **where
+            "profile-installed", label=label, profile=name, seconds=made.seconds, **where
         )
-        return ProfileState(label, deployment)
+        return ProfileState(label, made.deployment)
 
     def remove(self, state: ProfileState) -> None:
         """Removes the deployment, unless the run keeps it; a failure becomes an event and is raised

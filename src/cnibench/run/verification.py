@@ -12,6 +12,7 @@ from cnibench.model.cell import Attestation, Cell
 from cnibench.run.profiles import REPEATS, ProfileState, log_checks, refuted
 from cnibench.run.provenance import failure
 from cnibench.run.session import Session
+from cnibench.run.workers import Workers
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import now
 from cnibench.testbed.capabilities.quick_attestation import QuickAttestation
@@ -23,8 +24,8 @@ _log = logging.getLogger(__name__)
 class Verification:
     """What was measured on each deployment, and since when it is known to be as declared."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, session: Session, workers: Workers) -> None:
+        self.session, self._workers = session, workers
         self._measured: dict[str, list[tuple[Cell, int]]] = {}  # since the last full attestation
         self._unverified: dict[str, list[tuple[Cell, int]]] = {}  # since the last comparison
 
@@ -37,23 +38,20 @@ class Verification:
         for cell in cells:
             for record in (self._measured, self._unverified):
                 record.setdefault(cell.label, []).append((cell, block))
-        revoked = 0
-        for label in dict.fromkeys(cell.label for cell in cells):
-            measured = self._unverified.pop(label, [])
+        labels = list(dict.fromkeys(cell.label for cell in cells))
+        for label in labels:
             _log.info("comparing %s with its declaration, because block %d ended", label, block + 1)
-            revoked += self._checked(states[label], _quickly, measured, False)
-        return revoked
+        return self._checked([states[label] for label in labels], _quickly, self._unverified, False)
 
     def after_run(self, states: Mapping[str, ProfileState]) -> int:
         """Attests each deployment in full once more; returns the number of samples that it revokes:
         all since the deployment was last attested in full, as nothing says when the traffic
         changed.
         """
-        return sum(
-            self._checked(state, lambda it: it.attest(), self._measured.pop(label, []), True)
-            for label, state in states.items()
-            if label in self._measured
-        )
+        measured = [state for label, state in states.items() if label in self._measured]
+        for state in measured:
+            _log.info("attesting %s again, because its measurement ended", state.label)
+        return self._checked(measured, lambda it: it.attest(), self._measured, True)
 
     def before_removal(self, states: Mapping[str, ProfileState]) -> int:
         """``after_run`` of those deployments that are not compared after each block."""
@@ -72,28 +70,43 @@ class Verification:
 
     def _checked(
         self,
-        state: ProfileState,
+        states: Sequence[ProfileState],
         check: Callable[[Deployment], list[Attestation]],
-        measured: Sequence[tuple[Cell, int]],
+        measured: dict[str, list[tuple[Cell, int]]],
         store: bool,
     ) -> int:
-        deployment = state.deployment
-        if deployment is None or state.reason or deployment.broken:
-            return 0
-        if store:
-            _log.info("attesting %s again, because its measurement ended", state.label)
+        """Those that are there, at the same time where the cluster can. Takes the samples that
+        depend on it from ``measured``; returns the number of those that it revokes.
+        """
+        samples = {state.label: measured.pop(state.label, []) for state in states}
+        there = [
+            (state, state.deployment)
+            for state in states
+            if state.deployment is not None and not state.reason and not state.deployment.broken
+        ]
+        outcomes = self._workers.each(lambda one: self._outcome(check, one[1]), there)
+        revoked = 0
+        for (state, _), (found, reason) in zip(there, outcomes, strict=True):
+            if found and (store or reason):
+                self.session.writer.attestations(found)
+            if reason:
+                state.reason = f"changed during the run, {reason}"
+                self.session.writer.event("profile-failed", label=state.label, reason=state.reason)
+                self.session.notify(f"samples of {state.label} failed: it {state.reason}")
+                revoked += self._revoke(state, samples[state.label])
+        return revoked
+
+    def _outcome(
+        self, check: Callable[[Deployment], list[Attestation]], deployment: Deployment
+    ) -> tuple[list[Attestation], str]:
+        """All checks, and why the deployment is not as declared; '' when it is. Again when an
+        outage of the cluster spoilt it.
+        """
         for last in (False,) * REPEATS + (True,):
             found, reason = _outcome(check, deployment)
             if last or not reason or not self.session.outages(suspect=True):
-                break
-        if found and (store or reason):
-            self.session.writer.attestations(found)
-        if not reason:
-            return 0
-        state.reason = f"changed during the run, {reason}"
-        self.session.writer.event("profile-failed", label=state.label, reason=state.reason)
-        self.session.notify(f"samples of {state.label} failed: it {state.reason}")
-        return self._revoke(state, measured)
+                return found, reason
+        raise AssertionError
 
     def _revoke(self, state: ProfileState, measured: Sequence[tuple[Cell, int]]) -> int:
         """Stores a failed attempt over each of these samples that did not fail."""

@@ -66,6 +66,9 @@ class Cluster(abc.ABC):
     simultaneous: ClassVar[bool] = (
         False  # can several profiles be installed at once, so that blocks interleave them?
     )
+    # may several threads install and attest profiles at the same time? Programs of a deployment end
+    # with the thread that installed it
+    concurrent: ClassVar[bool] = False
     # can load generators be stopped and counted in microseconds? then its profiles are installed at
     # once for that, if there is room for them
     slices: ClassVar[bool] = False

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 LENGTH = 0.02  # s that are counted of each slice
 LEAD_IN = 0.005  # s before them: caches, congestion window, what the last load left behind
-_TRIED = 5
 _PATIENCE = 5.0  # s that the control of a load's slices may be delayed before its first turn
 _SHARE = 0.25  # of a slice that its control may take
 _STRAYED = 0.25  # of a slice: CPU time of a client that is not its turn
@@ -156,23 +155,23 @@ def _long_enough(generator: Running, length: float, lead_in: float, refused: str
     """
     until = time.monotonic() + _PATIENCE
     control = math.inf  # what it takes where nothing else delays it
-    while control > length * _SHARE:
-        for _ in range(_TRIED):
-            began = time.monotonic()
-            _slice(generator, 0.0, lead_in)
-            control = min(control, time.monotonic() - began - lead_in)
+    while True:
+        began = time.monotonic()
+        _slice(generator, 0.0, lead_in)
+        control = min(control, time.monotonic() - began - lead_in)
+        if control <= length * _SHARE:
+            return
         if time.monotonic() > until:
             break
-    if control > length * _SHARE:
-        normal = generator.wanted == "normal"
-        raise UsageError(
-            f"a slice of {length * 1e3:.3g} ms is too short: starting, counting and stopping the"
-            f" load takes {control * 1e3:.3g} ms here"
-            + (" at normal priority" if normal else f", and {refused}" if refused else ""),
-            ("run it with CAP_SYS_NICE" if refused else "stop other programs")
-            + (", leave out --priority normal" if normal else "")
-            + ", or use --method windows",
-        )
+    normal = generator.wanted == "normal"
+    raise UsageError(
+        f"a slice of {length * 1e3:.3g} ms is too short: starting, counting and stopping the"
+        f" load takes {control * 1e3:.3g} ms here"
+        + (" at normal priority" if normal else f", and {refused}" if refused else ""),
+        ("run it with CAP_SYS_NICE" if refused else "stop other programs")
+        + (", leave out --priority normal" if normal else "")
+        + ", or use --method windows",
+    )
 
 
 def _made(

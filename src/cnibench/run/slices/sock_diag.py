@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from cnibench.errors import MeasureError, UnsupportedError
 
 ESTABLISHED = 1 << 1
+LISTEN = 1 << 10
 OPEN = ESTABLISHED | 1 << 2 | 1 << 8  # SYN_SENT and CLOSE_WAIT, too: a client's until it closes
 
 _SOCK_DIAG, _BY_FAMILY, _ERROR, _DONE = 4, 20, 2, 3
@@ -43,8 +44,9 @@ class Connection:
 
 
 class SockDiag:
-    """A socket for questions about the TCP connections of the namespace in which it is made, to
-    one port of the other end. It works from anywhere afterwards.
+    """A socket for questions about the TCP sockets of the namespace in which it is made: about
+    connections to one port of the other end, and who listens on it. It works from anywhere
+    afterwards.
     """
 
     def __init__(self, port: int, ip: int) -> None:
@@ -62,19 +64,16 @@ class SockDiag:
 
     def connections(self, states: int) -> list[Connection]:
         """All in these states. Raises UnsupportedError, MeasureError."""
-        self._ask(_REQUEST | _DUMP, 0, states, bytes(48))
-        found = []
-        for kind, body in self._answers():
-            if kind == _ERROR:
-                (number,) = struct.unpack_from("=i", body)
-                raise UnsupportedError(
-                    "this kernel does not list TCP connections:"
-                    f" {os.strerror(-number) if number else 'no answer'}",
-                    "use --method windows, or a kernel with CONFIG_INET_TCP_DIAG",
-                )
-            if struct.unpack_from("!H", body, 6)[0] == self._port:
-                found.append(_connection(body))
-        return found
+        return [
+            _connection(body)
+            for body in self._listed(states)
+            if struct.unpack_from("!H", body, 6)[0] == self._port
+        ]
+
+    def listened(self) -> bool:
+        """Does a socket listen on the port here? Raises UnsupportedError, MeasureError."""
+        ports = [struct.unpack_from("!H", body, 4)[0] for body in self._listed(LISTEN)]
+        return self._port in ports
 
     def connection(self, id: bytes) -> Connection:
         """One of them now. Raises MeasureError when it has ended."""
@@ -108,6 +107,18 @@ class SockDiag:
             raise MeasureError(
                 f"a connection's counters cannot be read: {error.strerror or error}"
             ) from None
+
+    def _listed(self, states: int) -> Iterator[bytes]:
+        self._ask(_REQUEST | _DUMP, 0, states, bytes(48))
+        for kind, body in self._answers():
+            if kind == _ERROR:
+                (number,) = struct.unpack_from("=i", body)
+                raise UnsupportedError(
+                    "this kernel does not list TCP connections:"
+                    f" {os.strerror(-number) if number else 'no answer'}",
+                    "use --method windows, or a kernel with CONFIG_INET_TCP_DIAG",
+                )
+            yield body
 
     def _answers(self) -> Iterator[tuple[int, bytes]]:
         """The messages of a dump up to its end: type and body."""
