@@ -14,7 +14,10 @@ from cnibench.run.slices.clocks import descendants
 from cnibench.run.slices.counters import Counter, Sent
 from cnibench.run.slices.load import FOR_EVER, Load
 from cnibench.run.slices.running import Running
+from cnibench.system.files import write_private
 from cnibench.system.process import Process
+
+_COMMANDS = "commands.json"  # of a raw folder: what was started
 
 
 class Generator(Running):
@@ -65,8 +68,9 @@ class Generator(Running):
     def _start(self) -> None:
         before = descendants(os.getpid())
         self._programs.enter_context(self.load.serve(self.s))
-        counter, sent = self._counters()
-        self._counter, self._sent = counter, sent  # closed, whatever happens
+        self._sent = sent = self._sent_by_client()  # closed, whatever happens
+        with self.load.counted(self.s).entered():
+            self._counter = counter = self.load.counter(self.s).made()
         self._client = self.load.start(self.s)
         self.begun(self._client.pid, counter, sent)
         ours = descendants(os.getpid()) - before
@@ -81,14 +85,11 @@ class Generator(Running):
                     check_pinned(pid, cpu, who)
         self.taken(clients, servers)
 
-    def _counters(self) -> tuple[Counter, Sent | None]:
-        sent = None
-        with self.load.counted(self.s).entered():
-            counter = self.load.counter(self.s).made()
-        if self._packets:
-            with self.s.client.entered():
-                sent = Sent(self._packets, self.s.cell.ip, self.s.client.interface)
-        return counter, sent
+    def _sent_by_client(self) -> Sent | None:
+        if not self._packets:
+            return None
+        with self.s.client.entered():
+            return Sent(self._packets, self.s.cell.ip, self.s.client.interface)
 
     def ended(self) -> bool:
         assert self._client is not None
@@ -107,6 +108,33 @@ class Generator(Running):
             said = ""
         last = said.splitlines()[-1][:200] if said else "no output"
         return f"its load generator ended with {self._client.poll()}: {last}"
+
+
+class Shared(Generator):
+    """The programs of ``of``, which have started, for a cell that is the same load with perf. They
+    end for both.
+    """
+
+    def __init__(self, s: SampleContext, of: Generator, packets: str) -> None:
+        super().__init__(s, of.load, packets)
+        self._of = of
+
+    def _start(self) -> None:
+        of = self._of
+        self._sent = self._sent_by_client()
+        self._client, self._leader, self._counter = of._client, of._leader, of._counter
+        self._clocks, self.programs, self.priority = of._clocks, of.programs, of.priority
+        self.congestion_control = of.congestion_control
+        write_private(self.s.raw / _COMMANDS, (of.s.raw / _COMMANDS).read_text())
+
+    def end(self) -> None:
+        if self._sent is not None:
+            self._sent.close()
+        self._of.end()
+        self.failure = self._of.failure
+
+    def _reason(self) -> str:
+        return self._of._reason()
 
 
 def _group(pid: int) -> int:

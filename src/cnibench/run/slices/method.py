@@ -40,7 +40,7 @@ from cnibench.run.slices.cross_check import cross_checks
 from cnibench.run.slices.cycles import with_cycles
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, Driven, drive
 from cnibench.run.slices.evidence import evidence, left_out
-from cnibench.run.slices.generator import Generator
+from cnibench.run.slices.generator import Generator, Shared
 from cnibench.run.slices.remote import AnyGenerator, Controllers, RemoteGenerator, drive_remotely
 from cnibench.run.slices.room import require
 from cnibench.run.slices.rounds import FEWEST, Value, undisturbed, values
@@ -103,7 +103,7 @@ class Slices:
         generators: dict[str, AnyGenerator] = {}
         with ExitStack() as running:
             controllers = running.enter_context(Controllers())
-            for cell in cells:
+            for cell in sorted(cells, key=lambda cell: cell.window != "speed"):
                 state = states[cell.label]
                 try:
                     if state.reason or state.deployment is None:
@@ -113,11 +113,13 @@ class Slices:
                     with recorded(raw, session.writer):
                         s = self._context(state, cell, block, raw, generators)
                         packets = workload.transport if cell.window == "cpp" else ""
-                        generator: AnyGenerator = (
-                            RemoteGenerator(s, workload.load(cell), controllers)
-                            if isinstance(s.deployment, ControlledPods)
-                            else Generator(s, workload.load(cell), packets)
-                        )
+                        generator: AnyGenerator
+                        if isinstance(s.deployment, ControlledPods):
+                            generator = RemoteGenerator(s, workload.load(cell), controllers)
+                        elif same := _same_load(cell, generators):
+                            generator = Shared(s, same, packets)
+                        else:
+                            generator = Generator(s, workload.load(cell), packets)
                         running.enter_context(generator)
                         generators[cell.id] = generator
                     _check(generator)
@@ -324,6 +326,26 @@ class Slices:
                     said, reason = "disturbed" if measured.disturbed else "ok", measured.disturbed
             session.progress.finished(cell, seconds, said, reason)
         return found
+
+
+def _same_load(cell: Cell, generators: Mapping[str, AnyGenerator]) -> Generator | None:
+    """The one that runs already for the cell without perf."""
+    if cell.window == "speed":
+        return None
+    wanted = _load(cell)
+    return next(
+        (
+            one
+            for one in generators.values()
+            if isinstance(one, Generator) and _load(one.s.cell) == wanted
+        ),
+        None,
+    )
+
+
+def _load(cell: Cell) -> Cell:
+    """What is alike in all cells whose load is the same."""
+    return msgspec.structs.replace(cell, window="speed", duration=None, blocks=None, pair=0)
 
 
 def _check(generator: AnyGenerator) -> None:
