@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 @click.option(
     "--duration",
     metavar="LIST",
-    help="Durations to test.  [default: 1s of windows, 0.25s of slices]",
+    help="Durations to test.  [default: 1s of windows, 0.4s of slices]",
 )
 @click.option("--warmup", metavar="TIME", help="Warm-up before each window.  [default: 200ms]")
 @click.option(

@@ -127,7 +127,7 @@ _SECTIONS = {
 @click.option(
     "--duration",
     metavar="TIME",
-    help="Length of each window, or of a cell's slices in a block.  [default: 10s; slices 0.25s]",
+    help="Length of each window, or of a cell's slices in a block.  [default: 10s; slices 0.4s]",
 )
 @click.option(
     "--warmup",

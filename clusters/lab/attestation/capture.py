@@ -33,7 +33,6 @@ _READY, _STATUS, _HEAD = (
     struct.Struct("=IIIHH"),
     32,
 )  # TP_STATUS_USER; status, length, captured, where it begins; aligned tpacket2_hdr
-_FRAMES = _BLOCK * _BLOCKS // _FRAME
 _KIND = _HEAD + 10  # sll_pkttype of the sockaddr_ll that follows
 _SNAP = 256
 _VXLAN_PORTS = (4789, 8472, 6784)  # IANA's, Linux' own, Weave's
@@ -164,15 +163,19 @@ class Tap:
 
     def __init__(self, node: LabNode) -> None:
         self._node = node
+        self._size = _BLOCK * _BLOCKS
+        self._frames = self._size // _FRAME
         self._next = 0  # frame of the ring that the kernel fills next
         with node.ns.inside():
             self._sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         try:
             self._sock.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V2)
             self._sock.setsockopt(
-                _SOL_PACKET, _PACKET_RX_RING, struct.pack("=4I", _BLOCK, _BLOCKS, _FRAME, _FRAMES)
+                _SOL_PACKET,
+                _PACKET_RX_RING,
+                struct.pack("=4I", _BLOCK, _BLOCKS, _FRAME, self._frames),
             )
-            self._ring = mmap.mmap(self._sock.fileno(), _BLOCK * _BLOCKS)
+            self._ring = mmap.mmap(self._sock.fileno(), self._size)
             self._sock.bind((node.wire, _ETH_P_ALL))
         except BaseException:
             self._sock.close()
@@ -183,7 +186,7 @@ class Tap:
         Raises ClusterError when more went by than the ring has room for.
         """
         found = []
-        for _ in range(_FRAMES):
+        for _ in range(self._frames):
             start = self._next * _FRAME
             status, length, captured, begin, _ = _STATUS.unpack_from(self._ring, start)
             if not status & _READY:
@@ -193,7 +196,7 @@ class Tap:
                 if packet := read_frame(frame, length):
                     found.append(packet)
             self._ring[start : start + 4] = bytes(4)  # TP_STATUS_KERNEL: it is free again
-            self._next = (self._next + 1) % _FRAMES
+            self._next = (self._next + 1) % self._frames
         counted = self._sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8)
         if lost := struct.unpack("=II", counted)[1]:
             raise ClusterError(

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from cnibench.planning.plan import Plan, Work
     from cnibench.run.workload import Workload
 
-# s of slices that a cell has in a block, unless the plan gives a duration. Deployments of one
-# profile differ by more than its slices do, so more blocks are worth more than longer ones.
-MEASURED = 0.25
+# s of slices that a cell has in a block, unless the plan gives a duration. The scatter of slices
+# is most of what blocks scatter by, and a block takes seconds beside them (ADR 16).
+MEASURED = 0.4
 CYCLES = 0.4  # s of slices with perf, for its cycles per packet
 CPP_BLOCKS = 2  # that have slices with perf, unless the plan gives a number
 

@@ -98,13 +98,23 @@ def _tested(pairs: Sequence[Pair], level: float) -> str:
 
 def _detected(pairs: Sequence[Pair]) -> str:
     tested = [pair for pair in pairs if not pair.exact]
-    reach = [pair.detectable for pair in tested if pair.detectable is not None]
+    reach: dict[str, list[float]] = {}
+    for pair in tested:
+        if pair.detectable is not None:
+            reach.setdefault(pair.workload, []).append(pair.detectable)
     if not reach:
         return ""
-    where = "every pair" if len(reach) == len(tested) else "every pair that could be decided"
+    decided = sum(map(len, reach.values()))
+    where = "every pair" if decided == len(tested) else "every pair that could be decided"
+    worst = {workload: percent(max(found)) for workload, found in reach.items()}
+    if len(set(worst.values())) == 1:
+        said = next(iter(worst.values()))
+    else:
+        each = [f"{figure} ({workload})" for workload, figure in worst.items()]
+        said = f"{', '.join(each[:-1])} and {each[-1]}"
     return (
-        f" Differences of {percent(max(reach))} or more would have been detected with a"
-        f" power of {POWER:.0%} in {where}."
+        f" Differences of {said} or more would have been detected with a power of {POWER:.0%} in"
+        f" {where}."
     )
 
 
