@@ -103,3 +103,15 @@ def test_what_others_used_while_it_measured_comes_first(tmp_path: Path) -> None:
     assert found.summary[0] == (
         "Busy machine: other programs used at least 0.9 of 2 CPUs while it measured (median)."
     )
+
+
+def test_what_is_taken_from_the_measured_programs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage.os, "cpu_count", lambda: 2)
+    assert usage.Share(0.2, 0.009, 0.009).disturbance() == ""
+    taken = usage.Share(1.26, 0.034, 0.25)
+    rest = (
+        "the host gave 3% of the CPU time to others (steal), a CPU quota held its programs back for"
+        " 0.25 s"
+    )
+    assert taken.disturbance() == f"other programs used 1.3 of 2 CPUs, {rest}"
+    assert taken.disturbance(alone=False) == rest

@@ -15,6 +15,7 @@ from cnibench.system.heartbeat import throttled, throttling
 BUSY = 0.1  # share of all CPUs: other programs that use more disturb a measurement
 _LOOK = 1.0  # s that one look takes
 _NAMED = 3  # programs
+_NOTED = 0.01  # share, s: less is not worth a word
 _SMALL = 0.05  # CPUs: programs that use less are not named
 
 
@@ -40,6 +41,19 @@ class Share:
     others: float
     steal: float
     throttled: float
+
+    def disturbance(self, alone: bool = True) -> str:
+        """What was taken from the programs that are measured, in words; '' when it is little.
+        ``alone``: nothing but them, and cnibench, should run here.
+        """
+        cpus, words = os.cpu_count() or 1, []
+        if alone and self.others > BUSY * cpus:
+            words.append(f"other programs used {self.others:.1f} of {cpus} CPUs")
+        if self.steal >= _NOTED:
+            words.append(f"the host gave {self.steal:.0%} of the CPU time to others (steal)")
+        if self.throttled >= _NOTED:
+            words.append(f"a CPU quota held its programs back for {self.throttled:.2f} s")
+        return ", ".join(words)
 
 
 def read() -> Times:

@@ -187,6 +187,9 @@ class Slices:
         except CnibenchError as error:
             driven = Driven(failed=dict.fromkeys(ready, error))
         failed |= driven.failed
+        alone = all(generator.s.client.of_lab for generator in ready.values())
+        if disturbance := driven.share.disturbance(alone):
+            self.session.progress.stage(f"during the slices of block {block + 1}: {disturbance}")
         return driven
 
     def _tell(
