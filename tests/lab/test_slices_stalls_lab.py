@@ -19,6 +19,7 @@ from cnibench.run.checks.stalls import disturbed as stalls_disturbed
 from cnibench.run.slices.engine import Driven, drive
 from cnibench.run.slices.evidence import evidence
 from cnibench.run.slices.generator import Generator
+from cnibench.run.slices.priority import ahead
 from cnibench.run.slices.rounds import disturbed
 from tests.lab._samples import context
 from tests.lab.test_slices_lab import LONGER, load_of
@@ -59,8 +60,9 @@ def signalling(pid: int, number: signal.Signals, every: float) -> Iterator[None]
     ended = threading.Event()
 
     def work() -> None:
-        while not ended.wait(every):
-            os.kill(pid, number)
+        with ahead():  # on a busy machine it would come now and then only
+            while not ended.wait(every):
+                os.kill(pid, number)
 
     thread = threading.Thread(target=work)
     thread.start()
