@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cnibench.run.workload import Workload
 
 # s of slices that a cell has in a block, unless the plan gives a duration. The scatter of slices
-# is most of what blocks scatter by, and a block takes seconds beside them (ADR 17).
+# is most of what blocks scatter by, and a block takes seconds beside them (ADR 18).
 MEASURED = 0.4
 CYCLES = 0.4  # s of slices with perf, for its cycles per packet
 CPP_BLOCKS = 2  # that have slices with perf, unless the plan gives a number
