@@ -43,12 +43,30 @@ def test_pods_with_the_wires_mtu_learn_that_of_the_path(
     assert _proof(monkeypatch, "kube-router-ipip", route, largest) == [("mtu", passed, 4)]
 
 
+@pytest.mark.parametrize(
+    ("subnet", "route", "largest", "passed"),
+    [
+        (True, 1500, 1500, True),
+        (True, 1500, 1480, False),
+        (False, 1500, 1480, True),  # through the tunnel, and nothing larger was sent yet
+        (False, 1480, 1480, True),
+        (False, 1500, 1500, False),
+    ],
+)
+def test_a_tunnel_between_subnets_takes_its_bytes_there_alone(
+    monkeypatch: pytest.MonkeyPatch, subnet: bool, route: int, largest: int, passed: bool
+) -> None:
+    found = _proof(monkeypatch, "kube-router-default", route, largest, subnet)
+    assert found == [("mtu", passed, 4)]
+
+
 def _proof(
-    monkeypatch: pytest.MonkeyPatch, profile: str, route: int, largest: int
+    monkeypatch: pytest.MonkeyPatch, profile: str, route: int, largest: int, subnet: bool = True
 ) -> list[tuple[str, bool, int]]:
     node = SimpleNamespace(device="eth0", read_text=lambda path: "1500\n")
     client = SimpleNamespace(node=node)
-    server = SimpleNamespace(addresses={4: "10.0.0.2"})
+    server = SimpleNamespace(node=node, addresses={4: "10.0.0.2"})
+    monkeypatch.setattr(attest, "one_subnet", lambda first, second, family: subnet)
     deployment: Any = SimpleNamespace(
         pair=lambda placement: (client, server),
         profile=builtin()[profile],

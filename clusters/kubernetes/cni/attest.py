@@ -63,6 +63,9 @@ def makes_claims(profile: Profile) -> bool:
     )
 
 
+_TUNNELS = {"ipip": 20, "vxlan": 50}  # bytes that one adds over IPv4
+
+
 def claims(profile: Profile) -> tuple[str, dict[int, int]]:
     """(encapsulation on the wire, family to the bytes that the Pods' packets must leave free for
     it).
@@ -179,10 +182,16 @@ def _mtu(deployment: MeasuredPods, family: int) -> Iterator[Attestation]:
     client, server = deployment.pair("inter")
     about = deployment.profile.kubernetes
     wire = int(client.node.read_text(f"/sys/class/net/{client.node.device}/mtu"))
-    wanted = (about.mtu if about else 0) or wire - claims(deployment.profile)[1][family]
-    own = path_mtu(client, server.addresses[family])
+    room = claims(deployment.profile)[1][family]
     datapath = deployment.profile.datapath
-    before = wire if datapath and datapath.pod_mtu == "wire" else wanted
+    of_wire = datapath is not None and datapath.pod_mtu == "wire"
+    if about and not room and not one_subnet(client.node, server.node, family):
+        # no room for a tunnel that leads to other subnets alone: ICMP tells its MTU
+        room = _TUNNELS.get(about.between_subnets or "", 0)
+        of_wire = of_wire or room > 0
+    wanted = (about.mtu if about else 0) or wire - room
+    own = path_mtu(client, server.addresses[family])
+    before = wire if of_wire else wanted
     full = probe.datagram(client, server.addresses[family], wanted)
     more = probe.datagram(client, server.addresses[family], wanted + 1, limit=0.5)
     observed = (
