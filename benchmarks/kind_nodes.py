@@ -51,16 +51,17 @@ def reach(cluster: OneCluster, making: Making, rounds: int) -> None:
     first = taking(lambda: node.run(["true"], timeout=30))
     (pod,) = (
         item["metadata"]["name"]
-        for item in cluster.access.get(
-            "pods", "-n", making.namespace, "--field-selector", f"spec.nodeName={node.facts.name}"
-        )["items"]
+        for item in cluster.access.listed(
+            "pods", making.namespace, fields=f"spec.nodeName={node.facts.name}"
+        )
     )
     engine = ["podman", "inspect", "--format", "{{.State.Pid}}", node.facts.name]
     init = subprocess.run(engine, check=True, capture_output=True, text=True).stdout.strip()
+    kubectl = ["kubectl", "--kubeconfig", str(cluster.access.kubeconfig)]
     ways: dict[str, Callable[[], object]] = {
         "kept connection": lambda: node.run(["true"], timeout=30),
-        "kubectl exec": lambda: cluster.access.kubectl(
-            "exec", "-n", making.namespace, pod, "--", "true"
+        "kubectl exec": lambda: subprocess.run(
+            [*kubectl, "exec", "-n", making.namespace, pod, "--", "true"], check=True
         ),
         "nsenter": lambda: subprocess.run(
             ["nsenter", "-t", init, "-m", "-n", "-p", "true"], check=True
@@ -79,7 +80,7 @@ def read(access: Access, rounds: int) -> None:
     """(b)"""
 
     def everywhere() -> list[Facts]:
-        return [facts(item) for item in access.get("nodes")["items"]]
+        return [facts(item) for item in access.listed("nodes")]
 
     for more in (0, THIRTY - len(everywhere())):
         for number in range(more):

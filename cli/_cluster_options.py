@@ -17,6 +17,8 @@ ACCESS = (
     click.option(
         "--context", metavar="CTX", help="Kubeconfig context.  [default: the current one]"
     ),
+    click.option("--as", "as_user", metavar="USER", help="User to impersonate."),
+    click.option("--as-group", multiple=True, metavar="GROUP", help="Group to impersonate."),
     click.option(
         "-n",
         "--namespace",
@@ -119,6 +121,8 @@ SECTIONS = {
     "Existing clusters": (
         "kubeconfig",
         "context",
+        "as_user",
+        "as_group",
         "namespace",
         "client_node",
         "server_node",

@@ -175,7 +175,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         name, said, *_ = recognise.current(self.access)
         if said == NO_CNI:
             return
-        strangers = safety.foreign(self.access.get("pods", "-A")["items"])
+        strangers = safety.foreign(self.access.listed("pods"))
         safety.check_change(
             self.allowed, name or said, self.access.context, len(self.nodes), strangers
         )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 from cnibench.clusters.existing import granted
 from cnibench.clusters.existing.deployment import ExistingDeployment
-from cnibench.clusters.kubernetes.api import pods, tools
-from cnibench.clusters.kubernetes.api.access import Access, DeniedError
+from cnibench.clusters.kubernetes.api import pods
+from cnibench.clusters.kubernetes.api.access import Access, DeniedError, access_of
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.cni import recognise, suitability
 from cnibench.clusters.kubernetes.nodes.nodes import Facts, Wanted, choose, facts, more, toleration
@@ -73,13 +72,12 @@ class PresentCluster(Cluster, AccessRights, CellLimits, Recognition):
     @cached_property
     def access(self) -> Access:
         """Raises InputError, UsageError."""
-        given = self.options.cluster
-        return Access(Path(given.kubeconfig) if given.kubeconfig else None, given.context or "")
+        return access_of(self.options.cluster)
 
     @cached_property
     def nodes(self) -> list[Facts]:
         """All nodes. Raises UnreachableError, DeniedError."""
-        return [facts(item) for item in self.access.get("nodes")["items"]]
+        return [facts(item) for item in self.access.listed("nodes")]
 
     @cached_property
     def chosen(self) -> list[Facts]:
@@ -103,20 +101,14 @@ class PresentCluster(Cluster, AccessRights, CellLimits, Recognition):
         return cleaning.record(self.access)
 
     def missing(self) -> list[Problem]:
-        problems = tools.problems("kubectl")
-        if problems:
-            return problems
         try:
-            self.access.kubectl("get", "--raw", "/version", timeout=15)
+            _ = self.access.server_version
         except (InputError, UsageError):  # nothing is missing: what was given is wrong
             raise
         except CnibenchError as error:
-            problems.append(
-                Problem(
-                    "", error.message, error.remedy or "name another with --kubeconfig or --context"
-                )
-            )
-        return problems
+            remedy = error.remedy or "name another with --kubeconfig or --context"
+            return [Problem("", error.message, remedy)]
+        return []
 
     def missing_rights(self, cells: Sequence[Cell]) -> Lacking:
         self._lacking = granted.lacking(

@@ -133,14 +133,14 @@ class GuardedCluster(PresentCluster, Consent):
 
     @cached_property
     def _strangers(self) -> list[tuple[str, str]]:
-        return safety.foreign(self.access.get("pods", "-A")["items"])
+        return safety.foreign(self.access.listed("pods"))
 
     def _check_ready(self) -> None:
         """Raises ClusterError when a chosen node has gone meanwhile: its Pods would be waited for
         in vain.
         """
         for index, known in enumerate(self.chosen):
-            now = facts(self.access.get("node", known.name))
+            now = facts(self.access.get("nodes", known.name))
             if not now.ready:
                 raise ClusterError(
                     f"node {agents.letter(index)} is not Ready: {now.reason}",
@@ -151,7 +151,7 @@ class GuardedCluster(PresentCluster, Consent):
         """Raises RefusedError when Pods of others have come since this run installed its CNI: they
         would be evicted, and without a network then.
         """
-        if strangers := safety.foreign(self.access.get("pods", "-A")["items"]):
+        if strangers := safety.foreign(self.access.listed("pods")):
             raise safety.RefusedError(
                 f"{safety.some([name for _, name in strangers])} started on the cluster of the"
                 f" context '{self.access.context}' during the run: {profile} is not removed,"

@@ -92,7 +92,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
         self._installed: dict[str, dict[str, str]] = {}  # by label: what it is, by SHA-256
 
     def missing(self) -> list[Problem]:
-        problems = tools.problems("kind", "kubectl")
+        problems = tools.problems("kind")
         try:
             engine = images.engine()
         except MissingError as error:

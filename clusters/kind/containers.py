@@ -115,7 +115,7 @@ class OneCluster:
             remedy = next(remedies, "--node-image IMAGE names another node image")
             raise ClusterError(f"kind made no cluster: {error.message}", remedy) from None
         self.access = Access(self.kept.kubeconfig)
-        self.facts = [facts(item) for item in self.access.get("nodes")["items"]]
+        self.facts = [facts(item) for item in self.access.listed("nodes")]
         pids_limit.unlimited([node.name for node in self.facts])
 
     @property

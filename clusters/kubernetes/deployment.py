@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from cnibench.clusters.kubernetes.api import pods
+from cnibench.clusters.kubernetes.api.following import Following
 from cnibench.clusters.kubernetes.nodes import tunnels
-from cnibench.clusters.kubernetes.nodes.nodes import Facts, facts
+from cnibench.clusters.kubernetes.nodes.nodes import facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, KubernetesPod
 from cnibench.clusters.kubernetes.nodes.processes import Processes
 from cnibench.clusters.kubernetes.pods.denial import Denying
@@ -42,6 +43,7 @@ class KubernetesDeployment(
     _denying: Denying | None = None  # what denies UDP to one port
     _started = 0  # calls of start_pods
     _processes: Processes | None = None
+    _news: Following | None = None  # of all Pods in our namespace
 
     @cached_property
     def _tunnels(self) -> dict[tuple[str, int], str]:
@@ -100,13 +102,13 @@ class KubernetesDeployment(
         installed = self.profile.kubernetes
         no_cni = installed is not None and installed.host_network
         try:
-            for item in self.access.get(
-                "nodes", *[node.facts.name for node in self._nodes], timeout=20
-            )["items"]:
-                now = facts(item)
+            if self._all_run():
+                return ""
+            for node in self._nodes:
+                now = facts(self.access.get("nodes", node.facts.name, timeout=20))
                 if not now.ready and not (no_cni and now.lacks_only_cni):
-                    return f"node {self._name(now)} is not Ready: {now.reason}"
-            there = self.access.get("pods", "-n", self.namespace, timeout=20)["items"]
+                    return f"node {node.name} is not Ready: {now.reason}"
+            there = self.access.listed("pods", self.namespace, timeout=20)
             if gone := sorted(self._pods.keys() - {item["metadata"]["name"] for item in there}):
                 return f"the Pod {gone[0]} is gone: somebody else has removed it"
             for item in there:
@@ -119,6 +121,18 @@ class KubernetesDeployment(
         except CnibenchError as error:
             return error.message
         return ""
+
+    def _all_run(self) -> bool:
+        """Are all Pods there and Ready? Those of a node that is not Ready are not."""
+        if self._news is None:
+            self._news = Following(self.access, self.namespace)
+        there = {item["metadata"]["name"]: item for item in self._news.items()}
+        return self._pods.keys() <= there.keys() and all(map(pods.is_ready, there.values()))
+
+    def disconnect(self) -> None:
+        super().disconnect()
+        if self._news is not None:
+            self._news.close()
 
     def apply_conditions(
         self, asked: Conditions, client: Pod, server: Pod, cell: Cell | None = None
@@ -166,6 +180,3 @@ class KubernetesDeployment(
             known.look()
             self._processes = known
         return self._processes.found
-
-    def _name(self, known: Facts) -> str:
-        return next(node.name for node in self._nodes if node.facts.name == known.name)

@@ -7,7 +7,6 @@ else. What fails half way is removed again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from cnibench.clusters.kubernetes.api.access import Access
@@ -181,17 +180,7 @@ def dry_run(access: Access, objects: Iterable[Object]) -> None:
     """Has the API server check objects as if they were applied. Raises ClusterError with its
     words.
     """
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-    access.kubectl(
-        "apply",
-        "--server-side",
-        "--force-conflicts",
-        "--dry-run=server",
-        "-f",
-        "-",
-        timeout=_APPLYING,
-        input=text,
-    )
+    access.apply(*objects, dry_run=True, timeout=_APPLYING)
 
 
 def images(
@@ -231,7 +220,7 @@ def _pull_secrets(
     namespace, slash, plain = name.partition("/")
     if not slash:
         return []
-    secret = access.get("secret", plain, "-n", namespace)
+    secret = access.get("secrets", plain, namespace)
     wanted = {
         str(item["metadata"].get("namespace", "")) for item in objects if pod_specs.images([item])
     } - {"", namespace}

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 from cnibench.clusters.kubernetes import images
-from cnibench.clusters.kubernetes.api import objects, pods, tools
-from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api import objects, pods
+from cnibench.clusters.kubernetes.api.access import Access, access_of
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.nodes import agents
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
@@ -77,8 +76,7 @@ class NamespaceCluster(Cluster, AccessRights, Consent, KernelAccess, Ownership, 
     @cached_property
     def access(self) -> Access:
         """Raises InputError, UsageError."""
-        given = self.options.cluster
-        return Access(Path(given.kubeconfig) if given.kubeconfig else None, given.context or "")
+        return access_of(self.options.cluster)
 
     def missing(self) -> list[Problem]:
         """Raises UsageError for options that this kind needs, or cannot have."""
@@ -89,11 +87,8 @@ class NamespaceCluster(Cluster, AccessRights, Consent, KernelAccess, Ownership, 
                 "--cluster namespace installs nothing and limits no rate",
                 "leave out --allow-install, --allow-replace and --max-rate, or --cluster existing",
             )
-        problems = tools.problems("kubectl")
-        if problems:
-            return problems
         try:
-            self.access.kubectl("get", "--raw", "/version", timeout=15)
+            _ = self.access.server_version
         except (InputError, UsageError):
             raise
         except CnibenchError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,7 +34,7 @@ class NamespaceDeployment(MeasuredPods):
             return self.broken
         try:
             ours = f"{objects.RUN}={self.making.run}"
-            there = self.access.get("pods", "-n", self.namespace, "-l", ours, timeout=20)["items"]
+            there = self.access.listed("pods", self.namespace, labels=ours, timeout=20)
         except CnibenchError as error:
             return error.message
         known = {item["metadata"]["name"]: item for item in there}
@@ -62,8 +61,7 @@ class NamespaceDeployment(MeasuredPods):
 
     def _create(self, made: Sequence[Mapping[str, Any]]) -> None:
         """Never changes a Pod of others that has the same name."""
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(made)})
-        self.access.kubectl("create", "-f", "-", timeout=_CREATING, input=text)
+        self.access.create(*made, timeout=_CREATING)
 
 
 def environment(nodes: Sequence[KubernetesNode]) -> dict[str, Any]:

@@ -69,11 +69,15 @@ def leftovers(
     found = _space(access, namespace)
     if found is None:
         return []
+    run = found.run
     what = f"the Pods of a run in the namespace {namespace}"
     kept = remedy = ""
     if found.owner not in (state.owner(), *owners):
         kept = f"they are of {found.owner}"
         remedy = f"cnibench clean --cluster namespace -n {namespace} --owner {found.owner}"
+    elif not run:
+        kept = "its Lease does not name the run whose Pods they are"
+        remedy = f"kubectl delete pods,leases -n {namespace} -l {objects.RUN}, if they are yours"
     else:
         settled = discovery.watched(access, [found], notify)
         if any(one.use == "live" for one in settled):
@@ -85,29 +89,17 @@ def leftovers(
                 f"the Lease of the namespace {namespace} was renewed in the meantime",
                 "a run uses it; wait for its end",
             )
-        remove_pods(access, namespace)
+        remove_pods(access, namespace, run)
         _delete(access, namespace)
 
     return [Leftover(what, remove, owner=found.owner, kept=kept, remedy=remedy)]
 
 
-def remove_pods(access: Access, namespace: str, run: str = "") -> None:
-    """All Pods of that run, or of runs at all, also those of a deployment that was never finished.
-    Raises ClusterError, LimitError.
+def remove_pods(access: Access, namespace: str, run: str) -> None:
+    """All Pods of that run, also those of a deployment that was never finished. Raises
+    ClusterError, LimitError.
     """
-    selector = f"{objects.RUN}={run}" if run else objects.RUN
-    access.kubectl(
-        "delete",
-        "pods",
-        "-n",
-        namespace,
-        "-l",
-        selector,
-        "--ignore-not-found",
-        "--force",
-        "--grace-period=0",
-        timeout=_GOING,
-    )
+    access.delete("pods", namespace, f"{objects.RUN}={run}", grace=0, wait=_GOING)
 
 
 def _space(access: Access, namespace: str) -> Space | None:
@@ -123,7 +115,7 @@ def _space(access: Access, namespace: str) -> Space | None:
     return Space(
         namespace,
         str(noted.get(lease.SPACE, "")),
-        holder.partition("_")[2],
+        str(noted.get(objects.RUN) or holder.partition("_")[2]),
         str(noted.get(lease.OWNER, "")),
         "held" if holder else "released",
         found,

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import ClassVar
 
-from cnibench.clusters.kubernetes.api import tools
 from cnibench.clusters.kubernetes.nodes import similarity
 from cnibench.clusters.kubernetes.ownership import safety, state
 from cnibench.clusters.ssh import bringup, restoring
@@ -87,13 +86,10 @@ class BareMachines(Cluster, NodeInspection, Nics, Ownership):
         return source(self.options.cluster.kubernetes, self._stack)
 
     def missing(self) -> list[Problem]:
-        absent = tools.problems("kubectl")
         if shutil.which("ssh") is None:
-            absent.append(
+            return [
                 Problem("", "the program ssh is not installed", "apt-get install openssh-client")
-            )
-        if absent:
-            return absent
+            ]
         _ = self.source  # what was given wrong is told before anything is connected to
         try:
             on_both(self.machines, Machine.inspect)

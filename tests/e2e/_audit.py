@@ -54,14 +54,23 @@ def audited(configuration: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def requests(folder: Path, account: str) -> set[Request]:
     """All that this ServiceAccount asked for."""
     found = set()
+    for asked in each(folder, account):
+        found.add(asked)
+        if (asked.verb, asked.status) == ("patch", 201):  # an apply that made the object
+            found.add(replace(asked, verb="create"))
+    return found
+
+
+def each(folder: Path, account: str) -> Iterator[Request]:
+    """Every request of this ServiceAccount, however often. A watch, and a command in a Pod, are
+    logged when they end.
+    """
+    events: dict[str, dict[str, Any]] = {}
     for line in (folder / "log").read_text().splitlines():
         event = json.loads(line)
         if event["user"]["username"] == f"system:serviceaccount:bench:{account}":
-            asked = _request(event)
-            found.add(asked)
-            if (asked.verb, asked.status) == ("patch", 201):  # an apply that made the object
-                found.add(replace(asked, verb="create"))
-    return found
+            events[event["auditID"]] = event
+    return map(_request, events.values())
 
 
 def _request(event: Mapping[str, Any]) -> Request:

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from _kind_runs import BASE, until
+from _kubectl import got
 from kind.parts import Parts
 
 from cnibench.clusters.kind import containers
@@ -62,8 +63,13 @@ class Kept:
             until(self._has_dns)
 
     def _has_dns(self) -> bool:
-        slices = self.access.get(
-            "endpointslices", "-n", "kube-system", "-l", "kubernetes.io/service-name=kube-dns"
+        slices = got(
+            self.access,
+            "endpointslices",
+            "-n",
+            "kube-system",
+            "-l",
+            "kubernetes.io/service-name=kube-dns",
         )["items"]
         return (
             sum(

@@ -15,6 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # the package `kind` beside this file
 
+from _kubectl import kubectl
 from kind import limits, parts, reroot
 from kind.command import Failed
 from kind.parts import Parts
@@ -155,7 +156,8 @@ def deployment(
             for pod in found.pods():
                 pod.gateway.close()
             names = [pod.name for pod in found.pods()]
-            kept.access.kubectl(
+            kubectl(
+                kept.access,
                 "delete",
                 "pod",
                 "-n",

@@ -10,6 +10,7 @@ import pytest
 from _kind_cluster import Kept
 from _kind_runs import SHORT, cnibench, until
 from _kind_samples import context, records, sample
+from _kubectl import got
 
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 from cnibench.clusters.kubernetes.pods.background import EnteredPod
@@ -167,7 +168,7 @@ def test_pods_are_timed_step_by_step(
         assert line["network"] == pytest.approx(steps["ip-allocation"] + steps["rest-of-cni-add"])
         assert min(steps.values()) >= 0
         assert sum(steps.values()) >= line["ready"] - 0.001
-    left = deployment.access.get("pods", "-n", deployment.namespace)["items"]
+    left = got(deployment.access, "pods", "-n", deployment.namespace)["items"]
     assert not {item["metadata"]["name"] for item in left} & {line["pod"] for line in told}
 
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from _kind_cluster import Kept
 from _kind_samples import records, sample
+from _kubectl import got, kubectl
 from kind import definitions
 
 from cnibench.clusters.kubernetes import install
@@ -32,7 +33,7 @@ def objects(deployment: KubernetesDeployment) -> list[str]:
     kinds = "networkpolicies.networking.k8s.io,ciliumnetworkpolicies.cilium.io"
     return [
         item["metadata"]["name"]
-        for item in deployment.access.get(kinds, "-n", deployment.namespace)["items"]
+        for item in got(deployment.access, kinds, "-n", deployment.namespace)["items"]
     ]
 
 
@@ -154,6 +155,6 @@ def test_calicos_own_policies_are_accepted_by_their_definition(bare_cluster: Kep
         with pytest.raises(CnibenchError, match="actoin"):
             install.dry_run(access, [{**denial, "spec": {"ingress": [{"actoin": "Deny"}]}}])
     finally:
-        access.kubectl(
-            "delete", "customresourcedefinition", definition["metadata"]["name"], timeout=60
+        kubectl(
+            access, "delete", "customresourcedefinition", definition["metadata"]["name"], timeout=60
         )

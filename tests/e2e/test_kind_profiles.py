@@ -16,6 +16,7 @@ import pytest
 from _fidelity import look
 from _kind_cluster import Kept
 from _kind_runs import until
+from _kubectl import kubectl
 
 from cnibench.clusters.kubernetes import install
 from cnibench.clusters.kubernetes.cni import manifests, recognise, wait
@@ -154,7 +155,7 @@ def test_policies_that_apply_are_attested(kept: Kept) -> None:
     observed = _attested(kept, profile)
     assert observed["denied-intra"].startswith("denied")
     assert observed["denied-inter"].startswith("denied")
-    kept.access.kubectl("delete", "networkpolicies", "--all", "-n", kept.making.namespace)
+    kubectl(kept.access, "delete", "networkpolicies", "--all", "-n", kept.making.namespace)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_the_api_server_accepts_what_would_be_applied(kept: Kept, name: str) -> 
         install.dry_run(kept.access, [item for item in objects if item["kind"] != "Namespace"])
     finally:
         for space in spaces:
-            kept.access.kubectl("delete", "namespace", space["metadata"]["name"], timeout=60)
+            kubectl(kept.access, "delete", "namespace", space["metadata"]["name"], timeout=60)
 
 
 def test_the_api_server_accepts_the_policies(kept: Kept) -> None:
@@ -203,7 +204,7 @@ def test_what_fails_half_way_is_removed_and_reported(kept: Kept, hurried: None) 
     ) as error:
         kept.install(builtin()["flannel"], **{"flannel.resources.requests.cpu": "many"})
     assert "quantit" in error.value.message
-    assert not kept.access.kubectl("get", "namespace", "kube-flannel", "--ignore-not-found").stdout
+    assert not kubectl(kept.access, "get", "namespace", "kube-flannel", "--ignore-not-found").stdout
     assert kept.left(kept.bare) == []
 
 

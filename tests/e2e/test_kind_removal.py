@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from _kind_cluster import Kept
 from _kind_runs import until
+from _kubectl import got, kubectl
 
 from cnibench.clusters.kubernetes import install
 from cnibench.clusters.kubernetes.cni import wait
@@ -88,7 +89,7 @@ def kept(bare_cluster: Kept) -> Iterator[Kept]:
 def uids(kept: Kept, *what: str) -> dict[str, str]:
     return {
         item["metadata"]["name"]: item["metadata"]["uid"]
-        for item in kept.access.get(*what)["items"]
+        for item in got(kept.access, *what)["items"]
     }
 
 
@@ -130,7 +131,8 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
         assert uids(kept, "all,configmaps,secrets", "-n", "kube-flannel") == there, (
             "nothing was deleted"
         )
-        access.kubectl(
+        kubectl(
+            access,
             "patch",
             "configmap",
             "somebodys",
@@ -140,9 +142,9 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
             "-p",
             '{"metadata":{"finalizers":null}}',
         )
-        access.kubectl("delete", "configmap/somebodys", "secret/hidden", "-n", "kube-flannel")
+        kubectl(access, "delete", "configmap/somebodys", "secret/hidden", "-n", "kube-flannel")
 
-        owner = access.get("daemonset", "kube-flannel-ds", "-n", "kube-flannel")["metadata"]
+        owner = got(access, "daemonset", "kube-flannel-ds", "-n", "kube-flannel")["metadata"]
         reference = {
             "apiVersion": "apps/v1",
             "kind": "DaemonSet",
@@ -206,7 +208,7 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
             assert member.read().decode() == theirs
         assert saved.stat().st_mode & 0o777 == listed.stat().st_mode & 0o777 == 0o600
         assert "name: with-its-owner" in saved.read_text()
-        access.kubectl("apply", "--server-side", "-f", str(saved), timeout=60)
+        kubectl(access, "apply", "--server-side", "-f", str(saved), timeout=60)
         kept.ready(flannel)
 
         plan = install.planned(
@@ -217,12 +219,12 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
         # What comes back has no owner any more, for that has another UID: now it blocks.
         with pytest.raises(BlockedError, match="ConfigMap kube-flannel/with-its-owner"):
             install.preview(access, plan)
-        access.kubectl("delete", "configmap/with-its-owner", "-n", "kube-flannel")
+        kubectl(access, "delete", "configmap/with-its-owner", "-n", "kube-flannel")
         assert install.preview(access, plan) == [one for one in shown if one != with_owner]
         access.apply(config("somebodys", "kube-flannel"))
         with pytest.raises(BlockedError, match="ConfigMap kube-flannel/somebodys"):
             install.uninstall(access, None, kept.variables, kept.nodes, plan=plan)
-        access.kubectl("delete", "configmap/somebodys", "-n", "kube-flannel")
+        kubectl(access, "delete", "configmap/somebodys", "-n", "kube-flannel")
         node.run(["sh", "-c", OWN_GONE], timeout=30)
         assert "whoever made it" in install.outlook(plan)
         said.clear()
@@ -235,7 +237,7 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
         assert "kube-flannel" not in uids(kept, "namespaces")
         assert not [
             key
-            for item in access.get("nodes")["items"]
+            for item in got(access, "nodes")["items"]
             for key in item["metadata"]["annotations"]
             if "flannel" in key
         ]
@@ -263,13 +265,13 @@ def test_definitions_of_others_stay_and_their_policies_block(kept: Kept) -> None
             kept.remove()
         assert (
             json.loads(
-                access.kubectl(
-                    "get", "daemonset", "cilium", "-n", "kube-system", "-o", "json"
+                kubectl(
+                    access, "get", "daemonset", "cilium", "-n", "kube-system", "-o", "json"
                 ).stdout
             )["status"]["numberReady"]
             == 2
         )
-        access.kubectl("delete", "ciliumnetworkpolicy", "somebodys", "-n", "default")
+        kubectl(access, "delete", "ciliumnetworkpolicy", "somebodys", "-n", "default")
         kept.remove()
         assert list(uids(kept, "customresourcedefinitions")) == ["tracingpolicies.cilium.io"]
         assert (
@@ -281,7 +283,8 @@ def test_definitions_of_others_stay_and_their_policies_block(kept: Kept) -> None
         )
         assert kept.left(kept.bare) == []
     finally:
-        access.kubectl(
+        kubectl(
+            access,
             "delete",
             "customresourcedefinition",
             "tracingpolicies.cilium.io",
@@ -289,25 +292,30 @@ def test_definitions_of_others_stay_and_their_policies_block(kept: Kept) -> None
             "--ignore-not-found",
         )
         patch = ("--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-        access.kubectl(
-            "patch", "customresourcedefinition", "tracingpolicies.cilium.io", *patch, check=False
+        kubectl(
+            access,
+            "patch",
+            "customresourcedefinition",
+            "tracingpolicies.cilium.io",
+            *patch,
+            check=False,
         )
 
 
 def test_what_others_made_is_not_overwritten(kept: Kept) -> None:
     access = kept.access
-    access.kubectl("create", "clusterrole", "flannel", "--verb=get", "--resource=pods")
+    kubectl(access, "create", "clusterrole", "flannel", "--verb=get", "--resource=pods")
     try:
-        theirs = access.get("clusterrole", "flannel")
+        theirs = got(access, "clusterrole", "flannel")
         with pytest.raises(
             ClusterError, match="would overwrite what others made: ClusterRole flannel"
         ):
             kept.install(builtin()["flannel"])
-        assert access.get("clusterrole", "flannel") == theirs
+        assert got(access, "clusterrole", "flannel") == theirs
         assert install.recorded(access) == ""
         assert "kube-flannel" not in uids(kept, "namespaces")
     finally:
-        access.kubectl("delete", "clusterrole", "flannel")
+        kubectl(access, "delete", "clusterrole", "flannel")
 
 
 def test_an_installation_that_ended_before_it_noted_anything_is_removed(
@@ -323,7 +331,7 @@ def test_an_installation_that_ended_before_it_noted_anything_is_removed(
             raise KeyboardInterrupt
         real(self, rest)
 
-    access.kubectl("create", "namespace", "kube-flannel")
+    kubectl(access, "create", "namespace", "kube-flannel")
     try:
         theirs = uids(kept, "namespaces")["kube-flannel"]
         monkeypatch.setattr(Record, "note", ends)
@@ -337,7 +345,7 @@ def test_an_installation_that_ended_before_it_noted_anything_is_removed(
         assert uids(kept, "daemonsets", "-n", "kube-flannel") == {}
         assert "flannel" not in uids(kept, "clusterroles")
     finally:
-        access.kubectl("delete", "namespace", "kube-flannel", timeout=60)
+        kubectl(access, "delete", "namespace", "kube-flannel", timeout=60)
     assert kept.left(kept.bare) == []
 
 
@@ -358,7 +366,7 @@ def test_what_helm_installed_is_its_release(kept: Kept) -> None:
         install.uninstall(access, None, kept.variables, kept.nodes, plan=plan)
         assert access.helm("list", "--all-namespaces", "--short").stdout.strip() == ""
     finally:
-        access.kubectl("delete", "namespace", "kube-flannel", "--ignore-not-found", timeout=60)
+        kubectl(access, "delete", "namespace", "kube-flannel", "--ignore-not-found", timeout=60)
     assert kept.left(kept.bare) == []
 
 
@@ -384,7 +392,7 @@ def test_what_somebody_adds_while_the_removal_runs_stays_and_the_rest_goes_later
     assert install.recorded(access) == "flannel"
     assert {"somebodys"} <= uids(kept, "configmaps", "-n", "kube-flannel").keys()
     assert uids(kept, "daemonsets", "-n", "kube-flannel") == {}
-    access.kubectl("delete", "configmap", "somebodys", "-n", "kube-flannel")
+    kubectl(access, "delete", "configmap", "somebodys", "-n", "kube-flannel")
     kept.remove()
     assert "kube-flannel" not in uids(kept, "namespaces")
     assert kept.left(kept.bare) == []

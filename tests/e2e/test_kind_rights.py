@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from _audit import audited, requests, rights_of
+from _audit import audited, each, requests, rights_of
 from _kind_runs import CNIBENCH, ONE_CELL, SHORT, cnibench, images_built, lines, output
 from kind.parts import Parts
 
@@ -27,11 +28,12 @@ RUN = (*SHORT, "--no-perf", "--toleration", "all")
 SECRET = "bench/registry"
 EXISTING = ("--cluster", "existing")
 # What is not asked for here: of other CNIs, of Pods that do not start or die, in an outage, by a
-# user who lacks rights, by a kubectl that does not know WebSockets.
+# user who lacks rights.
 OTHERS = {
     ("/readyz", "get"),
     ("events", "list"),
     ("services", "delete"),
+    ("selfsubjectaccessreviews.authorization.k8s.io", "create"),
     ("selfsubjectreviews.authentication.k8s.io", "create"),
     ("pods/exec", "create"),
     ("felixconfigurations.crd.projectcalico.org", "get"),
@@ -159,9 +161,24 @@ def test_a_cni_is_installed_measured_and_removed_with_the_roles_that_are_printed
     }
     assert every - used <= OTHERS
     _in_a_namespace(there, tmp_path / "namespace")
+    _with_few_requests(there, tmp_path / "few")
     cnibench("clean", *admin, "--allow-install", cwd=tmp_path)
     held(there, "admin", "install")
     assert "cilium" not in there.kubectl("get", "daemonsets", "-A", "-o", "name")
+
+
+def _with_few_requests(there: Audited, folder: Path) -> None:
+    """32 samples."""
+    folder.mkdir()
+    sparing = [*there.account("sparing", "--level", "measure"), *EXISTING]
+    cnibench(
+        "run", *sparing, "--cni", "current", "--workload", "tcp-rr,tcp-crr", "--placement",
+        "intra,inter", "--blocks", "8", "--duration", "1s", "--warmup", "0s", *RUN[len(SHORT) :],
+        cwd=folder,
+    )  # fmt: skip
+    assert len([one for one in lines(folder, "samples") if one["window"] == "speed"]) >= 32
+    asked = Counter((one.verb, one.resource) for one in each(there.folder, "sparing"))
+    assert 32 < asked.total() <= 100, asked
 
 
 def _in_a_namespace(there: Audited, folder: Path) -> None:

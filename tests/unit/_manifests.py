@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from cnibench.clusters.kubernetes.api.access import ClusterError, DeniedError
-from cnibench.system.process import Done
+from cnibench.clusters.kubernetes.api.access import DeniedError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cni_manifests"
 
@@ -33,23 +31,18 @@ class Cluster:
         self.denied = denied
         self.asked: list[str] = []
 
-    def kubectl(self, *argv: str, check: bool = True, **_: object) -> Done:
-        assert argv[0] == "get"
-        where = [argv[argv.index("-n") + 1]] if "-n" in argv else []
-        name = "/".join([argv[1].partition(".")[0], *where, argv[2]])
-        self.asked.append(name)
-        if name in self.denied:
-            said = f'Error from server (Forbidden): {name} is forbidden: User "x" cannot get it'
-            return Done(argv, 1, "", said, 0.0)
-        found = self.objects.get(name)
-        return Done(argv, 0, json.dumps(found) if found else "", "", 0.0)
+    def find(self, kind: str, name: str, namespace: str = "") -> Mapping[str, Any] | None:
+        where = [namespace] if namespace else []
+        asked = "/".join([kind.partition(".")[0], *where, name])
+        self.asked.append(asked)
+        if asked in self.denied:
+            raise DeniedError(f'{asked} is forbidden: User "x" cannot get it')
+        return self.objects.get(asked)
 
-    def get(self, what: str, *_: str) -> dict[str, Any]:
-        kind = what.removesuffix("s")
-        return {"items": [one for one in self.objects.values() if one["kind"].lower() == kind]}
-
-    def error(self, done: Done) -> ClusterError:
-        return DeniedError(done.stderr)
+    def listed(self, kind: str) -> list[Mapping[str, Any]]:
+        return [
+            one for one in self.objects.values() if one["kind"].lower() == kind.removesuffix("s")
+        ]
 
 
 def node(name: str, ready: str = "True", message: str = "") -> dict[str, Any]:

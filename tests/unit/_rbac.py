@@ -10,10 +10,11 @@ from typing import Any
 import yaml
 
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.api.proxy import Answer
+from cnibench.clusters.kubernetes.api.client import Answer
 
 Rule = Mapping[str, Any]
 REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+RULES = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
@@ -55,8 +56,11 @@ class Authorizer:
     def call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *_: Any, **__: Any
     ) -> Answer:
-        assert method == "POST"
+        if method == "GET":
+            return Answer(403, reason="Forbidden", message=f"{path} is forbidden")
         assert body is not None
+        if path == RULES:
+            return Answer(404)
         if path == WHO:
             status = {"userInfo": {"username": self.user}}
             return Answer(201, {**body, "status": status}) if self.user else Answer(404)

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from cnibench.clusters.kubernetes.api.kinds import Kind
 from cnibench.clusters.kubernetes.removal import node_objects, selection
-from cnibench.clusters.kubernetes.removal.inventory import Kind, thing
+from cnibench.clusters.kubernetes.removal.inventory import thing
 from cnibench.clusters.kubernetes.removal.selection import Known
 from cnibench.model.profile import builtin
 

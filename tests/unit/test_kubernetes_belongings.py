@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from cnibench.clusters.kubernetes.api.kinds import Kind
 from cnibench.clusters.kubernetes.api.objects import NAME, OURS
 from cnibench.clusters.kubernetes.cni.manifests import LABEL
 from cnibench.clusters.kubernetes.cni.sources import Rendered
 from cnibench.clusters.kubernetes.removal import backup, selection, uninstallation
-from cnibench.clusters.kubernetes.removal.inventory import Inventory, Kind, Thing, thing
+from cnibench.clusters.kubernetes.removal.inventory import Inventory, Thing, thing
 from cnibench.clusters.kubernetes.removal.record import Record, _packed, _unpacked, read
 from cnibench.clusters.kubernetes.removal.selection import Belongings, BlockedError, Known
 from cnibench.errors import ClusterError

@@ -4,7 +4,7 @@ ready yet.
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,129 +13,92 @@ import pytest
 from cnibench.clusters.existing.cluster import ExistingCluster
 from cnibench.clusters.kubernetes.api import pods
 from cnibench.clusters.kubernetes.api.access import Access, DeniedError
+from cnibench.clusters.kubernetes.api.client import Answer
 from cnibench.clusters.kubernetes.api.objects import Making
-from cnibench.clusters.kubernetes.api.proxy import Answer
 from cnibench.clusters.kubernetes.cni import subnets, wait
 from cnibench.clusters.kubernetes.cni.recognise import Found
 from cnibench.clusters.kubernetes.nodes import agents
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
-from cnibench.clusters.kubernetes.pods.watch import watching
 from cnibench.clusters.kubernetes.rights import roles
 from cnibench.model.installation import Wait
 from cnibench.model.profile import builtin
 from cnibench.testbed.cluster import Options
 from cnibench.testbed.cluster_options import ClusterOptions
+from tests.unit._objects import Objects, kubeconfig, serving
 from tests.unit._rbac import Authorizer, rules_of
 
-CONFIG = "{current-context: lab, contexts: [{name: lab, context: {cluster: lab, user: me}}]}"
 MAKING = Making("bench", "run", "workload", "agent")
-FORBIDDEN = (
-    'Error from server (Forbidden): x is forbidden: User "jane" cannot do that at the cluster scope'
-)
-ABSENT = 'Error from server (NotFound): configmaps "x" not found'
-UNKNOWN = 'error: the server doesn\'t have a resource type "tigerastatus"'
 REMEDY = "'cnibench rbac' prints all that cnibench uses"
 
 
-class Kubectl:
-    """A program of that name that fails with these words, and counts its calls."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.program = folder / "kubectl"
-        self.program.write_text(
-            f"#!/bin/sh\necho called >> {folder}/asked\ncat {folder}/said >&2\nexit 1\n"
-        )
-        self.program.chmod(0o755)
-
-    def says(self, words: str) -> None:
-        (self.folder / "said").write_text(words + "\n")
-
-    @property
-    def calls(self) -> int:
-        return len((self.folder / "asked").read_text().splitlines())
+@pytest.fixture
+def api() -> Objects:
+    return Objects()
 
 
 @pytest.fixture
-def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    return Kubectl(tmp_path)
+def access(api: Objects, tmp_path: Path) -> Iterator[Access]:
+    with serving(api) as address:
+        yield Access(kubeconfig(tmp_path, address))
 
 
-@pytest.fixture
-def access(tmp_path: Path) -> Access:
-    path = tmp_path / "kubeconfig"
-    path.write_text(CONFIG)
-    return Access(path)
+def forbidden(api: Objects) -> None:
+    """Nothing is allowed from now on."""
+    api.refused = {"": "forbidden"}
 
 
-def test_a_missing_right_is_an_error_even_where_failures_are_none(
-    access: Access, kubectl: Kubectl
-) -> None:
-    kubectl.says(ABSENT)
-    assert access.kubectl("get", "configmap", "x", check=False).returncode == 1
-    kubectl.says(FORBIDDEN)
+def test_a_missing_right_is_no_absent_object(access: Access, api: Objects) -> None:
+    assert access.find("configmaps", "x", "bench") is None
+    forbidden(api)
     with pytest.raises(DeniedError) as error:
-        access.kubectl("get", "configmap", "x", check=False)
+        access.find("configmaps", "x", "bench")
     assert REMEDY in error.value.remedy
-    kubectl.says("error: You must be logged in to the server (Unauthorized)")
+    api.refused = {"": "unauthorized"}
     with pytest.raises(DeniedError) as error:
-        access.kubectl("get", "configmap", "x", check=False)
+        access.find("configmaps", "x", "bench")
     assert "does not accept the user" in error.value.remedy
 
 
-def test_what_may_not_be_read_is_not_waited_for(access: Access, kubectl: Kubectl) -> None:
+def test_what_may_not_be_read_is_not_waited_for(access: Access, api: Objects) -> None:
     one = Wait(object="tigerastatus/calico", condition="Available")
-    kubectl.says(UNKNOWN)
     assert wait._lacks(access, one) == "tigerastatus/calico is not Available"
-    kubectl.says(FORBIDDEN)
+    forbidden(api)
     with pytest.raises(DeniedError):
         wait._lacks(access, one)
 
 
 def test_logs_that_may_not_be_read_are_not_silent(
-    access: Access, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+    access: Access, api: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pods, "of_workload", lambda *_: [{"metadata": {"name": "flannel-1"}}])
     one = Wait(rollout="daemonset/flannel", namespace="kube-flannel", logged="Running backend.")
-    kubectl.says(ABSENT)
     assert wait._silent(access, one, {}) == "flannel-1 has not said 'Running backend.' yet"
-    kubectl.says(FORBIDDEN)
+    api.refused = {"GET /api/v1/namespaces/kube-flannel/pods/flannel-1/log": "forbidden"}
     with pytest.raises(DeniedError):
         wait._silent(access, one, {})
 
 
-def test_address_ranges_that_may_not_be_read_are_not_unknown(
-    access: Access, kubectl: Kubectl
-) -> None:
-    access.__dict__["server_version"] = "v1.34.4"
-    kubectl.says(ABSENT)
+def test_address_ranges_that_may_not_be_read_are_not_unknown(access: Access, api: Objects) -> None:
     found = subnets.variables(access, [], ClusterOptions())
     assert (found["pod_cidr"], found["api_host"]) == ("", "")
-    kubectl.says(FORBIDDEN)
+    forbidden(api)
     for question in (subnets._of_kubeadm, subnets._arguments, subnets._endpoint):
         with pytest.raises(DeniedError):
             question(access)
 
 
-def test_events_that_may_not_be_listed_are_not_none(access: Access, kubectl: Kubectl) -> None:
-    kubectl.says(FORBIDDEN)
+def test_events_that_may_not_be_listed_are_not_none(access: Access, api: Objects) -> None:
+    forbidden(api)
     assert pods.events(access, "bench", "a0") == "this user may not list events"
 
 
-def test_a_connection_that_is_denied_is_not_tried_again(access: Access, kubectl: Kubectl) -> None:
-    kubectl.says(FORBIDDEN)
+def test_a_connection_that_is_denied_is_not_tried_again(access: Access, api: Objects) -> None:
+    api.refused = {"": "forbidden-exec"}
     with pytest.raises(DeniedError, match="no command can be run in the Pod a0") as error:
         Gateway(access, "bench", "a0", "the Pod a0").open()
+    assert "cannot get resource" in error.value.message
     assert REMEDY in error.value.remedy
-    assert kubectl.calls == 1
-
-
-def test_a_watch_that_is_denied_says_so(access: Access, kubectl: Kubectl) -> None:
-    kubectl.says(FORBIDDEN)
-    with pytest.raises(DeniedError, match="cannot be watched") as error, watching(access, MAKING):
-        pass
-    assert REMEDY in error.value.remedy
+    assert len(api.asked) == 1
 
 
 def test_a_profile_is_not_called_absent_where_its_objects_may_not_be_read(access: Access) -> None:

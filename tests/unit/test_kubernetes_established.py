@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -11,22 +10,20 @@ import pytest
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.cni import wait
 from cnibench.errors import LimitError
-from cnibench.system.process import Done
 
 DEFINITION = {"metadata": {"name": "policies.example.org"}}
 ESTABLISHED = {"status": {"conditions": [{"type": "Established", "status": "True"}]}}
 
 
 class Server:
-    """Answers ``kubectl get`` with one status after the other; the last one stays."""
+    """Answers with one status after the other; the last one stays."""
 
     def __init__(self, answers: Sequence[dict[str, Any] | None]) -> None:
-        self.answers, self.asked = list(answers), list[tuple[str, ...]]()
+        self.answers, self.asked = list(answers), list[str]()
 
-    def kubectl(self, *argv: str, check: bool = True) -> Done:
-        self.asked.append(argv)
-        found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return Done([*argv], 0, "" if found is None else json.dumps(found), "", 0.0)
+    def look_up(self, what: str, namespace: str = "") -> dict[str, Any] | None:
+        self.asked.append(what)
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +35,7 @@ def test_one_without_conditions_is_waited_for() -> None:
     server = Server([None, {}, {"status": {}}, {"status": {"conditions": None}}, ESTABLISHED])
     wait.established(cast(Access, server), [DEFINITION])
     assert len(server.asked) == 5
-    assert server.asked[0][:2] == ("get", "customresourcedefinition/policies.example.org")
+    assert server.asked[0] == "customresourcedefinition/policies.example.org"
 
 
 def test_one_that_is_never_established_is_named() -> None:

@@ -1,5 +1,5 @@
-"""The connection into a Pod, with a shell instead of kubectl: programs there behave as programs
-here, and none outlives it.
+"""The connection into a Pod, with a process of this machine instead: programs there behave as
+programs here, and none outlives it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +20,19 @@ from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.errors import ClusterError, LimitError, MeasureError, MissingError
 from cnibench.system import heartbeat
 from cnibench.system import process as programs
+from tests.unit._local_stream import Local
 
 LIMIT = 20.0  # s
 
 
 class Here:
-    """Stands in for Access: what kubectl exec would run in the Pod runs here."""
+    """Stands in for Access: what would run in the Pod runs here."""
 
     def __init__(self) -> None:
         self.dropped: list[str] = []
 
-    def command(self, *argv: str) -> list[str]:
-        return [
-            sys.executable if word == "python3" else word for word in argv[argv.index("--") + 1 :]
-        ]
+    def start(self, namespace: str, pod: str, argv: Sequence[str], **_: Any) -> Local:
+        return Local(argv)
 
     def hidden(self, text: str) -> str:
         return text
@@ -127,8 +126,8 @@ def test_what_runs_there_dies_with_the_connection(gateway: Gateway, tmp_path: Pa
             "it did not start",
         )
         if killed:
-            assert gateway._process is not None
-            os.kill(gateway._process.pid, signal.SIGKILL)
+            assert isinstance(gateway._stream, Local)
+            os.kill(gateway._stream.pid, signal.SIGKILL)
             with pytest.raises(ClusterError, match="is lost"):
                 process.wait(LIMIT)
         else:
@@ -143,8 +142,8 @@ def test_what_runs_there_dies_with_the_connection(gateway: Gateway, tmp_path: Pa
 def test_what_runs_there_dies_when_cnibench_is_killed(tmp_path: Path) -> None:
     program = f"""
 import sys, time
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-import test_kubernetes_gateway as here
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+import tests.unit.test_kubernetes_gateway as here
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from pathlib import Path
 made = Gateway(here.Here(), "space", "pod", "the Pod pod")
@@ -169,13 +168,13 @@ time.sleep(1000)
     assert not list(scratch.iterdir()), "a killed process removes no files, so there are none"
 
 
-def test_kubectl_that_fails_is_quoted() -> None:
+def test_what_a_container_without_python_says_is_quoted() -> None:
     class Failing(Here):
-        def command(self, *argv: str) -> list[str]:
-            return ["sh", "-c", "echo 'pods \"pod\" not found' >&2; exit 1"]
+        def start(self, namespace: str, pod: str, argv: Sequence[str], **_: Any) -> Local:
+            return Local(["sh", "-c", "echo 'exec: python3: not found' >&2; exit 1"])
 
     gateway = Gateway(Failing(), "space", "pod", "the Pod pod")  # type: ignore[arg-type]
-    with pytest.raises(ClusterError, match='pods "pod" not found'):
+    with pytest.raises(ClusterError, match="exec: python3: not found"):
         gateway.open()
 
 

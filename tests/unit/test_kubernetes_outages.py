@@ -10,7 +10,7 @@ import pytest
 
 from cnibench.clusters.kubernetes.api import access as accesses
 from cnibench.clusters.kubernetes.api.access import Access, InvalidError
-from cnibench.clusters.kubernetes.api.proxy import Answer
+from cnibench.clusters.kubernetes.api.client import Answer
 from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.removal import deletion, node_backup, node_objects
 from cnibench.clusters.kubernetes.removal.inventory import Inventory

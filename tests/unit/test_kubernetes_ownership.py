@@ -17,9 +17,8 @@ from typing import Any
 
 import pytest
 
-from cnibench.clusters.kubernetes.api import status
 from cnibench.clusters.kubernetes.api.availability import Availability
-from cnibench.clusters.kubernetes.api.proxy import Answer
+from cnibench.clusters.kubernetes.api.client import Answer
 from cnibench.clusters.kubernetes.ownership import discovery, kind_clusters, lease, safety, state
 from cnibench.clusters.kubernetes.ownership.lease import Lease
 from cnibench.clusters.kubernetes.ownership.namespace import Claim
@@ -31,6 +30,11 @@ OWNER = "calm-otter-0123ab"
 SPACE = "/api/v1/namespaces/space"
 
 
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "FRESH", 0.0)
+
+
 class Store:
     """Objects by path with the API's rules of concurrency: PUT wants the version that was read."""
 
@@ -39,6 +43,7 @@ class Store:
         self.silent = False
         self.availability = Availability(lambda: "refused" if self.silent else "", "the API server")
         self.api = self
+        self.dropped: list[str] = []
         self._versions = itertools.count(1)
 
     def call(
@@ -204,32 +209,6 @@ def test_waiting_ends_with_the_outage() -> None:
     known.wait()
     (outage,) = known.take()
     assert outage.seconds > 0
-
-
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [
-        ('Error from server (NotFound): pods "forbidden was refused" not found', "NotFound"),
-        ("Error from server (Forbidden): nodes is forbidden", "Forbidden"),
-        (
-            "Warning: x\nError from server (ServiceUnavailable): apiserver is shutting down",
-            "ServiceUnavailable",
-        ),
-        ("error: You must be logged in to the server (Unauthorized)", "Unauthorized"),
-        (
-            (
-                "The connection to the server 192.0.2.1:6443 was refused - did you specify the"
-                " right host or port?"
-            ),
-            status.UNREACHABLE,
-        ),
-        ("Unable to connect to the server: net/http: TLS handshake timeout", status.UNREACHABLE),
-        ("Error from server: etcdserver: leader changed", ""),
-        ('error: the path "connection refused" does not exist', ""),
-    ],
-)
-def test_failures_of_kubectl_have_the_reason_of_the_api(said: str, reason: str) -> None:
-    assert status.reason(said) == reason
 
 
 def test_an_owner_is_made_once_and_is_in_the_names_of_its_kind_clusters(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from cnibench.clusters.kubernetes import deployment as kubernetes_deployment
+from cnibench.clusters.kubernetes.api import pods
 from cnibench.clusters.kubernetes.api.objects import POD, Making
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
@@ -14,8 +17,8 @@ from cnibench.clusters.kubernetes.nodes.nodes import facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
-from cnibench.system.process import Done
 from cnibench.testbed.cluster import Options
+from tests.unit._local_stream import Local
 
 ROOM = 6  # Pods of one node
 
@@ -58,31 +61,53 @@ class Api:
                 },
             }
 
-    def get(self, what: str, *rest: str, timeout: float = 0.0) -> dict[str, Any]:
-        if what == "nodes":
-            return {"items": [node(name) for name in rest]}
-        if what == "events":
-            return {"items": []}
-        selector = rest[rest.index("-l") + 1] if "-l" in rest else ""
-        names = (
-            selector.removeprefix(f"{POD} in (").removesuffix(")").split(",")
-            if selector
-            else list(self.pods)
-        )
-        return {"items": [self.pods[name] for name in names if name in self.pods]}
+    def get(self, kind: str, name: str, timeout: float = 0.0) -> dict[str, Any]:
+        assert kind == "nodes"
+        return node(name)
 
-    def kubectl(self, *argv: str, timeout: float = 0.0) -> Done:
-        assert argv[:2] == ("delete", "pod")
-        self.removed = [name for name in argv if name in self.pods]
+    def listed(
+        self, kind: str, namespace: str, *, labels: str = "", fields: str = "", timeout: float = 0.0
+    ) -> list[dict[str, Any]]:
+        return [] if kind == "events" else [self.pods[name] for name in self._named(labels)]
+
+    def delete(self, kind: str, namespace: str, labels: str, *, grace: int, wait: float) -> None:
+        assert (kind, grace) == ("pods", 0)
+        self.removed = self._named(labels)
         for name in self.removed:
             del self.pods[name]
-        return Done(argv, 0, "", "", 0.0)
 
-    def command(self, *argv: str) -> list[str]:
-        return list(argv[argv.index("--") + 1 :])
+    def _named(self, labels: str) -> list[str]:
+        if not labels:
+            return list(self.pods)
+        names = labels.removeprefix(f"{POD} in (").removesuffix(")").split(",")
+        return [name for name in names if name in self.pods]
+
+    def start(self, namespace: str, pod: str, argv: Sequence[str], **_: Any) -> Local:
+        return Local(argv)
 
     def hidden(self, text: str) -> str:
         return text
+
+
+class Looked:
+    """Pods that are listed at each look."""
+
+    def __init__(self, access: Any, namespace: str, labels: str = "") -> None:
+        self.items = lambda: access.listed("pods", namespace, labels=labels)
+
+    def wait(self, seconds: float) -> None:
+        """Nothing changes by itself."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture(autouse=True)
+def listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No watch, which is what test_kubernetes_following.py has."""
+    made = lambda *given: contextlib.closing(Looked(*given))  # noqa: E731
+    monkeypatch.setattr(pods, "following", made)
+    monkeypatch.setattr(kubernetes_deployment, "Following", Looked)
 
 
 def node(name: str) -> dict[str, Any]:

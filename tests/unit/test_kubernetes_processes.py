@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,38 +16,36 @@ from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
+from tests.unit._local_stream import Local
 
 UID = "0f9e8d7c-1111-2222-3333-444455556666"
 
 
 class Cluster:
-    """Stands in for Access: the API has one Pod of the CNI, and what kubectl exec would run on the
-    node runs here.
+    """Stands in for Access: the API has one Pod of the CNI, and what would run on the node runs
+    here.
     """
 
     def __init__(self, ready: bool = True) -> None:
         self.ready = ready
         self.asked = 0
 
-    def command(self, *argv: str) -> list[str]:
-        return [
-            sys.executable if word == "python3" else word for word in argv[argv.index("--") + 1 :]
-        ]
+    def start(self, namespace: str, pod: str, argv: Sequence[str], **_: Any) -> Local:
+        return Local(argv)
 
     def hidden(self, text: str) -> str:
         return text
 
-    def get(self, *what: str) -> dict[str, Any]:
-        if what[0] != "pods":
-            return {
-                "metadata": {"namespace": "kube-flannel"},
-                "spec": {"selector": {"matchLabels": {"app": "flannel"}}},
-            }
+    def look_up(self, what: str, namespace: str) -> dict[str, Any]:
+        return {
+            "metadata": {"namespace": "kube-flannel"},
+            "spec": {"selector": {"matchLabels": {"app": "flannel"}}},
+        }
+
+    def listed(self, kind: str, namespace: str, *, labels: str) -> list[dict[str, Any]]:
         self.asked += 1
         state = {"conditions": [{"type": "Ready", "status": str(self.ready)}]}
-        return {
-            "items": [{"metadata": {"uid": UID}, "spec": {"nodeName": "worker"}, "status": state}]
-        }
+        return [{"metadata": {"uid": UID}, "spec": {"nodeName": "worker"}, "status": state}]
 
 
 class Tree:

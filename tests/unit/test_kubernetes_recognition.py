@@ -144,18 +144,16 @@ class _Nodes:
         self.answers = list(answers)
         self.asked = 0
 
-    def get(self, *what: str) -> dict[str, Any]:
-        assert what == ("nodes",)
+    def listed(self, kind: str) -> list[dict[str, Any]]:
+        assert kind == "nodes"
         said = self.answers[min(self.asked, len(self.answers) - 1)]
         self.asked += 1
         status = {"y": "True", "n": "False"}
         conditions = [[{"type": "Ready", "status": status[letter]}] for letter in said]
-        return {
-            "items": [
-                {"metadata": {"name": f"n{i}"}, "status": {"conditions": one}}
-                for i, one in enumerate(conditions)
-            ]
-        }
+        return [
+            {"metadata": {"name": f"n{i}"}, "status": {"conditions": one}}
+            for i, one in enumerate(conditions)
+        ]
 
 
 def test_a_node_that_is_ready_by_the_cni_before_is_not_believed_at_once(

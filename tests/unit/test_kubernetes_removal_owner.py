@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,23 @@ import pytest
 
 from cnibench.clusters.existing import ExistingCluster
 from cnibench.clusters.kubernetes import install
-from cnibench.clusters.kubernetes.api.proxy import Answer
+from cnibench.clusters.kubernetes.api import objects
+from cnibench.clusters.kubernetes.api.client import Answer
+from cnibench.clusters.kubernetes.api.kinds import Kind
 from cnibench.clusters.kubernetes.nodes import agents
+from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.ownership import discovery, lease
 from cnibench.clusters.kubernetes.ownership.safety import Allowed, RefusedError
 from cnibench.clusters.kubernetes.removal import cleaning, record, uninstallation
 from cnibench.clusters.kubernetes.removal.cleaning import Survey
-from cnibench.clusters.kubernetes.removal.inventory import Inventory, Kind
+from cnibench.clusters.kubernetes.removal.inventory import Inventory
 from cnibench.clusters.kubernetes.removal.record import Record
 from cnibench.clusters.kubernetes.removal.uninstallation import uninstall
 from cnibench.errors import ClusterError
 from cnibench.model.profile import builtin
 from cnibench.offload import change
 from cnibench.testbed.cluster import Options
+from tests.unit._objects import Objects
 
 OWNER = "calm-otter-0123ab"
 
@@ -68,11 +72,13 @@ class Cluster:
             found = {**found, "spec": dict(found["spec"])}
         return Answer(200, found)
 
-    def get(self, *what: str) -> dict[str, Any]:
-        return {"items": []}
+    def listed(self, *what: str) -> list[dict[str, Any]]:
+        return []
 
-    def kubectl(self, *argv: str) -> None:
-        self.asked.append(" ".join(argv))
+    def checked(self, answer: Answer, what: str) -> Any:
+        if not answer.ok:
+            raise self.refusal(answer, what)
+        return answer.body
 
     def refusal(self, answer: Answer, what: str) -> ClusterError:
         return ClusterError(f"{what}: {answer.status}")
@@ -132,7 +138,7 @@ def existing(cluster: Any) -> Any:
 
 def test_a_cni_is_not_removed_under_pods_that_came_meanwhile(existing: Any, cluster: Any) -> None:
     existing._check_alone("flannel")
-    cluster.get = lambda *what: {"items": [SOMEBODYS]}
+    cluster.listed = lambda *what: [SOMEBODYS]
     with pytest.raises(RefusedError, match="shop/cart"):
         existing._check_alone("flannel")
 
@@ -183,7 +189,7 @@ def test_what_others_made_while_it_is_installed_is_not_overwritten(
 
 
 def test_clean_restores_what_a_dead_run_changed_on_a_node_and_not_what_a_live_one_did(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both are on the same node; only the live one gives signs of life."""
     for device, age in (("dead", 60), ("live", 2)):
@@ -192,17 +198,16 @@ def test_clean_restores_what_a_dead_run_changed_on_a_node_and_not_what_a_live_on
         lease_of.touch()
         os.utime(lease_of, (time.time() - age,) * 2)
     ready = {"type": "Ready", "status": "True"}
-    pod = {"metadata": {"name": "agent-x"}, "status": {"conditions": [ready]}}
-    asked: list[tuple[str, ...]] = []
+    meta = {"name": "agent-x", "namespace": "space", "labels": {objects.ROLE: objects.AGENT}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+    access: Any = Objects({**pod, "status": {"conditions": [ready]}})
+    asked: list[Sequence[str]] = []
 
-    class Access:
-        def get(self, *what: str) -> dict[str, Any]:
-            return {"items": [pod]}
+    def run(self: Gateway, argv: Sequence[str], timeout: float) -> None:
+        assert self.pod == "agent-x"
+        asked.append(argv)
 
-        def kubectl(self, *argv: str) -> None:
-            asked.append(argv)
-
-    access: Any = Access()
+    monkeypatch.setattr(Gateway, "run", run)
     agents.restore(access, "space")
     ((*_, shell, option, script, folder, age),) = asked
     assert folder == f"/host{change.FOLDER}"

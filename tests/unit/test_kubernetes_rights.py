@@ -15,7 +15,7 @@ from cnibench.cli import _request, doctor
 from cnibench.clusters.existing import granted
 from cnibench.clusters.existing.cluster import ExistingCluster
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.api.proxy import Answer
+from cnibench.clusters.kubernetes.api.client import Answer
 from cnibench.clusters.kubernetes.cni.recognise import Found
 from cnibench.clusters.kubernetes.ownership.safety import Allowed
 from cnibench.clusters.kubernetes.rights import preflight, roles, table
@@ -26,7 +26,7 @@ from cnibench.model.profile import builtin
 from cnibench.planning.plan import build_plan
 from cnibench.testbed.cluster import Options
 from cnibench.testbed.cluster_options import ClusterOptions
-from tests.unit._rbac import Authorizer, allows, ask, rules_of
+from tests.unit._rbac import RULES, Authorizer, allows, ask, rules_of
 
 CONFIG = "{current-context: lab, contexts: [{name: lab, context: {cluster: lab, user: me}}]}"
 SECRET = "team/registry"
@@ -203,16 +203,15 @@ def test_everything_that_is_missing_is_named_at_once(access: Access) -> None:
     found = granted.lacking(access, "measure", [], "")
     (needed,) = found.needed
     assert needed.lacks == (
-        "the user of the context 'lab' may not: get, list nodes; create pods/exec"
+        "the user of the context 'lab' may not: get, list nodes; create, get pods/exec"
     )
     assert needed.remedy == (
         "an administrator of the cluster runs: cnibench rbac --level measure --user jane |"
         " kubectl apply -f -"
     )
     assert [one.lacks for one in found.useful] == [
-        "the user of the context 'lab' may not get pods/exec: kubectl asks in the older way",
         "the user of the context 'lab' may not list events: messages about a Pod that does not"
-        " start say less",
+        " start say less"
     ]
 
 
@@ -317,10 +316,36 @@ def test_doctor_names_what_is_missing_and_what_is_done_without(
     ask(access, [rule for rule in MEASURE if not gone & {*rule.get("resources", ())}])
     found = doctor.examine(("existing",), ("flannel-k3s",))
     assert [one["lacks"] for one in found["missing"]] == [
-        "the user of the context 'lab' may not: create pods/exec",
+        "the user of the context 'lab' may not: create, get pods/exec",
         "which CNI runs is not known: this user may not read x",
     ]
     assert {one["remedy"].partition(":")[0] for one in found["optional"] if one["remedy"]} == {
         "an administrator of the cluster runs"
     }
     assert found["nodes"] == {}
+
+
+def test_what_the_api_server_lists_is_not_asked_for_one_by_one(access: Access) -> None:
+    class Listing(Authorizer):
+        """Lists what this user may, as SelfSubjectRulesReview does."""
+
+        def call(self, method: str, path: str, *given: Any, **more: Any) -> Answer:
+            if path != RULES:
+                return super().call(method, path, *given, **more)
+            self.spaces.append(given[0]["spec"]["namespace"])
+            listed = [one for one in self.rules if "resources" in one]
+            others = [one for one in self.rules if "nonResourceURLs" in one]
+            return Answer(201, {"status": {"resourceRules": listed, "nonResourceRules": others}})
+
+        spaces: list[str]
+
+    server = access.__dict__["api"] = Listing(MEASURE)
+    server.spaces = []
+    assert preflight.missing(access, rights("measure")) == []
+    assert server.reviewed == []
+    (space,) = server.spaces
+    assert space.startswith("cnibench-"), "one that does not exist: only rights in all count"
+    server.rules = [one for one in MEASURE if "nodes" not in one.get("resources", ())]
+    (lacks,) = preflight.missing(access, rights("measure"))
+    assert (lacks.resource, lacks.verbs) == ("nodes", ("get", "list"))
+    assert len(server.reviewed) == 2

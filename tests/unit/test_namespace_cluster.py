@@ -4,7 +4,6 @@ of it, and that nothing but its own Pods and Lease is made, changed or removed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ import pytest
 from cnibench.cli._checks import possible_cells, working_collectors
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.availability import Availability
-from cnibench.clusters.kubernetes.api.proxy import Answer
+from cnibench.clusters.kubernetes.api.client import Answer
+from cnibench.clusters.kubernetes.api.operations import Operations
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
 from cnibench.clusters.kubernetes.ownership import discovery, lease, safety, state
 from cnibench.clusters.kubernetes.rights import roles
@@ -26,11 +26,10 @@ from cnibench.model.cell import Cell
 from cnibench.model.profile import CURRENT, builtin
 from cnibench.planning.plan import build_plan
 from cnibench.registry import provider, providers
-from cnibench.system.process import Done
 from cnibench.testbed.cluster import Options
 from cnibench.testbed.cluster_options import ClusterOptions
 from tests.unit._rbac import ask, rules_of
-from tests.unit.test_kubernetes_pods import Api
+from tests.unit.test_kubernetes_pods import Api, listed  # noqa: F401
 
 CONFIG = "{current-context: lab, contexts: [{name: lab, context: {cluster: lab, user: me}}]}"
 OWNER = "calm-otter-0123ab"
@@ -141,7 +140,7 @@ def test_to_runs_of_others_its_pods_are_pods_of_others() -> None:
     assert safety.foreign([pod]) == [("", "bench/p")]
 
 
-class Store:
+class Store(Operations):
     """A namespace, its Lease, and what was asked."""
 
     context = "lab"
@@ -151,6 +150,7 @@ class Store:
             SPACE: {"metadata": {"name": "bench", "uid": "u1"}}
         }
         self.renewing = False
+        self.pods: tuple[int, dict[str, Any]] = 200, {"items": [], "metadata": {}}
         self.asked: list[str] = []
         self.api = self
         self.availability = Availability(lambda: "", "the API server")
@@ -168,6 +168,8 @@ class Store:
             assert body is not None
             self.objects[f"{path}/{body['metadata']['name']}"] = dict(body)
             return Answer(201, body)
+        if path.startswith("/api/v1/namespaces/bench/pods?"):
+            return Answer(*self.pods)
         if path not in self.objects:
             return Answer(404)
         if method == "DELETE":
@@ -179,10 +181,6 @@ class Store:
             spec = self.objects[path]["spec"]
             self.objects[path]["spec"] = {**spec, "leaseTransitions": spec["leaseTransitions"] + 1}
         return Answer(200, self.objects[path])
-
-    def kubectl(self, *argv: str, **_: Any) -> Done:
-        self.asked.append(" ".join(argv))
-        return Done(argv, 0, "", "", 0.0)
 
     def refusal(self, answer: Answer, what: str) -> ClusterError:
         return ClusterError(f"{what}: {answer.status}")
@@ -240,14 +238,17 @@ def left(store: Any, *owners: str) -> Any:
     return found
 
 
-def test_what_a_killed_run_left_is_removed_by_its_label(store: Any) -> None:
+def labelled(run: str) -> str:
+    return f"GET /api/v1/namespaces/bench/pods?labelSelector=cnibench.io%2Frun%3D{run}&limit=500"
+
+
+def test_what_a_killed_run_left_is_removed_by_the_name_of_that_run(store: Any) -> None:
     assert ownership.leftovers(store, "bench", (), lambda text: None) == []
     store.lease(f"{OWNER}_killed")
     found = left(store)
     assert found.kept == ""
     found.remove()
-    (delete,) = (asked for asked in store.asked if asked.startswith("delete"))
-    assert delete.startswith("delete pods -n bench -l cnibench.io/run --")
+    assert [one for one in store.asked if "/pods" in one] == [labelled("killed")]
     assert LEASE not in store.objects
     assert SPACE in store.objects
 
@@ -268,16 +269,13 @@ class Pods(Api):
     def apply(self, *objects: Mapping[str, Any]) -> None:
         raise AssertionError("a Pod of others would be changed")
 
-    def kubectl(self, *argv: str, timeout: float = 0.0, input: str = "") -> Done:
-        if argv[0] == "create":
-            Api.apply(self, *json.loads(input)["items"])
-            return Done(argv, 0, "", "", 0.0)
-        return super().kubectl(*argv, timeout=timeout)
+    def create(self, *objects: Mapping[str, Any], timeout: float) -> None:
+        Api.apply(self, *objects)
 
-    def get(self, what: str, *rest: str, timeout: float = 0.0) -> dict[str, Any]:
-        if rest[-1] == "cnibench.io/run=run":
-            return {"items": list(self.pods.values())}
-        return super().get(what, *rest, timeout=timeout)
+    def listed(self, kind: str, namespace: str, *, labels: str = "", **more: Any) -> Any:
+        if labels == "cnibench.io/run=run":
+            return list(self.pods.values())
+        return super().listed(kind, namespace, labels=labels, **more)
 
 
 def test_its_pods_have_names_of_their_own_and_go(store: Any) -> None:
@@ -306,19 +304,15 @@ def test_pods_of_a_deployment_that_was_interrupted_go_with_the_run(store: Any) -
     made.__dict__["access"] = store
     with made:
         made._lease = ownership.claimed(store, "bench", made._run)
-    (delete,) = (asked for asked in store.asked if asked.startswith("delete"))
-    assert delete.startswith(f"delete pods -n bench -l cnibench.io/run={made._run} --")
+    assert [one for one in store.asked if "/pods" in one] == [labelled(made._run)]
     assert LEASE not in store.objects
 
 
 def test_a_lease_stays_where_pods_do(store: Any) -> None:
-    def failing(*argv: str, **_: Any) -> Done:
-        raise ClusterError("the Pods stay")
-
-    store.kubectl = failing
+    store.pods = 500, {}
     made = cluster(**NODES)
     made.__dict__["access"] = store
-    with pytest.raises(ClusterError, match="the Pods stay"), made:
+    with pytest.raises(ClusterError, match="pods cannot be listed"), made:
         made._lease = ownership.claimed(store, "bench", made._run)
     assert store.objects[LEASE]["spec"]["holderIdentity"] == ""
     assert left(store).kept == ""
@@ -334,3 +328,9 @@ def test_a_pod_that_is_gone_is_named(store: Any) -> None:
     assert isinstance(found.nodes()[0].facts, Facts)
     del api.pods["p-b0"]
     assert found.alive() == "the Pod p-b0 is gone: somebody else has removed it"
+
+
+def test_pods_of_a_run_that_the_lease_does_not_name_stay(store: Any) -> None:
+    store.lease("")
+    assert left(store).kept == "its Lease does not name the run whose Pods they are"
+    assert "kubectl delete pods,leases -n bench -l cnibench.io/run" in left(store).remedy

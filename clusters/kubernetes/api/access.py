@@ -1,29 +1,44 @@
-"""Access to a cluster: kubectl and helm with one kubeconfig and context, and nothing of what is
-secret in it in any message.
+"""Access to a cluster as the user of one kubeconfig and context: requests that wait for an
+outage to end, helm, and nothing of what is secret in any message.
 """
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cnibench.clusters.kubernetes.api import kubeconfigs, status
+from cnibench.clusters.kubernetes.api import exec, kubeconfigs
 from cnibench.clusters.kubernetes.api.availability import Availability
-from cnibench.clusters.kubernetes.api.proxy import JSON, Answer, Api
+from cnibench.clusters.kubernetes.api.client import (
+    JSON,
+    UNREACHABLE,
+    Answer,
+    Api,
+    User,
+    Watching,
+    impersonation,
+    in_cluster,
+)
+from cnibench.clusters.kubernetes.api.operations import QUICK, Operations
 from cnibench.errors import ClusterError, LimitError, UsageError
 from cnibench.system import log
 from cnibench.system import process as programs
 from cnibench.system.process import Done
+from cnibench.testbed.cluster_options import ClusterOptions
 
-QUICK = 30.0  # s: a question to the API server
 _HIDDEN = "(secret)"
 _PROBE = 3.0  # s
 _AGAIN = 0.3  # s before a request is tried again
-_PASSING = (0, 429, 503, 504)  # as status.PASSING
+_IN_CLUSTER = "in-cluster"  # the name of the context of a Pod's own account
+# k8s.io/apimachinery/pkg/apis/meta/v1/types.go: what goes over by itself, and what a user may not.
+_PASSING = (0, 429, 503, 504)
+_REASONS = frozenset(
+    {UNREACHABLE, "ServiceUnavailable", "ServerTimeout", "Timeout", "TooManyRequests"}
+)
+DENIED = frozenset({"Unauthorized", "Forbidden"})
 
 
 class UnreachableError(ClusterError):
@@ -42,16 +57,28 @@ class InvalidError(ClusterError):
     fields: tuple[str, ...] = ()
 
 
-class Access:
-    """One cluster. ``kubeconfig`` None: where kubectl finds it (KUBECONFIG, ~/.kube/config);
-    ``context`` '': its current one.
+class Access(Operations):
+    """One cluster. ``kubeconfig`` None: where kubectl finds it (KUBECONFIG, ~/.kube/config), or the
+    account of the Pod that this process runs in; ``context`` '': its current one. ``acting``: the
+    user whom, and groups which, the user of the context acts as.
     """
 
-    def __init__(self, kubeconfig: Path | None, context: str = "") -> None:
+    def __init__(
+        self,
+        kubeconfig: Path | None,
+        context: str = "",
+        acting: tuple[str, Sequence[str]] = ("", ()),
+    ) -> None:
         """Raises UsageError, InputError when there is no such file or context."""
         self.kubeconfig = kubeconfig
-        config = kubeconfigs.read(kubeconfig)
-        self.context = context or str(config.get("current-context") or "")
+        self._acting = acting
+        files = tuple(kubeconfigs.files(kubeconfig))
+        if kubeconfig is None and in_cluster() and not any(one.exists() for one in files):
+            self.context, files = context or _IN_CLUSTER, ()
+            config: dict[str, Any] = {"contexts": [{"name": _IN_CLUSTER}]}
+        else:
+            config = kubeconfigs.read(kubeconfig)
+            self.context = context or str(config.get("current-context") or "")
         self.availability = Availability(
             self.unanswered, f"the API server of the context '{self.context}'"
         )
@@ -69,46 +96,49 @@ class Access:
                 f"the kubeconfig has no context '{self.context}'",
                 f"it has: {', '.join(names) or 'none'}",
             )
-
-    def kubectl(
-        self, *argv: str, timeout: float = QUICK, input: str | None = None, check: bool = True
-    ) -> Done:
-        """Raises UnreachableError, ClusterError when ``check`` and it fails, DeniedError whenever a
-        right is missing, LimitError after ``timeout`` seconds.
-        """
-        return self._run(self.command(*argv), timeout, input, check)
+        named = kubeconfigs.user(config, self.context)
+        self._user = User(files, self.context, impersonation(named, *acting))
 
     def helm(
         self, *argv: str, timeout: float = QUICK, input: str | None = None, check: bool = True
     ) -> Done:
-        """The same for helm."""
-        options = ["--kube-context", self.context]
+        """Runs helm. Raises ClusterError when ``check`` and it fails, LimitError
+        after ``timeout`` seconds.
+        """
+        options = [] if not self._user.files else ["--kube-context", self.context]
         if self.kubeconfig is not None:
             options += ["--kubeconfig", str(self.kubeconfig)]
-        return self._run(["helm", *options, *argv], timeout, input, check)
+        who, groups = self._acting
+        options += ["--kube-as-user", who] if who else []
+        options += [word for one in groups for word in ("--kube-as-group", one)]
+        began = time.monotonic()
+        while True:
+            done, late = self._helm(["helm", *options, *argv], timeout, input)
+            if done is not None and (done.returncode == 0 or not check):
+                return done
+            # What helm does may need no API server at all: only who waits for one asks for it.
+            said = self.unanswered() if self.availability.patience else ""
+            if said and self._waits(said, began):
+                continue
+            if done is None:
+                raise LimitError(late, f"does the API server of '{self.context}' answer?")
+            words = " | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-4:])
+            raise ClusterError(
+                f"helm {argv[0]} ended with {done.returncode}:"
+                f" {self.hidden(words) or '(no output)'}"
+            )
 
-    def command(self, *argv: str) -> list[str]:
-        """The command line of a kubectl for this cluster."""
-        options = ["--context", self.context]
-        if self.kubeconfig is not None:
-            options += ["--kubeconfig", str(self.kubeconfig)]
-        return ["kubectl", *options, *argv]
-
-    def get(self, *what: str, timeout: float = QUICK) -> dict[str, Any]:
-        """``kubectl get WHAT -o json``. Raises as ``kubectl`` does."""
-        return dict(json.loads(self.kubectl("get", *what, "-o", "json", timeout=timeout).stdout))
-
-    def apply(self, *objects: Mapping[str, Any], timeout: float = QUICK) -> None:
-        """Makes or changes objects by server-side apply. Raises as ``kubectl`` does."""
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-        self.kubectl(
-            "apply", "--server-side", "--force-conflicts", "-f", "-", timeout=timeout, input=text
-        )
+    def _helm(self, argv: list[str], timeout: float, input: str | None) -> tuple[Done | None, str]:
+        try:
+            return programs.run(argv, timeout=timeout, input=input, check=False), ""
+        except LimitError as error:
+            return None, error.message
 
     @cached_property
     def server_version(self) -> str:
-        """The API server's version, v1.34.4 say. Raises as ``kubectl`` does."""
-        return str(json.loads(self.kubectl("get", "--raw", "/version").stdout)["gitVersion"])
+        """The API server's version, v1.34.4 say. Raises ClusterError."""
+        answer = self.checked(self.call("GET", "/version"), "the version cannot be asked")
+        return str(answer["gitVersion"])
 
     def hidden(self, text: str) -> str:
         """``text`` without anything secret of the kubeconfig."""
@@ -118,8 +148,8 @@ class Access:
 
     @cached_property
     def api(self) -> Api:
-        """The API server by HTTP."""
-        return Api(self.command("proxy"))
+        """The API server without any patience: one request is one answer."""
+        return Api(self._user)
 
     def call(
         self,
@@ -131,57 +161,50 @@ class Access:
         content: str = JSON,
         accept: str = JSON,
     ) -> Answer:
-        """One request by HTTP; an outage is waited for as ``kubectl`` does. Raises EndedError."""
+        """One request; an outage is waited for, as long as ``availability`` allows. Raises
+        EndedError.
+        """
+        if self.availability.over and (said := self.unanswered()):
+            # What is tried to the end takes its whole time each.
+            return Answer(0, reason=UNREACHABLE, message=said)
         began = time.monotonic()
         while True:
             answer = self.api.call(method, path, body, timeout, content=content, accept=accept)
             if not self._lost(answer) or not self._waits(answer.message or answer.reason, began):
                 return answer
 
+    def watch(self, path: str) -> Watching:
+        """A request that does not end. Raises ClusterError."""
+        found = self.api.watch(path)
+        if found.refused is not None:
+            raise self.refusal(found.refused, "cnibench's Pods cannot be watched")
+        return found
+
+    def start(
+        self,
+        namespace: str,
+        pod: str,
+        argv: Sequence[str],
+        *,
+        container: str = "",
+        given: bool = False,
+        what: str = "",
+    ) -> exec.Stream:
+        """A command in a Pod's container; ``given``: with a standard input. Raises ClusterError."""
+        try:
+            return exec.run(self.api, namespace, pod, argv, container=container, given=given)
+        except exec.RefusedError as error:
+            words = f"no command can be run in {what or f'the Pod {pod}'}"
+            raise self.refusal(error.answer, words) from None
+
     def close(self) -> None:
-        """Ends the connection to the API server; the next request makes it again."""
+        """Ends the connections to the API server; the next request makes them again."""
         if "api" in self.__dict__:
             self.api.close()
 
-    def _run(self, argv: list[str], timeout: float, input: str | None, check: bool) -> Done:
-        """An API server that does not answer is waited for, as long as ``availability`` allows."""
-        if self.availability.over and (
-            said := self.unanswered()
-        ):  # what is tried to the end takes its whole time each
-            raise self._typed(status.UNREACHABLE, said, said)
-        began = time.monotonic()
-        while True:
-            try:
-                done = programs.run(argv, timeout=timeout, input=input, check=False)
-            except LimitError:
-                if self._passes("") and self._waits("no answer in time", began):
-                    continue
-                raise LimitError(
-                    f"{' '.join(_short(argv))} did not end within {timeout:.0f} s",
-                    f"does the API server of '{self.context}' answer?",
-                ) from None
-            done = Done(
-                done.argv, done.returncode, done.stdout, self.hidden(done.stderr), done.seconds
-            )
-            if done.returncode == 0:
-                return done
-            why = status.reason(done.stderr)
-            last = (done.stderr.strip().splitlines() or ["kubectl said nothing"])[-1]
-            if self._passes(why) and self._waits(last[:200], began):
-                continue
-            if check or why in status.DENIED:
-                raise self.error(done)
-            return done
-
-    def _passes(self, why: str) -> bool:
-        """Does a failure for this reason go over by itself? Asked only where somebody waits."""
-        if not self.availability.patience:
-            return False
-        return why in status.PASSING or (why in status.UNCLEAR and bool(self.unanswered()))
-
     def _lost(self, answer: Answer) -> bool:
-        """The same of an answer by HTTP. A server that works may fail one request for ever, as
-        with 500 when a webhook is gone.
+        """Does a failure go over by itself? A server that works may fail one request for ever, as
+        with 500 when a webhook is gone. Asked only where somebody waits.
         """
         if not self.availability.patience or not answer.silent:
             return False
@@ -211,18 +234,6 @@ class Access:
             else ""
         )
 
-    def error(self, done: Done) -> ClusterError:
-        """What a failed kubectl or helm says, typed."""
-        said = (
-            self.hidden(" | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-4:]))
-            or "(no output)"
-        )
-        return self._typed(
-            status.reason(done.stderr),
-            f"{' '.join(_short(done.argv))} ended with {done.returncode}: {said}",
-            said,
-        )
-
     def denied(self, why: str, words: str) -> DeniedError:
         """``why`` is the reason of the API's Status."""
         if why == "Unauthorized":
@@ -243,29 +254,22 @@ class Access:
             causes = (answer.body.get("details") or {}).get("causes") or ()
             error.fields = tuple(str(one.get("field", "")) for one in causes)
             return error
-        return self._typed(
-            status.UNREACHABLE if answer.silent else answer.reason, f"{what}: {said}", said
+        if answer.reason in DENIED or answer.status in (401, 403):
+            return self.denied(answer.reason, f"{what}: {said}")
+        if answer.silent or answer.reason in _REASONS:
+            return self._unreachable(said)
+        return ClusterError(f"{what}: {said}")
+
+    def _unreachable(self, said: str) -> UnreachableError:
+        return UnreachableError(
+            f"the API server of the context '{self.context}' does not answer: {said}",
+            "is the cluster up? kubectl get nodes",
         )
 
-    def _typed(self, why: str, words: str, said: str) -> ClusterError:
-        if why in status.DENIED:
-            return self.denied(why, words)
-        if why in status.PASSING:
-            return UnreachableError(
-                f"the API server of the context '{self.context}' does not answer: {said}",
-                "is the cluster up? kubectl get nodes",
-            )
-        return ClusterError(words)
 
-
-def _short(argv: tuple[str, ...] | list[str]) -> list[str]:
-    """Without the options that every call has."""
-    words, skip = [], False
-    for word in argv:
-        if skip:
-            skip = False
-        elif word in ("--context", "--kube-context", "--kubeconfig"):
-            skip = True
-        else:
-            words.append(word if len(word) < 80 else word[:77] + "...")
-    return words
+def access_of(given: ClusterOptions) -> Access:
+    """The cluster that a user's options lead to. Raises InputError, UsageError."""
+    if given.as_group and not given.as_user:
+        raise UsageError("--as-group needs --as", "name the user who is of the group: --as USER")
+    kubeconfig = Path(given.kubeconfig) if given.kubeconfig else None
+    return Access(kubeconfig, given.context or "", (given.as_user or "", given.as_group))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ _SECRET = (
 def read(kubeconfig: Path | None) -> dict[str, Any]:
     """All files as kubectl merges them: the first that sets a thing wins. Raises InputError."""
     merged: dict[str, Any] = {}
-    for path in _files(kubeconfig):
+    for path in files(kubeconfig):
         try:
             part = yaml.safe_load(path.read_text(encoding="utf-8"))
         except OSError as error:
@@ -67,7 +68,24 @@ def secrets(value: Any) -> set[str]:
     return found
 
 
-def _files(kubeconfig: Path | None) -> list[Path]:
+def user(config: Mapping[str, Any], context: str) -> Mapping[str, Any]:
+    """The user of a context, as the kubeconfig has it; nothing where there is none."""
+    name = next(
+        (
+            (one.get("context") or {}).get("user")
+            for one in config.get("contexts") or ()
+            if one.get("name") == context
+        ),
+        None,
+    )
+    for one in config.get("users") or ():
+        if one.get("name") == name:
+            return dict(one.get("user") or {})
+    return {}
+
+
+def files(kubeconfig: Path | None) -> list[Path]:
+    """Those that kubectl would read; the last one need not exist."""
     if kubeconfig is not None:
         return [kubeconfig]
     named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]

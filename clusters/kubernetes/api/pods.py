@@ -7,13 +7,16 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cnibench.clusters.kubernetes.api import objects
 from cnibench.clusters.kubernetes.api.access import Access, DeniedError, UnreachableError
+from cnibench.clusters.kubernetes.api.client import TEXT
+from cnibench.clusters.kubernetes.api.following import Following, following
 from cnibench.errors import ClusterError, LimitError
 from cnibench.system.guest import patience
 
 READY = 180.0  # s: pulling an image takes most of it
 EACH = 1.0  # s: what a plan reckons with for one of many that are made at once on a small machine
-_AGAIN = 0.25  # s
+_AGAIN = 1.0  # s between two looks at what does not change
 # What a container that waits for these will not come out of by itself soon (kubelet, images and
 # container runtime).
 _HOPELESS = (
@@ -49,7 +52,7 @@ def of_workload(access: Access, workload: Mapping[str, Any]) -> list[dict[str, A
     labels = workload["spec"]["selector"].get("matchLabels", {})
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     namespace = workload["metadata"]["namespace"]
-    return list(access.get("pods", "-n", namespace, "-l", selector)["items"])
+    return access.listed("pods", namespace, labels=selector)
 
 
 def trouble(pod: Mapping[str, Any]) -> tuple[str, str]:
@@ -90,11 +93,18 @@ def wait_ready(
 ) -> list[dict[str, Any]]:
     """Until ``count`` Pods of that label selector are Ready; their objects. Raises ClusterError,
     LimitError with what the Pods and the namespace's events say."""
+    with following(access, namespace, selector) as news:
+        return _ready(access, namespace, selector, count, limit, news)
+
+
+def _ready(
+    access: Access, namespace: str, selector: str, count: int, limit: float, news: Following
+) -> list[dict[str, Any]]:
     start = time.monotonic()
     pulling: float | None = None
     while True:
         try:
-            found = list(access.get("pods", "-n", namespace, "-l", selector)["items"])
+            found = news.items()
         except UnreachableError:
             if time.monotonic() - start > limit * patience():
                 raise
@@ -113,7 +123,7 @@ def wait_ready(
         if time.monotonic() - start > limit * patience():
             details = f"{_late(access, namespace, found, selector, count)} within {limit:.0f} s"
             raise LimitError(details, f"kubectl get events -n {namespace} says more")
-        time.sleep(_AGAIN)
+        news.wait(_AGAIN)
 
 
 def _never(
@@ -158,9 +168,9 @@ def _late(
 
 def events(access: Access, namespace: str, name: str) -> str:
     """The last warnings about a Pod (or, with '', anything) in that namespace, as one line."""
-    options = ["--field-selector", f"involvedObject.name={name}"] if name else []
     try:
-        items = access.get("events", "-n", namespace, *options)["items"]
+        fields = f"involvedObject.name={name}" if name else ""
+        items = access.listed("events", namespace, fields=fields)
     except DeniedError:
         return "this user may not list events"
     except ClusterError:
@@ -172,16 +182,17 @@ def events(access: Access, namespace: str, name: str) -> str:
 
 def remove(access: Access, namespace: str, names: Iterable[str], limit: float = 60.0) -> None:
     """Removes Pods at once, and waits until they are gone. Raises ClusterError, LimitError."""
-    listed = list(names)
-    if listed:
-        access.kubectl(
-            "delete",
-            "pod",
-            "-n",
-            namespace,
-            "--ignore-not-found",
-            "--force",
-            "--grace-period=0",
-            *listed,
-            timeout=limit,
-        )
+    if listed := ",".join(names):
+        labels = f"{objects.POD} in ({listed})"
+        access.delete("pods", namespace, labels, grace=0, wait=limit)
+
+
+def log(access: Access, namespace: str, name: str) -> str:
+    """What a Pod has printed so far; nothing before its container has started. Raises
+    DeniedError.
+    """
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
+    answer = access.call("GET", path, accept=TEXT)
+    if answer.status in (401, 403):
+        raise access.refusal(answer, f"the log of the Pod {name} cannot be read")
+    return answer.text if answer.ok else ""

@@ -1,41 +1,18 @@
-"""Requests about objects to the API server that kubectl has no words for: a deletion by UID, a
-listing of metadata alone.
-"""
+"""Requests about objects by their paths: a deletion by UID, a listing of metadata alone."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.api.proxy import JSON, Answer
+from cnibench.clusters.kubernetes.api.client import JSON, Answer
+from cnibench.clusters.kubernetes.api.operations import APPLIER, Object, created
 
-APPLIER = "cnibench"  # our name as a field manager (metadata.managedFields)
-_REQUEST = "cnibench.io/request"  # an annotation: which request made the object
 _LIMIT = 60.0  # s
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _UNSERVED = (404, 405, 503)
 _PAGE = 500  # objects in one answer
-
-Object = dict[str, Any]
-
-
-def created(access: Access, path: str, item: Mapping[str, Any], query: str = "") -> Answer:
-    """Makes an object that has a name, once: a request whose answer was lost is sent again, and
-    then the object that exists already is ours.
-    """
-    meta = item["metadata"]
-    request = secrets.token_hex(8)
-    annotations = {**(meta.get("annotations") or {}), _REQUEST: request}
-    marked = {**item, "metadata": {**meta, "annotations": annotations}}
-    answer = access.call("POST", path + query, marked, _LIMIT)
-    if answer.status == 409 and answer.reason == "AlreadyExists":
-        there = access.call("GET", f"{path}/{meta['name']}", timeout=_LIMIT)
-        found = there.body.get("metadata", {}).get("annotations") or {}
-        if there.ok and found.get(_REQUEST) == request:
-            return there
-    return answer
 
 
 class Rest:
@@ -102,14 +79,20 @@ class Rest:
         self._checked(answer, path)
         return True
 
-    def delete(self, path: str, uid: str, propagation: str = "Background") -> bool:
-        """Asks for its end if it has this UID; False when that object is gone."""
-        options = {
+    def delete(
+        self, path: str, uid: str, propagation: str = "Background", grace: int | None = None
+    ) -> bool:
+        """Asks for its end if it has this UID, after ``grace`` s where it is given; False when that
+        object is gone.
+        """
+        options: Object = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": {"uid": uid},
             "propagationPolicy": propagation,
         }
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
         answer = self.access.call("DELETE", path, options, _LIMIT)
         if answer.status == 404:
             return False

@@ -21,9 +21,6 @@ class Tool:
 
 
 _TOOLS = {
-    "kubectl": Tool(
-        (1, 27), ("version", "--client"), "install kubectl: https://kubernetes.io/docs/tasks/tools/"
-    ),
     "helm": Tool(
         (3, 8), ("version", "--short"), "install helm 3: https://helm.sh/docs/intro/install/"
     ),

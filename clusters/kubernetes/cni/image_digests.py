@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -26,10 +25,9 @@ def image_digests(access: Access, profile: Profile) -> dict[str, str]:
     for wait in profile.kubernetes.ready if profile.kubernetes else ():
         if not wait.rollout:
             continue
-        where = ("-n", wait.namespace, "--ignore-not-found", "-o", "json")
         try:
-            said = access.kubectl("get", wait.rollout, *where).stdout
-            there = pods.of_workload(access, json.loads(said)) if said.strip() else []
+            workload = access.look_up(wait.rollout, wait.namespace)
+            there = pods.of_workload(access, workload) if workload else []
         except DeniedError:
             continue
         for pod in there:

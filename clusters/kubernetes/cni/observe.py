@@ -13,9 +13,7 @@ from typing import Any
 
 import yaml
 
-from cnibench.clusters.kubernetes.api import status
 from cnibench.clusters.kubernetes.api.access import Access, DeniedError
-from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.model.installation import Fact
 
 NODES = "node"  # a fact about each node
@@ -67,7 +65,7 @@ class Objects:
 
     def __init__(self, access: Access) -> None:
         self.access = access
-        self._known: dict[str, list[Object] | DeniedError] = {}
+        self._known: dict[str, Sequence[Object] | DeniedError] = {}
 
     def observe(self, fact: Fact) -> Observation:
         """Raises ClusterError."""
@@ -78,7 +76,7 @@ class Objects:
         except DeniedError:
             return Observation(fact, denied=True)
 
-    def get(self, name: str) -> list[Object]:
+    def get(self, name: str) -> Sequence[Object]:
         """The objects KIND/NAMESPACE/NAME or KIND/NAME, those of all nodes for NODES; none where
         there is none, or no such kind. A namespace may be a shell pattern. Raises DeniedError,
         ClusterError.
@@ -93,40 +91,20 @@ class Objects:
             raise found
         return found
 
-    def _read(self, name: str) -> list[Object]:
+    def _read(self, name: str) -> Sequence[Object]:
         if name == NODES:
-            return list(self.access.get("nodes")["items"])
+            return self.access.listed("nodes")
         kind, *rest = name.split("/")
         namespace = rest[0] if len(rest) == 2 else ""
         if "*" in namespace:
             return [
                 one
-                for one in self.access.get(kind, "--all-namespaces")["items"]
+                for one in self.access.listed(kind)
                 if one["metadata"]["name"] == rest[-1]
                 and fnmatchcase(one["metadata"]["namespace"], namespace)
             ][:1]
-        where = ["-n", namespace] if namespace else []
-        done = self.access.kubectl(
-            "get", kind, rest[-1], *where, "--ignore-not-found", "-o", "json", check=False
-        )
-        if done.returncode:
-            if not status.reason(done.stderr) and not self._served(kind):
-                return []
-            raise self.access.error(done)
-        return [json.loads(done.stdout)] if done.stdout.strip() else []
-
-    def _served(self, name: str) -> bool:
-        """Does the API server have this kind, written as kubectl takes it: NAME or NAME.GROUP?"""
-        rest = Rest(self.access)
-        groups = (rest.get("/apis") or {}).get("groups", ())
-        for api in ("v1", *(one["preferredVersion"]["groupVersion"] for one in groups)):
-            group = api.rpartition("/")[0]
-            for item in rest.kinds(api):
-                names = {item["name"], item["kind"].lower(), item.get("singularName")}
-                names.update(item.get("shortNames") or ())
-                if name in names or (group and name in {f"{one}.{group}" for one in names}):
-                    return True
-        return False
+        found = self.access.find(kind, rest[-1], namespace)
+        return [] if found is None else [found]
 
     def _value(self, fact: Fact, found: Object) -> str:
         if fact.argument:

@@ -72,7 +72,7 @@ def configure(
         raise UsageError(
             f"--set {unknown[0]} means nothing to the reference plugins", "they take: mtu"
         )
-    everywhere = [facts(item) for item in access.get("nodes")["items"]]
+    everywhere = [facts(item) for item in access.listed("nodes")]
     if without := [node.name for node in everywhere if not node.pod_cidrs]:
         raise ClusterError(
             f"the nodes {', '.join(without)} have no Pod subnet (spec.podCIDR)",

@@ -185,15 +185,17 @@ def _without(access: Access, limit: float) -> bool:
     that a CNI is gone only some seconds later.
     """
     end = time.monotonic() + limit
+    pause = 1.0
     while not (without := _waiting(access)) and time.monotonic() < end:
-        time.sleep(1.0)
+        time.sleep(pause)
+        pause = min(pause * 1.5, 5.0)
     return without
 
 
 def _waiting(access: Access) -> bool:
     """What containerd and CRI-O tell the kubelet when they find no configuration."""
     said = []
-    for node in access.get("nodes")["items"]:
+    for node in access.listed("nodes"):
         ready: Mapping[str, Any] = next(
             (item for item in node["status"].get("conditions", ()) if item["type"] == "Ready"), {}
         )
@@ -222,7 +224,7 @@ def _daemonsets(access: Access) -> list[str]:
     among them. Raises ClusterError where they may not be listed.
     """
     found = []
-    for item in access.get("daemonsets", "--all-namespaces")["items"]:
+    for item in access.listed("daemonsets"):
         meta = item["metadata"]
         ours = (meta.get("labels") or {}).get(objects.OURS) == objects.NAME
         proxy = meta["namespace"] == "kube-system" and meta["name"] == "kube-proxy"

@@ -63,7 +63,7 @@ def _first(cidrs: str, family: int) -> str:
 
 def _of_kubeadm(access: Access) -> tuple[str, str]:
     try:
-        data = access.get("configmap", "kubeadm-config", "-n", "kube-system")["data"][
+        data = access.get("configmaps", "kubeadm-config", "kube-system")["data"][
             "ClusterConfiguration"
         ]
     except (DeniedError, UnreachableError):
@@ -78,7 +78,7 @@ def _arguments(access: Access) -> dict[str, str]:
     """The options of the control plane's Pods, where it runs in Pods."""
     found: dict[str, str] = {}
     try:
-        items = access.get("pods", "-n", "kube-system", "-l", "tier=control-plane")["items"]
+        items = access.listed("pods", "kube-system", labels="tier=control-plane")
     except (DeniedError, UnreachableError):
         raise
     except CnibenchError:
@@ -96,9 +96,9 @@ def _endpoint(access: Access) -> tuple[str, str]:
     through a Service.
     """
     try:
-        subset = access.get(
-            "endpointslices", "-n", "default", "-l", "kubernetes.io/service-name=kubernetes"
-        )["items"][0]
+        subset = access.listed(
+            "endpointslices", "default", labels="kubernetes.io/service-name=kubernetes"
+        )[0]
         return str(subset["endpoints"][0]["addresses"][0]), str(subset["ports"][0]["port"])
     except (DeniedError, UnreachableError):
         raise

@@ -4,7 +4,6 @@ reason when it never comes.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -41,7 +40,7 @@ def ready(access: Access, profile: Profile, limit: float) -> None:
     while True:
         nodes = {
             one.name: one.ready or (bare and one.lacks_only_cni)
-            for one in map(facts, access.get("nodes")["items"])
+            for one in map(facts, access.listed("nodes"))
         }
         turned |= {name for name, is_ready in nodes.items() if not is_ready}
         missing = [words for one in waits if (words := _lacks(access, one))]
@@ -54,9 +53,7 @@ def ready(access: Access, profile: Profile, limit: float) -> None:
             continue
         complete = 0.0
         namespaces = sorted({one.namespace for one in waits if one.rollout})
-        pods = [
-            pod for namespace in namespaces for pod in access.get("pods", "-n", namespace)["items"]
-        ]
+        pods = [pod for namespace in namespaces for pod in access.listed("pods", namespace)]
         if hopeless := _hopeless(pods):
             raise ClusterError(
                 f"{profile.name} cannot become ready: {hopeless}",
@@ -72,10 +69,7 @@ def ready(access: Access, profile: Profile, limit: float) -> None:
 
 
 def established(access: Access, definitions: Sequence[Object], limit: float = 60) -> None:
-    """Waits until custom resource definitions can be used. Raises LimitError, ClusterError.
-
-    ``kubectl wait`` fails at once for a definition that has no conditions yet.
-    """
+    """Waits until custom resource definitions can be used. Raises LimitError, ClusterError."""
     deadline = time.monotonic() + limit
     waits = [
         Wait(object=f"customresourcedefinition/{item['metadata']['name']}", condition="Established")
@@ -95,24 +89,20 @@ def _lacks(access: Access, one: Wait) -> str:
     if one.taint_gone:
         tainted = [
             item["metadata"]["name"]
-            for item in access.get("nodes")["items"]
+            for item in access.listed("nodes")
             if any(taint["key"] == one.taint_gone for taint in item["spec"].get("taints") or ())
         ]
         return f"the taint {one.taint_gone} is on {', '.join(tainted)}" if tainted else ""
     if one.object:
-        done = access.kubectl("get", one.object, "--ignore-not-found", "-o", "json", check=False)
-        found = json.loads(done.stdout) if not done.returncode and done.stdout.strip() else None
+        found = access.look_up(one.object, one.namespace)
         return (
             ""
             if found and _condition(found, one.condition)
             else f"{one.object} is not {one.condition}"
         )
-    done = access.kubectl(
-        "get", one.rollout, "-n", one.namespace, "--ignore-not-found", "-o", "json"
-    )
-    if not done.stdout.strip():
+    workload = access.look_up(one.rollout, one.namespace)
+    if workload is None:
         return f"there is no {one.rollout} in {one.namespace}"
-    workload = json.loads(done.stdout)
     return rollout(workload) or (_silent(access, one, workload) if one.logged else "")
 
 
@@ -122,12 +112,7 @@ def _silent(access: Access, one: Wait, workload: Mapping[str, Any]) -> str:
     """
     for pod in pods.of_workload(access, workload):
         name = pod["metadata"]["name"]
-        if (
-            one.logged
-            not in access.kubectl(
-                "logs", "-n", one.namespace, name, "--tail=-1", check=False
-            ).stdout
-        ):
+        if one.logged not in pods.log(access, one.namespace, name):
             return f"{name} has not said '{one.logged}' yet"
     return ""
 

@@ -8,7 +8,7 @@ Each message, both ways, is 8 bytes (two lengths, big endian), a header in JSON,
 One thread, asleep unless something happens, so that nothing of it disturbs a measured window: of
 what a program prints the first part is sent at once, the rest at its end. All programs die with
 this one (PR_SET_PDEATHSIG), and this one when its input ends or nothing has been heard for a while:
-kubectl may have been killed, or the API server have gone.
+cnibench may have been killed, or the API server have gone.
 """
 
 from __future__ import annotations

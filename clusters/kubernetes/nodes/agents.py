@@ -4,15 +4,17 @@ them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cnibench.clusters.kubernetes import images
-from cnibench.clusters.kubernetes.api import objects, pods, status
-from cnibench.clusters.kubernetes.api.access import Access, DeniedError
+from cnibench.clusters.kubernetes.api import objects, pods
+from cnibench.clusters.kubernetes.api.access import DENIED, Access, DeniedError
 from cnibench.clusters.kubernetes.api.objects import Making, Rights
+from cnibench.clusters.kubernetes.api.operations import QUICK
 from cnibench.clusters.kubernetes.nodes.gateway import Gateway
 from cnibench.clusters.kubernetes.nodes.nodes import Facts
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
@@ -98,7 +100,7 @@ def refused(access: Access, making: Making, node: str) -> str:
     if answer.ok:
         return ""
     # Admission refuses with the same reason as the authorizer.
-    denied = answer.reason in status.DENIED and not preflight.may(
+    denied = answer.reason in DENIED and not preflight.may(
         access, "pods", "create", namespace=making.namespace
     )
     if answer.silent or denied:
@@ -113,7 +115,7 @@ def _copy_secret(access: Access, making: Making) -> Making:
     if not making.pull_secret:
         return making
     where, _, name = making.pull_secret.rpartition("/")
-    found = access.get("secret", name, "-n", where or "default")
+    found = access.get("secrets", name, where or "default")
     metadata = {"name": name, "namespace": making.namespace, "labels": making.labels()}
     access.apply(
         {
@@ -207,8 +209,8 @@ def restore(access: Access, namespace: str) -> None:
     end with them. What a live run changed on the same nodes stays. Raises ClusterError.
     """
     where = change.restoring(f"{objects.HOST}{change.FOLDER}", change.LEASE)
-    for pod in access.get("pods", "-n", namespace, "-l", f"{objects.ROLE}={objects.AGENT}")[
-        "items"
-    ]:
+    for pod in access.listed("pods", namespace, labels=f"{objects.ROLE}={objects.AGENT}"):
         if pods.is_ready(pod):
-            access.kubectl("exec", "-n", namespace, pod["metadata"]["name"], "--", *where)
+            name = pod["metadata"]["name"]
+            with contextlib.closing(Gateway(access, namespace, name, f"the Pod {name}")) as agent:
+                agent.run(where, timeout=QUICK)

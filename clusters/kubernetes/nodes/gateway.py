@@ -1,9 +1,8 @@
-"""One connection into a Pod, made once: ``kubectl exec -i`` to a small program that runs commands
-there (_runner.py).
-"""
+"""One connection into a Pod, made once, to a small program that runs commands there: _runner.py."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -12,25 +11,24 @@ import struct
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from cnibench.clusters.kubernetes.api import status
 from cnibench.clusters.kubernetes.api.access import Access, DeniedError
+from cnibench.clusters.kubernetes.api.exec import Stream
 from cnibench.clusters.kubernetes.nodes.remote import ANSWER, Answer, RemoteProcess
 from cnibench.errors import ClusterError, LimitError, MissingError
 from cnibench.system import process as programs
 from cnibench.system.guest import patience
 from cnibench.system.log import shown
-from cnibench.system.process import Done, Process
+from cnibench.system.process import Done
 
 _log = logging.getLogger(__name__)
 PLAIN = {"LANG": "C", "LC_ALL": "C"}
 _START = 30.0  # s
 _TRIES = 3
-# s; the other end gives up when some of them are missing: a killed kubectl does not always end its
-# input
+# s; the other end gives up when some of them are missing: a connection that breaks does not always
+# end its input
 _PING = 7.0
 _SOURCE = Path(__file__).with_name("_runner.py")
 # The program comes over the connection: images stay as they are when it changes, and no command
@@ -47,10 +45,6 @@ def r(n):
 exec(compile(r(int(r(8))), "cnibench", "exec"))
 """
 
-# A child dies with the thread that started it (PR_SET_PDEATHSIG), and connections outlive the
-# threads that first need them.
-_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cnibench-exec")
-
 
 class Gateway:
     """The connection to one container. ``what`` names it in messages. Opened at its first use;
@@ -66,15 +60,12 @@ class Gateway:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._answers: dict[int, Answer] = {}
-        self._process: Process | None = None
-        self._input: IO[bytes] | None = None
-        self._log: programs.Errors | None = None
-        self._said = ""  # what kubectl printed when the connection was lost
+        self._stream: Stream | None = None
         self._closing = threading.Event()
 
     def open(self) -> None:
-        """Makes the connection unless it stands. Raises ClusterError with what kubectl said."""
-        if self._process is not None:
+        """Makes the connection unless it stands. Raises ClusterError."""
+        if self._stream is not None:
             return
         for attempt in range(
             _TRIES
@@ -89,51 +80,32 @@ class Gateway:
                 time.sleep(0.3 * (attempt + 1))
 
     def _open(self) -> None:
-        self._log = programs.Errors()
-        argv = self.access.command(
-            "exec",
-            "-i",
-            "-n",
-            self.namespace,
-            self.pod,
-            "--",
-            "python3",
-            "-I",
-            "-S",
-            "-u",
-            "-c",
-            _BOOT,
-        )
-        self._process, self._input, output = _starter.submit(
-            programs.converse, argv, self._log
-        ).result()
-        first = self._input  # ours is gone as soon as the reader sees that kubectl has ended
+        argv = ("python3", "-I", "-S", "-u", "-c", _BOOT)
+        stream = self.access.start(self.namespace, self.pod, argv, given=True, what=self.what)
+        self._stream = stream
         ready = self._answers[0] = Answer()
         self._closing = threading.Event()
-        threading.Thread(target=self._read, args=(output, self._closing), daemon=True).start()
+        threading.Thread(target=self._read, args=(stream, self._closing), daemon=True).start()
         source = _SOURCE.read_bytes()
         try:
-            first.write(f"{len(source):08d}".encode() + source)
-        except (OSError, ValueError):
-            pass  # kubectl has ended, and its output says why
+            stream.write(f"{len(source):08d}".encode() + source)
+        except BrokenPipeError:
+            pass  # it has ended, and says why
         if not ready.first.wait(_START * patience()) or ready.error:
             said = ready.error or f"no answer within {_START:.0f} s"
-            why = status.reason(self._said)
             self.close()
-            if why in status.DENIED:
-                raise self.access.denied(why, f"no command can be run in {self.what}: {said}")
             raise ClusterError(
                 f"no command can be run in {self.what}: {said}", "does its image have python3?"
             )
         threading.Thread(target=self._ping, args=(self._closing,), daemon=True).start()
 
-    def _read(self, output: IO[bytes], closing: threading.Event) -> None:
+    def _read(self, stream: Stream, closing: threading.Event) -> None:
         """Takes what comes, until the connection ends."""
         try:
-            while head := _exactly(output, 8):
+            while head := _exactly(stream, 8):
                 long, size = struct.unpack(">II", head)
-                header = json.loads(_exactly(output, long))
-                data = _exactly(output, size) if size else b""
+                header = json.loads(_exactly(stream, long))
+                data = _exactly(stream, size) if size else b""
                 if "ready" in header:
                     self.python = header["ready"]
                 number = header["id"]
@@ -145,24 +117,18 @@ class Gateway:
         except (OSError, ValueError, struct.error):
             pass
         finally:
-            output.close()
-            self._lost(closing)
+            stream.close()
+            self._lost(stream, closing)
 
-    def _lost(self, closing: threading.Event) -> None:
+    def _lost(self, stream: Stream, closing: threading.Event) -> None:
         if closing.is_set():
             return
         closing.set()
-        said = ""
-        if self._process is not None:
-            self._process.kill()
-        if self._log is not None:
-            self._said = self._log.text()
-            said = self.access.hidden(" | ".join(self._said.splitlines()[-3:]))
-            self._log.close()
-        self._process = self._input = None
+        said = " | ".join(f"{stream.said()}\n{stream.status.message}".strip().splitlines()[-3:])
+        self._stream = None
         with self._lock:
             pending, self._answers = list(self._answers.values()), {}
-        words = f"the connection to {self.what} is lost: {said or 'kubectl printed nothing'}"
+        words = f"the connection to {self.what} is lost: {self.access.hidden(said)}"
         self.access.dropped.append(words)
         for answer in pending:
             answer.fail(words)
@@ -180,11 +146,9 @@ class Gateway:
         with self._lock:
             self._answers[number] = answer
             try:
-                if self._input is None:
+                if self._stream is None:
                     raise BrokenPipeError
-                message = memoryview(struct.pack(">II", len(text), len(data)) + text + data)
-                while message:
-                    message = message[self._input.write(message) :]
+                self._stream.write(struct.pack(">II", len(text), len(data)) + text + data)
             except OSError:
                 self._answers.pop(number, None)
                 raise ClusterError(
@@ -206,12 +170,9 @@ class Gateway:
     def _tell(self, header: dict[str, Any], data: bytes = b"") -> None:
         text = json.dumps(header).encode()
         with self._lock:
-            try:
-                message = memoryview(struct.pack(">II", len(text), len(data)) + text + data)
-                while self._input is not None and message:
-                    message = message[self._input.write(message) :]
-            except OSError:
-                pass
+            if self._stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    self._stream.write(struct.pack(">II", len(text), len(data)) + text + data)
 
     def _spawn(
         self, argv: Sequence[str], answer: Answer, input: bytes | None, talks: bool = False
@@ -300,27 +261,16 @@ class Gateway:
     def close(self) -> None:
         """Ends the connection, and with it all that runs over it; may be called twice."""
         self._closing.set()
-        process, self._process, input, self._input = self._process, None, self._input, None
-        if input is not None:
-            try:
-                input.close()
-            except OSError:
-                pass
-        if process is not None:
-            try:
-                process.wait(2.0)
-            except LimitError:
-                pass
-            process.kill()
-        if self._log is not None:
-            self._log.close()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.end()
         with self._lock:
             pending, self._answers = list(self._answers.values()), {}
         for answer in pending:
             answer.fail(f"the connection to {self.what} was closed")
 
 
-def _exactly(stream: IO[bytes], size: int) -> bytes:
+def _exactly(stream: Stream, size: int) -> bytes:
     """So many bytes, b'' at the end. Raises ValueError when it ends in the middle."""
     parts, left = [], size
     while left:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from cnibench.clusters.kubernetes.api import pods
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
+from cnibench.errors import ClusterError
 from cnibench.model.profile import Profile
 from cnibench.testbed.place import Node
 
@@ -100,7 +101,9 @@ class Processes:
         for wait in self.profile.kubernetes.ready if self.profile.kubernetes else ():
             if not wait.rollout:
                 continue
-            workload = self.access.get(wait.rollout, "-n", wait.namespace)
+            workload = self.access.look_up(wait.rollout, wait.namespace)
+            if workload is None:
+                raise ClusterError(f"there is no {wait.rollout} in {wait.namespace}")
             for pod in pods.of_workload(self.access, workload):
                 where = str(pod["spec"].get("nodeName"))
                 uids.setdefault(where, []).append(str(pod["metadata"]["uid"]))

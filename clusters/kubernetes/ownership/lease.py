@@ -18,12 +18,13 @@ from typing import Any
 
 from cnibench.clusters.kubernetes.api import objects
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.api.proxy import Answer
-from cnibench.clusters.kubernetes.api.rest import created
+from cnibench.clusters.kubernetes.api.client import Answer
+from cnibench.clusters.kubernetes.api.operations import created
 
 NAME = "cnibench"
 DURATION = 30  # s
 _RENEW = 5.0  # s between two renewals
+FRESH = 1.0  # s that a renewal counts as one of this moment
 _AGAIN = 1.0  # s after one that failed
 _ANSWER = 3.0  # s; a later answer counts as an outage
 OWNER, SPACE = "cnibench.io/owner", "cnibench.io/namespace-uid"
@@ -46,7 +47,7 @@ def body(namespace: str, uid: str, owner: str, holder: str) -> dict[str, Any]:
             "name": NAME,
             "namespace": namespace,
             "labels": {objects.OURS: objects.NAME},
-            "annotations": {OWNER: owner, SPACE: uid},
+            "annotations": {OWNER: owner, SPACE: uid, objects.RUN: holder.partition("_")[2]},
         },
         "spec": {
             "holderIdentity": holder,
@@ -95,9 +96,10 @@ class Lease:
 
     def check(self, now: bool = False) -> str:
         """Why it is not ours any more, '' when it is. Asks the API server when the last renewal is
-        old, or ``now``.
+        old; ``now``: when it is not of this very moment.
         """
-        if not self.lost and (now or _clock() - self._renewed > DURATION):
+        age = _clock() - self._renewed
+        if not self.lost and (age > DURATION or (now and age > FRESH)):
             self._renew()
         return self.lost
 
@@ -118,6 +120,9 @@ class Lease:
     def _keep(self) -> None:
         pause = _RENEW
         while not self._end.wait(pause):
+            if (age := _clock() - self._renewed) < _RENEW / 2:  # ``check`` has renewed it
+                pause = _RENEW - age
+                continue
             pause = _RENEW if self._renew() else _AGAIN
             if self.lost:
                 return

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 
 from cnibench.clusters.kubernetes.api import objects
-from cnibench.clusters.kubernetes.api.access import Access, DeniedError
+from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import Making
-from cnibench.clusters.kubernetes.api.rest import created
+from cnibench.clusters.kubernetes.api.operations import created
 from cnibench.clusters.kubernetes.ownership import lease, state
 from cnibench.clusters.kubernetes.ownership.lease import Lease
 from cnibench.errors import ClusterError, EndedError, UsageError
@@ -122,19 +122,10 @@ def remove(access: Access, name: str, uid: str, limit: float = GONE) -> None:
     if not answer.ok:
         raise access.refusal(answer, f"the namespace {name} cannot be deleted")
     # Without a CNI no sandbox ends properly: its Pods are not waited for.
-    ours = ("-l", f"{objects.OURS}={objects.NAME}", "-n", name)
-    with contextlib.suppress(DeniedError):  # it goes all the same, only later
-        access.kubectl(
-            "delete",
-            "pods",
-            *ours,
-            "--ignore-not-found",
-            "--force",
-            "--grace-period=0",
-            "--wait=false",
-            check=False,
-        )
+    with contextlib.suppress(ClusterError):  # it goes all the same, only later
+        access.delete("pods", name, f"{objects.OURS}={objects.NAME}", grace=0)
     end = time.monotonic() + limit
+    pause = _AGAIN
     while (answer := access.call("GET", path(name))).ok and answer.body["metadata"].get(
         "uid"
     ) == uid:
@@ -143,7 +134,8 @@ def remove(access: Access, name: str, uid: str, limit: float = GONE) -> None:
                 f"the namespace {name} did not go within {limit:.0f} s",
                 f"kubectl get all -n {name}",
             )
-        time.sleep(_AGAIN)
+        time.sleep(pause)
+        pause = min(2.0, pause * 1.5)
     if not answer.ok and answer.status != 404:
         raise access.refusal(answer, f"whether the namespace {name} is gone cannot be asked")
 

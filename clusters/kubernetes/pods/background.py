@@ -2,7 +2,7 @@
 the background load, of which there are hundreds, and those whose load generators are controlled
 on their node (controlled.py).
 
-A ``kubectl exec`` for each would take more memory and CPU time than the load that runs in it. Where
+A connection for each would take more memory and CPU time than the load that runs in it. Where
 agents may not look into their nodes each Pod has a connection of its own, and they are made at the
 same time.
 """
@@ -148,7 +148,7 @@ def enter(access: Access, namespace: str, pods: Sequence[KubernetesPod]) -> list
 
 def uids_of(access: Access, namespace: str, names: Collection[str]) -> dict[str, str]:
     """Name to UID of those Pods that are there. Raises ClusterError."""
-    items = access.get("pods", "-n", namespace, timeout=_LIMIT)["items"]
+    items = access.listed("pods", namespace, timeout=_LIMIT)
     return {
         item["metadata"]["name"]: str(item["metadata"]["uid"])
         for item in items

@@ -8,70 +8,39 @@ can deny.
 
 from __future__ import annotations
 
-import contextlib
-import json
-import time
-from typing import IO
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.pods import policies, policy_objects, unsupported
 from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
 from cnibench.clusters.kubernetes.pods.policy_objects import Kind, Object
-from cnibench.errors import ClusterError, LimitError, UnsupportedError
-from cnibench.system import process as programs
-from cnibench.system.process import Process
+from cnibench.errors import UnsupportedError
 
-# s that kubectl is given to come to where it reads the objects; what it has not done by then is
-# measured with the rest
-_BEGINNING = 1.0
 _DONE = 60.0  # s
 
 
 class Denying:
-    """A kubectl that waits for the objects, and then makes them."""
+    """Objects that are made as soon as that is asked for, over a connection that stands."""
 
     def __init__(self, access: Access, objects: list[Object], kinds: set[Kind]) -> None:
+        """Raises ClusterError when the API server would not take them."""
         self.kinds = kinds
         self._access = access
-        self._text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()
-        self._said = programs.Errors()
-        argv = access.command("apply", "--server-side", "--force-conflicts", "-f", "-")
-        self._sent = False
-        self._process: Process
-        self._given: IO[bytes]
-        self._process, self._given, self._output = programs.converse(argv, self._said)
-        time.sleep(_BEGINNING)
+        self._objects = objects
+        self._applied: Future[object] | None = None
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cnibench-denial")
+        # The thread has begun, its connection stands, and kinds are known.
+        self._pool.submit(access.apply, *objects, dry_run=True, timeout=_DONE).result()
 
     def send(self) -> None:
-        """Raises ClusterError when kubectl has ended before."""
-        self._sent = True
-        try:
-            left = memoryview(self._text)
-            while left:
-                left = left[self._given.write(left) :]
-            self._given.close()
-        except OSError:
-            raise ClusterError(f"kubectl did not take the policies: {self._words()}") from None
+        """Returns at once."""
+        self._applied = self._pool.submit(self._access.apply, *self._objects, timeout=_DONE)
 
     def end(self) -> None:
-        """Raises ClusterError, LimitError when they were not made."""
-        with contextlib.suppress(OSError):
-            self._given.close()
-        try:
-            with self._process, self._output:
-                status = self._process.wait(_DONE)
-            if status and self._sent:
-                raise ClusterError(f"the policies could not be made: {self._words()}")
-        except LimitError:
-            raise LimitError(
-                f"the API server took no policies within {_DONE:.0f} s",
-                "does it answer? kubectl get nodes",
-            ) from None
-        finally:
-            self._said.close()
-
-    def _words(self) -> str:
-        return self._access.hidden(self._said.text()[-300:]) or "it said nothing"
+        """Raises ClusterError when they were not made."""
+        self._pool.shutdown()
+        if self._applied is not None:
+            self._applied.result()
 
 
 def prepare(deployment: MeasuredPods, port: int) -> Denying:

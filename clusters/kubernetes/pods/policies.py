@@ -11,9 +11,11 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cnibench.clusters.kubernetes.api import pods
+from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import HOST
 from cnibench.clusters.kubernetes.nodes.places import KubernetesPod
 from cnibench.clusters.kubernetes.pods import policy_objects, unsupported
@@ -130,41 +132,25 @@ def kind_of(deployment: MeasuredPods, asked: Policies) -> Kind:
         return "kubernetes"
     if deployment.profile.cni == "cilium":
         return "cilium"
-    served = (
-        deployment.access.kubectl(
-            "get", "--raw", "/apis/projectcalico.org/v3", check=False
-        ).returncode
-        == 0
-    )
-    return "calico" if served else "calico-crd"
+    answer = deployment.access.call("GET", "/apis/projectcalico.org/v3")
+    return "calico" if answer.ok else "calico-crd"
 
 
 def _create(deployment: MeasuredPods, objects: Sequence[Object]) -> None:
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-    deployment.access.kubectl(
-        "create", "-f", "-", timeout=_QUICK + _EACH * len(objects), input=text
-    )
+    deployment.access.create(*objects, timeout=_QUICK + _EACH * len(objects))
 
 
 def delete(deployment: MeasuredPods, kind: Kind, of: str, count: int) -> None:
-    options = (
-        "-n",
-        deployment.namespace,
-        "-l",
-        f"{FOR}={of}",
-        "--ignore-not-found",
-        "--wait=false",
-    )
-    deployment.access.kubectl(
-        "delete", policy_objects.resource(kind), *options, timeout=_QUICK + _EACH * count
-    )
+    """Raises ClusterError."""
+    resource, limit = policy_objects.resource(kind), _QUICK + _EACH * count
+    deployment.access.delete(resource, deployment.namespace, f"{FOR}={of}", timeout=limit)
 
 
 def _count(deployment: MeasuredPods, kind: Kind, of: str) -> int:
     return len(
-        deployment.access.get(
-            policy_objects.resource(kind), "-n", deployment.namespace, "-l", f"{FOR}={of}"
-        )["items"]
+        deployment.access.listed(
+            policy_objects.resource(kind), deployment.namespace, labels=f"{FOR}={of}"
+        )
     )
 
 
@@ -243,7 +229,7 @@ def _entries(deployment: MeasuredPods, server: KubernetesPod, least: int) -> dic
         return {}
     try:
         number = int(
-            deployment.access.get("ciliumendpoint", server.pod, "-n", deployment.namespace)[
+            deployment.access.get("ciliumendpoints.cilium.io", server.pod, deployment.namespace)[
                 "status"
             ]["id"]
         )
@@ -277,38 +263,30 @@ def _need_proxy(deployment: MeasuredPods) -> None:
     agent = next(
         one for one in deployment.profile.kubernetes.ready if one.rollout.startswith("daemonset/")
     )
-    config = deployment.access.get("configmap", "cilium-config", "-n", agent.namespace)["data"]
+    config = deployment.access.get("configmaps", "cilium-config", agent.namespace)["data"]
     if config.get("enable-l7-proxy", "true") == "false":
         raise UnsupportedError(
             f"{deployment.label}: its agent has HTTP rules switched off (enable-l7-proxy)",
             "--set l7Proxy=true",
         )
-    beside = (
-        "daemonset",
-        "cilium-envoy",
-        "-n",
-        agent.namespace,
-        "--ignore-not-found",
-        "-o",
-        "name",
-    )
-    if deployment.access.kubectl("get", *beside).stdout.strip():
+    access = deployment.access
+    if access.find("daemonsets", "cilium-envoy", agent.namespace):
         return
-    look = (
-        "exec",
-        "-n",
-        agent.namespace,
-        agent.rollout,
-        "-c",
-        "cilium-agent",
-        "--",
-        "sh",
-        "-c",
-        "command -v cilium-envoy",
-    )
-    if deployment.access.kubectl(*look, check=False).returncode:
+    workload = access.look_up(agent.rollout, agent.namespace)
+    there = pods.of_workload(access, workload) if workload else []
+    if not any(_has_envoy(access, pod) for pod in there[:1]):
         raise UnsupportedError(
             f"{deployment.label}: HTTP rules are enforced by Envoy, which is neither in the image"
             " of its agent nor in a DaemonSet of its own",
             "use an image that has it, or --set envoy.enabled=true",
         )
+
+
+def _has_envoy(access: Access, pod: Mapping[str, Any]) -> bool:
+    meta = pod["metadata"]
+    look = ("sh", "-c", "command -v cilium-envoy")
+    stream = access.start(meta["namespace"], meta["name"], look, container="cilium-agent")
+    with contextlib.closing(stream):
+        while stream.read(1 << 16):
+            pass
+        return stream.code == 0

@@ -58,7 +58,7 @@ def pairs(namespace: str, *, tcp_only: bool = False) -> list[Object]:
 
 
 def resource(kind: Kind) -> str:
-    """Its name for kubectl."""
+    """PLURAL.GROUP."""
     group = _APIS[kind][0].partition("/")[0]
     return f"{'ciliumnetworkpolicies' if kind == 'cilium' else 'networkpolicies'}.{group}"
 

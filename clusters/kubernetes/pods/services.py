@@ -26,6 +26,7 @@ class Services:
         self._families = families
         self._label = label
         self._addresses: dict[str, Mapping[int, str]] = {}  # name to the Service's addresses
+        self._made: dict[str, str] = {}  # path of each to its UID
         self._firsts: dict[str, int] = {}  # name to the Service's first node port, 0 for none
         self._reached: set[str] = set()  # on what a connection through a Service was seen
 
@@ -66,16 +67,9 @@ class Services:
 
     def remove(self) -> None:
         """Raises ClusterError."""
-        if self._addresses:
-            self._access.kubectl(
-                "delete",
-                "service",
-                "-n",
-                self._making.namespace,
-                "--ignore-not-found",
-                "--wait=false",
-                *self._addresses,
-            )
+        rest = Rest(self._access)
+        for path, uid in self._made.items():
+            rest.delete(path, uid)
 
     def _make(self, name: str, server: str, path: str) -> None:
         """Skips node ports that others have. Raises ClusterError."""
@@ -86,16 +80,15 @@ class Services:
             service = paths.service(self._making, server, path, self._families, first)
             where = f"/api/v1/namespaces/{namespace}/services/{service['metadata']['name']}"
             try:
-                Rest(self._access).apply(where, service)
+                made = Rest(self._access).apply(where, service)
                 break
             except InvalidError as error:
                 taken = any(field.endswith(".nodePort") for field in error.fields)
                 if not taken or first == starts[-1]:
                     raise
+        self._made[where] = str(made["metadata"]["uid"])
         self._firsts[name] = first
-        self._addresses[name] = paths.cluster_ips(
-            self._access.get("service", name, "-n", namespace)
-        )
+        self._addresses[name] = paths.cluster_ips(made)
 
     def _first(self, cell: Cell, server: KubernetesPod) -> int:
         return self._firsts.get(_name(cell, server), 0)

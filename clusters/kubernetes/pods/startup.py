@@ -110,10 +110,8 @@ def remove(deployment: MeasuredPods, names: Sequence[str]) -> None:
     ClusterError, LimitError.
     """
     if names:
-        options = ("--ignore-not-found", "--grace-period=1", f"--timeout={_GONE:.0f}s")
-        deployment.access.kubectl(
-            "delete", "pod", "-n", deployment.namespace, *options, *names, timeout=_GONE + 10
-        )
+        labels = f"{objects.POD} in ({','.join(names)})"
+        deployment.access.delete("pods", deployment.namespace, labels, grace=1, wait=_GONE)
 
 
 def _group(
@@ -125,8 +123,7 @@ def _group(
 ) -> list[Started]:
     """Pods that are asked for together."""
     items = [objects.pod(deployment.making, name, node.facts.name) for name in names]
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    deployment.access.kubectl("create", "-f", "-", timeout=_READY, input=text)
+    deployment.access.create(*items, timeout=_READY)
     watch.until_ready(names, _READY)
     family = deployment.families[0]
     answers = _answers(client, [watch.pods[name].addresses[family] for name in names])

@@ -9,13 +9,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import Any
 
-from cnibench.clusters.kubernetes.api import objects, pods, status
+from cnibench.clusters.kubernetes.api import objects, pods
 from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.clusters.kubernetes.api.client import Watching
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.errors import ClusterError, LimitError
-from cnibench.system import process as programs
 from cnibench.system.guest import patience
 
 _WATCHING = 20.0  # s for the watch to begin
@@ -33,20 +33,16 @@ class Timed:
 class Watch:
     """The API's news of the Pods of one call, with the time at which each arrived."""
 
-    def __init__(self, output: IO[bytes]) -> None:
+    def __init__(self, watching: Watching) -> None:
         self.pods: dict[str, Timed] = {}
         self._news: queue.Queue[tuple[float, dict[str, Any]] | None] = queue.Queue()
-        threading.Thread(target=self._read, args=(output,), daemon=True).start()
+        threading.Thread(target=self._read, args=(watching,), daemon=True).start()
 
-    def _read(self, output: IO[bytes]) -> None:
-        rest = b""
-        while data := output.read(1 << 16):
+    def _read(self, watching: Watching) -> None:
+        for line in watching.lines():
             now = time.time()
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                with contextlib.suppress(ValueError):
-                    self._news.put((now, json.loads(line)))
-        output.close()
+            with contextlib.suppress(ValueError):
+                self._news.put((now, json.loads(line)))
         self._news.put(None)
 
     def begin(self) -> None:
@@ -115,16 +111,7 @@ def watching(access: Access, making: Making) -> Iterator[Watch]:
     so it is late for none that comes.
     """
     path = f"/api/v1/namespaces/{making.namespace}/pods?watch=1&labelSelector={objects.RUN}%3D{making.run}"  # noqa: E501
-    with contextlib.closing(programs.Errors()) as said:
-        process, given, output = programs.converse(access.command("get", "--raw", path), said)
-        with process, given:
-            watch = Watch(output)
-            try:
-                watch.begin()
-            except ClusterError as error:
-                details = access.hidden(said.text()[-300:]) or error.message
-                words = f"cnibench's Pods cannot be watched: {details}"
-                if (why := status.reason(said.text())) in status.DENIED:
-                    raise access.denied(why, words) from None
-                raise ClusterError(words) from None
-            yield watch
+    with access.watch(path) as news:
+        watch = Watch(news)
+        watch.begin()
+        yield watch

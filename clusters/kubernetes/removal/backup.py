@@ -9,7 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from cnibench.clusters.kubernetes.api.rest import Object, Rest
+from cnibench.clusters.kubernetes.api.operations import Object
+from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.removal.inventory import Thing, defined_by
 from cnibench.clusters.kubernetes.removal.selection import Belongings
 

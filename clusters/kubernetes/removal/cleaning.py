@@ -122,7 +122,7 @@ class Survey:
         context = self.access.context
         what = f"the profile {self.record.profile} on the cluster of the context {context}"
         user = next((one for one in self.spaces if one.use in ("live", "held")), None)
-        strangers = safety.foreign(self.access.get("pods", "-A")["items"])
+        strangers = safety.foreign(self.access.listed("pods"))
         about = f"it is removed from all {nodes} nodes, whose Pods are without a network then"
         kept = remedy = ""
         refused = False
@@ -164,22 +164,20 @@ class Survey:
                     f" {self.access.context}: no CNI is changed under it",
                     "wait for its end",
                 )
-        strangers = safety.foreign(self.access.get("pods", "-A")["items"])
-        count = len(self.access.get("nodes")["items"])
+        strangers = safety.foreign(self.access.listed("pods"))
+        count = len(self.access.listed("nodes"))
         safety.check_change(
             self.allowed, self.record.profile, self.access.context, count, strangers, ours=True
         )
         noted = {objects.RUN: run, lease.OWNER: state.owner()}
-        self.access.kubectl(
-            "annotate",
-            "configmap",
-            RECORD,
-            "-n",
-            "kube-system",
-            "--overwrite",
-            f"--resource-version={self.record.version}",
-            *(f"{key}={value}" for key, value in noted.items()),
+        change = {"metadata": {"annotations": noted, "resourceVersion": self.record.version}}
+        answer = self.access.call(
+            "PATCH",
+            f"/api/v1/namespaces/kube-system/configmaps/{RECORD}",
+            change,
+            content="application/merge-patch+json",
         )
+        self.access.checked(answer, f"the record {RECORD} cannot be taken")
 
     def _kept(self, space: Space) -> tuple[str, str]:
         if space.use == "unproven":
@@ -197,7 +195,7 @@ class Survey:
             )
         if space.use in ("live", "held"):
             return f"a run of {space.owner} uses it", "wait for its end"
-        pods = self.access.get("pods", "-n", space.name)["items"]
+        pods = self.access.listed("pods", space.name)
         if foreign := safety.foreign(pods):
             return f"{safety.some([name for _, name in foreign])} run in it", "take them elsewhere"
         return "", ""

@@ -5,15 +5,21 @@ back.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.objects import HOST
+from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, on_each
 from cnibench.clusters.kubernetes.removal import node_snapshot
+from cnibench.errors import ClusterError, LimitError
 
+Taint = dict[str, Any]
 TAINT = "cnibench.io/changing-the-network"  # keeps Pods away while one CNI goes and the next comes
 _LISTING = 60.0  # s for all Pods of a cluster, which may be many
+_TRIES = 20  # kubelets write to Node objects, too
+_LOOK = 0.3  # s
 _LEAVING = 30.0  # s that Pods are given to leave a network
 
 
@@ -21,33 +27,29 @@ def evict(access: Access) -> None:
     """Takes every Pod off the Pod network while the CNI can undo its part; controllers make new
     ones once ``admit`` lets them.
     """
-    names = [item["metadata"]["name"] for item in access.get("nodes")["items"]]
-    access.kubectl("taint", "nodes", *names, f"{TAINT}=:NoSchedule", "--overwrite")
-    by_namespace: dict[str, list[str]] = {}
-    for pod in access.get("pods", "--all-namespaces", timeout=_LISTING)["items"]:
-        meta, spec = pod["metadata"], pod["spec"]
-        if not spec.get("hostNetwork") and spec.get("nodeName") and meta.get("ownerReferences"):
-            by_namespace.setdefault(meta["namespace"], []).append(meta["name"])
-    for namespace, pods in by_namespace.items():
-        for force in (
-            ["--grace-period=2"],
-            ["--grace-period=0", "--force"],
-        ):  # without a CNI, no sandbox ever ends properly
-            options = ("--ignore-not-found", *force, f"--timeout={_LEAVING:.0f}s")
-            done = access.kubectl(
-                "delete",
-                "pods",
-                "-n",
-                namespace,
-                *pods,
-                *options,
-                timeout=_LEAVING + 10,
-                check=False,
-            )
-            if not done.returncode:
-                break
-        else:
-            raise access.error(done)
+    _taint(access, lambda taints: [*taints, {"key": TAINT, "effect": "NoSchedule"}])
+    rest = Rest(access)
+    leaving = {
+        f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}": str(meta["uid"])
+        for pod in access.listed("pods", timeout=_LISTING)
+        if (meta := pod["metadata"]).get("ownerReferences")
+        and pod["spec"].get("nodeName")
+        and not pod["spec"].get("hostNetwork")
+    }
+    for grace in (2, 0):  # without a CNI, no sandbox ever ends properly
+        for path, uid in leaving.items():
+            rest.delete(path, uid, grace=grace)
+        deadline = time.monotonic() + _LEAVING
+        while leaving and time.monotonic() < deadline:
+            there = {item["metadata"]["uid"] for item in access.listed("pods", timeout=_LISTING)}
+            leaving = {path: uid for path, uid in leaving.items() if uid in there}
+            if leaving:
+                time.sleep(_LOOK)
+    if leaving:
+        raise LimitError(
+            f"{len(leaving)} Pods did not leave their network, the first is {next(iter(leaving))}",
+            "kubectl describe pod says more",
+        )
 
 
 def await_teardown(access: Access, nodes: Sequence[KubernetesNode]) -> None:
@@ -60,15 +62,12 @@ def await_teardown(access: Access, nodes: Sequence[KubernetesNode]) -> None:
     deadline = time.monotonic() + _LEAVING
     waiting = [node for node in nodes if node.host]
     while waiting and time.monotonic() < deadline:
-        pods = [
-            item["spec"]
-            for item in access.get("pods", "--all-namespaces", timeout=_LISTING)["items"]
-        ]
+        pods = [item["spec"] for item in access.listed("pods", timeout=_LISTING)]
         staying = [spec.get("nodeName") for spec in pods if not spec.get("hostNetwork")]
         counts = zip(waiting, on_each(waiting, _networks), strict=True)
         waiting = [node for node, count in counts if count > staying.count(node.facts.name)]
         if waiting:
-            time.sleep(0.3)
+            time.sleep(_LOOK)
 
 
 def _networks(node: KubernetesNode) -> int:
@@ -80,10 +79,23 @@ def _networks(node: KubernetesNode) -> int:
 
 def admit(access: Access) -> None:
     """Takes the taint of ``evict`` away."""
-    tainted = [
-        item["metadata"]["name"]
-        for item in access.get("nodes")["items"]
-        if any(taint["key"] == TAINT for taint in item["spec"].get("taints") or ())
-    ]
-    if tainted:
-        access.kubectl("taint", "nodes", *tainted, f"{TAINT}:NoSchedule-")
+    _taint(access, list)
+
+
+def _taint(access: Access, change: Callable[[list[Taint]], list[Taint]]) -> None:
+    """Gives each node the taints that ``change`` makes of those of others."""
+    rest = Rest(access)
+    for _ in range(_TRIES):
+        refused = False
+        for node in access.listed("nodes"):
+            meta, before = node["metadata"], node["spec"].get("taints") or []
+            wanted = change([one for one in before if one["key"] != TAINT])
+            if wanted != before:
+                known = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+                patch = {"metadata": known, "spec": {"taints": wanted}}
+                refused |= not rest.patch(f"/api/v1/nodes/{meta['name']}", patch)
+        if not refused:
+            return
+    raise ClusterError(
+        "the Node objects change all the time: their taints stay", "kubectl describe nodes"
+    )

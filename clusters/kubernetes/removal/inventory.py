@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cnibench.clusters.kubernetes.api import objects
+from cnibench.clusters.kubernetes.api.kinds import Kind, group
 from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.cni.manifests import LABEL
 from cnibench.clusters.kubernetes.cni.pod_specs import Object
@@ -19,30 +20,6 @@ _FLEETING = ("events",)  # nobody owns what the cluster says of itself
 _RELEASE = ("meta.helm.sh/release-namespace", "meta.helm.sh/release-name")
 
 Identity = tuple[str, str, str, str]  # API group, kind, namespace ('' for none), name
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of object as the API server serves it; ``api`` is group/version."""
-
-    api: str
-    kind: str
-    plural: str
-    namespaced: bool
-
-    @property
-    def group(self) -> str:
-        return group(self.api)
-
-    @property
-    def resource(self) -> str:
-        """PLURAL.GROUP, as kubectl takes it and definitions are named."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    def path(self, namespace: str = "", name: str = "") -> str:
-        root = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
-        where = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
-        return f"{root}{where}/{self.plural}" + (f"/{name}" if name else "")
 
 
 @dataclass(frozen=True)
@@ -80,11 +57,6 @@ class Thing:
 
     def __str__(self) -> str:
         return f"{self.kind.kind} {self.namespace + '/' if self.namespace else ''}{self.name}"
-
-
-def group(api: str) -> str:
-    """Of group/version; '' is the core group."""
-    return api.rpartition("/")[0]
 
 
 def thing(kind: Kind, metadata: Mapping[str, Any]) -> Thing:

@@ -8,7 +8,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cnibench.clusters.kubernetes.api.rest import Object, Rest
+from cnibench.clusters.kubernetes.api.operations import Object
+from cnibench.clusters.kubernetes.api.rest import Rest
 from cnibench.clusters.kubernetes.removal.record import Marks
 from cnibench.errors import ClusterError
 from cnibench.model.installation import Installation

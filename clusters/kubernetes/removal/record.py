@@ -191,11 +191,9 @@ class _Stored(BaseModel):
 
 
 def profile(access: Access) -> str:
-    """The profile that is recorded, '' for none; one kubectl, no more."""
-    found = access.kubectl(
-        "get", "configmap", NAME, "-n", "kube-system", "--ignore-not-found", "-o", "json"
-    ).stdout
-    return str(json.loads(found).get("data", {}).get("profile", "")) if found.strip() else ""
+    """The profile that is recorded, '' for none; one request, no more."""
+    found = access.find("configmaps", NAME, "kube-system") or {}
+    return str((found.get("data") or {}).get("profile", ""))
 
 
 def _packed(value: Any) -> str:

@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from cnibench.clusters.kubernetes.api.access import Access
-from cnibench.clusters.kubernetes.removal.inventory import Thing, group
+from cnibench.clusters.kubernetes.api.kinds import group
+from cnibench.clusters.kubernetes.removal.inventory import Thing
 from cnibench.clusters.kubernetes.removal.selection import BlockedError
 from cnibench.errors import ClusterError
 

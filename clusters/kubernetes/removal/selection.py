@@ -7,14 +7,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from cnibench.clusters.kubernetes.api.rest import APPLIER
-from cnibench.clusters.kubernetes.removal.inventory import (
-    DEFINITION,
-    Identity,
-    Kind,
-    Thing,
-    defined_by,
-)
+from cnibench.clusters.kubernetes.api.kinds import Kind
+from cnibench.clusters.kubernetes.api.operations import APPLIER
+from cnibench.clusters.kubernetes.removal.inventory import DEFINITION, Identity, Thing, defined_by
 from cnibench.errors import ClusterError
 
 # What these write follows from other objects (default service accounts, endpoints, a workload's

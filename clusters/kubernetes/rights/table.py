@@ -18,7 +18,7 @@ ANY = "*.*"  # all kinds of all groups
 
 _READ = ("get", "list")
 _APPLY = ("create", "patch")  # server-side apply of an object that may not be there
-_REMOVE = ("list", "delete")  # kubectl delete -l
+_REMOVE = ("list", "delete")  # of those with a label
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,12 @@ _QUESTIONS = (
         "selfsubjectaccessreviews.authorization.k8s.io",
         ("create",),
         "which of these rights are missing",
+    ),
+    Right(
+        "selfsubjectrulesreviews.authorization.k8s.io",
+        ("create",),
+        "the same in one question, as far as the API server lists them",
+        without="each right is asked for by itself",
     ),
     Right(
         "selfsubjectreviews.authentication.k8s.io",
@@ -127,12 +133,11 @@ _OWN = (
         (*_APPLY, "watch", "delete"),
         "the measured Pods; by a dry run, whether agents may be privileged",
     ),
-    Right("pods/exec", ("create",), "commands in these Pods"),
     Right(
         "pods/exec",
-        ("get",),
-        "the same by WebSocket, as newer versions of kubectl ask first",
-        without="kubectl asks in the older way",
+        ("create", "get"),
+        "commands in these Pods, by WebSocket (Kubernetes 1.35 asks for both verbs, older ones for"
+        " get)",
     ),
     Right(
         "events",

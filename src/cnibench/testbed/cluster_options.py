@@ -17,6 +17,8 @@ class ClusterOptions:
 
     kubeconfig: str | None = None
     context: str | None = None
+    as_user: str | None = None
+    as_group: tuple[str, ...] = ()
     namespace: str | None = None
     client_node: str | None = None
     server_node: str | None = None

@@ -1,0 +1,22 @@
+"""What kubectl says and does on a cluster: a second opinion, and the hand of somebody else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cnibench.clusters.kubernetes.api.access import Access
+from cnibench.system import process as programs
+from cnibench.system.process import Done
+
+
+def kubectl(
+    access: Access, *words: str, timeout: float = 30.0, input: str | None = None, check: bool = True
+) -> Done:
+    argv = ["kubectl", "--context", access.context, "--kubeconfig", str(access.kubeconfig), *words]
+    return programs.run(argv, timeout=timeout, input=input, check=check)
+
+
+def got(access: Access, *words: str) -> dict[str, Any]:
+    """What ``kubectl get`` says."""
+    return dict(json.loads(kubectl(access, "get", *words, "-o", "json").stdout))
