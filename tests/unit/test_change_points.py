@@ -81,24 +81,6 @@ def test_three_levels() -> None:
     assert [change.at for change in _one(values.tolist())] == [15, 30]
 
 
-def test_false_alarms_of_a_report_with_many_series() -> None:
-    rng = np.random.default_rng(4)
-    found = [any(change_points(rng.standard_normal((6, 12)))) for _ in range(250)]
-    assert np.mean(found) <= 0.09, "5 % and its error"
-
-
-def test_a_step_of_two_and_a_half_times_the_noise_is_found() -> None:
-    rng = np.random.default_rng(5)
-    first = []
-    for _ in range(60):
-        table = 0.02 * rng.standard_normal((4, 30))
-        table[0, 18:] += 0.05
-        first += change_points(table)[0][:1]
-    assert len(first) >= 54
-    assert np.mean([one.first <= 18 <= one.last for one in first]) >= 0.9
-    assert np.mean([one.low <= 0.05 <= one.high for one in first]) >= 0.85
-
-
 @settings(max_examples=40, deadline=None)
 @given(TABLES)
 def test_what_holds_for_any_table(table: list[list[float]]) -> None:

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-RERUN = Path(__file__).parents[1] / "rerun.py"
+_FILE = Path(__file__).parents[1] / "rerun.py"
+_Rerun = Callable[[str], tuple[int, str]]
 
 
-def rerun(folder: Path, tests: str) -> tuple[int, str]:
+@pytest.fixture
+def rerun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> _Rerun:
     """With no plug-in but the one that it needs: it starts pytest twice."""
-    (folder / "test_it.py").write_text(tests)
-    words = ["-q", "-p", "xdist.plugin", "--rootdir", str(folder), "test_it.py"]
-    done = subprocess.run(
-        [sys.executable, str(RERUN), *words],
-        cwd=folder,
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return done.returncode, done.stdout
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    spec = importlib.util.spec_from_file_location("rerun", _FILE)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    def carry_out(tests: str) -> tuple[int, str]:
+        (tmp_path / "test_it.py").write_text(tests)
+        words = ["-q", "-p", "xdist.plugin", "--rootdir", str(tmp_path), "test_it.py"]
+        status = module.main(words)
+        return status, capfd.readouterr().out
+
+    return carry_out
 
 
-def test_a_test_that_fails_twice_fails_the_suite(tmp_path: Path) -> None:
+def test_a_test_that_fails_twice_fails_the_suite(rerun: _Rerun) -> None:
     status, said = rerun(
-        tmp_path,
         "from pathlib import Path\n"
         "def test_once():\n"
         "    before = Path('mark').exists()\n"
@@ -38,7 +44,7 @@ def test_a_test_that_fails_twice_fails_the_suite(tmp_path: Path) -> None:
         "def test_always():\n"
         "    assert False\n"
         "def test_never():\n"
-        "    pass\n",
+        "    pass\n"
     )
     assert status == pytest.ExitCode.TESTS_FAILED
     first, second = said.split("rerun: the tests that failed, one at a time")
@@ -46,22 +52,20 @@ def test_a_test_that_fails_twice_fails_the_suite(tmp_path: Path) -> None:
     assert "1 failed, 1 passed" in second
 
 
-def test_a_test_that_fails_once_is_printed_and_passes(tmp_path: Path) -> None:
+def test_a_test_that_fails_once_is_printed_and_passes(rerun: _Rerun) -> None:
     status, said = rerun(
-        tmp_path,
         "from pathlib import Path\n"
         "def test_once():\n"
         "    before = Path('mark').exists()\n"
         "    Path('mark').touch()\n"
-        "    assert before\n",
+        "    assert before\n"
     )
     assert status == pytest.ExitCode.OK
     assert "1 failed" in said
 
 
-def test_a_fixture_that_fails_counts_once(tmp_path: Path) -> None:
+def test_a_fixture_that_fails_counts_once(rerun: _Rerun) -> None:
     status, said = rerun(
-        tmp_path,
         "from pathlib import Path\n"
         "import pytest\n"
         "@pytest.fixture(scope='module')\n"
@@ -71,7 +75,7 @@ def test_a_fixture_that_fails_counts_once(tmp_path: Path) -> None:
         "    assert before\n"
         "@pytest.mark.parametrize('n', range(6))\n"
         "def test_it(kept, n):\n"
-        "    pass\n",
+        "    pass\n"
     )
     assert status == pytest.ExitCode.OK
     assert "6 errors" in said
@@ -91,8 +95,8 @@ def test_a_fixture_that_fails_counts_once(tmp_path: Path) -> None:
     ],
 )
 def test_many_failures_and_errors_of_pytest_are_final(
-    tmp_path: Path, tests: str, expected: pytest.ExitCode
+    rerun: _Rerun, tests: str, expected: pytest.ExitCode
 ) -> None:
-    status, said = rerun(tmp_path, tests)
+    status, said = rerun(tests)
     assert status == expected
     assert "one at a time" not in said

@@ -39,6 +39,8 @@ class Faults:
         self.count = self.at = 0
         self.error: BaseException | None = None
         self.dead = False
+        # Nothing waits for the disk: no test can cut the power.
+        monkeypatch.setattr(os, "fsync", os.fstat)
         for name in CALLS:
             monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
 

@@ -15,8 +15,8 @@ from cnibench.model.units import human
 from cnibench.reports.brief import PROVIDER as BRIEF
 from cnibench.reports.document.build import document
 from cnibench.reports.json_ import PROVIDER as JSON
-from tests.unit._paragraph import Claims, Paragraph, parse
-from tests.unit._situations import Situation, situations
+from tests.simulations._paragraph import Claims, Paragraph, parse
+from tests.simulations._situations import Situation, situations
 
 COUNT = 200
 _OFTEN = 0.2  # share of failures from which on a profile is not ranked
