@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cnibench.model import context
+from cnibench.model.cell import Cell
 from cnibench.model.coordinates import MACHINE, Coordinate
 from cnibench.model.coordinates import PLACE as COORDINATES
 
@@ -183,9 +184,10 @@ def test_congestion_control_is_that_of_all_nodes() -> None:
     )
     assert context.congestion_control({"elsewhere": at(dots, "bbr")}) == ""
     deep: dict[str, Any] = at(dots, "bbr")
-    for _ in range(4):
+    for _ in range(2):
         deep = {"more": deep}
-    assert context.congestion_control({"nodes": deep}) == ""
+    assert context.congestion_control({"nodes": deep}) == "bbr"
+    assert context.congestion_control({"nodes": {"more": deep}}) == ""
 
 
 def test_disagreements_are_named_with_both_values() -> None:
@@ -206,11 +208,40 @@ def test_disagreements_are_named_with_both_values() -> None:
     assert [str(one) for one in context.differing(installed, ours, theirs)] == [
         "installed, a, image y: 2 against 3"
     ], "what only one of them has is no difference"
+    assert len(context.differing(installed, {"a": {"x": "1"}}, {"a": "none"})) == 1
     coordinate = context.coordinate("mtu")
     assert context.differing(coordinate, 1500, 1500) == []
     assert [str(one) for one in context.differing(coordinate, 1500, 9000, "their MTU")] == [
         "their MTU: 1500 B against 9000 B"
     ]
+
+
+def test_without_versions_only_what_may_not_change_along_a_trend_is_compared() -> None:
+    ours = {"kernel": "6.1", "cpus": 2, "tool_version": "1", "cpu_model": "A"}
+    theirs = {"kernel": "5.4", "cpus": 4, "tool_version": "2", "cpu_model": "B"}
+    named = [str(one) for one in context.disagreements(ours, theirs)]
+    kept = [str(one) for one in context.disagreements(ours, theirs, versions=False)]
+    assert kept == [one for one in named if not one.startswith(("kernel", "tool version"))]
+    assert len(kept) == 2
+
+
+def _cell(label: str, **change: Any) -> Any:
+    return SimpleNamespace(**{**PLACE, **change}, label=label, profile=label, window="speed")
+
+
+def test_cells_that_differ_by_their_label_alone_are_together() -> None:
+    a, b, other, twice = _cell("a"), _cell("b"), _cell("a", ip=6), _cell("c", pairs=2)
+    assert context.alike([a, other, b, twice]) == [[a, b, twice], [other]]
+
+
+def test_a_cell_has_its_own_coordinates() -> None:
+    cell = Cell(
+        label="a", profile="p", placement="intra", workload="tcp-rr", params={"size": 1}, mtu=9000
+    )
+    found = context.of_cell(cell)
+    assert set(found) == set(context.OF_CELL)
+    assert (found["placement"], found["workload"], found["mtu"]) == ("intra", "tcp-rr", 9000)
+    assert found["params"] == {"size": 1}
 
 
 def test_the_types_of_columns() -> None:

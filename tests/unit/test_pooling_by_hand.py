@@ -24,7 +24,8 @@ from tests.unit.test_context_rules import PLACE
 
 
 def _line(label: str = "x", fidelity: str = "baseline", window: str = "speed", **more: Any) -> Any:
-    return SimpleNamespace(**{**PLACE, **more}, label=label, fidelity=fidelity, window=window)
+    own = {"label": label, "fidelity": fidelity, "window": window, "proxy": ""}
+    return SimpleNamespace(**{**PLACE, **own, **more})
 
 
 def _reader(name: str = "r", settings: Any = None, **more: Any) -> Any:
@@ -104,6 +105,7 @@ def test_the_circumstances_of_one_label() -> None:
     assert set(ours.labels) == {"x"}
     ((key, where),) = ours.places.items()
     assert where["mtu"] == 1500
+    assert key == f" speed {context.key(where, context.IDENTITY)}"
     theirs = _of(*lines, label="y", profiles={"x": {}, "y": {}})
     assert theirs.labels["y"]["fidelity"] == "cni"
     assert list(theirs.places) == [key]
@@ -149,6 +151,10 @@ def test_what_was_not_read_back_is_no_difference() -> None:
     assert differences(elsewhere[0], elsewhere[1]) == []
     assert differences(elsewhere[1], elsewhere[0]) == []
     assert differences(elsewhere[1], elsewhere[2]) == ["congestion control: bbr against cubic"]
+    partly = _of(_line(path="d", congestion_control=UNREAD), _line(path="e"))
+    assert differences(
+        _of(_line(congestion_control="bbr"), _line(path="a", congestion_control=UNREAD)), partly
+    ) == ["congestion control: bbr against cubic"]
     unread.add(bbr)  # known from now on
     assert differences(unread, cubic) == ["congestion control: bbr against cubic"]
     bbr.add(_of(_line(congestion_control=UNREAD)))
@@ -204,6 +210,8 @@ def test_runs_that_share_no_place_differ_in_what_none_shares() -> None:
     theirs = _of(_line(path="b", mtu=9000, cpus="split"), _line(path="c", mtu=8000, cpus="split"))
     assert differences(ours, theirs) == ["MTU: 1500 B against 8000 B"]
     assert differences(theirs, ours) == ["MTU: 8000 B against 1500 B"]
+    apart = _of(_line(path="b", mtu=9000, cpus="pinned"))
+    assert len(differences(_of(_line()), apart)) == 2
     shared = _of(_line(path="b", mtu=9000), _line())
     assert differences(ours, shared) == []
 
@@ -234,6 +242,47 @@ def test_the_gate_compares_machines_settings_and_places() -> None:
         assert _gate(one, mtu, one_run=one_run) == ["MTU: 1500 B against 9000 B"]
     absent = _of(_line(), label="x", cpus=4, settings={"": {"a": 1}})
     assert _gate(one, absent) == ["CPUs: not recorded against 4"]
+
+
+def test_the_gate_names_all_differences() -> None:
+    ours = _of(_line(fidelity="model"), label="x", settings={"": {"a": 1}})
+    theirs = _of(
+        _line("y", "cni"), label="y", kernel="5.4", settings={"": {"a": 2}}, profiles={"y": {}}
+    )
+    assert _gate(ours, theirs, other="y") == [
+        "kernel: 6.1 against 5.4",
+        'settings of all labels: {"a":1} against {"a":2}',
+        "fidelity of x and y: model against cni",
+    ]
+
+
+def test_a_label_of_which_the_plan_says_nothing_is_compared_by_its_places() -> None:
+    unknown = _of(_line(), label="x", profiles={})
+    assert unknown.labels == {}
+    for one_run in (True, False):
+        assert _gate(unknown, unknown, one_run=one_run) == []
+
+
+def test_along_a_trend_versions_and_what_was_not_recorded_may_differ() -> None:
+    one = _of(_line(), installed={"x": {"chart": "1"}})
+    new = _of(_line(), tool_version="2", cpus=2, installed={"x": {"chart": "2"}})
+    assert len(differences(one, new)) == 3
+    assert differences(one, new, trend=True) == []
+    changed = [
+        _of(_line(fidelity=one), tool_version=one, settings={"": {"a": one}})
+        for one in ("model", "cni")
+    ]
+    assert differences(*changed, trend=True) == ["fidelity of x: model against cni"]
+    readers = [
+        _reader("one", cpus=2),
+        _reader("two", tool_version="2", cpus=2),
+        _reader("three", tool_version="2", cpus=4),
+    ]
+    gathered = _gathered(*[[_line()]] * 3)
+    assert environments(readers[:2], gathered, False, trend=True) == ([0, 0], [])
+    numbers, said = environments(readers, gathered, True, trend=True)
+    assert numbers == [0, 0, 1]
+    assert said == ["environment 2 (three) differs from environment 1 (one): CPUs: 2 against 4"]
 
 
 def test_labels_of_other_names_may_have_settings_of_their_own() -> None:
@@ -313,6 +362,13 @@ def test_labels_that_failed_in_a_context() -> None:
 
     found = Context({}, "speed", {"a": member(0), "b": member(1)}, {"c": member(4)})
     assert found.failed == {"b": (1, 4), "c": (4, 4)}
+    assert found.failing == ["b", "c"]
+
+    def seldom(tried: int) -> Member:
+        keys = [(0, block) for block in range(tried)]
+        return Member(None, {}, Tally(frozenset(keys), frozenset(keys[:1])))  # type: ignore[arg-type]
+
+    assert Context({}, "speed", {"a": seldom(5), "b": seldom(6)}).failing == ["a"]
     assert Context({}, "speed").failed == {}
 
 
