@@ -186,6 +186,7 @@ ASKED: dict[str, list[list[str]]] = {
         ["compare", "R:x", f"R:{ESCAPES}"],
         ["compare", ESCAPES, "R"],
     ],
+    "fidelity": [["fidelity", "--cni", ESCAPES, "--agent", ESCAPES]],
     "claims": [["claims", "R", "--study", "qi2021"], ["claims", ESCAPES]],
     "reproduce": [
         ["reproduce", "qi2021", "--run", "R", "--figure", "8"],
