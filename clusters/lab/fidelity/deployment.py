@@ -132,6 +132,8 @@ class AgentDatapath(Datapath):
             self.server.create(one)
         for node in self.deployment.nodes():
             self._others_rules(node)
+            self._files[node.name] = NodeFiles(node, self.daemons, self.adapter.private)
+        for node in self.deployment.nodes():
             self._start(node)
         for site in self._sites.values():
             self.daemons.wait(
@@ -171,7 +173,7 @@ class AgentDatapath(Datapath):
             node.ns.run([f"{name}-{self.options.iptables}-restore"], input=text, timeout=_LIMIT)
 
     def _start(self, node: LabNode) -> None:
-        files = self._files[node.name] = NodeFiles(node, self.daemons, self.adapter.private)
+        files = self._files[node.name]
         config = files.folder / "kubeconfig"
         config.write_text(self.server.kubeconfig())
         site = Site(node, files.folder, config, Path(self.setup.program))
