@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from cnibench.clusters.kubernetes.api.access import Access
@@ -20,3 +21,9 @@ def kubectl(
 def got(access: Access, *words: str) -> dict[str, Any]:
     """What ``kubectl get`` says."""
     return dict(json.loads(kubectl(access, "get", *words, "-o", "json").stdout))
+
+
+def applied(access: Access, *objects: Mapping[str, Any]) -> None:
+    """Somebody else, whose field manager is kubectl, makes or changes these."""
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+    kubectl(access, "apply", "--server-side", "--force-conflicts", "-f", "-", input=text)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from _kind_cluster import Kept
 from _kind_runs import until
-from _kubectl import got, kubectl
+from _kubectl import applied, got, kubectl
 
 from cnibench.clusters.kubernetes import install
 from cnibench.clusters.kubernetes.cni import wait
@@ -114,14 +114,16 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
     try:
         kept.install(flannel)
         kept.ready(flannel)
-        access.apply(config("somebodys", "kube-flannel", finalizers=["example.org/somebody-waits"]))
+        applied(
+            access, config("somebodys", "kube-flannel", finalizers=["example.org/somebody-waits"])
+        )
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {"name": "hidden", "namespace": "kube-flannel"},
             "data": {"a": "Yg=="},
         }
-        access.apply(secret)
+        applied(access, secret)
         there = uids(kept, "all,configmaps,secrets", "-n", "kube-flannel")
         with pytest.raises(BlockedError) as error:
             kept.remove()
@@ -151,7 +153,7 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
             "name": owner["name"],
             "uid": owner["uid"],
         }
-        access.apply(config("with-its-owner", "kube-flannel", ownerReferences=[reference]))
+        applied(access, config("with-its-owner", "kube-flannel", ownerReferences=[reference]))
         plan = install.planned(access)
         assert plan is not None
         shown = install.preview(access, plan)
@@ -221,7 +223,7 @@ def test_what_others_have_blocks_what_is_saved_comes_back_and_is_replaced(
             install.preview(access, plan)
         kubectl(access, "delete", "configmap/with-its-owner", "-n", "kube-flannel")
         assert install.preview(access, plan) == [one for one in shown if one != with_owner]
-        access.apply(config("somebodys", "kube-flannel"))
+        applied(access, config("somebodys", "kube-flannel"))
         with pytest.raises(BlockedError, match="ConfigMap kube-flannel/somebodys"):
             install.uninstall(access, None, kept.variables, kept.nodes, plan=plan)
         kubectl(access, "delete", "configmap/somebodys", "-n", "kube-flannel")
@@ -253,10 +255,10 @@ def test_definitions_of_others_stay_and_their_policies_block(kept: Kept) -> None
     try:
         kept.install(cilium)
         kept.ready(cilium)
-        access.apply(TETRAGON)  # after Cilium: by the time alone it could be Cilium's
+        applied(access, TETRAGON)  # after Cilium: by the time alone it could be Cilium's
         wait.established(access, [TETRAGON])
-        access.apply(TRACING)
-        access.apply(POLICY)
+        applied(access, TRACING)
+        applied(access, POLICY)
         theirs = (
             uids(kept, "customresourcedefinitions")["tracingpolicies.cilium.io"],
             uids(kept, "tracingpolicies"),
@@ -382,7 +384,9 @@ def test_what_somebody_adds_while_the_removal_runs_stays_and_the_rest_goes_later
         monkeypatch.context() as patch
     ):  # at this moment everything has been looked at, and nothing is deleted yet
         patch.setattr(
-            eviction, "await_teardown", lambda *_: access.apply(config("somebodys", "kube-flannel"))
+            eviction,
+            "await_teardown",
+            lambda *_: applied(access, config("somebodys", "kube-flannel")),
         )
         with pytest.raises(
             ClusterError,
