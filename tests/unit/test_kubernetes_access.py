@@ -147,7 +147,7 @@ def test_objects_are_made_applied_listed_and_deleted_by_their_uids(tmp_path: Pat
             access.create(item)
         (changed,) = access.apply({**item, "data": {"a": "2"}})
         assert changed["metadata"]["uid"] == made["metadata"]["uid"]
-        assert "fieldManager=cnibench" in api.asked[-1]
+        assert api.asked[-1].endswith("?fieldManager=cnibench&force=true&fieldValidation=Strict")
         assert [one["data"] for one in access.listed("configmaps", "n")] == [{"a": "2"}]
         path = "/api/v1/namespaces/n/configmaps/x"
         assert not Rest(access).delete(path, "another"), "the object that has its name now stays"

@@ -116,7 +116,8 @@ class Operations(ABC):
         """Makes or changes objects by server-side apply; as they are then. ``dry_run``: as they
         would be.
         """
-        query = f"?fieldManager={APPLIER}&force=true" + ("&dryRun=All" if dry_run else "")
+        query = f"?fieldManager={APPLIER}&force=true&fieldValidation=Strict"
+        query += "&dryRun=All" if dry_run else ""
         return [
             self.checked(
                 self.call(
