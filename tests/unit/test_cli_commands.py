@@ -25,6 +25,7 @@ from cnibench.cli._plan import plan_of
 from cnibench.cli._plan_options import PlanOptions
 from cnibench.cli.main import _HERE, Commands, first_line, group
 from cnibench.model.cell import Cell, Sample
+from cnibench.planning.method import MEASURED
 from cnibench.registry import providers
 from cnibench.run.progress import Lines, Terminal, words
 from cnibench.run.provenance import Provenance, failure
@@ -126,7 +127,7 @@ def test_dry_run_tells_cells_time_and_bytes_and_makes_nothing(
     assert call(*arguments, "--seed", "5", "--json") == 0
     found = document(capsys)
     assert (len(found["cells"]), found["blocks"], found["samples"], found["seed"]) == (4, 7, 28, 5)
-    assert found["seconds"] == pytest.approx(28 * 0.25 * 1.4 + 4 * 1.5)
+    assert found["seconds"] == pytest.approx(28 * MEASURED * 1.4 + 4 * 1.5)
     assert [(one["blocks"], one["noise"], one["source"]) for one in found["planned"]] == [
         (7, 0.01, "given")
     ]

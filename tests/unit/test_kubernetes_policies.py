@@ -16,6 +16,7 @@ from cnibench.clusters.kubernetes.pods.services import Services
 from cnibench.model.cell import Cell
 from cnibench.model.conditions import Policies
 from cnibench.model.profile import CURRENT, builtin
+from cnibench.registry import providers
 
 MAKING = Making("space", "run", "workload", "agent")
 
@@ -121,6 +122,12 @@ class _Deployment:
         return ()
 
 
+def _behind(base: int) -> int:
+    """How many ports of workloads come before ``base``: each has 16 node ports."""
+    ports = {port for one in providers("workloads").values() for port in one.ports}
+    return sum(port < base for port in ports)
+
+
 @pytest.mark.parametrize(
     ("asked", "first", "port"),
     [
@@ -128,7 +135,7 @@ class _Deployment:
         ({"pair": 0}, 0, "8080"),
         ({"pair": 1}, 0, "8081"),
         ({"pair": 1, "path": "clusterip"}, 0, "8081"),
-        ({"pair": 2, "path": "nodeport"}, 30000, "30034"),
+        ({"pair": 2, "path": "nodeport"}, 30000, str(30000 + 16 * _behind(8080) + 2)),
     ],
 )
 def test_the_http_rule_of_a_cell(

@@ -23,15 +23,13 @@ class Server:
     def __init__(self, message: str) -> None:
         self.message = message
 
-    def get(self, *_: str) -> dict[str, Any]:
+    def listed(self, *_: str) -> list[dict[str, Any]]:
         ready = {"type": "Ready", "status": "True"}
         other = {"type": "Ready", "status": "False", "message": self.message}
-        return {
-            "items": [
-                {"metadata": {"name": name}, "status": {"conditions": [condition]}}
-                for name, condition in (("a", ready), ("b", other))
-            ]
-        }
+        return [
+            {"metadata": {"name": name}, "status": {"conditions": [condition]}}
+            for name, condition in (("a", ready), ("b", other))
+        ]
 
 
 @pytest.fixture(autouse=True)

@@ -431,6 +431,8 @@ FREE_OPTIONS = frozenset(
         "as_json",
         "kubeconfig",
         "context",
+        "as_user",
+        "as_group",
         "namespace",
         "client_node",
         "server_node",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest
 from cnibench.stats import looks, sequential
-from cnibench.stats.inference import ALPHA
-from cnibench.stats.looks import Look
+from cnibench.stats.looks import ALPHA, Look
 
 
 def level_of(manifest: Manifest) -> float:
