@@ -51,7 +51,7 @@ class LabDeployment(
     ServiceChanges,
     ServicePaths,
 ):
-    """One profile, standing. ``a`` and ``b`` are the nodes, ``mtu`` is the Pods' MTU, ``settings``
+    """One deployed profile. ``a`` and ``b`` are the nodes, ``mtu`` is the Pods' MTU, ``settings``
     the sysctls that hold, per namespace.
     """
 

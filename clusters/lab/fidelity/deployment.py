@@ -47,7 +47,7 @@ class Setup:
 
 
 class AgentDeployment(LabDeployment):
-    """The same nodes, wire and Pods as of any stand."""
+    """The same nodes, wire and Pods as of any deployment."""
 
     def __init__(
         self,

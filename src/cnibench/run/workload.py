@@ -90,7 +90,7 @@ class Workload(abc.ABC):
         return 0
 
     def kept_pods(self, cell: Cell) -> int:
-        """Pods that the first such sample of a standing makes and later ones use again."""
+        """Pods that the first such sample of a deployment makes and later ones use again."""
         return 0
 
     def bytes(self, params: Mapping[str, Any], duration: float) -> float:

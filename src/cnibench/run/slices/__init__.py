@@ -1,3 +1,3 @@
-"""Rounds of slices: every cell's load generator stands for a whole block and is driven for some
+"""Rounds of slices: every cell's load generator exists for a whole block and is driven for some
 milliseconds in each round (docs/slices.md).
 """

@@ -1,4 +1,4 @@
-"""Memory and descriptors for the load generators of a block, which all stand at the same time."""
+"""Memory and descriptors for the load generators of a block, which all exist at the same time."""
 
 from __future__ import annotations
 
