@@ -101,6 +101,11 @@ while read -r kind path; do
   rm -rf --one-file-system -- "$path" || problem "$path stays"
 done <"$D/undo"
 unmount_below "$D"
+if [ -n "$packages" ]; then # dpkg removes folders that it leaves empty, those that were empty before as well
+  sed -n 's/^d \(\/.*\) \([0-7]*\) \([0-9]*:[0-9]*\)$/\2 \3 \1/p' "$D/before" | while read -r mode owner path; do
+    [ -e "$path" ] || { mkdir "$path" && chown "$owner" "$path" && chmod "$mode" "$path"; } 2>/dev/null
+  done
+fi
 systemctl daemon-reload >/dev/null 2>&1
 systemctl reset-failed kubelet cnibench-containerd >/dev/null 2>&1
 # Modules that came for devices and rules that are gone; one that is in use stays, and is named below.
