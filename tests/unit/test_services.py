@@ -53,7 +53,7 @@ def test_the_plan_services_sweeps_the_number_of_services_for_each_implementation
     plan = plans.named("services")
     found, notes = cells(plan, providers("workloads"), with_proxies(choose(plan.cni), plan.proxy))
     assert not notes
-    crr = [cell for cell in found if cell.workload == "tcp-crr"]
+    crr = [cell for cell in found if cell.workload == "tcp-connect"]
     assert {cell.label for cell in crr} == {"flannel+iptables", "flannel+nftables", "flannel+ebpf"}
     assert {cell.params["services.count"] for cell in crr} == {1, 100, 1000, 10_000}
     assert {cell.path for cell in found} == {"clusterip"}
@@ -202,6 +202,12 @@ def test_connections_are_read_from_what_the_client_prints() -> None:
         with pytest.raises(MeasureError):
             parse(text, errors, 3)
     assert workload.params({})["connections"] == 1000
+
+
+def test_a_window_of_new_connections_may_end_when_netserver_gives_up() -> None:
+    """netserver waits 4 s more for a connection that does not come."""
+    workload = provider("workloads", "tcp-crr")
+    assert workload.longest(workload.params({}), 1.0) > 1.0 + 4.0
 
 
 def test_default_services_are_those_of_kubeadm() -> None:
