@@ -51,6 +51,7 @@ class _Test:
     low: float = math.nan
     high: float = math.nan
     effect: float = 0.0
+    spread: float = math.nan
     scale: float = math.nan
     within: float = math.nan
     joint: bool = False
@@ -137,10 +138,12 @@ def _test(tests: Sequence[_Test]) -> None:
     for indices in by_length(rows):
         table = np.array([rows[i] for i in indices])
         found = signed_rank(table, interval=False)
-        lag, spread = dependence(table)[1], scale(table)
+        lag, robust = dependence(table)[1], scale(table)
+        spread = table.std(axis=1, ddof=1) if table.shape[1] > 1 else robust
         for at, i in enumerate(indices):
             tests[i].p, tests[i].effect = float(found.p[at]), float(found.effect[at])
-            tests[i].dependence_p, tests[i].scale = float(lag[at]), float(spread[at])
+            tests[i].dependence_p, tests[i].scale = float(lag[at]), float(robust[at])
+            tests[i].spread = float(spread[at])
         for size in {tests[i].family for i in indices}:
             _bound([tests[i] for i in indices if tests[i].family == size], ALPHA)
     lags = np.array([test.dependence_p for test in tests])
@@ -192,7 +195,7 @@ def _decide_jointly(family: Sequence[_Test], level: float, look: Look) -> None:
 
 def _jointly(tests: Sequence[_Test], test: Callable[..., Array], look: Look) -> Array:
     """The p of each of these pairs of one context."""
-    blocks = 1 + max(block for one in tests for block in one.blocks)
+    blocks = 1 + max(one.blocks[-1] for one in tests)
     rows = np.full((len(tests), blocks), np.nan)
     for row, one in zip(rows, tests, strict=True):
         row[list(one.blocks)] = one.row
@@ -248,7 +251,7 @@ def _pair(context: Context, test: _Test, effect: Effect | None, level: float) ->
         return counted
     verdict, evidence, reason = _verdict(context, test, effect, level)
     known = n > 1 and test.logs
-    spread = float(test.row.std(ddof=1)) if known else None
+    spread = test.spread if known else None
     reach = math.inf
     if known and test.scale > 1e-12:  # less is the rounding of constants
         standard = standard_effect(n, test.family, level, estimated=True, jointly=test.joint)

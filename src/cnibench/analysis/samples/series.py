@@ -18,7 +18,7 @@ from cnibench.model.cell import Cell
 from cnibench.model.coordinates import NONE, UNREAD
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.reading.documents import WHOLE
-from cnibench.rundir.schema import SAMPLES
+from cnibench.rundir.schema import SAMPLES, Manifest
 
 CPP_METRICS = ("cycles_per_packet", "cycles_per_byte")
 Block = tuple[int, int]  # (number of the run, block)
@@ -103,11 +103,11 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
     latest, backwards = "", 0
     disturbed: dict[tuple[str, int], Disturbed] = {}
     block, cell, known = -1, "", dict[str, Any]()
-    environment = reader.environment
+    control = context.congestion_control(reader.environment)
     cells = {cell.id: cell for cell in reader.plan.cells}
 
     def first(line: Line) -> Line:
-        return _in_force(line, cells.get(line.cell), reader, environment)
+        return _in_force(line, cells.get(line.cell), reader.plan, control)
 
     for piece in samples(reader):
         for line in piece:
@@ -223,17 +223,14 @@ def _like(one: Tried, environments: Sequence[int]) -> tuple[Any, ...]:
     return environments[one.run], first.method, first.window, first.placement, first.workload
 
 
-def _in_force(
-    line: Line, cell: Cell | None, reader: RunReader, environment: Mapping[str, Any]
-) -> Line:
+def _in_force(line: Line, cell: Cell | None, plan: Manifest, control: str) -> Line:
     """The line with what lines of earlier versions do not say, and the run's plan does."""
-    plan = reader.plan
     known: dict[str, Any] = {
         "wire_rate": _number(plan.plan.get("wire_rate"), 0.0),
         "pairs": _number(plan.plan.get("pairs"), 1),
         "duration": (cell.duration if cell else None) or plan.duration,
         "warmup_time": plan.warmup,
-        "congestion_control": context.congestion_control(environment),
+        "congestion_control": control,
     }
     lacking = {name: value for name, value in known.items() if getattr(line, name) is None}
     offload = context.wire_offload(
