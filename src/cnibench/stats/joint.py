@@ -36,7 +36,8 @@ Looks = Sequence[int]  # numbers of blocks
 
 def different(rows: Array, before: Looks = (), *, early: bool = False) -> Array:
     """The adjusted two-sided p of each row (shape: tables x pairs x blocks, NaN where a pair has no
-    value) for a centre of 0; at most 5 % means different.
+    value) for a centre of 0; at most 5 % means different. Where no row is, the p leave out what
+    earlier looks cost.
 
     ``before`` are the numbers of blocks of earlier looks. ``early``: this look is not the last. It
     asks for a larger difference, and what falls short of it has a p of 1.
@@ -94,7 +95,7 @@ def _step_down(rows: Array, extreme: Array, before: Looks, asked: float, one_sid
     np.maximum.accumulate(most, axis=1, out=most)
     now = most >= (np.maximum(seen, asked) - 1e-12 * np.abs(seen))[:, :, None]
     share = now.mean(axis=2)
-    if before:
+    if before and (share <= ALPHA).any():  # else nothing is rejected, whatever the looks have cost
         ended = np.take_along_axis(_ended(rows, before, one_sided), order[:, :, None], axis=1)
         np.logical_or.accumulate(ended, axis=1, out=ended)
         share = np.minimum((now | ended).mean(axis=2), _EARLY + share)

@@ -14,6 +14,7 @@ ALPHA = 0.05
 NORMAL = 0.005  # what an early look spends if the noise is normal and of one size
 _FIRST = 6
 _GROWTH = 1.25  # from look to look: at most a quarter more blocks than needed
+_LONG = 28  # blocks from which on looks are further apart: few runs get there
 _WORTH = 2  # blocks that an early look has to save
 
 
@@ -31,7 +32,8 @@ def looks(most: int) -> tuple[int, ...]:
     """The numbers of blocks of the looks at a run of at most ``most`` blocks."""
     found = [_FIRST]
     while found[-1] <= most - _WORTH:
-        found.append(math.ceil(found[-1] * _GROWTH))
+        growth = _GROWTH if found[-1] < _LONG else 2
+        found.append(math.ceil(found[-1] * growth))
     return (*found[:-1], most)
 
 
