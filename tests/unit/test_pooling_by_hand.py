@@ -256,6 +256,22 @@ def test_the_gate_names_all_differences() -> None:
     ]
 
 
+def test_an_agent_with_a_proxy_is_not_compared_with_one_without() -> None:
+    """Whatever else differs; and where only one of them recorded it, nothing is known."""
+    ours = _of(_line(proxy="nftables"), label="x")
+    theirs = _of(_line(proxy="iptables"), label="x", kernel="5.4")
+    assert ours.labels["x"]["proxy"] == "nftables"
+    said = ["kernel: 6.1 against 5.4", "proxy of x: nftables against iptables"]
+    assert _gate(ours, theirs) == said
+    assert _gate(ours, theirs, one_run=True) == []
+    unknown = _of(_line(), label="x")
+    assert "proxy" not in unknown.labels["x"]
+    assert _gate(ours, unknown) == _gate(unknown, ours) == []
+    alone = _of(_line("y", proxy="nftables"), label="y", profiles={})
+    assert alone.labels == {"y": {"proxy": "nftables"}}
+    assert _gate(alone, alone) == []
+
+
 def test_a_label_of_which_the_plan_says_nothing_is_compared_by_its_places() -> None:
     unknown = _of(_line(), label="x", profiles={})
     assert unknown.labels == {}

@@ -103,10 +103,10 @@ def key(where: Mapping[str, Any], names: tuple[str, ...] = PLACE_NAMES) -> str:
 
 def alike(cells: Iterable[Cell]) -> list[list[Cell]]:
     """Those that differ by their label alone together, in the order of the first ones."""
-    names = tuple(name for name in IDENTITY if name != "pairs")
     found: dict[str, list[Cell]] = {}
     for cell in cells:
-        found.setdefault(key({name: getattr(cell, name) for name in names}, names), []).append(cell)
+        own = {name: getattr(cell, name) for name in IDENTITY}
+        found.setdefault(key(own, IDENTITY), []).append(cell)
     return list(found.values())
 
 
