@@ -120,10 +120,7 @@ def test_the_role_for_measuring_allows_every_operation_of_the_code_that_measures
         (["get", "configmaps", "kubeadm-config", "kube-system"], [("get", "configmaps")]),
         (["get", "configmaps", "cilium-config", VARIABLE], []),
         (["listed", "secrets"], [("list", "secrets")]),
-        (
-            ["delete", "endpoints", VARIABLE, VARIABLE],
-            [("list", "endpoints"), ("delete", "endpoints")],
-        ),
+        (["delete", "services", VARIABLE, VARIABLE], [("list", "services")]),
         (["find", "ciliumendpoints.cilium.io", VARIABLE, VARIABLE], []),
     ],
 )
