@@ -8,10 +8,10 @@ devices' names, so that two deployments of one profile with the same options giv
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from cnibench.listing import netfilter, programs, routing, settings, transforms
-from cnibench.listing.devices import (
+from cnibench.clusters.lab.listing import netfilter, programs, routing, settings, transforms
+from cnibench.clusters.lab.listing.devices import (
     Device,
     addresses,
     devices,
@@ -19,28 +19,20 @@ from cnibench.listing.devices import (
     feature_lines,
     neighbour_settings,
 )
-from cnibench.listing.namespace import Namespace
+from cnibench.clusters.lab.namespaces.netns import Namespace
 
 Listing = dict[str, list[str]]  # a place's section ('a: routes') to its lines
 _MAC = re.compile(r"mac=[0-9a-f:]{17}")
 
 
-def listing(
-    places: Mapping[str, Namespace],
-    *,
-    left_out: Callable[[str, Device], bool] = lambda place, device: False,
-    maps: bool = True,
-) -> Listing:
-    """Everything of all places, by their names, but for devices that are ``left_out`` and what
-    concerns them alone; ``maps``: of eBPF programs the contents of their maps, too. Raises
-    ClusterError.
-    """
+def listing(places: Mapping[str, Namespace]) -> Listing:
+    """Everything of all places, by their names. Raises ClusterError."""
     found: Listing = {}
     owners: dict[str, str] = {}
     for place, ns in places.items():
         with ns.inside():
-            present = [device for device in devices() if not left_out(place, device)]
-            sections = _sections(ns, present, maps)
+            present = devices()
+            sections = _sections(ns, present)
         for device in present:
             own = f"{place}:{device.name}"
             owners[device.mac] = "several devices" if device.mac in owners else own
@@ -53,7 +45,7 @@ def listing(
     return found
 
 
-def _sections(ns: Namespace, present: list[Device], maps: bool) -> Listing:
+def _sections(ns: Namespace, present: list[Device]) -> Listing:
     """Those of the calling thread's namespace, which is ``ns``."""
     names = {device.number: device.name for device in present}
     found: Listing = {
@@ -75,7 +67,7 @@ def _sections(ns: Namespace, present: list[Device], maps: bool) -> Listing:
     found["offload"] = [line for name in sorted(names.values()) for line in feature_lines(name)]
     at = [*programs.filters(present, filter_places), *programs.attached(present)]
     found["filters"] = [line for line, _ in at]
-    found["programs"] = list(programs.program_lines([program for _, program in at], names, maps))
+    found["programs"] = list(programs.program_lines([program for _, program in at], names))
     for part in (netfilter.nftables(), netfilter.legacy(), netfilter.ipsets()):
         found.update(part)
     return {section: lines for section, lines in found.items() if lines}
