@@ -87,8 +87,7 @@ class Blocks:
     @property
     def _interleaved(self) -> bool:
         """Are all profiles installed at once?"""
-        cluster = self.session.cluster
-        return cluster.simultaneous or (self._sliced and cluster.slices == "together")
+        return self.session.cluster.simultaneous or self._sliced
 
     def _anew(self, kept: int) -> int:
         """Deploys all profiles anew for each ``kept`` blocks: the spread between deployments is

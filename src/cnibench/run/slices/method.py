@@ -115,8 +115,7 @@ class Slices:
                         packets = workload.transport if cell.window == "cpp" else ""
                         generator: AnyGenerator
                         if isinstance(s.deployment, ControlledPods):
-                            load = workload.load(cell)
-                            generator = RemoteGenerator(cell.id, s, load, controllers)
+                            generator = RemoteGenerator(s, workload.load(cell), controllers)
                         elif same := _same_load(cell, generators):
                             generator = Shared(s, same, packets)
                         else:
