@@ -21,7 +21,14 @@ from cnibench.run.sample_context import Measurements
 from tests._each_workload import METRICS_OF, SMALL, values
 
 pytestmark = pytest.mark.timeout(600)
-OTHERS = {"tcp-rr-under-load", "tcp-stream-under-load", "pods", "policy-effect", "rule-path"}
+OTHERS = {
+    "tcp-rr-under-load",
+    "tcp-stream-under-load",
+    "pods",
+    "policy-effect",
+    "rule-path",
+    "service-change",
+}
 on_flannel = pytest.mark.parametrize("deployment", ["flannel"], indirect=True, scope="module")
 
 
