@@ -22,7 +22,6 @@ _DEBIAN: Mapping[str, str] = {
     "iptables-nft-restore": "iptables",
     "iptables-restore": "iptables",
     "iptables-save": "iptables",
-    "kubectl": "kubernetes-client",
     "mount": "mount",
     "nsenter": "util-linux",
     "ovs-vsctl": "openvswitch-switch",
