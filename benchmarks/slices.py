@@ -31,10 +31,10 @@ from cnibench.model.cell import Cell
 from cnibench.model.profile import builtin
 from cnibench.registry import provider
 from cnibench.run.sample_context import SampleContext
-from cnibench.run.slices.clocks import descendants
 from cnibench.run.slices.engine import LEAD_IN, LENGTH, drive
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.priority import CLIENT, SERVER, ahead, raised
+from cnibench.run.slices.readings.clocks import descendants
 from cnibench.run.slices.rounds import log_ratio
 from cnibench.testbed.cluster import Options
 

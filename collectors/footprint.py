@@ -21,7 +21,7 @@ from cnibench.errors import CnibenchError, MeasureError
 from cnibench.run.collector import Collector
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.testbed.capabilities.cni_processes import CniProcesses
-from cnibench.testbed.capabilities.extra_pods import ExtraPods
+from cnibench.testbed.capabilities.pods.extra import ExtraPods
 from cnibench.testbed.deployment import Deployment
 from cnibench.testbed.place import Node
 

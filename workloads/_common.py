@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field
 from cnibench.errors import CnibenchError, LimitError, MeasureError, UnsupportedError, UsageError
 from cnibench.model import units
 from cnibench.run.sample_context import SampleContext
-from cnibench.run.slices.sock_diag import SockDiag
+from cnibench.run.slices.readings.sock_diag import SockDiag
 from cnibench.system.files import write_private
 from cnibench.system.process import Process
 from cnibench.testbed.place import Place, Pod

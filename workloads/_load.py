@@ -22,7 +22,7 @@ from cnibench.errors import LimitError, MeasureError
 from cnibench.run.sample_context import SampleContext
 from cnibench.system.files import write_private
 from cnibench.system.process import Process
-from cnibench.testbed.capabilities.extra_pods import ExtraPods
+from cnibench.testbed.capabilities.pods.extra import ExtraPods
 from cnibench.testbed.deployment import Deployment
 from cnibench.testbed.place import Node, Pod
 from cnibench.workloads import _common

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from cnibench.run.sample_context import SampleContext
-from cnibench.run.slices.counters import Counted
 from cnibench.run.slices.load import Load
+from cnibench.run.slices.readings.counters import Counted
 from cnibench.system.process import Process
 from cnibench.testbed.place import Pod
 from cnibench.workloads import _common, _iperf3, _netperf

@@ -14,7 +14,7 @@ from cnibench.model.cell import Cell
 from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.workload import Workload
 from cnibench.system.process import Process
-from cnibench.testbed.capabilities.extra_pods import ExtraPods
+from cnibench.testbed.capabilities.pods.extra import ExtraPods
 from cnibench.workloads import _load, _netperf, tcp_rr, tcp_stream
 from cnibench.workloads._common import Rate
 

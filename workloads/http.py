@@ -23,8 +23,8 @@ from cnibench.errors import ClusterError, MeasureError, UnsupportedError
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Strict
 from cnibench.run.sample_context import Measurements, SampleContext
-from cnibench.run.slices.counters import Counted
 from cnibench.run.slices.load import Load
+from cnibench.run.slices.readings.counters import Counted
 from cnibench.run.workload import Workload
 from cnibench.system.files import write_private
 from cnibench.system.process import Process

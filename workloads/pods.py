@@ -22,7 +22,7 @@ from cnibench.run.sample_context import Measurements, SampleContext
 from cnibench.run.task import Task
 from cnibench.run.workload import Workload
 from cnibench.system.process import Process
-from cnibench.testbed.capabilities.pod_lifecycle import PodLifecycle, Started
+from cnibench.testbed.capabilities.pods.lifecycle import PodLifecycle, Started
 
 
 class Params(Strict):

@@ -31,10 +31,10 @@ from cnibench.model.units import seconds
 from cnibench.offload.nic import Nic
 from cnibench.system import memory
 from cnibench.testbed.capabilities.cell_limits import CellLimits
-from cnibench.testbed.capabilities.entered_pods import EnteredPods
 from cnibench.testbed.capabilities.nics import Nics
 from cnibench.testbed.capabilities.outages import Outage, Outages
 from cnibench.testbed.capabilities.ownership import Leftover, Ownership
+from cnibench.testbed.capabilities.pods.entered import EnteredPods
 from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
 from cnibench.testbed.place import Pod
 

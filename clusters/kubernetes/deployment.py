@@ -20,9 +20,9 @@ from cnibench.model.cell import Attestation, Cell
 from cnibench.model.conditions import Conditions
 from cnibench.testbed.capabilities.cell_conditions import CellConditions
 from cnibench.testbed.capabilities.cni_processes import CniProcesses
-from cnibench.testbed.capabilities.extra_pods import ExtraPods
 from cnibench.testbed.capabilities.node_devices import NodeDevices
-from cnibench.testbed.capabilities.pod_lifecycle import PodLifecycle, Started
+from cnibench.testbed.capabilities.pods.extra import ExtraPods
+from cnibench.testbed.capabilities.pods.lifecycle import PodLifecycle, Started
 from cnibench.testbed.capabilities.policies import Policies
 from cnibench.testbed.capabilities.service_paths import ServicePaths
 from cnibench.testbed.place import Node, Pod

@@ -23,9 +23,9 @@ from cnibench.model.conditions import Conditions
 from cnibench.model.profile import Profile
 from cnibench.testbed.capabilities.cell_conditions import CellConditions
 from cnibench.testbed.capabilities.cni_processes import CniProcesses
-from cnibench.testbed.capabilities.extra_pods import ExtraPods
 from cnibench.testbed.capabilities.node_devices import NodeDevices
-from cnibench.testbed.capabilities.pod_lifecycle import PodLifecycle, Started
+from cnibench.testbed.capabilities.pods.extra import ExtraPods
+from cnibench.testbed.capabilities.pods.lifecycle import PodLifecycle, Started
 from cnibench.testbed.capabilities.policies import Policies
 from cnibench.testbed.capabilities.quick_attestation import QuickAttestation
 from cnibench.testbed.capabilities.service_changes import Change, Coming, ServiceChanges

@@ -65,7 +65,11 @@ class Machine:
         return self.connection.hold(self._command("use", ()))
 
     def _command(self, script: str, words: Sequence[str]) -> str:
-        names = [*_SHARED, *(["alone.sh"] if script in _CHANGING else []), f"{script}.sh"]
+        names = [*_SHARED, f"{script}.sh"]
+        if script in _CHANGING:
+            names.insert(-1, "alone.sh")
+        if script == "putback":
+            names.insert(len(_SHARED), "ending.sh")
         text = "\n".join((_SCRIPTS / name).read_text() for name in names)
         arrived = 'CNIBENCH_SSH="$SSH_CONNECTION"'  # sudo passes nothing on
         return (

@@ -6,16 +6,28 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from _kind_runs import CNIBENCH, LIMIT, ONE_CELL, SHORT, cnibench, images_built, lines, until
+from _kind_runs import (
+    CNIBENCH,
+    LIMIT,
+    ONE_CELL,
+    SHORT,
+    cnibench,
+    engine,
+    images_built,
+    lines,
+    until,
+)
 from _machines import Machines
 from kind.parts import Parts
 
 pytestmark = pytest.mark.timeout(900)
+JOIN_WAITS = 300.0  # s: kubeadm's limit for finding the other node
 AS_BEFORE = re.compile(r"(ssh://\S+): as it was before, no difference in (\d+) files, .* sysctls")
 
 
@@ -31,6 +43,12 @@ def asked(machines: Machines, parts: Parts) -> tuple[str | Path, ...]:
         *("--cni", "host,flannel", "--set", f"flannel:chart={parts.charts['flannel']}"),
         *("--image-archive", parts.flannel, "--method", "windows", *ONE_CELL, *SHORT),
     )
+
+
+def somebody(machines: Machines, command: str) -> str:
+    """A command in the first machine's network, with the programs of this one."""
+    process = engine("podman", "inspect", "--format", "{{.State.Pid}}", machines.names[0]).strip()
+    return engine("nsenter", "--net", "--target", process, *command.split())
 
 
 def differences(before: list[str], after: list[str]) -> list[str]:
@@ -65,8 +83,22 @@ def test_after_a_kill(machines: Machines, kind_parts: Parts, tmp_path: Path) -> 
         run.send_signal(signal.SIGKILL)
         run.wait()
     until(lambda: "would remove: what" in cnibench(*clean, "--dry-run", cwd=tmp_path).stdout)
+    somebody(machines, "ip link add vethmine type veth peer name vethpeer")
+    somebody(machines, "ipset create mine hash:ip")
+    somebody(machines, "nft add table ip mine")
+    began = time.monotonic()
     done = cnibench(*clean, cwd=tmp_path)
-    assert len({where for where, _ in AS_BEFORE.findall(done.stdout + done.stderr)}) == 2
+    # kubeadm on the second machine waits five minutes for the first, which is put back meanwhile
+    assert time.monotonic() - began < JOIN_WAITS
+    said = " ".join((done.stdout + done.stderr).split())
+    ((as_before, _),) = AS_BEFORE.findall(said)
+    assert as_before.endswith(machines.addresses[1])
+    theirs = said.partition("not as it was before: ")[2].partition("ssh://")[0]
+    assert "vethmine" in theirs
+    assert "(gone)" not in theirs
+    somebody(machines, "ip link delete vethmine")
+    somebody(machines, "ipset destroy mine")
+    somebody(machines, "nft delete table ip mine")
     assert "nothing was left" in cnibench(*clean, cwd=tmp_path).stdout
     for which in (0, 1):
         assert differences(before[which], machines.listing(which)) == []

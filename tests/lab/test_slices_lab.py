@@ -20,10 +20,10 @@ from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.errors import LimitError, UnsupportedError, UsageError
 from cnibench.registry import provider
 from cnibench.run.sample_context import SampleContext
-from cnibench.run.slices.clocks import descendants
 from cnibench.run.slices.engine import drive
 from cnibench.run.slices.generator import Generator
 from cnibench.run.slices.load import Load
+from cnibench.run.slices.readings.clocks import descendants
 from cnibench.run.slices.rounds import log_ratio, values
 from tests.lab._samples import context
 

@@ -19,7 +19,7 @@ from cnibench.collectors import footprint
 from cnibench.collectors.footprint import Look, look
 from cnibench.run.sample_context import Measurements
 from cnibench.testbed.capabilities.cni_processes import CniProcesses
-from cnibench.testbed.capabilities.extra_pods import ExtraPods
+from cnibench.testbed.capabilities.pods.extra import ExtraPods
 
 LIMIT = 20.0  # s
 IDLE = "import time; time.sleep(60)"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cnibench.errors import MeasureError
-from cnibench.testbed.capabilities.extra_pods import ExtraPods
+from cnibench.testbed.capabilities.pods.extra import ExtraPods
 from cnibench.workloads import _load
 
 PODS = [SimpleNamespace(name="ax0"), SimpleNamespace(name="ax1")]

@@ -17,8 +17,8 @@ import pytest
 
 from cnibench.errors import MeasureError
 from cnibench.run.slices import rounds
-from cnibench.run.slices.clocks import Clocks, descendants
-from cnibench.run.slices.counters import Connections, Namespace, Opened
+from cnibench.run.slices.readings.clocks import Clocks, descendants
+from cnibench.run.slices.readings.counters import Connections, Namespace, Opened
 from cnibench.run.slices.rounds import disturbed, values
 from cnibench.run.slices.slice import Slice, order
 from cnibench.stats.robust import trimmed

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from cnibench.errors import MeasureError
-from cnibench.run.slices.clocks import Clocks
-from cnibench.run.slices.counters import Namespace
+from cnibench.run.slices.readings.clocks import Clocks
+from cnibench.run.slices.readings.counters import Namespace
 
 
 @pytest.fixture

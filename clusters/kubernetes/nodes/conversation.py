@@ -12,7 +12,7 @@ from cnibench.clusters.kubernetes.nodes.remote import Answer
 from cnibench.errors import ClusterError, LimitError, of_data
 from cnibench.system import carried
 from cnibench.system.guest import patience
-from cnibench.testbed.capabilities.controlled_pods import Conversation
+from cnibench.testbed.capabilities.pods.controlled import Conversation
 
 _LOOK = 0.2  # s: how often it is looked whether the program still runs
 

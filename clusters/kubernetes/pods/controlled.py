@@ -10,7 +10,7 @@ from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.pods import background
 from cnibench.clusters.kubernetes.pods.background import EnteredPod
 from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
-from cnibench.testbed.capabilities.controlled_pods import ControlledPods, Conversation
+from cnibench.testbed.capabilities.pods.controlled import ControlledPods, Conversation
 from cnibench.testbed.place import Node, Pod
 
 

@@ -25,7 +25,7 @@ from cnibench.clusters.kubernetes.nodes.places import KubernetesNode, Kubernetes
 from cnibench.clusters.kubernetes.pods.measured import MeasuredPods
 from cnibench.clusters.kubernetes.pods.watch import Watch, watching
 from cnibench.errors import ClusterError, CnibenchError, UnsupportedError, cleaning_up
-from cnibench.testbed.capabilities.pod_lifecycle import Started
+from cnibench.testbed.capabilities.pods.lifecycle import Started
 
 BLIND = "sandbox-and-network"  # the step of a node that may not be looked into
 _READY = 180.0  # s for all Pods of one call

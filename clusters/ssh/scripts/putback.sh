@@ -38,7 +38,10 @@ for folder in /sys/class/net/*; do
   was device "$device" && continue
   [ -e "$folder/device" ] && continue
   case $device in
-  cni[0-9]* | flannel* | cilium* | lxc* | cali* | vxlan.calico | vxlan-v6.calico | wireguard.cali | wg-v6.cali | kube-* | tunl0 | veth* | dummy0 | antrea-* | weave | vxlan-* | br-cnibench*)
+  dummy0) # comes with its module; with an address it is somebody's
+    [ -z "$(ip -o address show dev dummy0 scope global 2>/dev/null)" ] && ip link delete dummy0 2>/dev/null ;;
+  # Not veth*: those of Pods went with the Pods' namespaces, and others may be of containers that somebody started since.
+  cni[0-9]* | flannel* | cilium* | lxc* | cali* | vxlan.calico | vxlan-v6.calico | wireguard.cali | wg-v6.cali | kube-* | tunl0 | antrea-* | weave | vxlan-6784 | br-cnibench*)
     ip link delete "$device" 2>/dev/null || [ ! -e "$folder" ] || [ "$device" = tunl0 ] || problem "device $device stays" ;;
   esac
 done
@@ -60,17 +63,22 @@ for version in legacy nft; do
       "$program-$version-restore" -c 2>/dev/null || problem "the rules of $program-$version stay"
   done
 done
-if has nft; then # tables that nobody had and that have no rule any more
+if has nft; then # tables of Kubernetes and CNIs, and those of iptables that were not there and have no rule any more
   nft -s list tables 2>/dev/null | while read -r _ family table; do
     was netfilter "nft $family $table" && continue
     case $table in
     kube-proxy | flannel-ipv4 | flannel-ipv6 | calico | cni_*) nft delete table "$family" "$table" ;;
-    *) nft -s list table "$family" "$table" | grep -Evq '^(table|	chain|		type|	}|}|$)' || nft delete table "$family" "$table" ;;
+    filter | nat | mangle | raw | security) nft -s list table "$family" "$table" | grep -Evq '^(table|	chain|		type|	}|}|$)' || nft delete table "$family" "$table" ;;
     esac
   done
 fi
 if has ipset; then
-  for name in $(ipset list -name 2>/dev/null); do was ipset "$name" || ipset destroy "$name" 2>/dev/null; done
+  for name in $(ipset list -name 2>/dev/null); do
+    was ipset "$name" && continue
+    case ${name#inet6:} in
+    KUBE-* | cali[46]0* | kube-router-* | weave-* | cilium_* | cnibench*) ipset destroy "$name" 2>/dev/null ;;
+    esac
+  done
 fi
 for family in -4 -6; do # the rest of a CNI's rules of policy routing, by the tables and marks that only they use
   ip $family rule show | grep -E 'lookup (2004|2005)|fwmark 0x[0-9a-f]*00/0xf00|lookup 10 ' | while read -r line; do

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from _kind_runs import CNIBENCH, clusters, cnibench, lines, output, run_of, until
 
-from cnibench.run.slices.clocks import descendants
+from cnibench.run.slices.readings.clocks import descendants
 
 pytestmark = pytest.mark.timeout(900)
 

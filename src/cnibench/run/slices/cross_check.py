@@ -25,8 +25,8 @@ from cnibench.run.checks.stalls import Evidence, disturbed
 from cnibench.run.sample_context import SampleContext
 from cnibench.run.sample_faults import private, recorded
 from cnibench.run.session import Session
-from cnibench.run.slices.clocks import descendants
 from cnibench.run.slices.priority import CLIENT, SERVER, raised
+from cnibench.run.slices.readings.clocks import descendants
 from cnibench.run.slices.remote import AnyGenerator
 from cnibench.run.slices.rounds import Value
 from cnibench.run.workload import Workload

@@ -10,9 +10,9 @@ from dataclasses import replace
 from cnibench.errors import CnibenchError, Interrupted
 from cnibench.run.checks.cpus import check_pinned
 from cnibench.run.sample_context import SampleContext
-from cnibench.run.slices.clocks import descendants
-from cnibench.run.slices.counters import Sent
 from cnibench.run.slices.load import FOR_EVER, Load
+from cnibench.run.slices.readings.clocks import descendants
+from cnibench.run.slices.readings.counters import Sent
 from cnibench.run.slices.running import Running
 from cnibench.system.files import write_private
 from cnibench.system.process import Process

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from cnibench.run.sample_context import SampleContext
-from cnibench.run.slices.counters import Counted
+from cnibench.run.slices.readings.counters import Counted
 from cnibench.system.process import Process
 from cnibench.testbed.place import Pod
 

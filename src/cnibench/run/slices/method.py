@@ -49,8 +49,8 @@ from cnibench.rundir.files import FullError
 from cnibench.rundir.reader import STALLS
 from cnibench.rundir.schema import SLICES, now
 from cnibench.system.files import make_private, write_private
-from cnibench.testbed.capabilities.controlled_pods import ControlledPods
-from cnibench.testbed.capabilities.entered_pods import EnteredPods
+from cnibench.testbed.capabilities.pods.controlled import ControlledPods
+from cnibench.testbed.capabilities.pods.entered import EnteredPods
 
 
 @dataclass

@@ -16,10 +16,10 @@ from dataclasses import asdict
 from typing import Any
 
 from cnibench.errors import CnibenchError, MeasureError, as_data
-from cnibench.run.slices.clocks import Clocks, descendants
-from cnibench.run.slices.counters import Counted, Counter
 from cnibench.run.slices.engine import drive
 from cnibench.run.slices.priority import SERVER, raised
+from cnibench.run.slices.readings.clocks import Clocks, descendants
+from cnibench.run.slices.readings.counters import Counted, Counter
 from cnibench.run.slices.running import Running
 from cnibench.system import namespaces
 
@@ -27,15 +27,15 @@ MODULES = (
     "errors",
     "model.coordinates",
     "model.units",
-    "run.slices.clocks",
-    "run.slices.counters",
     "run.slices.engine",
     "run.slices.looks",
     "run.slices.on_node",
     "run.slices.priority",
+    "run.slices.readings.clocks",
+    "run.slices.readings.counters",
+    "run.slices.readings.sock_diag",
     "run.slices.running",
     "run.slices.slice",
-    "run.slices.sock_diag",
     "system.heartbeat",
     "system.namespaces",
     "system.usage",

@@ -23,7 +23,7 @@ from cnibench.run.slices.slice import Slice
 from cnibench.system import carried
 from cnibench.system.process import Process
 from cnibench.system.usage import Share
-from cnibench.testbed.capabilities.controlled_pods import ControlledPods, Conversation
+from cnibench.testbed.capabilities.pods.controlled import ControlledPods, Conversation
 from cnibench.testbed.place import Node
 
 _LIMIT = 30.0  # s for an answer

@@ -6,10 +6,10 @@ import os
 import socket
 
 from cnibench.errors import CnibenchError, NoSlicesError
-from cnibench.run.slices.clocks import Clocks
-from cnibench.run.slices.counters import Namespace
+from cnibench.run.slices.readings.clocks import Clocks
+from cnibench.run.slices.readings.counters import Namespace
+from cnibench.run.slices.readings.sock_diag import ESTABLISHED, SockDiag
 from cnibench.run.slices.room import require as require_room
-from cnibench.run.slices.sock_diag import ESTABLISHED, SockDiag
 
 
 def require(cells: int) -> None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cnibench.errors import LimitError, MeasureError
-from cnibench.run.slices.clocks import Clocks
-from cnibench.run.slices.counters import Counter, Sent
 from cnibench.run.slices.looks import Programs
 from cnibench.run.slices.priority import CLIENT, SERVER, check_normal, raised
+from cnibench.run.slices.readings.clocks import Clocks
+from cnibench.run.slices.readings.counters import Counter, Sent
 
 _START = 10.0  # s
 _SILENT = 0.25  # s: what is in flight then is lost or stuck, and the next slice's lead-in has it

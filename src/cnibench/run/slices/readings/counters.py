@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cnibench.errors import MeasureError, UnsupportedError
-from cnibench.run.slices.sock_diag import ESTABLISHED, OPEN, Connection, SockDiag
+from cnibench.run.slices.readings.sock_diag import ESTABLISHED, OPEN, Connection, SockDiag
 
 _LARGEST = 1 << 20
 _CONTROL = 1 << 16  # bytes that a connection of control stays below: parameters and results

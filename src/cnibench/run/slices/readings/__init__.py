@@ -1,0 +1,1 @@
+"""What one slice is read from: counters of connections, and clocks of processes."""
