@@ -84,6 +84,11 @@ KUBERNETES = (
         metavar="NAME",
         help="Image pull secret: NAMESPACE/NAME, copied into cnibench's namespace.",
     ),
+    click.option(
+        "--pod-resources",
+        metavar="LIST",
+        help="Requests and limits of each measured Pod, for example cpu=2,memory=1Gi.",
+    ),
 )
 KIND = (
     click.option(
@@ -135,7 +140,7 @@ SECTIONS = {
         "allow_replace",
         "allow_node_changes",
     ),
-    "Existing clusters and kind": ("patience", "registry", "pull_secret", "keep"),
+    "Existing clusters and kind": ("patience", "registry", "pull_secret", "pod_resources", "keep"),
     "kind": ("node_image", "kind_nodes"),
     "kind and ssh://": ("image_archive",),
     "ssh://": ("kubernetes",),

@@ -16,6 +16,7 @@ from cnibench.clusters.existing.safeguards import (
     saved_manifests,
 )
 from cnibench.clusters.kubernetes import install
+from cnibench.clusters.kubernetes.api import resources
 from cnibench.clusters.kubernetes.cni import recognise, subnets, wait
 from cnibench.clusters.kubernetes.cni.image_digests import image_digests
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
@@ -189,7 +190,11 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
         self._bare = True
 
     def environment(self) -> dict[str, Any]:
-        facts = {"wire_offload": "as the nodes' devices have it", **self._facts}
+        facts: dict[str, Any] = {
+            "wire_offload": "as the nodes' devices have it",
+            **resources.fact(self.options.cluster.pod_resources),
+            **self._facts,
+        }
         if self._installed:
             facts["installed"] = dict(self._installed)
         return facts | ({"max_rate": self.allowed.max_rate} if self.allowed.max_rate else {})

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from cnibench.clusters.existing import granted
 from cnibench.clusters.existing.deployment import ExistingDeployment
-from cnibench.clusters.kubernetes.api import pods
+from cnibench.clusters.kubernetes.api import pods, resources
 from cnibench.clusters.kubernetes.api.access import Access, DeniedError, access_of
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.cni import recognise, suitability
@@ -49,6 +49,7 @@ class PresentCluster(Cluster, AccessRights, CellLimits, Recognition):
         super().__init__(options)
         given = options.cluster
         self.allowed = safety.Allowed.of(given)
+        resources.parse(given.pod_resources)  # UsageError before anything is made
         self.patience = seconds(given.patience or PATIENCE)
         self.wanted = Wanted(
             client=given.client_node or "",

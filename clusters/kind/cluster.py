@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from cnibench.clusters.kind.containers import OneCluster
 from cnibench.clusters.kind.pods import LocalPod, on_this_machine
 from cnibench.clusters.kubernetes import images, install
-from cnibench.clusters.kubernetes.api import pods, tools
+from cnibench.clusters.kubernetes.api import pods, resources, tools
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.cni import suitability, wait
 from cnibench.clusters.kubernetes.cni.image_digests import image_digests
@@ -86,6 +86,9 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
+        resources.parse(
+            options.cluster.pod_resources
+        )  # wrong ones are refused before anything is made
         self.patience = seconds(options.cluster.patience or PATIENCE)
         self._deployment: list[KindDeployment] = []
         self._facts: dict[str, Any] = {}
@@ -221,6 +224,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
         return {
             "kernel": platform.release(),
             "wire_offload": "as the veth has it: super-packets cross it whole",
+            **resources.fact(self.options.cluster.pod_resources),
             **self._facts,
             **({"installed": dict(self._installed)} if self._installed else {}),
         }

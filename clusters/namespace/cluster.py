@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from cnibench.clusters.kubernetes import images
-from cnibench.clusters.kubernetes.api import objects, pods
+from cnibench.clusters.kubernetes.api import objects, pods, resources
 from cnibench.clusters.kubernetes.api.access import Access, access_of
 from cnibench.clusters.kubernetes.api.objects import Making
 from cnibench.clusters.kubernetes.nodes import agents
@@ -65,6 +65,7 @@ class NamespaceCluster(Cluster, AccessRights, Consent, KernelAccess, Ownership, 
         self.namespace = given.namespace or ""
         self.names = (given.client_node or "", given.server_node or "")
         self.tolerations = tuple(toleration(item) for item in given.toleration)
+        self.resources = resources.parse(given.pod_resources)
         self.wire: Wire = "nic"
         self._run = state.new_name()
         self._lease: Lease | None = None
@@ -179,6 +180,7 @@ class NamespaceCluster(Cluster, AccessRights, Consent, KernelAccess, Ownership, 
             tolerations=self.tolerations,
             pull_secret=self.options.cluster.pull_secret or "",
             rights="none",
+            resources=self.resources,
         )
         self._made += 1
         prefix = f"{self._run}-{self._made}-"
@@ -201,7 +203,11 @@ class NamespaceCluster(Cluster, AccessRights, Consent, KernelAccess, Ownership, 
         return KubernetesNode(letter, known, gateway, host=False)
 
     def environment(self) -> dict[str, Any]:
-        return {"wire_offload": "as the nodes' devices have it", **self._facts}
+        return {
+            "wire_offload": "as the nodes' devices have it",
+            **resources.fact(self.options.cluster.pod_resources),
+            **self._facts,
+        }
 
     def leftovers(
         self, owners: Sequence[str] = (), notify: Callable[[str], None] = print

@@ -59,9 +59,9 @@ class NamespaceDeployment(MeasuredPods):
                 f"cnibench clean --cluster namespace -n {self.namespace}",
             ) from None
 
-    def _create(self, made: Sequence[Mapping[str, Any]]) -> None:
+    def _create(self, made: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         """Never changes a Pod of others that has the same name."""
-        self.access.create(*made, timeout=_CREATING)
+        return self.access.create(*made, timeout=_CREATING)
 
 
 def environment(nodes: Sequence[KubernetesNode]) -> dict[str, Any]:

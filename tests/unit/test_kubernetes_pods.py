@@ -33,7 +33,7 @@ class Api:
         self.evicting = False
         self.removed: list[str] = []
 
-    def apply(self, *objects: Mapping[str, Any]) -> None:
+    def apply(self, *objects: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         for item in objects:
             term = item["spec"]["affinity"]["nodeAffinity"][
                 "requiredDuringSchedulingIgnoredDuringExecution"
@@ -53,13 +53,14 @@ class Api:
             )
             self.pods[item["metadata"]["name"]] = {
                 "metadata": dict(item["metadata"]),
-                "spec": {} if full else {"nodeName": node},
+                "spec": {**item["spec"], **({} if full else {"nodeName": node})},
                 "status": {
                     **ended,
                     "conditions": [said if full else ready],
                     "podIPs": [{"ip": f"10.0.0.{len(self.pods) + 1}"}],
                 },
             }
+        return objects
 
     def get(self, kind: str, name: str, timeout: float = 0.0) -> dict[str, Any]:
         assert kind == "nodes"

@@ -4,7 +4,7 @@ of it, and that nothing but its own Pods and Lease is made, changed or removed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -266,11 +266,11 @@ def test_what_a_live_run_and_what_others_have_stays(store: Any) -> None:
 class Pods(Api):
     """Where Pods can be made, and nothing changed."""
 
-    def apply(self, *objects: Mapping[str, Any]) -> None:
+    def apply(self, *objects: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         raise AssertionError("a Pod of others would be changed")
 
-    def create(self, *objects: Mapping[str, Any], timeout: float) -> None:
-        Api.apply(self, *objects)
+    def create(self, *objects: Mapping[str, Any], timeout: float) -> Sequence[Mapping[str, Any]]:
+        return Api.apply(self, *objects)
 
     def listed(self, kind: str, namespace: str, *, labels: str = "", **more: Any) -> Any:
         if labels == "cnibench.io/run=run":

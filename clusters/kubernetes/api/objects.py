@@ -5,7 +5,7 @@ chosen nodes, Services.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 OURS = "app.kubernetes.io/managed-by"
@@ -19,6 +19,14 @@ HOST = "/host"  # the node's files, in the agent
 Role = Literal[
     "client", "server", "stranger"
 ]  # whom the policies of an enforcing profile let in, and whom not
+# Service meshes leave these Pods alone: their proxy would be measured, too.
+_UNMESHED = {
+    "labels": {"sidecar.istio.io/inject": "false", "kuma.io/sidecar-injection": "disabled"},
+    "annotations": {
+        "linkerd.io/inject": "disabled",
+        "consul.hashicorp.com/connect-inject": "false",
+    },
+}
 PATIENT = [
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists"},
@@ -30,7 +38,7 @@ PATIENT = [
 @dataclass(frozen=True)
 class Making:
     """What all of our objects have in common. ``rights``: what the cluster lets the agents have
-    (Rights).
+    (Rights); ``resources`` are requests and limits of each measured Pod.
     """
 
     namespace: str
@@ -40,6 +48,7 @@ class Making:
     tolerations: Sequence[Mapping[str, str]] = ()
     pull_secret: str = ""
     rights: Rights = "all"
+    resources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def confined(self) -> bool:
@@ -129,6 +138,9 @@ def pod(
     spec = _spec(making, making.workload_image, context, node)
     if host:
         spec |= {"hostNetwork": True, "dnsPolicy": "Default"}
+    if making.resources:  # both alike: Kubernetes gives these Pods the class Guaranteed
+        given = dict(making.resources)
+        spec["containers"][0]["resources"] = {"requests": given, "limits": given}
     # The pause container reaps what programs leave behind: sleep, as the first process, would not.
     spec |= {"restartPolicy": "Never", "shareProcessNamespace": True}
     return {
@@ -137,7 +149,8 @@ def pod(
         "metadata": {
             "name": name,
             "namespace": making.namespace,
-            "labels": {**making.labels(role), POD: name},
+            "labels": {**making.labels(role), POD: name, **_UNMESHED["labels"]},
+            "annotations": _UNMESHED["annotations"],
         },
         "spec": spec,
     }
@@ -173,7 +186,13 @@ def agent(making: Making, nodes: Sequence[str]) -> dict[str, Any]:
         "metadata": {"name": AGENT, "namespace": making.namespace, "labels": labels},
         "spec": {
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": _agent_spec(making, nodes)},
+            "template": {
+                "metadata": {
+                    "labels": {**labels, **_UNMESHED["labels"]},
+                    "annotations": _UNMESHED["annotations"],
+                },
+                "spec": _agent_spec(making, nodes),
+            },
         },
     }
 

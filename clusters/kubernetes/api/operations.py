@@ -18,12 +18,17 @@ from cnibench.errors import ClusterError, LimitError
 
 QUICK = 30.0  # s: a question to the API server
 APPLIER = "cnibench"  # our name as a field manager (metadata.managedFields)
+_REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _REQUEST = "cnibench.io/request"  # an annotation: which request made the object
 _PAGE = 500  # objects in one answer
 _LOOK = 0.3  # s between two looks at what is going
 _EXPIRED = 410  # the rest of a list whose beginning is too old
 
 Object = dict[str, Any]
+
+
+class NotAdmittedError(ClusterError):
+    """The user may make the object, and the cluster's admission refuses it."""
 
 
 class Operations(ABC):
@@ -103,9 +108,11 @@ class Operations(ABC):
     def create(self, *objects: Mapping[str, Any], timeout: float = QUICK) -> list[Object]:
         """Makes objects that are not there yet."""
         return [
-            self.checked(
+            self._admitted(
                 created(self, self._path(item), item, f"?fieldManager={APPLIER}", timeout),
+                item,
                 f"{_words(item)} cannot be made",
+                ("create",),
             )
             for item in objects
         ]
@@ -119,7 +126,7 @@ class Operations(ABC):
         query = f"?fieldManager={APPLIER}&force=true&fieldValidation=Strict"
         query += "&dryRun=All" if dry_run else ""
         return [
-            self.checked(
+            self._admitted(
                 self.call(
                     "PATCH",
                     f"{self._path(item)}/{item['metadata']['name']}{query}",
@@ -127,7 +134,9 @@ class Operations(ABC):
                     timeout,
                     content="application/apply-patch+yaml",
                 ),
+                item,
                 f"{_words(item)} cannot be applied",
+                ("create", "patch"),
             )
             for item in objects
         ]
@@ -174,6 +183,52 @@ class Operations(ABC):
         if not answer.ok:
             raise self.refusal(answer, what)
         return dict(answer.body)
+
+    def allowed(self, asked: Mapping[str, Any]) -> bool:
+        """Does the authorizer let this user do that? ``asked``: the spec of a
+        SelfSubjectAccessReview.
+        """
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": dict(asked),
+        }
+        answer = self.call("POST", _REVIEW, review)
+        if not answer.ok:
+            raise self.refusal(answer, "which rights this user has cannot be asked")
+        return bool(answer.body.get("status", {}).get("allowed"))
+
+    def _admitted(
+        self, answer: Answer, item: Mapping[str, Any], what: str, verbs: Sequence[str]
+    ) -> Object:
+        """As ``checked``. Admission refuses with the same status and reason as the authorizer:
+        which of them it was, the authorizer tells.
+        """
+        if answer.reason == "Forbidden" and all(self._may(verb, item) for verb in verbs):
+            where = str(item["metadata"].get("namespace") or "")
+            raise NotAdmittedError(
+                f"{what}: {answer.message}",
+                "admission refused it, not the user's rights: a quota, a limit range, Pod Security"
+                " or a policy of the cluster"
+                + (
+                    f" (kubectl describe quota,limits -n {where}). Quotas of CPU time or memory"
+                    " need --pod-resources"
+                    if where
+                    else ""
+                ),
+            )
+        return self.checked(answer, what)
+
+    def _may(self, verb: str, item: Mapping[str, Any]) -> bool:
+        path = self._path(item).split("/")
+        about = {
+            "verb": verb,
+            "group": path[2] if path[1] == "apis" else "",
+            "resource": path[-1],
+            "namespace": str(item["metadata"].get("namespace") or ""),
+            "name": str(item["metadata"]["name"]) if verb == "patch" else "",
+        }
+        return self.allowed({"resourceAttributes": {k: v for k, v in about.items() if v}})
 
     def _end(self, path: str, uid: str, grace: int | None, timeout: float) -> None:
         options: Object = {

@@ -28,8 +28,10 @@ _HOPELESS = (
 )
 # the scheduler's word for a node that has as many as its kubelet takes (110 by default)
 _FULL = "Too many pods"
+# the same for what Pods request (--pod-resources)
+_SCARCE = ("Insufficient cpu", "Insufficient memory")
 _PULL = ("ErrImagePull", "ImagePullBackOff")
-_PULL_TRIES = 20.0  # s: a registry may be slow to answer once, not for ever
+_TRIES = 20.0  # s: a registry may be slow to answer once, and Pods of others may end
 
 
 def addresses(pod: Mapping[str, Any]) -> dict[int, str]:
@@ -88,6 +90,20 @@ def trouble(pod: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
+def added_containers(pod: Mapping[str, Any]) -> list[str]:
+    """The containers of a Pod of ours that we did not ask for: a service mesh's proxy, say."""
+    spec = pod["spec"]
+    names = [one["name"] for one in (*spec.get("initContainers", ()), *spec["containers"])]
+    return [name for name in names if name != objects.NAME]
+
+
+def cpu_limit(pod: Mapping[str, Any]) -> str:
+    """The limit of a Pod's CPU time, '' for none."""
+    containers = pod["spec"]["containers"]
+    limits = [(one.get("resources") or {}).get("limits") or {} for one in containers]
+    return next((str(one["cpu"]) for one in limits if "cpu" in one), "")
+
+
 def wait_ready(
     access: Access, namespace: str, selector: str, count: int, limit: float = READY
 ) -> list[dict[str, Any]]:
@@ -101,7 +117,7 @@ def _ready(
     access: Access, namespace: str, selector: str, count: int, limit: float, news: Following
 ) -> list[dict[str, Any]]:
     start = time.monotonic()
-    pulling: float | None = None
+    waited: float | None = None
     while True:
         try:
             found = news.items()
@@ -116,9 +132,10 @@ def _ready(
             reason, said = trouble(pod)
             if reason in (*_HOPELESS, "Ended") or (reason == "Unschedulable" and _FULL in said):
                 raise _never(access, namespace, pod, reason, said)
-            if reason in _PULL:
-                pulling = pulling or time.monotonic()
-                if time.monotonic() - pulling > _PULL_TRIES * patience():
+            scarce = reason == "Unschedulable" and any(one in said for one in _SCARCE)
+            if reason in _PULL or scarce:
+                waited = waited or time.monotonic()
+                if time.monotonic() - waited > _TRIES * patience():
                     raise _never(access, namespace, pod, reason, said)
         if time.monotonic() - start > limit * patience():
             details = f"{_late(access, namespace, found, selector, count)} within {limit:.0f} s"
@@ -136,6 +153,8 @@ def _never(
             "a kubelet runs at most 110 Pods by default (maxPods): ask for fewer Pods, or raise the"
             " limit"
         )
+    if any(one in said for one in _SCARCE):
+        remedy = "--pod-resources has to ask for less, or name nodes that have more to give"
     if "Image" in reason or reason in _PULL:
         remedy = (
             "'cnibench images build' and 'cnibench images load' bring the images where there is no"

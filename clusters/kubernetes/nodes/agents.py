@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from cnibench.clusters.kubernetes import images
-from cnibench.clusters.kubernetes.api import objects, pods
+from cnibench.clusters.kubernetes.api import objects, pods, resources
 from cnibench.clusters.kubernetes.api.access import DENIED, Access, DeniedError
 from cnibench.clusters.kubernetes.api.objects import Making, Rights
 from cnibench.clusters.kubernetes.api.operations import QUICK
@@ -45,6 +45,7 @@ def plan(
         agent,
         tolerations=tolerations,
         pull_secret=options.pull_secret or "",
+        resources=resources.parse(options.pod_resources),
     )
 
 

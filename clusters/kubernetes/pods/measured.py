@@ -210,8 +210,9 @@ class MeasuredPods(Deployment):
                 raise
         return [self._pods[item[0]] for item in wanted]
 
-    def _create(self, made: Sequence[Mapping[str, Any]]) -> None:
-        self.access.apply(*made)
+    def _create(self, made: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """They, as the cluster has admitted them."""
+        return self.access.apply(*made)
 
     def _make(self, new: Sequence[tuple[str, int, bool, Role]], many: bool) -> None:
         host_only = self.profile.features.network_model == "host"
@@ -225,7 +226,7 @@ class MeasuredPods(Deployment):
             )
             for name, number, host, role in new
         ]
-        self._create(made)
+        self._check_admitted(self._create(made))
         names = ",".join(self.prefix + item[0] for item in new)
         ready = pods.wait_ready(
             self.access, self.namespace, f"{objects.POD} in ({names})", len(new)
@@ -250,6 +251,24 @@ class MeasuredPods(Deployment):
             }
         for name, *_ in new:
             self.each_pod(self._pods[name])
+
+    def _check_admitted(self, made: Sequence[Mapping[str, Any]]) -> None:
+        """Raises ClusterError for what admission has added to a Pod and would be measured, too."""
+        for pod in made:
+            if added := pods.added_containers(pod):
+                raise ClusterError(
+                    f"the cluster added the container {', '.join(added)} to the Pod"
+                    f" {pod['metadata']['name']}: its work would be measured, too",
+                    f"exempt the namespace {self.namespace} from the admission webhook or policy"
+                    " that adds it (a service mesh's injection, say)",
+                )
+            if not self.making.resources and (limit := pods.cpu_limit(pod)):
+                raise ClusterError(
+                    f"the cluster limits the CPU time of the Pod {pod['metadata']['name']} to"
+                    f" {limit}: the limit would be measured",
+                    "set one with --pod-resources (cpu=2,memory=1Gi, say), or remove the default"
+                    f" of the LimitRange: kubectl get limitrange -n {self.namespace}",
+                )
 
     def _unmake(self, names: Sequence[str]) -> None:
         """Pods of which not all could be made. Raises ClusterError, LimitError."""

@@ -346,6 +346,9 @@ MACHINE = (
     Coordinate(
         "max_rate", "must agree", "cap of what Pods send", unit="bit/s", options=("max_rate",)
     ),
+    Coordinate(
+        "pod_resources", "must agree", "requests and limits of the Pods", options=("pod_resources",)
+    ),
     Coordinate("tool_version", "must agree", "tool version", version=True),
     *(
         Coordinate(f"tools.{name}", "must agree", name, version=True)

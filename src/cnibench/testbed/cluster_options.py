@@ -33,6 +33,7 @@ class ClusterOptions:
     patience: str | None = None
     registry: str | None = None
     pull_secret: str | None = None
+    pod_resources: str | None = None
     node_image: str | None = None
     kind_nodes: int | None = None
     image_archive: tuple[str, ...] = ()

@@ -1,0 +1,124 @@
+"""What the admission of a cluster refuses to measured Pods, or adds to them: each is told with the
+remedy that fits, and nothing stays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _kind_cluster import Kept
+from _kind_runs import ONE_CELL, SHORT, cnibench, lines, until
+from _kubectl import applied, got, kubectl
+
+pytestmark = pytest.mark.timeout(300)
+SPACE = "admission"
+CPU = {"type": "Container", "default": {"cpu": "100m"}}
+DENY = {"validations": [{"expression": "!has(object.spec.shareProcessNamespace)"}]}
+
+
+@pytest.fixture(scope="module")
+def space(bare_cluster: Kept) -> Iterator[list[str]]:
+    """The options that measure in a namespace of the cluster."""
+    kubectl(bare_cluster.access, "create", "namespace", SPACE)
+    client, server = (node.facts.name for node in bare_cluster.nodes)
+    yield [
+        "run", "--cluster", "namespace", "--kubeconfig", str(bare_cluster.access.kubeconfig),
+        "-n", SPACE, "--client-node", client, "--server-node", server, "--toleration", "all",
+        "--allow-load", "--cni", "current", *ONE_CELL, *SHORT,
+    ]  # fmt: skip
+    kubectl(bare_cluster.access, "delete", "namespace", SPACE, timeout=90)
+
+
+def of_space(kind: str, spec: Mapping[str, Any], api: str = "v1") -> dict[str, Any]:
+    meta = {"name": SPACE, "namespace": SPACE}
+    return {"apiVersion": api, "kind": kind, "metadata": meta, "spec": dict(spec)}
+
+
+@contextmanager
+def there(kept: Kept, *made: Mapping[str, Any]) -> Iterator[None]:
+    """While the block lasts."""
+    applied(kept.access, *made)
+    try:
+        yield
+    finally:
+        for one in made:
+            kubectl(kept.access, "delete", "-n", SPACE, one["kind"], SPACE)
+
+
+def refused(kept: Kept, space: list[str], folder: Path, *words: str) -> str:
+    """What is said when no Pod could be made as it has to be; none stays."""
+    said = cnibench(*space, *words, cwd=folder, status=1).stderr
+    (sample,) = lines(folder, "samples")
+    assert sample["status"] == "failed"
+    assert got(kept.access, "pods,leases", "-n", SPACE)["items"] == []
+    assert "cnibench rbac" not in said
+    return said
+
+
+def test_a_default_limit_of_cpu_time_is_not_measured(
+    bare_cluster: Kept, space: list[str], tmp_path: Path
+) -> None:
+    with there(bare_cluster, of_space("LimitRange", {"limits": [CPU]})):
+        said = refused(bare_cluster, space, tmp_path)
+    assert "to 100m: the limit would be measured; remedy: set one with --pod-resources" in said
+
+
+@pytest.mark.parametrize(
+    ("hard", "why"),
+    [({"pods": "1"}, "exceeded quota"), ({"requests.cpu": "8"}, "must specify requests.cpu")],
+)
+def test_a_quota_is_not_taken_for_a_right_that_is_missing(
+    bare_cluster: Kept, space: list[str], tmp_path: Path, hard: Mapping[str, str], why: str
+) -> None:
+    with there(bare_cluster, of_space("ResourceQuota", {"hard": hard})):
+        said = refused(bare_cluster, space, tmp_path)
+    assert why in said
+    assert "remedy: admission refused it, not the user's rights" in said
+    assert "--pod-resources" in said
+
+
+def test_more_than_a_node_has_is_said_at_once(
+    bare_cluster: Kept, space: list[str], tmp_path: Path
+) -> None:
+    asked = "cpu=900,memory=64Mi"
+    said = refused(bare_cluster, space, tmp_path, "--pod-resources", asked)
+    assert "Insufficient cpu" in said
+    assert "remedy: --pod-resources has to ask for less" in said
+
+
+def test_a_policy_of_the_cluster_is_named(
+    bare_cluster: Kept, space: list[str], tmp_path: Path
+) -> None:
+    group = "admissionregistration.k8s.io/v1"
+    rules = [
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    ]
+    own = {"matchLabels": {"kubernetes.io/metadata.name": SPACE}}
+    policy = of_space("ValidatingAdmissionPolicy", {
+        "matchConstraints": {"resourceRules": rules, "namespaceSelector": own}, **DENY,
+    }, group)  # fmt: skip
+    binding = of_space(
+        "ValidatingAdmissionPolicyBinding",
+        {"policyName": SPACE, "validationActions": ["Deny"]},
+        group,
+    )
+    for one in (policy, binding):
+        del one["metadata"]["namespace"]
+    with there(bare_cluster, policy, binding):
+        _enforced(bare_cluster)
+        said = refused(bare_cluster, space, tmp_path)
+    assert "ValidatingAdmissionPolicy 'admission'" in said
+
+
+def _enforced(kept: Kept) -> None:
+    """Waits until the API server has read the policy."""
+    pod = of_space("Pod", {
+        "shareProcessNamespace": True, "containers": [{"name": "x", "image": "x"}],
+    })  # fmt: skip
+    ask = ("create", "--dry-run=server", "-f", "-")
+    until(lambda: kubectl(kept.access, *ask, input=json.dumps(pod), check=False).returncode)
