@@ -4,7 +4,12 @@ remedy that fits, and nothing stays.
 
 from __future__ import annotations
 
+import base64
+import http.server
 import json
+import ssl
+import subprocess
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +17,7 @@ from typing import Any
 
 import pytest
 from _kind_cluster import Kept
-from _kind_runs import ONE_CELL, SHORT, cnibench, lines, until
+from _kind_runs import ONE_CELL, SHORT, cnibench, engine, lines, until
 from _kubectl import applied, got, kubectl
 
 pytestmark = pytest.mark.timeout(300)
@@ -122,3 +127,92 @@ def _enforced(kept: Kept) -> None:
     })  # fmt: skip
     ask = ("create", "--dry-run=server", "-f", "-")
     until(lambda: kubectl(kept.access, *ask, input=json.dumps(pod), check=False).returncode)
+
+
+class Mesh(http.server.BaseHTTPRequestHandler):
+    """Adds a container to each Pod, as the webhook of a service mesh does."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        proxy = {"name": "mesh-proxy", "image": "proxy"}
+        patch = [{"op": "add", "path": "/spec/containers/-", "value": proxy}]
+        response = {
+            "uid": asked["request"]["uid"],
+            "allowed": True,
+            "patchType": "JSONPatch",
+            "patch": base64.b64encode(json.dumps(patch).encode()).decode(),
+        }
+        review = {"apiVersion": asked["apiVersion"], "kind": asked["kind"], "response": response}
+        body = json.dumps(review).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def mesh(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A webhook on this machine, as the API server finds it."""
+    (network,) = json.loads(engine("podman", "network", "inspect", "cnibench-e2e"))
+    gateways = [one["gateway"] for one in network["subnets"]]
+    address = next(one for one in gateways if ":" not in one)
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        [
+            "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
+            "-subj", "/CN=mesh", "-addext", f"subjectAltName=IP:{address}",
+            "-keyout", str(key), "-out", str(certificate),
+        ],
+        check=True, capture_output=True, timeout=30,
+    )  # fmt: skip
+    server = http.server.ThreadingHTTPServer((address, 0), Mesh)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield {
+        "url": f"https://{address}:{server.server_port}/",
+        "caBundle": base64.b64encode(certificate.read_bytes()).decode(),
+    }
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_container_that_is_added_is_not_measured(
+    bare_cluster: Kept, space: list[str], mesh: dict[str, str], tmp_path: Path
+) -> None:
+    rules = [
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    ]
+    hook = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": SPACE},
+        "webhooks": [
+            {
+                "name": "mesh.example.com",
+                "clientConfig": mesh,
+                "rules": rules,
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": SPACE}},
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+            }
+        ],
+    }
+    with there(bare_cluster, hook):
+        until(lambda: "mesh-proxy" in _dry_run(bare_cluster))
+        said = refused(bare_cluster, space, tmp_path)
+    assert "the cluster added the container mesh-proxy to the Pod" in said
+
+
+def _dry_run(kept: Kept) -> str:
+    """A Pod as the cluster would admit it."""
+    pod = of_space("Pod", {"containers": [{"name": "x", "image": "x"}]})
+    words = ("create", "--dry-run=server", "-o", "json", "-f", "-")
+    return kubectl(kept.access, *words, input=json.dumps(pod), check=False).stdout
