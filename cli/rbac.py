@@ -20,9 +20,10 @@ from cnibench.clusters.kubernetes.rights.table import LEVELS, Level
     type=click.Choice(LEVELS),
     default="measure",
     show_default=True,
+    metavar="LEVEL",
     help=(
-        "What the user may do: measure with Pods in one namespace, measure the cluster as it is, or"
-        " install and remove CNIs."
+        "What the user may do: measure with Pods in one namespace (namespace), measure the cluster"
+        " as it is (measure), or also install and remove CNIs (install)."
     ),
 )
 @click.option(
@@ -40,8 +41,8 @@ from cnibench.clusters.kubernetes.rights.table import LEVELS, Level
     "--service-account",
     "accounts",
     multiple=True,
-    metavar="NAMESPACE/NAME",
-    help="Bind the role to this ServiceAccount.",
+    metavar="NS/NAME",
+    help="Bind the role to this ServiceAccount of that namespace.",
 )
 @click.option(
     "--pull-secret",

@@ -16,6 +16,14 @@ from typing import Any
 
 from cnibench.errors import MissingError, UsageError
 
+_WORDS = {
+    "clusters": "kind of cluster",
+    "collectors": "collector",
+    "importers": "format of results",
+    "reports": "format of reports",
+    "workloads": "workload",
+}  # what users call a provider of each package
+
 
 @cache
 def providers(package: str) -> dict[str, Any]:
@@ -59,7 +67,8 @@ def provider(package: str, name: str) -> Any:
                 return offered
     found = providers(package)
     if name not in found:
-        raise UsageError(f"there is no '{name}' in {package}", f"there are: {', '.join(found)}")
+        what = _WORDS.get(package, f"one of the {package}")
+        raise UsageError(f"there is no {what} '{name}'", f"there are: {', '.join(found)}")
     return found[name]
 
 

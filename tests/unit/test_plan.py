@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cnibench.clusters.lab.builders.base import builder_of
 from cnibench.errors import InputError, UsageError
 from cnibench.model.cell import Cell
 from cnibench.model.profile import Profile, Strict, builtin
@@ -19,7 +20,7 @@ from cnibench.planning.cells import cells
 from cnibench.planning.forecast import expected_seconds, passes
 from cnibench.planning.plan import Plan, Work, build_plan, read_plan
 from cnibench.planning.schedule import ALONE, blocks_needed, floor, order, pairs, warning
-from cnibench.registry import providers
+from cnibench.registry import provider, providers
 
 
 class _Params(Strict):
@@ -306,3 +307,37 @@ def test_a_plan_with_one_workload_at_two_durations_or_blocks_is_refused() -> Non
         }
     )
     assert len(cells(twice, works, profiles)[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"placement": ["same"]}, "--placement: expected 'intra' or 'inter', got 'same'"),
+        ({"wire_offload": "foo"}, "--wire-offload: expected '"),
+        ({"budget": "2x"}, "--budget: '2x' is not a duration"),
+        ({"resolution": "2"}, "--resolution: expected less than 100 %, got '2'; write 2%"),
+    ],
+)
+def test_a_wrong_option_is_named_as_it_was_written(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        build_plan(options)
+    assert caught.value.message.startswith(said)
+    assert "after validation" not in caught.value.message
+
+
+def test_an_empty_list_is_still_too_short() -> None:
+    with pytest.raises(UsageError, match="--placement: "):
+        build_plan({"placement": []})
+
+
+def test_an_unknown_cluster_is_called_a_kind_of_cluster() -> None:
+    with pytest.raises(UsageError, match="there is no kind of cluster 'kint'"):
+        provider("clusters", "kint")
+
+
+def test_a_wrong_key_of_set_gets_the_options_of_the_model() -> None:
+    with pytest.raises(InputError) as caught:
+        builder_of(builtin()["flannel"], {"nosuch": "1"})
+    assert "nosuch" in caught.value.message
+    assert caught.value.remedy.startswith("its options are: ")
+    assert "schema.json" not in caught.value.remedy

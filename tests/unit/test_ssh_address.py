@@ -55,9 +55,9 @@ def test_the_machines_are_a_kind_of_cluster() -> None:
     assert (cluster.kind, cluster.testbed, cluster.manages_nodes) == ("ssh", "cluster", False)
     with pytest.raises(UsageError, match="names no machines"):
         provider("clusters", "ssh")(Options())
-    with pytest.raises(UsageError, match="there is no 'telnet'"):
+    with pytest.raises(UsageError, match="there is no kind of cluster 'telnet'"):
         provider("clusters", "telnet://a,telnet://b")
-    with pytest.raises(UsageError, match="there is no 'kind://a'"):
+    with pytest.raises(UsageError, match="there is no kind of cluster 'kind://a'"):
         provider("clusters", "kind://a")
 
 

@@ -210,4 +210,7 @@ def builder_of(
             "write a plain number, word, true or false",
         ) from None
     except ValidationError as error:
-        raise explain(f"{profile.name}: datapath.options", error) from None
+        said = explain(f"{profile.name}: datapath.options", error)
+        raise InputError(
+            said.message, f"its options are: {', '.join(found.Options.model_fields) or 'none'}"
+        ) from None

@@ -32,6 +32,7 @@ _LARGEST = (
 Proxy = Literal["iptables", "nftables", "ipvs", "ebpf", "none"]
 PROXIES: tuple[Proxy, ...] = ("iptables", "nftables", "ipvs", "ebpf", "none")
 
+_MOST_MISTAKES = 5  # that a message names
 _KINDS = ("constrained-", "literal[", "function-")  # what pydantic names the members of a union by
 
 
@@ -243,16 +244,31 @@ def parse_yaml(text: str, path: Path) -> Mapping[str, Any]:
 
 def explain(path: Path | str, error: ValidationError) -> InputError:
     """A pydantic error as one InputError: the file, each key, what was expected."""
-    found: dict[str, list[str]] = {}
-    for item in error.errors(include_url=False)[:5]:
-        where = ".".join(str(part) for part in item["loc"] if not str(part).startswith(_KINDS))
-        found.setdefault(where, []).append(_expected(item))
     details = "; ".join(
-        f"{where}{where and ': '}{', or '.join(words)}" for where, words in found.items()
+        f"{where}{where and ': '}{', or '.join(words)}" for where, words in mistakes(error).items()
     )
     return InputError(
         f"{path}: {details}", "schema.json in the profiles' directory describes each key"
     )
+
+
+def mistakes(error: ValidationError) -> dict[str, list[str]]:
+    """Of a pydantic error, the first keys (``placement.0``; empty: the whole) to what was expected.
+
+    A list whose items are wrong is also too short once they are dropped: only the items are named.
+    """
+    items = error.errors(include_url=False)
+    found: dict[str, list[str]] = {}
+    for item in items:
+        loc = item["loc"]
+        inner = (one["loc"] for one in items if len(one["loc"]) > len(loc))
+        if item["type"] == "too_short" and any(one[: len(loc)] == loc for one in inner):
+            continue
+        where = ".".join(str(part) for part in loc if not str(part).startswith(_KINDS))
+        found.setdefault(where, []).append(_expected(item))
+        if sum(map(len, found.values())) == _MOST_MISTAKES:
+            break
+    return found
 
 
 def _expected(item: Mapping[str, Any]) -> str:

@@ -10,11 +10,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from cnibench.errors import CnibenchError, InputError, UsageError
 from cnibench.model.cell import Placement, Window
-from cnibench.model.profile import Proxy, Strict, explain, read_yaml
+from cnibench.model.profile import Proxy, Strict, explain, mistakes, read_yaml
 from cnibench.model.units import bits_per_second, fraction, seconds
 from cnibench.planning import schedule
 from cnibench.stats.power import MOST_BLOCKS
@@ -35,7 +42,10 @@ def _in_rate(value: Any) -> Any:
 
 
 def _in_fraction(value: Any) -> Any:
-    return _convert(fraction, value)
+    converted = _convert(fraction, value)
+    if isinstance(converted, float) and converted >= 1:
+        raise ValueError(f"expected less than 100 %, got '{value}'; write 2% or 0.02")
+    return converted
 
 
 def _in_noise(value: Any) -> Any:
@@ -202,6 +212,21 @@ class Plan(Strict):
             ]
         return data
 
+    @field_validator("wire_rate")
+    @classmethod
+    def _possible_rate(cls, value: float) -> float:
+        if value > _FASTEST:
+            raise ValueError(
+                f"expected at most {_FASTEST / 1e9:g}G, the most that tc-tbf(8) is given in 32"
+                " bits, or 0 for none"
+            )
+        if 0 < value < _SLOWEST:
+            raise ValueError(
+                f"expected at least {_SLOWEST / 1e6:g}M, or 0 for none: attesting a profile sends"
+                " some hundred KiB"
+            )
+        return value
+
     @model_validator(mode="after")
     def _distinct(self) -> Plan:
         if any(
@@ -209,16 +234,6 @@ class Plan(Strict):
             for values in (self.placement, self.path, self.windows, self.ip, self.proxy)
         ):
             raise ValueError("a value occurs twice in placement, path, windows, ip or proxy")
-        if self.wire_rate > _FASTEST:
-            raise ValueError(
-                f"wire_rate: expected at most {_FASTEST / 1e9:g}G, the most that tc-tbf(8) is"
-                " given in 32 bits, or 0 for none"
-            )
-        if 0 < self.wire_rate < _SLOWEST:
-            raise ValueError(
-                f"wire_rate: expected at least {_SLOWEST / 1e6:g}M, or 0 for none: attesting a"
-                " profile sends some hundred KiB"
-            )
         return self
 
     def seeded(self) -> Plan:
@@ -299,8 +314,16 @@ def build_plan(options: Mapping[str, Any], base: Plan | None = None) -> Plan:
     try:
         return Plan.model_validate(data)
     except ValidationError as error:
-        said = _explain("the options", error)
-        raise UsageError(said.message, "'cnibench run --help' says what each takes") from None
+        said = "; ".join(
+            f"{_option(key)}{key and ': '}{', or '.join(words)}"
+            for key, words in mistakes(error).items()
+        )
+        raise UsageError(said, "'cnibench run --help' describes each option") from None
+
+
+def _option(key: str) -> str:
+    """``placement.0`` as the user wrote it: ``--placement``."""
+    return key and f"--{key.partition('.')[0].replace('_', '-')}"
 
 
 def _explain(path: Path | str, error: ValidationError) -> InputError:
