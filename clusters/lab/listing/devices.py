@@ -142,7 +142,8 @@ _FALLBACK = (
 )
 _UP = 1
 _STATE = 0x40 | 0x10000 | 0x20000  # running, lower up, dormant: they follow some time later
-_READY = 0x80000000  # of IPv6
+# Of IPv6: a device is ready, has asked for routers; an address is not yet known to be the only one.
+_READY, _ASKED, _TENTATIVE = 0x80000000, 0x10, 0x40
 
 
 class Device(NamedTuple):
@@ -216,7 +217,7 @@ def _per_family(name: str, spec: bytes) -> Iterator[str]:
                 label = _CONF4[at] if at < len(_CONF4) else str(at + 1)
                 yield f"{name} ipv4.{label} {struct.unpack_from('=i', values, 4 * at)[0]}"
         elif family == socket.AF_INET6:
-            yield f"{name} ipv6.flags {number(inner.get(1, b'')) & ~_READY:#x}"
+            yield f"{name} ipv6.flags {number(inner.get(1, b'')) & ~(_READY | _ASKED):#x}"
             yield f"{name} ipv6.addr-gen-mode {number(inner.get(8, b''))}"
             values = inner.get(2, b"")
             for at in range(len(values) // 4):
@@ -234,7 +235,7 @@ def addresses(names: Mapping[int, str]) -> list[str]:
         if index not in names:
             continue
         own = given.get(2) or given.get(1, b"")
-        flags = number(given[8]) if 8 in given else flags
+        flags = (number(given[8]) if 8 in given else flags) & ~_TENTATIVE
         words = [names[index], f"{address(own)}/{length}", f"scope {scope}", f"flags {flags:#x}"]
         if given.get(1, own) != own:
             words.append(f"peer {address(given[1])}")
@@ -267,14 +268,24 @@ def disciplines(names: Mapping[int, str]) -> tuple[list[str], list[tuple[int, in
 
 
 def neighbour_settings(names: Mapping[int, str]) -> list[str]:
-    """net.ipv4.neigh and net.ipv6.neigh, of all devices and the defaults."""
-    found = []
-    for _, body in dump(ROUTE, _GETNEIGHTBL, bytes(4)):
+    """net.ipv4.neigh and net.ipv6.neigh, of all devices and the defaults.
+
+    One dump for each family: in a dump of both the kernel skips devices of the second table where
+    the first one fills a message. It repeats a table's defaults in each message, so that a line
+    counts once. Otherwise the number of devices would decide what is listed.
+    """
+    found: set[str] = set()
+    bodies = [
+        body
+        for family in (socket.AF_INET, socket.AF_INET6)
+        for _, body in dump(ROUTE, _GETNEIGHTBL, struct.pack("=B3x", family))
+    ]
+    for body in bodies:
         given = attributes(body[4:])
         table = word(dict(given).get(1, b""))
         for kind, data in given:
             if kind in (2, 3, 4):
-                found.append(f"{table} threshold{kind - 1} {number(data)}")
+                found.add(f"{table} threshold{kind - 1} {number(data)}")
             elif kind == 6:
                 inner = attributes(data)
                 index = number(dict(inner).get(1, b"\0"))
@@ -282,7 +293,7 @@ def neighbour_settings(names: Mapping[int, str]) -> list[str]:
                     continue
                 label = f"{table} {names.get(index, 'default')} "
                 # not: the reference count, and the reachable time, which the kernel draws
-                found += lines(label, inner, {}, drop=(1, 2, 3))
+                found.update(lines(label, inner, {}, drop=(1, 2, 3)))
     return sorted(found)
 
 
