@@ -82,7 +82,8 @@ if has ipset; then
 fi
 for family in -4 -6; do # the rest of a CNI's rules of policy routing, by the tables and marks that only they use
   ip $family rule show | grep -E 'lookup (2004|2005)|fwmark 0x[0-9a-f]*00/0xf00|lookup 10 ' | while read -r line; do
-    grep -qxF "rule $family $line" "$D/before" || ip $family rule delete pref "${line%%:*}" 2>/dev/null
+    # shellcheck disable=SC2086 # its words: another rule of that preference stays
+    grep -qxF "rule $family $line" "$D/before" || ip $family rule delete pref "${line%%:*}" ${line#*:} 2>/dev/null
   done
 done
 sysctl -a 2>/dev/null | sed 's/[[:space:]][[:space:]]*/ /g; s/^/sysctl /' | sort -u >"$D/sysctls"
