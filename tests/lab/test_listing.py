@@ -9,9 +9,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from cnibench.clusters.lab.listing import routing
 from cnibench.clusters.lab.namespaces import links, sysctls
 from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.listing import routing
 
 
 @pytest.fixture
