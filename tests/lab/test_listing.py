@@ -12,6 +12,7 @@ import pytest
 from cnibench.clusters.lab.namespaces import links, sysctls
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.listing import routing
+from cnibench.listing.devices import neighbour_settings
 
 
 @pytest.fixture
@@ -60,3 +61,17 @@ def test_what_somebody_added_is_listed(ns: Namespace) -> None:
     found = listed(ns)
     assert any(line.startswith("fd00:5::9/128 type 4") for line in found), found
     assert any("02:00:00:00:00:07" in line for line in found), found
+
+
+def test_the_number_of_devices_does_not_change_the_settings_of_others(ns: Namespace) -> None:
+    """A dump of both tables repeats their defaults, or lacks devices, as messages are filled."""
+
+    def settings() -> list[str]:
+        with ns.inside():
+            return neighbour_settings({1: "lo"})
+
+    before = settings()
+    assert any(line.startswith("ndisc_cache default ") for line in before)
+    for number in range(20):
+        ns.run(["ip", "link", "add", f"x{number}", "type", "veth", "peer", "name", f"y{number}"])
+        assert settings() == before, number

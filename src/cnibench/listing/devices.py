@@ -263,14 +263,25 @@ def disciplines(names: Mapping[int, str]) -> tuple[list[str], list[tuple[int, in
 
 
 def neighbour_settings(names: Mapping[int, str]) -> list[str]:
-    """net.ipv4.neigh and net.ipv6.neigh, of all devices and the defaults."""
-    found = []
-    for _, body in dump(ROUTE, _GETNEIGHTBL, bytes(4)):
+    """net.ipv4.neigh and net.ipv6.neigh, of all devices and the defaults.
+
+    One dump for each family: where a table begins at the end of a message, the kernel skips as many
+    of its devices as the table before it had (neightbl_dump_info() in net/core/neighbour.c). It
+    repeats a table's defaults in each message, so that a line counts once. Otherwise devices of
+    others that come and go would decide what is listed.
+    """
+    found: set[str] = set()
+    bodies = [
+        body
+        for family in (socket.AF_INET, socket.AF_INET6)
+        for _, body in dump(ROUTE, _GETNEIGHTBL, struct.pack("=B3x", family))
+    ]
+    for body in bodies:
         given = attributes(body[4:])
         table = word(dict(given).get(1, b""))
         for kind, data in given:
             if kind in (2, 3, 4):
-                found.append(f"{table} threshold{kind - 1} {number(data)}")
+                found.add(f"{table} threshold{kind - 1} {number(data)}")
             elif kind == 6:
                 inner = attributes(data)
                 index = number(dict(inner).get(1, b"\0"))
@@ -278,7 +289,7 @@ def neighbour_settings(names: Mapping[int, str]) -> list[str]:
                     continue
                 label = f"{table} {names.get(index, 'default')} "
                 # not: the reference count, and the reachable time, which the kernel draws
-                found += lines(label, inner, {}, drop=(1, 2, 3))
+                found.update(lines(label, inner, {}, drop=(1, 2, 3)))
     return sorted(found)
 
 
