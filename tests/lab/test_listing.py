@@ -12,7 +12,7 @@ import pytest
 from cnibench.clusters.lab.namespaces import links, sysctls
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.listing import routing
-from cnibench.listing.devices import neighbour_settings
+from cnibench.listing.devices import addresses, devices, neighbour_settings
 
 
 @pytest.fixture
@@ -75,3 +75,31 @@ def test_the_number_of_devices_does_not_change_the_settings_of_others(ns: Namesp
     for number in range(20):
         ns.run(["ip", "link", "add", f"x{number}", "type", "veth", "peer", "name", f"y{number}"])
         assert settings() == before, number
+
+
+def test_an_address_is_listed_alike_before_and_after_it_is_known_to_be_the_only_one(
+    ns: Namespace,
+) -> None:
+    def tentative() -> str:
+        return ip(ns, "ip -6 address show dev x0 tentative")
+
+    def found() -> list[str]:
+        with ns.inside():
+            mine = [one for one in devices() if one.name == "x0"]
+            options = [line for one in mine for line in one.options if " ipv6.flags " in line]
+            return addresses({one.number: one.name for one in mine}) + options
+
+    ip(ns, "ip link add x0 type veth peer name x1")
+    conf = "net.ipv6.conf.x0."
+    ip(ns, f"sysctl -qw {conf}accept_dad=1 {conf}dad_transmits=1 {conf}router_solicitations=3")
+    ip(ns, "ip link set x1 up")
+    ip(ns, "ip link set x0 up")
+    ip(ns, "ip address add fd00:9::1/64 dev x0")
+    assert tentative()
+    before = found()
+    assert any("fd00:9::1" in line for line in before)
+    deadline = time.monotonic() + 20
+    while tentative():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert found() == before

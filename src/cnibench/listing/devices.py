@@ -133,7 +133,8 @@ _FALLBACK = (
 )
 _UP = 1
 _STATE = 0x40 | 0x10000 | 0x20000  # running, lower up, dormant: they follow some time later
-_READY = 0x80000000  # of IPv6
+# Of IPv6: a device is ready, has asked for routers; an address is not yet known to be the only one.
+_READY, _ASKED, _TENTATIVE = 0x80000000, 0x10, 0x40
 
 
 class Device(NamedTuple):
@@ -212,7 +213,7 @@ def _per_family(name: str, spec: bytes) -> Iterator[str]:
                 label = _CONF4[at] if at < len(_CONF4) else str(at + 1)
                 yield f"{name} ipv4.{label} {struct.unpack_from('=i', values, 4 * at)[0]}"
         elif family == socket.AF_INET6:
-            yield f"{name} ipv6.flags {number(inner.get(1, b'')) & ~_READY:#x}"
+            yield f"{name} ipv6.flags {number(inner.get(1, b'')) & ~(_READY | _ASKED):#x}"
             yield f"{name} ipv6.addr-gen-mode {number(inner.get(8, b''))}"
             values = inner.get(2, b"")
             for at in range(len(values) // 4):
@@ -230,7 +231,7 @@ def addresses(names: Mapping[int, str]) -> list[str]:
         if index not in names:
             continue
         own = given.get(2) or given.get(1, b"")
-        flags = number(given[8]) if 8 in given else flags
+        flags = (number(given[8]) if 8 in given else flags) & ~_TENTATIVE
         words = [names[index], f"{address(own)}/{length}", f"scope {scope}", f"flags {flags:#x}"]
         if given.get(1, own) != own:
             words.append(f"peer {address(given[1])}")
@@ -265,10 +266,9 @@ def disciplines(names: Mapping[int, str]) -> tuple[list[str], list[tuple[int, in
 def neighbour_settings(names: Mapping[int, str]) -> list[str]:
     """net.ipv4.neigh and net.ipv6.neigh, of all devices and the defaults.
 
-    One dump for each family: where a table begins at the end of a message, the kernel skips as many
-    of its devices as the table before it had (neightbl_dump_info() in net/core/neighbour.c). It
-    repeats a table's defaults in each message, so that a line counts once. Otherwise devices of
-    others that come and go would decide what is listed.
+    One dump for each family: in a dump of both the kernel skips devices of the second table where
+    the first one fills a message. It repeats a table's defaults in each message, so that a line
+    counts once. Otherwise the number of devices would decide what is listed.
     """
     found: set[str] = set()
     bodies = [
