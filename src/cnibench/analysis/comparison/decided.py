@@ -56,7 +56,7 @@ def decided(reader: RunReader, blocks: int = 0) -> Decided:
     contexts = main_contexts(
         [_first(one, blocks) for one in contexts_of(reader)], main_of([reader])
     )
-    pairs, _ = compare(contexts, level, look_at(reader, blocks))
+    pairs, _ = compare(contexts, level, look_at(reader, blocks), groups=False)
     done = 1 + max(
         (block for one in contexts for it in one.members.values() for _, block in it.values),
         default=-1,

@@ -63,16 +63,22 @@ class _Test:
 
 
 def compare(
-    contexts: Sequence[Context], level: float, look: Look | None = None, *, base: str = ""
+    contexts: Sequence[Context],
+    level: float,
+    look: Look | None = None,
+    *,
+    base: str = "",
+    groups: bool = True,
 ) -> tuple[list[Pair], list[Group]]:
-    """All pairs with Holm's correction over the pairs of their context, and each context's groups.
+    """All pairs with Holm's correction over the pairs of their context, and each context's groups
+    (none where ``groups`` are not asked for).
 
     ``look``: at that look of a run, and corrected for all of its looks, too (joint.py). ``base``:
     only the pairs with that label, and the correction covers only these.
     """
     families = [_tests(number, context, level, base) for number, context in enumerate(contexts)]
     tests = [test for family in families for test in family]
-    _test(tests)
+    _test(tests, bounds=look is None)
     for family in families:
         if look:
             _decide_jointly(family, level, look)
@@ -86,7 +92,8 @@ def compare(
         known, model = effects(context, few, len(family), level)
         mine = [_pair(context, test, known.get((test.a, test.b)), level) for test in family]
         pairs += mine
-        shown.append(group(context, mine, model, every=not base))
+        if groups:
+            shown.append(group(context, mine, model, every=not base))
     return pairs, shown
 
 
@@ -130,9 +137,9 @@ def _tests(number: int, context: Context, level: float, base: str) -> list[_Test
     return found
 
 
-def _test(tests: Sequence[_Test]) -> None:
-    """Each pair's p, scale and bound, and, corrected over all of them, the p of dependence between
-    its blocks.
+def _test(tests: Sequence[_Test], *, bounds: bool) -> None:
+    """Each pair's p, scale and, where asked for, bound, and, corrected over all of them, the p of
+    dependence between its blocks.
     """
     rows = [test.row for test in tests]
     for indices in by_length(rows):
@@ -144,7 +151,7 @@ def _test(tests: Sequence[_Test]) -> None:
             tests[i].p, tests[i].effect = float(found.p[at]), float(found.effect[at])
             tests[i].dependence_p, tests[i].scale = float(lag[at]), float(robust[at])
             tests[i].spread = float(spread[at])
-        for size in {tests[i].family for i in indices}:
+        for size in {tests[i].family for i in indices} if bounds else ():
             _bound([tests[i] for i in indices if tests[i].family == size], ALPHA)
     lags = np.array([test.dependence_p for test in tests])
     lags[~np.isnan(lags)] = holm(lags[~np.isnan(lags)])
