@@ -271,6 +271,10 @@ def test_without_real_time_priority(tmp_path: Path) -> None:
         assert {one["priority"] for one in lines(run / "samples.jsonl")} == {"normal"}
         report = (run / "report.md").read_text().split()
         assert refused in " ".join(report[:100])
+    elif done.returncode == 1:  # some of them
+        failed = [one for one in lines(run / "samples.jsonl") if one["status"] != "ok"]
+        assert failed
+        assert all(refused in one["reason"] for one in failed)
     else:
         assert done.returncode == 2, done.stderr
         assert refused in done.stderr

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from cnibench.errors import UsageError
+from cnibench.errors import MeasureError, UsageError
 from cnibench.run.slices import engine
 from cnibench.run.slices.looks import Programs
 from cnibench.run.slices.running import Reading, Running
@@ -50,3 +50,34 @@ def test_a_load_that_is_always_delayed_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(engine, "_PATIENCE", 0.2)
     with pytest.raises(UsageError, match="a slice of 40 ms is too short"):
         wait_for(Delayed(times=float("inf")))
+
+
+class Slow(Delayed):
+    """A load that can be driven."""
+
+    wanted = "normal"
+    unit = 1
+    ended = False
+
+    def strayed(self) -> float:
+        return 0.0
+
+    def end(self) -> None:
+        self.ended = True
+
+
+def test_a_load_that_cannot_be_sliced_fails_and_others_are_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the middle of a run as in its first block, where nothing else is left to measure."""
+    monkeypatch.setattr(engine, "_PATIENCE", 0.2)
+    slow, quick = Slow(times=float("inf")), Slow(times=0)
+    loads = cast(Any, {"slow": slow, "quick": quick})
+    driven = engine.drive(loads, 2, 0, 1, length=LENGTH, lead_in=0.0)
+    assert {one.cell for one in driven.slices} == {"quick"}
+    assert isinstance(driven.failed.pop("slow"), MeasureError)
+    assert (driven.failed, slow.ended, quick.ended) == ({}, True, False)
+    alone = cast(Any, {"slow": Slow(times=float("inf"))})
+    assert list(engine.drive(alone, 2, 3, 1, length=LENGTH, lead_in=0.0).failed) == ["slow"]
+    with pytest.raises(UsageError, match="too short"):
+        engine.drive(alone, 2, 0, 1, length=LENGTH, lead_in=0.0)

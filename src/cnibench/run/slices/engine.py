@@ -66,7 +66,8 @@ def drive(
     then on. ``after`` is called between rounds with the number of those that are done, and all
     slices so far. The calling thread has real-time priority if any generator is to have it.
 
-    Raises UsageError when a slice is shorter than what its control takes.
+    A cell whose slices are shorter than what their control takes fails. Raises UsageError when
+    that leaves none in the first block.
     """
     before = usage.read()
     real_time = any(one.wanted == "real-time" for one in generators.values())
@@ -92,8 +93,13 @@ def _drive(
     for cell, generator in generators.items():
         try:
             _long_enough(generator, length, lead_in, refused)
-        except (Interrupted, UsageError):
+        except Interrupted:
             raise
+        except UsageError as error:
+            if block == 0 and len(generators) == 1 + len(driven.failed):
+                raise  # nothing can be measured so
+            driven.failed[cell] = MeasureError(error.message, error.remedy)
+            left.pop(cell).end()
         except CnibenchError as error:
             driven.failed[cell] = error
             left.pop(cell).end()
