@@ -65,6 +65,16 @@ def until(what: Callable[[], Any], limit: float = 120.0) -> Any:
     return found
 
 
+def nothing_left(said: str) -> bool:
+    """Does ``clean`` say so? The folder of temporary files is the machine's: those of a run that a
+    test of another suite killed at the same moment are not of this cluster.
+    """
+    return all(
+        "nothing was left" in line or line.startswith("removed: the temporary folder ")
+        for line in said.splitlines()
+    )
+
+
 def images_built(base_archive: Path) -> None:
     """Our two images in the engine, on a base that is at hand."""
     if BASE not in output("podman", "images", "--format", "{{.Repository}}:{{.Tag}}").split():

@@ -25,6 +25,7 @@ from _kind_runs import (
     kubectl,
     lines,
     namespaces_of_runs,
+    nothing_left,
     output,
     run_of,
     until,
@@ -352,7 +353,7 @@ def test_one_is_installed_where_there_is_none(
     } == {("bridge-static", block, "ok") for block in (0, 1)}
     assert all(line["passed"] for line in lines(tmp_path, "attestations"))
     assert not namespaces_of_runs(kept)
-    assert "nothing was left" in output(CNIBENCH, "clean", *existing)
+    assert nothing_left(output(CNIBENCH, "clean", *existing))
 
 
 def refused(run: list[str], folder: Path) -> str:

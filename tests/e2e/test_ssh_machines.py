@@ -21,6 +21,7 @@ from _kind_runs import (
     engine,
     images_built,
     lines,
+    nothing_left,
     until,
 )
 from _machines import Machines
@@ -99,7 +100,7 @@ def test_after_a_kill(machines: Machines, kind_parts: Parts, tmp_path: Path) -> 
     somebody(machines, "ip link delete vethmine")
     somebody(machines, "ipset destroy mine")
     somebody(machines, "nft delete table ip mine")
-    assert "nothing was left" in cnibench(*clean, cwd=tmp_path).stdout
+    assert nothing_left(cnibench(*clean, cwd=tmp_path).stdout)
     for which in (0, 1):
         assert differences(before[which], machines.listing(which)) == []
 
