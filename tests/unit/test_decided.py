@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from cnibench.analysis import analyse
 from cnibench.analysis.calibration import calibration, scatter
 from cnibench.analysis.comparison.decided import decided, needed
 from cnibench.analysis.comparison.levels import planned_looks
-from cnibench.analysis.comparison.neighbours import ASSUMED
+from cnibench.analysis.comparison.neighbours import ASSUMED, telling
 from cnibench.analysis.comparison.one_deployment import NOTE as ONE_DEPLOYMENT
 from cnibench.analysis.text.decision import lines
 from cnibench.cli._execute import _all_decided
@@ -135,6 +136,15 @@ def test_a_report_says_what_so_few_blocks_cannot_show(tmp_path: Path) -> None:
         assert ASSUMED not in analyse([a_run(tmp_path, truth, name=name, **more)]).notes
     two = [a_run(tmp_path, truth, name=f"of-two-{seed}", seed=seed) for seed in (3, 4)]
     assert ASSUMED not in analyse(two).notes
+
+
+def test_values_that_the_test_of_dependence_does_not_read_show_none() -> None:
+    def cell(blocks: int) -> Any:
+        values = {(0, block): 1.0 + 0.01 * block for block in range(blocks)}
+        return SimpleNamespace(members={one: SimpleNamespace(values=values) for one in "ab"})
+
+    assert telling([cell(8)] * 9)
+    assert not telling([cell(8), *[cell(7)] * 8])  # one block failed in eight of the cells
 
 
 def test_a_report_says_that_windows_stand_on_one_deployment(tmp_path: Path) -> None:

@@ -48,9 +48,13 @@ def dependence(contexts: Sequence[Context]) -> str:
 
 
 def telling(contexts: Sequence[Context]) -> bool:
-    """Are there enough values to see that neighbouring blocks depend on each other?"""
-    free = [(len(table) - 1) * table.shape[1] for table in _tables(contexts)]
-    return bool(sum(free) >= _TELLING)
+    """Are there enough values to see that neighbouring blocks depend on each other? The test reads
+    the tables with the most blocks.
+    """
+    tables = _tables(contexts)
+    blocks = max((table.shape[1] for table in tables), default=0)
+    free = [(len(table) - 1) * blocks for table in tables if table.shape[1] == blocks]
+    return sum(free) >= _TELLING
 
 
 def _tables(contexts: Sequence[Context]) -> list[Array]:
