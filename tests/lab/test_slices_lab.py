@@ -79,8 +79,9 @@ def test_one_profile_twice_is_alike_and_another_is_not(
     assert len(driven.slices) == rounds * 6
     assert descendants(os.getpid()) <= before
     same, half = log_ratio(driven.slices, "one/inter", "two/inter")
-    # two deployments of one profile may differ by their memory's places: 2 % beyond the interval
-    assert abs(same) < 1.5 * half + 0.02
+    # Two deployments of one profile may differ by their memory's places: 2.7 % were seen with
+    # tcp-crr. Half of what another profile has to differ by is far enough.
+    assert abs(same) < 1.5 * half + 0.05
     different, half = log_ratio(driven.slices, "one/inter", "other/inter")
     assert different > half
     assert different > 0.1
