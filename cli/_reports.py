@@ -13,6 +13,7 @@ from cnibench.registry import provider
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import REPORT
 from cnibench.rundir.writing import report_file
+from cnibench.system.files import working_directory_is_gone
 from cnibench.system.text import printable
 
 
@@ -29,7 +30,7 @@ def show(path: Path, as_json: bool, quiet: bool) -> int:
         first_lines([printable(problem) for problem in analysis.problems], err=True)
     else:
         click.echo(provider("reports", "json" if as_json else "brief").render(analysis), nl=False)
-    file = path / REPORT
+    file = _from_here(path / REPORT)
     try:
         kept = report_file.store(path, provider("reports", "md").render(analysis))
     except OSError as error:
@@ -40,3 +41,9 @@ def show(path: Path, as_json: bool, quiet: bool) -> int:
         if not quiet:
             click.echo(f"report: {file}", err=True)
     return 1 if analysis.problems else 0
+
+
+def _from_here(file: Path) -> Path:
+    """``file`` as the current directory has it, where it lies below it."""
+    here = None if working_directory_is_gone() else Path.cwd()
+    return file.relative_to(here) if here and file.is_relative_to(here) else file

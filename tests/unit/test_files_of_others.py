@@ -116,3 +116,19 @@ def test_the_command_names_where_it_keeps_the_edited_report(
     _reports.show(run, as_json=False, quiet=False)
     assert "orphan" not in capsys.readouterr().err
     assert call(["verify", str(run)]).exit_code == 0
+
+
+def test_the_report_is_named_as_the_current_directory_has_it(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cnibench.cli import _reports
+
+    run = _interrupted(folder).resolve()
+    _resumed(run)
+    for here, named in (
+        (run.parent.parent, f"{run.parent.name}/{run.name}/report.md"),
+        (Path("/usr"), f"{run}/report.md"),
+    ):
+        monkeypatch.chdir(here)
+        _reports.show(run, as_json=False, quiet=False)
+        assert capsys.readouterr().err.splitlines()[-1] == f"report: {named}"

@@ -50,6 +50,12 @@ def test_the_readme_begins_with_the_command_the_picture_and_how_long_it_took() -
     assert re.match(r"This run took (\d+ min )?\d+ s ", said)
 
 
+def test_the_pictures_name_no_folder_of_the_machine_that_made_them() -> None:
+    for picture in (first_run.PICTURE, first_run.RECORDING):
+        lines = picture.read_text(encoding="utf-8").replace("\xa0", " ")
+        assert not re.findall(r"(?<![\w.:/<])/\w[\w.-]*/\w", lines), picture
+
+
 def test_the_picture_is_an_answer_that_fits_the_terminal() -> None:
     _, _, lines = shown(first_run.PICTURE.read_text(encoding="utf-8"))
     assert max(map(len, lines)) <= 80
