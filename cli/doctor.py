@@ -95,9 +95,12 @@ def examine(
     nodes: dict[str, Any] = {}
     named = choose(cni) if cni else {}
     vm: list[Problem] = vm_problems() if "lab" in kinds else []
-    for name in kinds:
-        kind: type[Cluster] = provider("clusters", name)
-        cluster = kind(Options(cluster=options or ClusterOptions()))
+    chosen: list[type[Cluster]] = [provider("clusters", name) for name in kinds]
+    given = options or ClusterOptions()
+    # with several kinds, an option is for those that take it; what none takes, the first refuses
+    for_some = frozenset().union(*(kind.takes for kind in chosen))
+    for name, kind in zip(kinds, chosen, strict=True):
+        cluster = kind(Options(cluster=given.only(kind.takes | (given.given().keys() - for_some))))
         needed = cluster.missing()
         if not needed and isinstance(cluster, AccessRights):
             rights = cluster.missing_rights(())

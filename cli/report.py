@@ -165,5 +165,5 @@ def write(path: Path, content: str | bytes) -> None:
     except OSError as error:
         raise InputError(
             f"{path}: {error.strerror}",
-            "give --out a file in a folder that is there and can be written",
+            "give --out a file in a folder that exists, can be written and has free space",
         ) from None

@@ -26,6 +26,7 @@ from cnibench.testbed.capabilities.access_rights import AccessRights, Lacking
 from cnibench.testbed.capabilities.cell_limits import CellLimits
 from cnibench.testbed.capabilities.recognition import Recognition
 from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
+from cnibench.testbed.cluster_options import ACCESS, NODES, PODS
 
 _SECONDS = 60.0  # s that installing, attesting and removing one takes, for plans
 _SECONDS_CURRENT = 15.0  # s: agents and Pods only
@@ -36,6 +37,21 @@ class PresentCluster(Cluster, AccessRights, CellLimits, Recognition):
     """The cluster that a kubeconfig leads to, as it is."""
 
     kind: ClassVar[str] = "existing"
+    takes: ClassVar[frozenset[str]] = (
+        ACCESS
+        | NODES
+        | PODS
+        | {
+            "client_selector",
+            "server_selector",
+            "max_rate",
+            "allow_load",
+            "allow_install",
+            "allow_replace",
+            "allow_node_changes",
+            "patience",
+        }
+    )
     deploys: ClassVar[type] = ExistingDeployment
     manages_nodes: ClassVar[bool] = False
     testbed: str = "cluster"

@@ -36,6 +36,7 @@ from cnibench.testbed.capabilities.outages import Outage, Outages
 from cnibench.testbed.capabilities.ownership import Leftover, Ownership
 from cnibench.testbed.capabilities.pods.entered import EnteredPods
 from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
+from cnibench.testbed.cluster_options import PODS
 from cnibench.testbed.place import Pod
 
 _READY = 300.0  # s: of a CNI; images may have to be fetched
@@ -74,6 +75,12 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
     """
 
     kind: ClassVar[str] = "kind"
+    takes: ClassVar[frozenset[str]] = PODS | {
+        "patience",
+        "node_image",
+        "kind_nodes",
+        "image_archive",
+    }
     deploys: ClassVar[type] = KindDeployment
     slices: ClassVar[bool] = True
     testbed: str = "kind"

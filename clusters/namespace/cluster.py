@@ -31,6 +31,7 @@ from cnibench.testbed.capabilities.node_inspection import KernelAccess
 from cnibench.testbed.capabilities.ownership import Leftover, Ownership
 from cnibench.testbed.capabilities.recognition import Recognition
 from cnibench.testbed.cluster import Cluster, Options, Problem, Wire
+from cnibench.testbed.cluster_options import ACCESS, NODES, PODS
 
 _SECONDS = 10.0  # s that making and removing the Pods takes, for plans
 _UNSEEN = "only the Pods of one namespace may be seen"
@@ -50,6 +51,7 @@ class NamespaceCluster(Cluster, AccessRights, Consent, KernelAccess, Ownership, 
     """One namespace of the cluster that a kubeconfig leads to."""
 
     kind: ClassVar[str] = "namespace"
+    takes: ClassVar[frozenset[str]] = ACCESS | NODES | PODS | {"allow_load"}
     deploys: ClassVar[type] = NamespaceDeployment
     manages_nodes: ClassVar[bool] = False
     testbed: str = "cluster"
@@ -80,14 +82,9 @@ class NamespaceCluster(Cluster, AccessRights, Consent, KernelAccess, Ownership, 
         return access_of(self.options.cluster)
 
     def missing(self) -> list[Problem]:
-        """Raises UsageError for options that this kind needs, or cannot have."""
+        """Raises UsageError when no namespace is named."""
         if not self.namespace:
             raise UsageError("--cluster namespace needs the name of a namespace", "-n NAME")
-        if self.allowed.install or self.allowed.replace or self.allowed.max_rate:
-            raise UsageError(
-                "--cluster namespace installs nothing and limits no rate",
-                "leave out --allow-install, --allow-replace and --max-rate, or --cluster existing",
-            )
         try:
             _ = self.access.server_version
         except (InputError, UsageError):

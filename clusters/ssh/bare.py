@@ -24,6 +24,7 @@ from cnibench.testbed.capabilities.nics import Nics
 from cnibench.testbed.capabilities.node_inspection import NodeInspection, Nodes, Remark
 from cnibench.testbed.capabilities.ownership import Leftover, Ownership
 from cnibench.testbed.cluster import Cluster, Options, Problem
+from cnibench.testbed.cluster_options import PODS
 
 # Facts that are shown of a machine, and compared.
 _SHOWN = (
@@ -55,6 +56,17 @@ class BareMachines(Cluster, NodeInspection, Nics, Ownership):
     """
 
     kind: ClassVar[str] = "ssh"
+    takes: ClassVar[frozenset[str]] = PODS | {
+        "namespace",
+        "toleration",
+        "max_rate",
+        "allow_load",
+        "allow_install",
+        "allow_node_changes",
+        "patience",
+        "image_archive",
+        "kubernetes",
+    }
     looking: ClassVar[str] = ""  # nothing is started there
     manages_nodes: ClassVar[bool] = False
     addresses: ClassVar[tuple[Address, Address] | None] = None

@@ -144,13 +144,11 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
         )
         self._kubeconfig = made.kubeconfig
         given = replace(
-            self.options.cluster,
+            self.options.cluster.only(Existing.takes),
             kubeconfig=str(made.kubeconfig),
-            context=None,
             client_node=made.nodes[0],
             server_node=made.nodes[1],
             allow_install=True,
-            allow_replace=None,
         )
         inner = Existing(replace(self.options, cluster=given))
         inner.notify = self.notify

@@ -250,7 +250,8 @@ def _pick(
     details = "; ".join(reasons) or "there is no other node"
     raise UsageError(
         f"no node for the {role}: {details}",
-        f"name one with --{role}-node or --{role}-selector, and tolerate with --toleration",
+        f"name one with --{role}-node or --{role}-selector"
+        + (", and tolerate its taint with --toleration" if " is tainted " in details else ""),
     )
 
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from cnibench.errors import UsageError
 from cnibench.model.profile import Profile
-from cnibench.testbed.cluster_options import ClusterOptions
+from cnibench.testbed.cluster_options import ClusterOptions, spelled
 from cnibench.testbed.deployment import Deployment
 
 Wire = Literal["veth", "virtio", "nic", "none"]
@@ -72,6 +73,9 @@ class Cluster(abc.ABC):
     # can load generators be stopped and counted in microseconds? then its profiles are installed at
     # once for that, if there is room for them
     slices: ClassVar[bool] = False
+    takes: ClassVar[frozenset[str]] = (
+        frozenset()
+    )  # names of ClusterOptions, and keep: any other that was given is refused
     manages_nodes: ClassVar[bool] = True  # are its nodes made by us, of this machine?
     most_pairs: ClassVar[int] = 1000  # measured pairs that have room here
     paths: ClassVar[tuple[str, ...]] = (
@@ -89,6 +93,13 @@ class Cluster(abc.ABC):
     wire: Wire  # what joins the nodes
 
     def __init__(self, options: Options) -> None:
+        """Raises UsageError for an option that this kind of cluster does not take."""
+        given = [*options.cluster.given(), *(["keep"] if options.keep else [])]
+        if ignored := [name for name in given if name not in self.takes]:
+            raise UsageError(
+                f"--cluster {self.kind} does not take {spelled(ignored[0])}",
+                "leave it out; the help lists the options by kind of cluster",
+            )
         self.options = options
         # what every measured TCP connection must have; '': whatever the Pods have by default
         self.congestion_control = options.congestion_control

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from cnibench.errors import InputError
+
+# What several kinds of cluster take (Cluster.takes).
+ACCESS = frozenset({"kubeconfig", "context", "as_user", "as_group", "namespace"})
+NODES = frozenset({"client_node", "server_node", "toleration"})
+PODS = frozenset({"registry", "pull_secret", "pod_resources", "keep"})
 
 
 @dataclass(frozen=True)
@@ -39,10 +44,20 @@ class ClusterOptions:
     image_archive: tuple[str, ...] = ()
     kubernetes: str | None = None
 
+    def only(self, names: Container[str]) -> ClusterOptions:
+        """Without those that were given and are none of ``names``."""
+        given = self.given()
+        return ClusterOptions(**{name: given[name] for name in given if name in names})
+
     def given(self) -> dict[str, Any]:
         """Those that were given, as a run directory stores them."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in values.items() if value not in (None, (), False)}
+
+
+def spelled(name: str) -> str:
+    """``as_user`` as the user types it: ``--as``."""
+    return "--" + name.removesuffix("_user").replace("_", "-")
 
 
 def stored(values: Mapping[str, Any]) -> ClusterOptions:
