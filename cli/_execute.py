@@ -227,7 +227,7 @@ def _all_decided(path: Path, looks: Sequence[int], blocks: int) -> str:
     from cnibench.analysis.text.decision import lines
 
     found = decided(RunReader(path), blocks)
-    _log.info("after %s: %s", plural(blocks, "block"), " ".join(lines(found)))
+    _log.info("after %s: %s", plural(blocks, "block"), " ".join([*lines(found), found.dependence]))
     return found.reason
 
 

@@ -10,7 +10,6 @@ import sys
 import textwrap
 
 from cnibench.analysis.comparison.groups import PROVEN
-from cnibench.analysis.comparison.neighbours import ASSUMED
 from cnibench.analysis.model import Analysis, Cpp, Pair, Result
 from cnibench.analysis.text import disturbances
 from cnibench.analysis.text.narrative import (
@@ -55,11 +54,13 @@ class BriefReport:
             lines.append(f"{len(places) - _PLACES} more comparisons are in the report")
         if places:
             lines.append(certainty(analysis))
+        if analysis.independence:
+            lines.append(analysis.independence)
         lines += [*_why(analysis, places), *_failed(analysis), not_tested(analysis)]
-        # that blocks are taken as independent, the last lines of a run say as well
-        if notes := [note for note in analysis.notes if note != ASSUMED]:
-            more = f" ({len(notes) - 1} more in the report)" if len(notes) > 1 else ""
-            lines.append(f"Note: {notes[0]}{more}")
+        if analysis.notes:
+            others = len(analysis.notes) - 1
+            more = f" ({others} more in the report)" if others else ""
+            lines.append(f"Note: {analysis.notes[0]}{more}")
         return "".join(
             textwrap.fill(
                 plain(line, 4000), max(60, width), subsequent_indent="  ", break_on_hyphens=False

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 _ASSUMING = re.compile(r", assuming normal noise(?: for \d+ of \d+ pairs)? \([\d to]+ blocks?\)")
-_WITHOUT_PLACE = ("Certainty: ", "Not tested: ", "Disturbed: ", "Environments: ", "Dependence: ")
+_WITHOUT_PLACE = (
+    "Certainty: ",
+    "This assumes that neighbouring blocks",
+    "Neighbouring blocks seem to depend",
+    "Not tested: ",
+    "Disturbed: ",
+    "Environments: ",
+    "Dependence: ",
+)
 
 
 @dataclass
@@ -107,7 +115,8 @@ def _part(part: str, found: Claims) -> None:
         if part.startswith(start):
             names += _names(part.removeprefix(start), found)
             return
-    if part.startswith("worse, in multiples of its figure: "):
+    if part.startswith("worse (ratio to "):
+        assert part.startswith(f"worse (ratio to {found.best}): "), part
         for one in _names(part.split(": ", 1)[1], found):
             name, interval = _interval(one)
             found.ranks[name] = interval

@@ -10,6 +10,8 @@ import pytest
 from scipy.stats import binom
 
 from cnibench.analysis import Analysis, analyse
+from cnibench.analysis.comparison.groups import PROVEN
+from cnibench.analysis.comparison.neighbours import ASSUMED
 from cnibench.analysis.model import Group, Pair
 from cnibench.model.units import human
 from cnibench.reports.brief import PROVIDER as BRIEF
@@ -181,6 +183,14 @@ def test_counts_are_those_of_the_json_report(cases: list[_Case]) -> None:
         assert any(claims.assumed for claims in paragraph.places.values()) == any(
             pair["basis"] == "additive model" and {pair["a"], pair["b"]} <= sound for pair in pairs
         ), one.kind
+
+
+def test_what_so_few_blocks_cannot_show_goes_with_verdicts_of_one_run(cases: list[_Case]) -> None:
+    said = [analysis for _, analysis, _ in cases if ASSUMED in analysis.summary]
+    assert said
+    for analysis in said:
+        assert len(analysis.runs) == 1
+        assert any(pair.verdict in PROVEN or pair.within for pair in analysis.pairs)
 
 
 def test_all_formats_name_the_same_best(cases: list[_Case]) -> None:

@@ -35,7 +35,7 @@ def test_verdicts_groups_and_words_agree(tmp_path: Path) -> None:
     assert group.letters["slow"] == "b"
     assert analysis.baseline == "veth-baseline"
     words = " ".join(analysis.summary)
-    assert "worse, in multiples of its figure: slow 0." in words
+    assert "worse (ratio to veth-baseline): slow 0." in words
     assert "no NIC was in the path" in words
     assert analysis.cpp[0].total == pytest.approx(
         sum(analysis.cpp[0].components.values()) + analysis.cpp[0].unclassified
@@ -243,7 +243,7 @@ def test_counts_that_are_alike_in_every_block_are_known_and_need_no_test(tmp_pat
     alone = analyse([counted(tmp_path / "alone", {"few": [20, 20], "many": [69, 69]})])
     assert "all values are counts" in " ".join(alone.summary)
     assert (
-        "best few (20), significantly different from all others; worse, in multiples of its figure:"
+        "best few (20), significantly different from all others; worse (ratio to few):"
         " many 3.45." in alone.summary[0]
     )
 

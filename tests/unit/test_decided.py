@@ -12,7 +12,7 @@ from cnibench.analysis import analyse
 from cnibench.analysis.calibration import calibration, scatter
 from cnibench.analysis.comparison.decided import decided, needed
 from cnibench.analysis.comparison.levels import planned_looks
-from cnibench.analysis.comparison.neighbours import ASSUMED, telling
+from cnibench.analysis.comparison.neighbours import ASSUMED, independence
 from cnibench.analysis.comparison.one_deployment import NOTE as ONE_DEPLOYMENT
 from cnibench.analysis.text.decision import lines
 from cnibench.cli._execute import _all_decided
@@ -101,11 +101,8 @@ def test_the_last_lines_say_what_is_decided_and_what_the_rest_needs(tmp_path: Pa
     found = decided(a_run(tmp_path, truth))
     assert (len(found.different), len(found.equal), found.undecided) == (2, 1, [])
     assert lines(found) == [
-        "Decided after 8 blocks: 3 of 3 pairs (2 significantly different, 1 equal within 5 %).",
-        "This assumes that neighbouring blocks do not depend on each other; so few values cannot"
-        " show whether they do.",
+        "Decided after 8 blocks: 3 of 3 pairs (2 significantly different, 1 equal within 5 %)."
     ]
-    assert len(lines(decided(a_run(tmp_path, truth, blocks=30, name="long")))) == 1
     noisy = decided(a_run(tmp_path, truth, noise=0.06, name="noisy", seed=3))
     (pair,) = noisy.undecided
     assert (pair.a, pair.b) == ("a", "b")
@@ -120,31 +117,35 @@ def test_the_last_lines_say_what_is_decided_and_what_the_rest_needs(tmp_path: Pa
     assert lines(decided(a_run(tmp_path, {"a": 1.0}, name="one"))) == []
 
 
-def test_a_report_says_what_so_few_blocks_cannot_show(tmp_path: Path) -> None:
-    """Once, where a verdict rests on it; the screen has it in the last lines of a run."""
+def test_what_so_few_blocks_cannot_show_stands_after_the_verdicts(tmp_path: Path) -> None:
     truth = {"a": 1.0, "b": 1.0, "c": 1.5}
     few = analyse([a_run(tmp_path, truth)])
-    assert few.notes.count(ASSUMED) == 1
-    assert ASSUMED not in " ".join(few.summary)
-    assert "neighbouring blocks" in " ".join(MarkdownReport().render(few).split())
-    assert "neighbouring blocks" not in " ".join(BriefReport().render(few).split())
+    place = few.summary.index(ASSUMED)
+    assert few.summary[place - 1].startswith("Certainty: ")
+    for report in (BriefReport(), MarkdownReport()):
+        said = " ".join(report.render(few).split())
+        assert said.count(ASSUMED) == 1, report.name
+        assert said.index("Certainty: ") < said.index(ASSUMED), report.name
     for name, more in (
-        ("long", {"blocks": 30}),
+        ("long", {"blocks": 75}),
         ("open", {"blocks": 3, "noise": 0.5}),  # nothing is decided
         ("one", {"blocks": 1}),
     ):
-        assert ASSUMED not in analyse([a_run(tmp_path, truth, name=name, **more)]).notes
+        assert not analyse([a_run(tmp_path, truth, name=name, **more)]).independence
     two = [a_run(tmp_path, truth, name=f"of-two-{seed}", seed=seed) for seed in (3, 4)]
-    assert ASSUMED not in analyse(two).notes
+    assert not analyse(two).independence
 
 
 def test_values_that_the_test_of_dependence_does_not_read_show_none() -> None:
     def cell(blocks: int) -> Any:
         values = {(0, block): 1.0 + 0.01 * block for block in range(blocks)}
-        return SimpleNamespace(members={one: SimpleNamespace(values=values) for one in "ab"})
+        return SimpleNamespace(
+            paired=True, members={one: SimpleNamespace(values=values) for one in "ab"}
+        )
 
-    assert telling([cell(8)] * 9)
-    assert not telling([cell(8), *[cell(7)] * 8])  # one block failed in eight of the cells
+    assert not independence([cell(8)] * 19, known=True)
+    # one block failed in all but one of the cells
+    assert independence([cell(8), *[cell(7)] * 18], known=True) == ASSUMED
 
 
 def test_a_report_says_that_windows_stand_on_one_deployment(tmp_path: Path) -> None:
@@ -179,12 +180,12 @@ def test_blocks_that_depend_on_each_other_are_said_and_end_no_run(tmp_path: Path
     run = edited(a_run(tmp_path, truth, blocks=12, noise=0.003), wave)
     found = decided(run, 6)
     assert (len(found.different), found.undecided) == (3, [])
-    assert decided(run).dependence.startswith("neighbouring blocks seem to depend on each other")
+    assert decided(run).dependence.startswith("Neighbouring blocks seem to depend on each other")
     assert decided(run).reason == ""
-    assert any(
-        line.startswith("Neighbouring blocks seem to depend") for line in lines(decided(run))
-    )
-    assert decided(run).dependence in analyse([run]).notes
+    found = analyse([run])
+    assert found.independence == decided(run).dependence
+    assert found.independence in found.summary
+    assert found.independence in " ".join(BriefReport().render(found).split())
 
 
 def test_only_a_planned_number_of_blocks_ends_early() -> None:

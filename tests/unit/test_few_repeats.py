@@ -210,4 +210,4 @@ def test_ends_that_differ_by_rounding_only_are_one_figure(tmp_path: Path) -> Non
     """Values without noise: both ends are the ratio."""
     run = synthetic(tmp_path, {"a": 1.0, "b": 1.1}, blocks=12, noise=0.0, cpp=False)
     said = " ".join(analyse([run]).summary)
-    assert said.count("worse, in multiples of its figure: a 0.909.") == 4
+    assert said.count("worse (ratio to b): a 0.909.") == 4

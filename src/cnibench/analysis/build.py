@@ -16,12 +16,12 @@ from cnibench.analysis.comparison.by_runs import by_runs
 from cnibench.analysis.comparison.contexts import Context, Member
 from cnibench.analysis.comparison.groups import PROVEN
 from cnibench.analysis.comparison.levels import level_of, look_at
-from cnibench.analysis.comparison.neighbours import ASSUMED, dependence, main_contexts, telling
+from cnibench.analysis.comparison.neighbours import independence, main_contexts
 from cnibench.analysis.comparison.pairs import compare
 from cnibench.analysis.comparison.turning_points import turning_points
 from cnibench.analysis.cycles import cycles
 from cnibench.analysis.gate.failure_rates import Tally
-from cnibench.analysis.model import LEFT_OUT, Analysis, Check, Failure, Pair, Run
+from cnibench.analysis.model import LEFT_OUT, Analysis, Check, Failure, Run
 from cnibench.analysis.samples.series import (
     CPP_METRICS,
     Gathered,
@@ -90,7 +90,9 @@ def analyse(
     ]
     runs = [run_of(reader) for reader in readers]
     short = contradictions(readers, numbers, contexts) + shortfalls(readers, numbers)
-    dependent, assumed = _dependence(main_contexts(contexts, main), pairs, len(readers))
+    known = any((pair.verdict in PROVEN and not pair.exact) or pair.within for pair in pairs)
+    # the blocks of several runs are no units
+    units = main_contexts(contexts, main) if len(readers) == 1 else []
     attestations = _attestations(readers)
     problems = [
         f"{reader.path.name}: {problem}" for reader in readers for problem in verify(reader)
@@ -108,18 +110,17 @@ def analyse(
         failures=failures,
         summary=[],
         notes=apart
-        + dependent
         + gathered.notes
         + short
         + _planned(readers)
         + notes_of(readers, runs)
-        + assumed
         + (one_deployment.notes(readers[0].plan, pairs) if len(readers) == 1 else []),
         baseline=base,
         labels=labels,
         unselected=[label for label in every if label in left_out],
         family=family,
         level=level,
+        independence=independence(units, known),
         runs=runs,
         environments=[reader.environment for reader in readers],
         turning=turning_points(results, level, main),
@@ -132,20 +133,6 @@ def analyse(
         left_out=_left_out(readers),
     )
     return narrative.with_words(analysis)
-
-
-def _dependence(
-    contexts: Sequence[Context], pairs: Sequence[Pair], runs: int
-) -> tuple[list[str], list[str]]:
-    """The notes that blocks of one run depend on each other, and that nobody can see it though
-    verdicts rest on it. Blocks of several runs are no units.
-    """
-    if runs > 1:
-        return [], []
-    if said := dependence(contexts):
-        return [said], []
-    known = any(pair.verdict in PROVEN or pair.within for pair in pairs)
-    return [], [ASSUMED] if known and not telling(contexts) else []
 
 
 def contexts_of(reader: RunReader, gathered: Gathered | None = None) -> list[Context]:

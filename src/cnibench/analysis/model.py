@@ -15,6 +15,7 @@ from cnibench.rundir.schema import Planned
 
 Verdict = Literal["a-better", "b-better", "no-difference-found", "inconclusive"]
 Evidence = Literal["proven", "suggestive", "none"]
+Basis = Literal["signed-rank test", "joint test", "additive model", "counts", ""]
 Replicate = Literal["block", "run"]  # what n counts: several runs of one machine count as runs
 
 
@@ -92,11 +93,12 @@ class Pair(Where, frozen=True, kw_only=True):
     """``a`` against ``b``: ``ratio`` = a / b with its interval, ``p`` of the pair alone and
     ``p_holm`` in its family of ``family`` pairs.
 
-    ``basis`` is what verdict, ratio and interval come from: the signed-rank test; the additive
-    model, where so few blocks cannot decide by that test (the p are its all the same); counts; or
-    nothing. ``evidence``: proven in the family, suggestive (the pair alone would have been), or
-    none. ``confidence`` is the level of the pair's own interval, which makes that of all hold
-    (docs/statistics.md).
+    ``basis`` is what verdict, ratio and interval come from: the signed-rank test of the pair; the
+    joint test of all pairs (stats/joint.py; ``p_holm`` is then the p that it adjusts, not Holm's);
+    the additive model, where so few blocks cannot decide by a test (the p are the test's all the
+    same); counts; or nothing. ``evidence``: proven in the family, suggestive (the pair alone would
+    have been), or none. ``confidence`` is the level of the pair's own interval, which makes that of
+    all hold (docs/statistics.md).
 
     ``effect`` is the rank-biserial correlation, ``spread`` the standard deviation of the log
     ratios, ``scale`` the same as an outlier does not move it, ``detectable`` (from ``scale``) the
@@ -126,7 +128,7 @@ class Pair(Where, frozen=True, kw_only=True):
     dependence_p: float | None = None
     exact: bool = False
     reason: str = ""
-    basis: Literal["signed-rank test", "additive model", "counts", ""] = ""
+    basis: Basis = ""
     evidence: Evidence = "none"
     confidence: float | None = None
     replicate: Replicate = "block"
@@ -307,6 +309,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     ``environments`` all of them.
 
     ``samples`` is the number of samples that were measured, disturbed and failed ones included.
+    ``independence`` is what the verdicts take for granted about neighbouring blocks, where that is
+    doubtful or cannot be seen.
     ``others`` is the median over the samples of the CPUs that other programs used meanwhile, None
     where nobody knows. ``left_out`` has the shares of the slices that undisturbed samples left out,
     those above LEFT_OUT.
@@ -331,6 +335,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str
     labels: list[str]
     level: float
+    independence: str
     runs: list[Run]
     environments: list[dict[str, Any]]
     turning: list[Turning] = []

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from cnibench.analysis.build import contexts_of, main_of
 from cnibench.analysis.comparison.contexts import Context
 from cnibench.analysis.comparison.levels import level_of, look_at
-from cnibench.analysis.comparison.neighbours import dependence, main_contexts, telling
+from cnibench.analysis.comparison.neighbours import dependence, main_contexts
 from cnibench.analysis.comparison.pairs import compare
 from cnibench.analysis.model import Pair
 from cnibench.model.units import plural
@@ -25,8 +25,7 @@ from cnibench.stats.power import decides
 @dataclass(frozen=True)
 class Decided:
     """``blocks`` are those that are finished, ``level`` is that of their tests. ``dependence`` says
-    that neighbouring blocks depend on each other, '' where they do not seem to; ``telling``: there
-    are enough values to see it.
+    that neighbouring blocks depend on each other, '' where they do not seem to.
     """
 
     blocks: int
@@ -36,7 +35,6 @@ class Decided:
     undecided: Sequence[Pair]
     level: float
     dependence: str
-    telling: bool
 
     @property
     def pairs(self) -> int:
@@ -67,14 +65,7 @@ def decided(reader: RunReader, blocks: int = 0) -> Decided:
     equal = [pair for pair in rest if pair.within is not None and pair.within <= resolution]
     undecided = [pair for pair in rest if pair.within is None or pair.within > resolution]
     return Decided(
-        blocks or done,
-        resolution,
-        different,
-        equal,
-        undecided,
-        level,
-        dependence(contexts),
-        telling(contexts),
+        blocks or done, resolution, different, equal, undecided, level, dependence(contexts)
     )
 
 

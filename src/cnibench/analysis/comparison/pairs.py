@@ -14,7 +14,7 @@ import numpy as np
 from cnibench.analysis.comparison.few_repeats import Effect, effects, table_of
 from cnibench.analysis.comparison.groups import group
 from cnibench.analysis.figures import by_length
-from cnibench.analysis.model import Evidence, Group, Pair, Verdict
+from cnibench.analysis.model import Basis, Evidence, Group, Pair, Verdict
 from cnibench.model.metrics import COUNTED
 from cnibench.model.units import plural
 from cnibench.stats.diagnostics import dependence
@@ -293,11 +293,19 @@ def _pair(context: Context, test: _Test, effect: Effect | None, level: float) ->
         detectable=None if math.isinf(reach) else math.expm1(min(700.0, reach)),
         within=math.expm1(min(700.0, test.within)) if test.logs and test.within >= 0 else None,
         dependence_p=None if math.isnan(test.dependence_p) else test.dependence_p,
-        basis="additive model" if effect else "" if test.few else "signed-rank test",
+        basis=_basis(test, effect),
         replicate=context.replicate,
         evidence=evidence,
         confidence=None if test.few else 1 - test.alpha,
     )
+
+
+def _basis(test: _Test, effect: Effect | None) -> Basis:
+    if effect:
+        return "additive model"
+    if test.few:
+        return ""
+    return "joint test" if test.joint else "signed-rank test"
 
 
 def _known(context: Context, test: _Test) -> Pair | None:

@@ -22,7 +22,7 @@ def sentence(one: Place) -> str:
             found["better" if better else "worse"].append(said)
         else:
             found["close" if pair.basis else "untested"].append(result.label)
-    text = f"{one.name}: compared with {base} ({figure(own)}) only, in multiples of its figure"
+    text = f"{one.name}: compared with {base} ({figure(own)}) only, as ratios to it"
     for kind, words in (
         ("better", "better"),
         ("worse", "worse"),

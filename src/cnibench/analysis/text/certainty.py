@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cnibench.analysis.comparison.groups import PROVEN
 from cnibench.analysis.model import FewRepeats, Group, Pair
 from cnibench.analysis.text.wording import replicate, replicates
 from cnibench.model.units import plural
 from cnibench.stats.power import POWER
+
+_TESTS: Mapping[str, str] = {
+    "signed-rank test": "exact signed-rank test of log ratios, corrected for the number of pairs",
+    "joint test": "permutation test of the log ratios of all pairs together, corrected for their"
+    " number and for earlier looks",
+}  # by Pair.basis
 
 
 def certainty_of(pairs: Sequence[Pair], groups: Sequence[Group], level: float) -> str:
@@ -87,10 +93,8 @@ def _tested(pairs: Sequence[Pair], level: float) -> str:
     if tested:
         span = _range(blocks)
         paired = replicates(span, tested).replace(span, f"{span} paired", 1)
-        parts.append(
-            f"{paired}; exact signed-rank test of log ratios, corrected for the number of pairs,"
-            f" level {level:.3g}"
-        )
+        tests = {_TESTS[pair.basis or "signed-rank test"] for pair in tested}
+        parts.append(f"{paired}; {' and '.join(sorted(tests))}, level {level:.3g}")
     if counts := sum(pair.exact for pair in pairs):
         parts.append(f"{counts} are counts, not measurements, and need no test")
     return "; ".join(parts)

@@ -32,13 +32,6 @@ def lines(found: Decided) -> list[str]:
             f"Of the undecided pairs, {modelled} {verb} significantly different by the model of few"
             " repeats; what ends a run assumes no model."
         )
-    if found.dependence:
-        said.append(f"{found.dependence[0].upper()}{found.dependence[1:]}.")
-    elif known and not found.telling:
-        said.append(
-            "This assumes that neighbouring blocks do not depend on each other; so few values"
-            " cannot show whether they do."
-        )
     if not found.undecided:
         return said
     shown = sorted(found.undecided, key=lambda pair: _effort(found, pair), reverse=True)[:_LISTED]

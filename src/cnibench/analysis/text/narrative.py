@@ -87,6 +87,7 @@ def _summary(analysis: Analysis) -> list[str]:
         *sentences(primary_places(analysis)),
         *without_figures(analysis),
         certainty(analysis),
+        *([analysis.independence] if analysis.independence else []),
         *_dependent(analysis),
         *_planned(analysis, shown),
         not_tested(analysis),

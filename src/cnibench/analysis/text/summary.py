@@ -160,7 +160,7 @@ def _decided(one: Place) -> str:
     text += assuming([pair for pair in one.pairs if not {pair.a, pair.b} & set(one.group.failing)])
     if behind:
         each = [f"{name} {times(pair, name)}".strip() for name, pair in behind.items()]
-        text += f"; worse, in multiples of its figure: {names(each)}"
+        text += f"; worse (ratio to {best.label}): {names(each)}"
     return f"{text}{_suggested(one, best.label)}{_failed([one])}."
 
 
