@@ -11,6 +11,7 @@ Targets: 1 000 000 samples in 30 s; 16 profiles, 24 cells, 30 blocks in 3 s; a l
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -148,6 +149,7 @@ def measure(what: str, folder: Path) -> tuple[float, float]:
     for _ in range(3):
         done = subprocess.run(
             [sys.executable, __file__, "--child", what, str(folder)],
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # as cnibench's own process
             capture_output=True,
             text=True,
             check=True,

@@ -99,6 +99,7 @@ def gather(readers: Sequence[RunReader]) -> Gathered:
 def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
     series: dict[tuple[int, str, bytes], Series] = {}
     of_cell: dict[str, list[Tried]] = {}
+    reads: dict[int, dict[str, Any]] = {}  # of those in of_cell, by id
     canonical: dict[bytes, str] = {}
     latest, backwards = "", 0
     disturbed: dict[tuple[str, int], Disturbed] = {}
@@ -122,15 +123,17 @@ def _gather_run(number: int, reader: RunReader, found: Gathered) -> None:
                     if known[name] == UNREAD:
                         found.unread[name] = found.unread.get(name, 0) + 1
                 variants = of_cell.setdefault(cell, [])
-                like = (one for one in variants if _agree(_read_back(one.first), known))
+                like = (one for one in variants if _agree(reads[id(one)], known))
                 if (same := next(like, None)) is None:
                     own = cells[cell].params if cell in cells else _object(line.params)
                     same = Tried(number, first(line), json.dumps(own, sort_keys=True))
                     variants.append(same)
+                    reads[id(same)] = _read_back(same.first)
                 elif line.status == "ok" and (
-                    same.first.status != "ok" or UNREAD in _read_back(same.first).values()
+                    same.first.status != "ok" or UNREAD in reads[id(same)].values()
                 ):
                     same.first = first(line)  # others do not know all that was in force
+                    reads[id(same)] = _read_back(same.first)
                 tried = same
             if line.end < line.start or line.start < latest:
                 backwards += 1
