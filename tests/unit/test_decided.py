@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cnibench.analysis import analyse
@@ -21,6 +23,7 @@ from cnibench.reports.brief import BriefReport
 from cnibench.reports.markdown import MarkdownReport
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.writer import RunWriter
+from cnibench.stats.inference import Array
 from cnibench.testbed.cluster import Options
 from tests.unit._local_cluster import Local, cell, manifest, measured, runner
 from tests.unit._runs import edited, synthetic
@@ -90,7 +93,7 @@ def test_an_interval_agrees_with_the_verdict_at_every_look(tmp_path: Path, seed:
     for blocks in (6, 8, 9, 10, 14):
         found = decided(run, blocks)
         for pair in (*found.different, *found.equal, *found.undecided):
-            if pair.basis == "signed-rank test" and pair.ci_low and pair.ci_high:
+            if pair.basis == "joint test" and pair.ci_low and pair.ci_high:
                 outside = pair.ci_low > 1 or pair.ci_high < 1
                 assert outside == (pair in found.different)
                 assert pair.ci_low <= (pair.ratio or 0) <= pair.ci_high
@@ -119,7 +122,7 @@ def test_the_last_lines_say_what_is_decided_and_what_the_rest_needs(tmp_path: Pa
 
 def test_what_so_few_blocks_cannot_show_stands_after_the_verdicts(tmp_path: Path) -> None:
     truth = {"a": 1.0, "b": 1.0, "c": 1.5}
-    few = analyse([a_run(tmp_path, truth)])
+    few = analyse([a_run(tmp_path, truth, seed=3)])
     place = few.summary.index(ASSUMED)
     assert few.summary[place - 1].startswith("Certainty: ")
     for report in (BriefReport(), MarkdownReport()):
@@ -136,16 +139,37 @@ def test_what_so_few_blocks_cannot_show_stands_after_the_verdicts(tmp_path: Path
     assert not analyse(two).independence
 
 
-def test_values_that_the_test_of_dependence_does_not_read_show_none() -> None:
-    def cell(blocks: int) -> Any:
-        values = {(0, block): 1.0 + 0.01 * block for block in range(blocks)}
-        return SimpleNamespace(
-            paired=True, members={one: SimpleNamespace(values=values) for one in "ab"}
-        )
+def _cell(values: Array) -> Any:
+    """A comparison of profiles a and b with these logs (profiles x blocks)."""
+    members = {
+        name: SimpleNamespace(values={(0, i): math.exp(x) for i, x in enumerate(row)})
+        for name, row in zip("ab", values, strict=True)
+    }
+    return SimpleNamespace(paired=True, members=members)
 
-    assert not independence([cell(8)] * 19, known=True)
-    # one block failed in all but one of the cells
-    assert independence([cell(8), *[cell(7)] * 18], known=True) == ASSUMED
+
+def test_values_that_the_test_of_dependence_does_not_read_show_none() -> None:
+    rng = np.random.default_rng(4)
+    cells = [0.01 * rng.standard_normal((2, 22)) for _ in range(8)]
+    assert not independence([_cell(one) for one in cells], known=True)
+    read = next(one for one in cells if independence([_cell(one)], known=True) == ASSUMED)
+    failed = [one if one is read else one[:, :21] for one in cells]  # one block, in seven cells
+    assert independence([_cell(one) for one in failed], known=True) == ASSUMED
+
+
+def test_comparisons_that_share_their_noise_are_as_few_as_their_noise() -> None:
+    """Eight comparisons of the same noise show no more than one does."""
+    rng = np.random.default_rng(4)
+
+    def silent(share: float) -> float:
+        found = []
+        for _ in range(60):
+            noise = share * rng.standard_normal((2, 22)) + 0.01 * rng.standard_normal((8, 2, 22))
+            found.append(not independence([_cell(one) for one in noise], known=True))
+        return float(np.mean(found))
+
+    assert silent(0.0) >= 0.8
+    assert silent(0.1) <= 0.6
 
 
 def test_a_report_says_that_windows_stand_on_one_deployment(tmp_path: Path) -> None:

@@ -119,6 +119,30 @@ def test_dependence_is_seen_over_all_profiles_and_seldom_where_there_is_none() -
 
     assert told(0.0, 200) <= 0.05 + 2.6 * math.sqrt(0.05 * 0.95 / 200)
     assert told(0.7, 60) >= 0.85
+
+
+def test_what_so_many_values_exclude_is_seldom_there() -> None:
+    """At a correlation of 0.3 it is excluded in about one run of ten (the standard error is that of
+    independent blocks), where there is none in nearly every long one.
+    """
+    rng = np.random.default_rng(11)
+
+    def excluded(rho: float, profiles: int, blocks: int) -> float:
+        noise = rng.standard_normal((300, profiles, blocks))
+        for block in range(1, blocks):
+            noise[:, :, block] *= math.sqrt(1 - rho**2)
+            noise[:, :, block] += rho * noise[:, :, block - 1]
+        found = [dependence_together([one]) for one in noise]
+        return float(np.mean([one is not None and one.excluded for one in found]))
+
+    assert excluded(0.3, 8, 22) <= 0.1
+    assert excluded(0.3, 16, 9) <= 0.15
+    assert excluded(0.0, 8, 22) >= 0.9
+    assert excluded(0.0, 2, 6) <= 0.2
+
+
+def test_dependence_takes_blocks_of_two_profiles_that_vary() -> None:
+    rng = np.random.default_rng(12)
     assert dependence_together([]) is None
     assert dependence_together([rng.standard_normal((3, 4))]) is None
     assert dependence_together([np.ones((3, 9))]) is None

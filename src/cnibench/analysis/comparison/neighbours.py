@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cnibench.analysis.comparison.contexts import Context
-from cnibench.stats.diagnostics import dependence_together
+from cnibench.stats.diagnostics import Dependence, dependence_together
 from cnibench.stats.inference import Array
 
 _LEVEL = 0.05
-# Values beyond blocks and levels. With so many, false differences that no note goes with stay below
-# 5 % for every lag-1 correlation from 0.3 to 0.7 (docs/statistics.md).
-_TELLING = 150
 
 ASSUMED = (
     "This assumes that neighbouring blocks do not depend on each other; so few values cannot show"
@@ -39,34 +36,29 @@ def dependence(contexts: Sequence[Context]) -> str:
     """A sentence that neighbouring blocks depend on each other, and by how much; '' where the test
     does not say so.
     """
-    found = dependence_together(_tables(contexts))
-    if found is None or found[1] > _LEVEL:
-        return ""
-    return (
-        f"Neighbouring blocks seem to depend on each other (lag-1 correlation {found[0]:.2f} over"
-        f" all profiles, p={found[1]:.2g}): differences may be false and intervals too narrow;"
-        " measure again, more blocks over a longer time."
-    )
+    return _said(dependence_together(_tables(contexts)))
 
 
 def independence(contexts: Sequence[Context], known: bool) -> str:
-    """A sentence where blocks depend on each other, or where too few values could show it though
+    """A sentence where blocks depend on each other, or where the values do not exclude it though
     verdicts are ``known``; else ''. The repeats of other tools are no neighbours.
     """
     paired = [one for one in contexts if one.paired]
     if not paired:
         return ""
-    return dependence(paired) or (ASSUMED if known and not _enough(paired) else "")
+    found = dependence_together(_tables(paired))
+    excluded = found is not None and found.excluded
+    return _said(found) or (ASSUMED if known and not excluded else "")
 
 
-def _enough(contexts: Sequence[Context]) -> bool:
-    """Are there enough values to see a dependence? The test reads the tables with the most
-    blocks.
-    """
-    tables = _tables(contexts)
-    blocks = max((table.shape[1] for table in tables), default=0)
-    free = [(len(table) - 1) * blocks for table in tables if table.shape[1] == blocks]
-    return sum(free) >= _TELLING
+def _said(found: Dependence | None) -> str:
+    if found is None or found.p > _LEVEL:
+        return ""
+    return (
+        "Neighbouring blocks seem to depend on each other (lag-1 correlation"
+        f" {found.correlation:.2f} over all profiles, p={found.p:.2g}): differences may be false"
+        " and intervals too narrow; measure again, more blocks over a longer time."
+    )
 
 
 def _tables(contexts: Sequence[Context]) -> list[Array]:
