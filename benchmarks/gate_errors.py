@@ -4,7 +4,7 @@
 
 Simulates normal log ratios with the noise that workloads assume (3 % per profile, 4.2 % of the
 ratio) at a threshold of 5 %, and decides with the tests of the gate: the exact signed-rank test of
-each cell, Holm's correction, the level of each look, and the pooling of runs. Prints the tables of
+each cell, Holm's correction, the level of each look, the rule for several runs. Prints tables of
 docs/adr/0014-gate.md. "At the threshold" is a candidate whose true ratio is exactly 0.95: it must
 neither pass nor be called worse. Needs no root and no run. Takes some minutes.
 """
@@ -20,11 +20,11 @@ import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import chdtrc, ndtr, stdtr
 from scipy.stats import binomtest
 
-from cnibench.analysis.gate.noninferiority import LEVEL, by_runs, homogeneity, margin
-from cnibench.stats.gate_power import blocks_to_pass, upper_spread
+from cnibench.analysis.gate.noninferiority import LEVEL, POOLED, RUNS, by_runs, homogeneity, margin
+from cnibench.stats.gate_power import blocks_to_pass, repeats_to_pass, upper_spread
 from cnibench.stats.inference import Array, holm, null_cdf, signed_rank
 from cnibench.stats.spending import level_of_look
 
@@ -195,37 +195,8 @@ def nightly(
         yield within, worse
 
 
-def several_looks(rng: np.random.Generator, runs: int) -> None:
-    """An equal candidate with as many blocks at each look as one look of a history is planned for,
-    or half of them.
-    """
-    looks = (1, 2, 3, 5)
-    print("\n### An equal candidate passes by look (the gate, runs that agree)\n")
-    print(row("cells", "blocks a look", *(f"look {n}" for n in looks)))
-    print(f"|--:|--:|{'--:|' * len(looks)}")
-    for cells in CELLS:
-        planned = blocks_to_pass([-MARGIN / NOISE] * cells, level_of_look(1, LEVEL))
-        assert planned is not None
-        for blocks in (planned, planned // 2):
-            count = max(100, runs // (2 * cells))
-            ever, shown = np.zeros(count, dtype=bool), []
-            data = NOISE * rng.standard_normal((count, cells, looks[-1], blocks))
-            for look in range(1, looks[-1] + 1):
-                level = level_of_look(look, LEVEL)
-                for number in range(count):
-                    families = [list(cell[:look]) for cell in data[number]]
-                    p = homogeneity(families)
-                    found = [
-                        by_runs(rows, "higher", THRESHOLD, level, agreement=p) for rows in families
-                    ]
-                    ever[number] |= all(not x.short and x.p_within <= level for x in found)
-                if look in looks:
-                    shown.append(rate(ever))
-            print(row(cells, blocks, *shown), flush=True)
-
-
 def new_candidates(rng: np.random.Generator, runs: int, nights: int) -> None:
-    """Another equal candidate every night: each has a first look of its own."""
+    """Another equal candidate every night, each with a look of its own, whose blocks decide."""
     print(f"\n### A new equal candidate every night ({nights} nights)\n")
     print(row("cells", "blocks", "passes its only look", "years with any false alarm"))
     print("|--:|--:|--:|--:|")
@@ -242,38 +213,124 @@ def new_candidates(rng: np.random.Generator, runs: int, nights: int) -> None:
         print(row(cells, blocks, rate(np.concatenate(passed)), rate(np.array(alarms))), flush=True)
 
 
+def scattered(rng: np.random.Generator, share: float, *shape: int, blocks: int) -> Array:
+    """Log ratios whose runs scatter by ``share`` of what blocks do (shape x blocks)."""
+    between = share * rng.standard_normal((*shape, 1))
+    return np.asarray(NOISE * (between + rng.standard_normal((*shape, blocks))))
+
+
+def kruskal(values: Array) -> Array:
+    """The statistic of each row (... x runs x blocks); without ties."""
+    *lead, runs, blocks = values.shape
+    if runs == 1:
+        return np.zeros(lead)
+    n = runs * blocks
+    flat = values.reshape(-1, n)
+    ranks = (np.argsort(np.argsort(flat, axis=1), axis=1) + 1.0).reshape(-1, runs, blocks)
+    found = blocks * ((ranks.mean(axis=2) - (n + 1) / 2) ** 2).sum(axis=1)
+    return np.asarray(12 / (n * (n + 1)) * found.reshape(lead))
+
+
+def passes(values: Array, others: Array, level: float, *, before: bool) -> np.ndarray:
+    """Which gates let their candidate pass. ``values`` are gates x cells x runs x blocks,
+    ``others`` gates x cells x candidates x runs x blocks; ``before``: by the rule before, which
+    pooled above a p of 0.1, and also where nothing is known of runs.
+    """
+    gates, cells, runs, _ = values.shape
+    freedom = runs - 1 + others.shape[2] * (others.shape[3] - 1)
+    by_blocks = tails(values.reshape(gates, cells, -1))[0] <= level
+    if not freedom:
+        return np.asarray(by_blocks & before)
+    statistic = kruskal(values).sum(axis=1) + kruskal(others).sum(axis=(1, 2))
+    alike = chdtrc(cells * freedom, statistic) > (0.1 if before else POOLED)
+    if freedom < RUNS - 1:
+        return np.asarray(by_blocks & alike & before)
+    means, known = values.mean(axis=3), others.mean(axis=4)
+    squares = ((means - means.mean(axis=2, keepdims=True)) ** 2).sum(axis=2)
+    squares += ((known - known.mean(axis=3, keepdims=True)) ** 2).sum(axis=(2, 3))
+    t = (means.mean(axis=2) - MARGIN) / np.sqrt(squares / freedom / runs)
+    return np.asarray(np.where(alike, by_blocks, (stdtr(freedom, -t) <= level).all(axis=1)))
+
+
+def same_as_the_gate(rng: np.random.Generator) -> None:
+    """``passes`` decides as the gate's own functions do."""
+    for runs in (1, 2, 3, 6):
+        for count in (0, 1, 3):
+            values = scattered(rng, 0.3, 20, 2, runs, blocks=13)
+            others = scattered(rng, 0.3, 20, 2, count, 3, blocks=13)
+            expected = []
+            for gate, known in zip(values, others, strict=True):
+                families = [list(one) for cell in known for one in cell]
+                p = homogeneity([*map(list, gate), *families])
+                tests = [
+                    by_runs(
+                        list(rows),
+                        "higher",
+                        THRESHOLD,
+                        LEVEL,
+                        list(map(list, rest)),
+                        p,
+                        across=True,
+                    )
+                    for rows, rest in zip(gate, known, strict=True)
+                ]
+                expected.append(all(not one.short and one.p_within <= LEVEL for one in tests))
+            assert passes(values, others, LEVEL, before=False).tolist() == expected
+
+
 def between_runs(rng: np.random.Generator, runs: int) -> None:
-    """Runs that differ among themselves: false passes of one cell at the threshold."""
-    marks, blocks, older = (1, 2, 5, 30), 13, 10
-    print(f"\n### Runs that differ: false passes at the threshold, 1 cell, {blocks} blocks a run\n")
-    print(row("between runs / between blocks", "rule", *(f"by look {n}" for n in marks)))
-    print(f"|--:|---|{'--:|' * len(marks)}")
-    count = max(100, runs // 8)
-    for share in (0.0, 0.25, 0.5, 1.0):
-        rules = ("blocks, 2.5 % each", "new history", f"history of {older} others, 3 runs each")
-        ever = {rule: np.zeros(count, dtype=bool) for rule in rules}
-        lines: dict[str, list[str]] = {rule: [] for rule in rules}
+    """Runs that differ among themselves, by the rule before and now, one run a look."""
+    same_as_the_gate(rng)
+    marks = (1, 3, 5, 8)
+    print("\n### Runs that differ: one cell at the threshold, and equal candidates, by look\n")
+    heads = "before: by look 1, 3, 5, 8", "now", "equal passes, before", "equal passes, now"
+    print(row("cells", "blocks a run", "between runs / between blocks", "history", *heads))
+    print("|--:|--:|--:|---|--:|--:|--:|--:|")
+    for cells in CELLS:
+        blocks = blocks_to_pass([-MARGIN / NOISE] * cells, level_of_look(1, LEVEL))
+        assert blocks is not None
+        count = runs if cells == 1 else runs // 4
+        for share in (0.0, 0.25, 0.5, 1.0):
+            for known in (0, 1, 3, 10):
+                others = scattered(rng, share, count, cells, known, 3, blocks=blocks)
+                shown = []
+                for true in (MARGIN, 0.0):
+                    values = scattered(rng, share, count, cells, marks[-1], blocks=blocks)
+                    values[:, 0] += true
+                    for before in (True, False):
+                        ever, lines = np.zeros(count, dtype=bool), []
+                        for look in range(1, marks[-1] + 1):
+                            level = level_of_look(look, LEVEL)
+                            ever |= passes(values[:, :, :look], others, level, before=before)
+                            if look in marks:
+                                lines.append(f"{100 * ever.mean():.1f}")
+                        shown.append(", ".join(lines))
+                words = f"{known} others, 3 runs each" if known else "new"
+                print(row(cells, blocks, f"{share:g}", words, *shown), flush=True)
 
-        def simulated(*shape: int, share: float = share) -> Array:
-            noise = rng.standard_normal((*shape, blocks))
-            return np.asarray(NOISE * (share * rng.standard_normal((*shape, 1)) + noise))
 
-        data, past = MARGIN + simulated(count, marks[-1]), simulated(count, older, 3)
-        for look in range(1, marks[-1] + 1):
-            pooled = data[:, :look].reshape(count, 1, -1)
-            ever[rules[0]] |= tails(pooled)[0] <= LEVEL
-            level = level_of_look(look, LEVEL)
-            for number in range(count):
-                rows = list(data[number, :look])
-                for rule, others in ((rules[1], []), (rules[2], list(map(list, past[number])))):
-                    p = homogeneity([rows, *others])
-                    found = by_runs(rows, "higher", THRESHOLD, level, others, p)
-                    ever[rule][number] |= not found.short and found.p_within <= level
-            if look in marks:
-                for rule, seen in ever.items():
-                    lines[rule].append(rate(seen))
-        for rule, shown in lines.items():
-            print(row(f"{share:g}", rule, *shown), flush=True)
+def repeats(rng: np.random.Generator, runs: int) -> None:
+    """One look with as many runs and blocks as the plan of a history asks for."""
+    print("\n### One look with the runs that a history plans for\n")
+    shares = (0.0, 0.25, 0.5, 1.0)
+    heads = [f"{what}, runs / blocks {x:g}" for what in ("equal", "threshold") for x in shares]
+    print(row("cells", "history", "planned", *heads))
+    print(f"|--:|---|--:|{'--:|' * len(heads)}")
+    level = level_of_look(1, LEVEL)
+    for cells in CELLS:
+        for known in (0, 1, 3, 10):
+            planned = repeats_to_pass([-MARGIN / NOISE] * cells, level, freedom=2 * known)
+            assert planned is not None
+            count, blocks = planned
+            shown = []
+            for true in (0.0, MARGIN):
+                for share in shares:
+                    values = scattered(rng, share, runs // 2, cells, count, blocks=blocks)
+                    values[:, 0] += true
+                    others = scattered(rng, share, runs // 2, cells, known, 3, blocks=blocks)
+                    shown.append(f"{100 * passes(values, others, level, before=False).mean():.1f}")
+            words = f"{known} others, 3 runs each" if known else "new"
+            print(row(cells, words, f"{count} x {blocks}", *shown), flush=True)
 
 
 def chosen_sizes(rng: np.random.Generator, runs: int) -> None:
@@ -311,9 +368,9 @@ def main() -> int:
     )
     one_look(rng, asked.runs)
     pilots(rng, asked.runs)
-    several_looks(rng, asked.runs)
     new_candidates(rng, asked.runs, asked.nights)
     between_runs(rng, asked.runs)
+    repeats(rng, asked.runs)
     chosen_sizes(rng, asked.runs)
     every_night(rng, asked.runs, asked.nights)
     print(f"\n{time.monotonic() - began:.0f} s")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,9 +126,8 @@ def look(path: Path, found: Looked, problems: Sequence[str]) -> tuple[Verdict, R
         main=found.main,
         level=level,
         others=[(side_of(one), side_of(other)) for one, other in both.others],
+        across=True,
     )
-    if found.pairwise and len(both.candidate) > 1:
-        verdict = replace(verdict, how=f"block by block within {len(both.candidate)} runs")
     if both.new:
         append(known, _line(known, found, both, level, verdict))
     return verdict, _remembered(path, known, found, both, level)

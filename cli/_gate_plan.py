@@ -49,6 +49,9 @@ def planned(
         level=LEVEL if path is None else level_of_look(look, LEVEL),
         look=look if path else 1,
         have=_have(both) if path else 0,
+        freedom=sum(len(runs) - 1 for runs, _ in both.others)
+        if path and question.how == "blocks"
+        else None,
     )
     if as_json:
         print_json({"schema": 1, "problems": problems, "plan": result})

@@ -47,6 +47,24 @@ def _label(reader: RunReader, label: str) -> str:
     return label or next(iter(reader.plan.profiles))
 
 
+def of_the_same_runs(ours: Sequence[Chosen], theirs: Sequence[Chosen]) -> list[Chosen] | None:
+    """``theirs`` in the order of ``ours``, None where they are not of the same runs. Raises
+    UsageError where both are one profile of one run.
+    """
+    places = [one.reader.path.resolve() for one in ours]
+    by_place = {one.reader.path.resolve(): one for one in theirs}
+    if len(theirs) != len(ours) or set(places) != set(by_place):
+        return None
+    found = [by_place[place] for place in places]
+    for one, other in zip(ours, found, strict=True):
+        if one.label == other.label:
+            raise UsageError(
+                f"base and candidate are both {one.label} of one run",
+                "name two profiles: RUN:base RUN:candidate",
+            )
+    return found
+
+
 def ended_by_itself(items: Sequence[Chosen]) -> list[str]:
     """The runs that ended before their last block, when their pairs were decided: the differences
     chose the number of blocks, which the levels of a gate do not allow for.

@@ -120,9 +120,11 @@ def command(
 
     Repeating an undecided gate until it passes lets more bad candidates pass. With --history, each
     look at a candidate uses all of its blocks so far, and a candidate that is worse than the
-    threshold passes with a probability of at most 2.5 %, however many looks there are. A history is
-    of one base, machine and threshold; a candidate with another profile, setting or installation
-    begins anew in it.
+    threshold passes with a probability of at most 2.5 %, however many looks there are. None passes
+    before the history knows how much runs differ: from three runs of one candidate, or two runs of
+    two. One command may name several runs of both sides (R1:base,R2:base R1:cand,R2:cand). A
+    history is of one base, machine and threshold; a candidate with another profile, setting or
+    installation begins anew in it.
 
     --plan needs no candidate: it takes the noise from BASE (and CANDIDATE, if named).
 
@@ -137,7 +139,7 @@ def command(
     from cnibench.cli._gate_explain import explained
     from cnibench.cli._gate_memory import Looked, look
     from cnibench.cli._gate_plan import planned
-    from cnibench.cli._gate_sides import comparable, ended_by_itself, sides
+    from cnibench.cli._gate_sides import comparable, ended_by_itself, of_the_same_runs, sides
     from cnibench.model.units import fraction
     from cnibench.rundir.index import each_once
 
@@ -153,20 +155,14 @@ def command(
             "leave out one of them",
         )
     ours, theirs = sides(base, folder), sides(candidate, folder) if candidate else []
-    pairwise = len(ours) == 1 and (
-        not theirs
-        or (len(theirs) == 1 and ours[0].reader.path.resolve() == theirs[0].reader.path.resolve())
-    )
-    if pairwise and theirs and ours[0].label == theirs[0].label:
-        raise UsageError(
-            f"base and candidate are both {ours[0].label} of one run",
-            "name two profiles: RUN:base RUN:candidate",
-        )
-    if not pairwise:
-        each_once(
-            [one.reader for one in (*ours, *theirs)],
-            "name each run once; within one run: RUN:base RUN:candidate, with the same RUN",
-        )
+    both = of_the_same_runs(ours, theirs)
+    pairwise = both is not None or (len(ours) == 1 and not theirs)
+    once = "name each run once; within one run: RUN:base RUN:candidate, with the same RUN"
+    if both is None:
+        each_once([one.reader for one in (*ours, *theirs)], once)
+    else:
+        each_once([one.reader for one in ours], once)
+        theirs = both
     readers = {one.reader.id: one.reader for one in (*ours, *theirs)}
     problems = check(list(readers.values()))
     quiet = as_json or form != "text" or out is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import textwrap
 from collections.abc import Sequence
@@ -65,8 +66,9 @@ def remembered(found: Remembered | None) -> list[str]:
         lines.append("These runs are in the history already: this is no new look.")
     if not found.repeated:
         lines.append(
-            "No candidate has several runs here: how much runs differ is not known, and the verdict"
-            " holds for this run's blocks."
+            "No candidate has several runs here, so how much runs differ is not known: none passes,"
+            " and that one is worse holds for this run's blocks. To spend less on looks, name"
+            " several runs in one command (RUN1:base,RUN2:base RUN1:candidate,RUN2:candidate)."
         )
     if found.others:
         lines.append(
@@ -122,7 +124,15 @@ def plan_lines(found: GatePlan) -> list[str]:
     if not found.cells:
         return ["plan: 1 block: all cells are counted, and alike in every block"]
     cells = f"all {len(found.cells)} cells" if len(found.cells) > 1 else "the one cell"
-    if found.blocks is None:
+    if found.repeats:
+        runs, blocks = found.repeats
+        lines = [
+            f"plan: {plural(runs, 'run')} of {plural(blocks, 'block')} of base and candidate each,"
+            f" compared in one look, with which an equal candidate passes {cells} with a"
+            f" probability of {100 * found.passes:.0f} % ({_percent(found.power)} asked for) if"
+            " runs differ no more than their blocks explain"
+        ]
+    elif found.blocks is None:
         lines = [
             f"plan: more than 1000 blocks: too noisy for a threshold of {limit:.3g} %; use a longer"
             " --duration or a coarser --threshold"
@@ -150,7 +160,8 @@ def plan_lines(found: GatePlan) -> list[str]:
             " its size follows from the differences."
         )
     if found.look > 1 or found.have:
-        more = max(0, (found.blocks or 0) - found.have)
+        total = math.prod(found.repeats) if found.repeats else found.blocks or 0
+        more = max(0, total - found.have)
         lines.append(
             f"look {found.look} at this candidate: the history has {plural(found.have, 'block')} of"
             f" it" + (f", measure {more} more" if found.blocks else "")

@@ -22,7 +22,7 @@ from cnibench.errors import InputError
 from cnibench.rundir.reader import RunReader
 from cnibench.stats.inference import signed_rank
 from cnibench.stats.spending import level_of_look, spent
-from tests.unit._call import Outcome, call
+from tests.unit._call import Outcome, call, unwrapped
 from tests.unit._runs import edited, synthetic
 
 ONE_CELL: dict[str, Any] = {"workloads": ("tcp-rr",), "placements": ("intra",), "cpp": False}
@@ -149,8 +149,10 @@ def test_runs_that_agree_are_pooled_and_others_are_the_units() -> None:
     edge = stats.ttest_1samp(means, 0).confidence_interval(0.98)
     assert (found.low, found.high) == pytest.approx(tuple(np.exp(edge)))
     few = by_runs(apart[1:3], "lower", 0.05, 0.01, agreement=0.04)
-    assert few.short.endswith("than their blocks explain (p=0.04), at least 3 runs are needed")
+    assert few.short.endswith("blocks explain (p=0.04): it takes 1 more run of this candidate")
     assert (few.p_within, few.p_worse) == (1.0, 1.0)
+    worse = by_runs([row + 0.2 for row in apart[1:3]], "lower", 0.05, 0.01, agreement=0.04)
+    assert worse.p_worse == pytest.approx(2**-16)  # of the blocks
     for constant in ([np.zeros(3)] * 2, [np.zeros(1)], rows[:1]):
         assert homogeneity([constant]) == 1.0
 
@@ -180,10 +182,52 @@ def test_a_new_candidate_is_judged_with_the_noise_between_runs_of_others(tmp_pat
         _look(_run(tmp_path, seed, factor, noise=0.005), file)
     build = {"environment": {"installed": {"cand": "b" * 64}}}
     new = _run(tmp_path, 9, noise=0.005, **build)
-    assert _look(new, tmp_path / "alone.jsonl").exit_code == 0
+    assert call(["compare", f"{new.path}:base", f"{new.path}:cand"]).exit_code == 0
     told = _document(_look(new, file, "--json"))
     assert told["exit_code"] == 5
     assert "so the runs are the units (3 degrees of freedom)" in told["cells"][0]["reason"]
+
+
+def test_no_candidate_passes_before_its_history_knows_how_much_runs_differ(tmp_path: Path) -> None:
+    """One run says nothing of that; three do, also at a single look. A bad one fails at once."""
+    runs = [_run(tmp_path, seed) for seed in (2, 3, 4)]
+    first = _look(runs[0], tmp_path / "gate.jsonl", "--json")
+    (cell,) = _document(first)["cells"]
+    assert (first.exit_code, cell["n"]) == (5, 12)
+    assert (
+        "how much runs differ is not known: it takes 2 more runs of this candidate"
+        in (cell["reason"])
+    )
+    sides = [",".join(f"{run.path}:{label}" for run in runs) for label in ("base", "cand")]
+    done = call(["compare", *sides, "--history", str(tmp_path / "three.jsonl")])
+    assert (done.exit_code, "look 1 at this candidate" in unwrapped(done.stdout)) == (0, True)
+    bad = _run(tmp_path, 5, 0.8)
+    done = _look(bad, tmp_path / "bad.jsonl")
+    assert done.exit_code == 4
+    assert "none passes, and that one is worse holds for this run's blocks" in (
+        unwrapped(done.stdout)
+    )
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_runs_that_differ_let_no_more_pass(share: float) -> None:
+    """A candidate at the threshold whose runs scatter by half as much as blocks, or as much: 2.5 %
+    pass at any of six looks, while the blocks alone would let 11 to 30 % pass.
+    """
+    rng, passed = np.random.default_rng(8), {"blocks": 0, "history": 0}
+    for _ in range(300):
+        between = share * rng.standard_normal((6, 1))
+        rows = margin("higher", 0.05) + 0.04 * (between + rng.standard_normal((6, 13)))
+        ever = dict.fromkeys(passed, False)
+        for look in range(1, 7):
+            level, known = level_of_look(look, LEVEL), list(rows[:look])
+            ever["blocks"] |= by_runs(known, "higher", 0.05, level).p_within <= level
+            found = by_runs(known, "higher", 0.05, level, (), homogeneity([known]), across=True)
+            ever["history"] |= found.p_within <= level
+        for rule, one in ever.items():
+            passed[rule] += one
+    # 300 * 2.5 % = 7.5; 15 or more of them have a chance of 1 %
+    assert passed["history"] < 15 < 30 < passed["blocks"]
 
 
 def test_a_candidate_at_the_threshold_hardly_ever_passes_at_any_look() -> None:

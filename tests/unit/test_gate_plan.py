@@ -65,6 +65,30 @@ def test_the_edges_of_power() -> None:
         assert limit == pytest.approx(0.03 * math.sqrt(freedom / stats.chi2.ppf(0.2, freedom)))
 
 
+@pytest.mark.parametrize(("cells", "freedom"), [(1, 0), (8, 0), (8, 4)])
+def test_repeated_runs_are_planned_by_students_test(cells: int, freedom: int) -> None:
+    """Equal candidates, simulated anew, whose runs differ as their blocks say."""
+    planned = gate_power.repeats_to_pass([1.2] * cells, 0.0125, 0.9, freedom)
+    assert planned is not None
+    runs, blocks = planned
+    assert freedom + runs >= 3
+    rng = np.random.default_rng(5)
+
+    def share(blocks: int) -> float:
+        means = 1.2 + rng.standard_normal((4000, cells, runs)) / math.sqrt(blocks)
+        others = rng.standard_normal((4000, cells, freedom)) / math.sqrt(blocks)
+        own = ((means - means.mean(axis=2, keepdims=True)) ** 2).sum(axis=2)
+        df = freedom + runs - 1
+        error = np.sqrt((own + (others**2).sum(axis=2)) / df / runs)
+        passed = means.mean(axis=2) / error >= stats.t.ppf(1 - 0.0125, df)
+        return float(passed.all(axis=1).mean())
+
+    assert share(blocks) > 0.885
+    assert share(blocks - 1) < 0.9
+    assert gate_power.repeats_to_pass([0.001], 0.0125) is None
+    assert gate_power.repeats_to_pass([math.inf], 0.0125) == (3, 3)
+
+
 def test_runs_against_runs_are_planned_by_students_test() -> None:
     found = gate_power.runs_to_pass([2.0, 3.0], LEVEL, 0.9, 3)
     assert found is not None
@@ -163,8 +187,11 @@ def test_the_plan_with_a_history_counts_what_is_there(tmp_path: Path) -> None:
     assert not (tmp_path / "gate.jsonl").exists()
     call(["compare", *sides])
     said = _plan(*sides)[1]
-    blocks = int(said.split()[1])
-    assert f"the history has 10 blocks of it, measure {blocks - 10} more" in said
+    told = json.loads(call(["compare", *sides, "--plan", "--json"]).stdout)["plan"]
+    runs, blocks = told["repeats"]
+    assert runs >= 3
+    assert said.startswith(f"plan: {runs} runs of {blocks} blocks of base and candidate each")
+    assert f"the history has 10 blocks of it, measure {runs * blocks - 10} more" in said
     assert _plan(*sides[:1], *sides[2:])[0] == 0  # a new candidate
 
 

@@ -9,8 +9,8 @@ together more often than that.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from cnibench.errors import UsageError
@@ -28,6 +28,9 @@ _RUNS = 4000  # simulated tests: their power is known to 0.5 percentage points
 _SEED = 20220707
 _EFFICIENCY = 3 / math.pi  # of the signed-rank test under normal noise (Hodges and Lehmann, 1956)
 _MOST_RUNS = 200
+_MOST_REPEATS = 12  # runs of one candidate
+_START = 3  # blocks that take as long as to start a run
+_FREEDOM = 2  # degrees of freedom without which no candidate passes (gate/noninferiority.py)
 
 
 def upper_spread(spread: float, freedom: int) -> float:
@@ -82,12 +85,18 @@ def blocks_to_pass(effects: Sequence[float], level: float, power: float = POWER)
         raise UsageError(
             f"the power must be above 0 and below 1, not {power:g}", "write --power 90%"
         )
-    low, high = least_blocks(1, 2 * level) - 1, MOST_BLOCKS
-    if all_pass(high, effects, level) < power:
+    least = least_blocks(1, 2 * level)
+    return _least(least, MOST_BLOCKS, lambda blocks: all_pass(blocks, effects, level) >= power)
+
+
+def _least(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
+    """The least number from ``low`` to ``high`` that is enough, as all larger ones are."""
+    if high < low or not enough(high):
         return None
+    low -= 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if all_pass(middle, effects, level) >= power else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 
@@ -103,6 +112,42 @@ def runs_to_pass(
             if _runs_pass(total - candidates, candidates, effects, level) >= power:
                 return total - candidates, candidates
     return None
+
+
+def repeats_to_pass(
+    effects: Sequence[float], level: float, power: float = POWER, freedom: int = 0
+) -> tuple[int, int] | None:
+    """(runs, blocks of each), with as little to measure as possible, with which all cells together
+    pass Student's test of the runs' mean log ratios; ``freedom`` are the degrees of freedom that
+    other candidates' runs add. Runs are taken to differ no more than their blocks explain. None
+    above 1000 blocks a run.
+    """
+    found = []
+    for runs in range(max(1, _FREEDOM + 1 - freedom), _MOST_REPEATS + 1):
+        passes = partial(_repeats_enough, runs, effects, level, freedom, power)
+        blocks = _least(math.ceil(least_blocks(1, 2 * level) / runs), MOST_BLOCKS, passes)
+        if blocks is not None:
+            found.append((runs, blocks))
+    return min(found, key=lambda one: one[0] * (one[1] + _START), default=None)
+
+
+def _repeats_enough(
+    runs: int, effects: Sequence[float], level: float, freedom: int, power: float, blocks: int
+) -> bool:
+    return repeats_pass(runs, blocks, effects, level, freedom) >= power
+
+
+def repeats_pass(
+    runs: int, blocks: int, effects: Sequence[float], level: float, freedom: int
+) -> float:
+    """The probability that all of these independent cells pass that test, or that of all blocks,
+    whichever is less: nobody knows which of the two will decide.
+    """
+    known, total = freedom + runs - 1, runs * blocks
+    return math.prod(
+        min(_student(known, effect * math.sqrt(total), level), proves(total, effect, level))
+        for effect in effects
+    )
 
 
 def _runs_pass(base: int, candidates: int, effects: Sequence[float], level: float) -> float:

@@ -168,10 +168,10 @@ class Cell:
         if test.note:
             change += f"; {test.note}"
         limit = f"{100 * self.threshold:.3g} %"
-        if test.short:
-            return "undecided", f"{change}; {test.short}"
         if self.p_worse <= self.level:
             return "worse", f"{change}, worse than the threshold of {limit}"
+        if test.short:
+            return "undecided", f"{change}; {test.short}"
         if test.p_within <= self.level:
             return "within", f"{change}, within the threshold of {limit}"
         if test.least * self.open_tests > self.level:

@@ -20,7 +20,8 @@ the number of cells: here a correction would let more pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,15 +80,17 @@ def judge(
     main: Mapping[str, str] | None = None,
     level: float = LEVEL,
     others: Sequence[tuple[Side, Side]] = (),
+    across: bool = False,
 ) -> Verdict:
     """Base against candidate, cell by cell: each place's main metric, and those in ``metrics``
     besides; ``main`` is what the base stored.
 
     ``pairwise``: both are labels of the same run, or of the same runs, and compared block by block;
     else the runs are the unit. ``level`` is that of each one-sided test. ``others`` are base and
-    candidate of other candidates, whose runs say how much runs differ where blocks are compared. A
-    cell that the base has and the candidate lacks is ``missing``. Raises UsageError when the
-    threshold is no fraction between 0 and 1.
+    candidate of other candidates, whose runs say how much runs differ where blocks are compared;
+    ``across``: passing takes that knowledge (``by_runs``). A cell that the base has and the
+    candidate lacks is ``missing``. Raises UsageError when the threshold is no fraction between 0
+    and 1.
     """
     if not 0 < threshold < 1:
         raise UsageError(
@@ -111,7 +114,13 @@ def judge(
     for key, figures in rows:
         if figures and key in candidate:
             test = _figures(
-                base[key], candidate[key], threshold, pairwise, level, ratios[key], agreement
+                base[key],
+                candidate[key],
+                threshold,
+                level,
+                partial(paired_runs, others=ratios[key], agreement=agreement, across=across)
+                if pairwise
+                else None,
             )
             if test is not None:
                 tested[key] = test
@@ -149,9 +158,14 @@ def judge(
     return Verdict(
         cells,
         threshold,
-        "block by block within one run" if pairwise else "runs against runs",
+        _how(candidate) if pairwise else "runs against runs",
         [place.where for place in places],
     )
+
+
+def _how(candidate: Side) -> str:
+    runs = {number for place in candidate.values() for number, _ in place.tally.tried}
+    return f"block by block within {f'{len(runs)} runs' if len(runs) > 1 else 'one run'}"
 
 
 def judged_keys(base: Side, metrics: Sequence[str], main: Mapping[str, str]) -> list[Key]:
@@ -167,10 +181,8 @@ def _figures(
     base: Place,
     candidate: Place,
     threshold: float,
-    pairwise: bool,
     level: float,
-    others: Sequence[Pairs],
-    agreement: float,
+    by_blocks: Callable[..., Tested | None] | None,
 ) -> Tested | None:
     better, ours, theirs = base.where.better, base.runs, candidate.runs
     if not ours or not theirs:
@@ -180,9 +192,8 @@ def _figures(
         and (known := counted(ours, theirs, better, threshold)) is not None
     ):
         return known
-    if pairwise:
-        pairs = _pairs(ours, theirs)
-        return paired_runs(pairs, better, threshold, level, others, agreement)
+    if by_blocks:
+        return by_blocks(_pairs(ours, theirs), better, threshold, level)
     one, other = ([np.array(list(run.values())) for run in runs] for runs in (ours, theirs))
     return unpaired(one, other, better, threshold, level)
 

@@ -16,8 +16,8 @@ class Remembered:
     all looks at it together. ``earlier`` are the exit statuses of the looks before, ``others`` the
     number of looks at other candidates. ``stored`` is False where the history has these runs
     already. ``between``: lowest and highest noise of the base between runs over the cells, and the
-    number of runs; None below 3. ``repeated``: does the noise between runs enter the verdict? Where
-    blocks are compared, it takes several runs of one candidate.
+    number of runs; None below 3. ``repeated``: has any candidate several runs, which say how much
+    runs differ where blocks are compared?
     """
 
     file: str

@@ -25,7 +25,15 @@ from cnibench.analysis.text.standings import named
 from cnibench.errors import InputError, UsageError
 from cnibench.model import context
 from cnibench.model.metrics import COUNTED
-from cnibench.stats.gate_power import all_pass, blocks_to_pass, proves, runs_to_pass, upper_spread
+from cnibench.stats.gate_power import (
+    all_pass,
+    blocks_to_pass,
+    proves,
+    repeats_pass,
+    repeats_to_pass,
+    runs_to_pass,
+    upper_spread,
+)
 from cnibench.stats.power import MOST_BLOCKS
 
 Table = list[np.ndarray[Any, np.dtype[np.float64]]]  # of each run: logs, labels x blocks
@@ -63,6 +71,8 @@ class GatePlan:
     """``blocks`` of each side in the same runs, None above 1000: with them an equal candidate
     passes all cells with the probability ``passes``, and one whose log ratio is twice the margin in
     a single cell is proven worse with at least ``finds``. ``have`` blocks are in the history.
+    ``repeats``: the (runs, blocks of each) that a candidate of a history needs for that, whose
+    ``passes`` and ``finds`` these are; None without a history, or above 1000 blocks a run.
 
     ``runs`` are the (base, candidate) runs that the same takes where runs are compared with runs;
     None where that is not known (fewer than 3 base runs) or above 200 in total.
@@ -79,6 +89,7 @@ class GatePlan:
     have: int
     base_runs: int
     runs: tuple[int, int] | None
+    repeats: tuple[int, int] | None = None
 
 
 def noise_of_pairs(base: Side, candidate: Side, key: Key) -> Noise | None:
@@ -144,11 +155,13 @@ def plan(
     level: float,
     look: int = 1,
     have: int = 0,
+    freedom: int | None = None,
 ) -> GatePlan:
     """``keys`` are the cells that the gate judges, ``base`` all that is known of the base.
-    ``level`` is that of each one-sided test at the next ``look``. Raises InputError for a cell
-    whose noise is not known, UsageError when the threshold or the power is no fraction between 0
-    and 1.
+    ``level`` is that of each one-sided test at the next ``look``. ``freedom``: the degrees of
+    freedom between runs of other candidates in a history, None without one. Raises
+    InputError for a cell whose noise is not known, UsageError when the threshold or the power is no
+    fraction between 0 and 1.
     """
     if not 0 < threshold < 1:
         raise UsageError(
@@ -181,6 +194,12 @@ def plan(
         cells.append(Planned(name, where.metric, noise, alone, spread if known else None, count))
     blocks = blocks_to_pass(effects, level, power)
     planned = MOST_BLOCKS if blocks is None else blocks
+    passes = all_pass(planned, effects, level)
+    finds = [proves(planned, one, level / len(cells)) for one in effects]
+    repeats = None if freedom is None else repeats_to_pass(effects, level, power, freedom)
+    if repeats and freedom is not None:
+        passes = repeats_pass(*repeats, effects, level, freedom)
+        finds = [repeats_pass(*repeats, [one], level / len(cells), freedom) for one in effects]
     several = len(cells) and len(apart) == len(cells)
     base_runs = max((one.runs for one in cells), default=0)
     return GatePlan(
@@ -190,9 +209,10 @@ def plan(
         look,
         cells,
         blocks,
-        all_pass(planned, effects, level),
-        min((proves(planned, one, level / len(cells)) for one in effects), default=1.0),
+        passes,
+        min(finds, default=1.0),
         have,
         base_runs,
         runs_to_pass(apart, level, power, max(RUNS, base_runs)) if several else None,
+        repeats,
     )
