@@ -17,6 +17,8 @@ from cnibench.analysis.comparison.pairs import compare
 from cnibench.analysis.comparison.turning_points import Curve, judge
 from cnibench.analysis.gate.noninferiority import paired, unpaired
 from cnibench.stats.change_points import change_points
+from cnibench.stats.inference import Array, intervals
+from cnibench.stats.joint import different
 from tests.unit.test_by_runs import context
 from tests.unit.test_spread import floor_of
 from tests.unit.test_turning_points import VALUES
@@ -105,6 +107,29 @@ def test_the_gate_lets_a_candidate_at_the_threshold_pass_in_a_fortieth_of_the_ca
         passed[0] += within.p_within <= 0.025
         passed[1] += across.p_within <= 0.025
     assert max(passed) <= 25 + 2.6 * (1000 * 0.025 * 0.975) ** 0.5
+
+
+def test_skewed_noise_of_unequal_size_holds_the_level_about_the_centre() -> None:
+    """The pseudomedian of the log ratios is what tests and intervals are about; the means, which
+    are equal here, are elsewhere.
+    """
+    rng = np.random.default_rng(9)
+    sizes = np.array([0.01, 0.02, 0.03, 0.045])[:, None]
+    one, other = np.triu_indices(4, 1)
+
+    def rows(runs: int, blocks: int) -> Array:
+        skewed = np.exp(rng.standard_normal((runs, 4, blocks))) - math.exp(0.5)
+        values = sizes * skewed / math.sqrt((math.e - 1) * math.e)
+        return np.asarray(values[:, one] - values[:, other])
+
+    (many,) = rows(1, 400_000)
+    centre = np.median((many[:, ::2] + many[:, 1::2]) / 2, axis=1)
+    table = rows(500, 14)
+    about = different(table - centre[:, None]) <= 0.05
+    assert about.any(axis=1).mean() <= 0.05 + 2.6 * math.sqrt(0.05 * 0.95 / 500)
+    low, high = (end.reshape(500, -1) for end in intervals(table.reshape(-1, 14), 0.05))
+    assert ((low <= centre) & (centre <= high)).mean() >= 0.935
+    assert ((low <= 0) & (high >= 0)).mean() <= 0.92
 
 
 @pytest.mark.parametrize("noise", ["normal", "heavy"])
