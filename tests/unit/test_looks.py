@@ -106,6 +106,12 @@ def test_the_blocks_that_decide_a_pair() -> None:
     assert power.decides(1, 1.0, 0.0, 1e-9) == 0
 
 
+def test_the_scale_of_few_normal_values_is_right_on_average() -> None:
+    rng = np.random.default_rng(13)
+    for n in (*range(2, 33), 40):
+        assert scale(rng.standard_normal((8000, n))).mean() == pytest.approx(1.0, abs=0.03), n
+
+
 def test_dependence_is_seen_over_all_profiles_and_seldom_where_there_is_none() -> None:
     rng = np.random.default_rng(10)
 
