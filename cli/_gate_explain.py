@@ -22,6 +22,10 @@ _NONE = (
     "Which kernel functions changed is not known: at these places cycles per packet were not"
     " measured on both sides. Measure without --no-perf."
 )
+_ONE_RUN = (
+    "This holds for the deployments of this run. Whether other runs agree, --history FILE knows"
+    " after three of them."
+)
 _ADVICE = (
     "To measure more without letting more bad candidates pass, give every look, this one included,"
     " the same --history FILE. --plan says how much to measure."
@@ -35,14 +39,15 @@ def explained(
     history: Path | None,
     options: Sequence[str],
 ) -> Notes:
-    """Everything beside the verdict; of one that passed, only what is ``remembered``. ``options``
-    are those of the command that the one that repeats it needs, too.
+    """Everything beside the verdict; of one that passed, only what is ``remembered`` or taken for
+    granted. ``options`` are those of the command that the one that repeats it needs, too.
     """
     from cnibench.analysis.gate.kernel import changes
     from cnibench.analysis.gate.notes import Notes
 
     if verdict.exit_code == 0:
-        return Notes(remembered)
+        alone = history is None and found.pairwise and len(found.ours) == 1
+        return Notes(remembered, advice=_ONE_RUN if alone else "")
     try:
         changed = changes(verdict, _cycles(found.ours), _cycles(found.theirs))
         without = "" if changed else _NONE

@@ -116,7 +116,7 @@ def _versus(pair: Pair | None, label: str) -> str:
     if not pair.basis:
         return f"inconclusive ({plural(pair.n, pair.replicate)}, needs {pair.blocks_needed})"
     if pair.verdict not in PROVEN and pair.evidence != "suggestive":
-        return "no significant difference"
+        return "inconclusive" if pair.verdict == "inconclusive" else "no significant difference"
     if pair.ratio is None:
         return "better" if (pair.verdict == "a-better") == (pair.a == label) else "worse"
     low = pair.ci_low if pair.ci_low is not None else pair.ratio

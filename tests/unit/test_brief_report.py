@@ -27,6 +27,17 @@ def test_each_place_has_the_best_and_how_much_the_others_differ(tmp_path: Path) 
     assert -21.0 < float(low.removesuffix(" %")) <= float(high.removesuffix(" %")) < -19.0
 
 
+def test_what_few_blocks_leave_open_is_inconclusive(tmp_path: Path) -> None:
+    """The certainty counts it so, too: no difference was looked for with any use."""
+    lines = brief(tmp_path, {"one": 1.0, "other": 1.0}, blocks=3, noise=0.02)
+    assert "of 4 pairs, 0 were significantly different, 0 not, 4 inconclusive" in " ".join(lines)
+    places = [line for line in lines if line.startswith("tcp-")]
+    assert len(places) == 4
+    for line in places:
+        assert "inconclusive" in line
+        assert "no significant difference" not in line
+
+
 def test_equal_profiles_are_not_ranked_by_a_figure(tmp_path: Path) -> None:
     lines = brief(tmp_path, {"a": 1.0, "b": 1.0}, noise=0.02, seed=3)
     assert any("no significant difference" in line for line in lines)

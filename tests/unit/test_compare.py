@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cnibench.rundir.reader import RunReader
-from tests.unit._call import call
+from tests.unit._call import call, unwrapped
 from tests.unit._runs import counted, edited, synthetic
 
 
@@ -39,6 +39,9 @@ def test_within_one_run(
     done = call(["compare", f"{run.path}:base", f"{run.path}:cand", "--threshold", "5%"])
     assert done.exit_code == status, done.stdout
     assert done.stdout.splitlines()[0].startswith({0: "within", 4: "worse", 5: "undecided"}[status])
+    assert ("This holds for the deployments of this run." in unwrapped(done.stdout)) == (
+        status == 0
+    )
     passing = call(["compare", f"{run.path}:base", f"{run.path}:cand", "--inconclusive", "pass"])
     assert passing.exit_code == (0 if status == 5 else status)
 

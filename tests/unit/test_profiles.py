@@ -103,6 +103,11 @@ def test_choosing() -> None:
     assert list(choose(["base=flannel,flannel-host-gw"])) == ["base", "flannel-host-gw"]
     with pytest.raises(UsageError, match="flanel") as error:
         choose(["flanel"])
+    for given in (["flannel,flannel"], ["flannel", "flannel"], ["a=flannel,a=flannel"]):
+        with pytest.raises(UsageError, match="is named twice"):
+            choose(given)
+    assert list(choose(["a=flannel,b=flannel"])) == ["a", "b"]
+    assert "flannel" in choose(["flannel,flannel*"])
     assert "flannel" in error.value.remedy
 
 

@@ -328,13 +328,20 @@ def choose(names: Iterable[str]) -> dict[str, Profile]:
     """Labels to profiles: each of ``names`` is a name, a shell pattern, a path to a file, or
     LABEL=one of these; a comma separates too.
 
-    Raises UsageError for what matches nothing (with the nearest names) or for one label given twice
-    to different profiles.
+    Raises UsageError for what matches nothing (with the nearest names), for what is written twice,
+    or for one label given twice to different profiles.
     """
     chosen: dict[str, Profile] = {}
-    for entry in (part.strip() for name in names for part in name.split(",")):
+    entries = [part.strip() for name in names for part in name.split(",")]
+    for number, entry in enumerate(entries):
         if not entry:
             continue
+        if entry in entries[:number]:
+            name = entry.rpartition("=")[2]
+            raise UsageError(
+                f"'{entry}' is named twice",
+                f"name it once, or measure it twice under two labels: a={name},b={name}",
+            )
         label, equals, name = entry.partition("=")
         if not equals:
             label, name = "", entry

@@ -35,7 +35,8 @@ class Remembered:
 @dataclass(frozen=True)
 class Notes:
     """``without`` says why there are no ``changes``. ``repeat`` are the commands that measure and
-    compare again, as arguments, ``advice`` is how to go on where values are undecided.
+    compare again, as arguments, ``advice`` is how to go on where values are undecided, or
+    what a pass takes for granted.
     """
 
     remembered: Remembered | None = None

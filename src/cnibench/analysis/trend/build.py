@@ -160,7 +160,7 @@ def _summary(shown: Sequence[Series], readers: Sequence[RunReader], baseline: st
             f" {100 * ALPHA:g} % show any; a level has at least {stats.LEAST} runs."
         )
     for reason in dict.fromkeys(one.reason for one in shown if one.reason):
-        which = [f"{one.label}, {describe(one)}" for one in shown if one.reason == reason]
+        which = [f"{one.label}: {describe(one)}" for one in shown if one.reason == reason]
         text.append(f"Not tested: {reason} ({names(which)}).")
     if changed and not baseline:
         text.append("What changes in all profiles at the same time may be the machine.")
