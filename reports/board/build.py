@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from cnibench import __version__
 from cnibench.model.cell import SCHEMA
 from cnibench.reports._escape import plain
-from cnibench.reports._page import environment
-from cnibench.reports.board import entry, history
+from cnibench.reports._page import environment, flame
+from cnibench.reports.board import entry, flames, history
 from cnibench.reports.board.data import board_data
 from cnibench.reports.board.entry import Entry
 from cnibench.reports.board.repository import Found, Refusal, accepted
@@ -68,6 +68,7 @@ def _write(
     for asset in _ASSETS:
         shutil.copyfile(asset, draft / asset.name)
     (draft / "bundles").mkdir()
+    flame.assets(draft)
     entries: list[tuple[Found, Entry, str]] = []
     for one in found:
         assert isinstance(one.taken, Entry)
@@ -86,6 +87,7 @@ def _write(
     )
     template = _templates().get_template("bundle.html")
     for one, shown, page in entries:
+        pages += _flames(one, shown, page, draft)
         (draft / "bundles" / f"{page}.html").write_text(
             template.render(found=one, entry=shown, page=page, top="../", **common),
             encoding="utf-8",
@@ -94,6 +96,22 @@ def _write(
         (draft / "bundles" / f"{page}{SUFFIX}").write_bytes(content)
         pages.append(f"bundles/{page}.html")
     return pages
+
+
+def _flames(one: Found, shown: Entry, page: str, draft: Path) -> list[str]:
+    """The pages of its flame graphs."""
+    template = _templates().get_template("flame.html")
+    written = []
+    for number, row in enumerate(shown.cycles):
+        if row.flame:
+            name = f"bundles/{page}-{number}.html"
+            graph = flames.unpacked(row.flame)
+            (draft / name).write_text(
+                template.render(flame=graph, found=one, page=page, top="../", version=__version__),
+                encoding="utf-8",
+            )
+            written.append(name)
+    return written
 
 
 def _histories(

@@ -10,7 +10,7 @@ from typing import Any
 from cnibench.analysis.model import Analysis
 from cnibench.model.context import fact
 from cnibench.reports._escape import plain
-from cnibench.reports.board import division, effects
+from cnibench.reports.board import division, effects, flames
 from cnibench.reports.bundle.verifying import Verified
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Record
@@ -39,6 +39,19 @@ class Cni:
 
 
 @dataclass(frozen=True)
+class Cycles:
+    """Cycles per packet of a CNI in a use case: (component, cycles), the largest first. ``flame``
+    is its flame graph, packed; b'' where the bundle has no call stacks of it.
+    """
+
+    label: str
+    use: str
+    source: str
+    parts: list[tuple[str, float]]
+    flame: bytes
+
+
+@dataclass(frozen=True)
 class Entry:
     """``facts`` are for filters, ``details`` for people: (name, value)."""
 
@@ -51,7 +64,7 @@ class Entry:
     cnis: dict[str, Cni]
     places: list[effects.Place]
     rows: list[effects.Row]
-    cycles: list[tuple[str, str, str, list[tuple[str, float]]]]
+    cycles: list[Cycles]
     failed: dict[str, int]
     attested: tuple[int, int]
     sha256: str
@@ -68,6 +81,7 @@ def of(found: Verified, reader: RunReader, analysis: Analysis) -> Entry:
     for failure in analysis.failures:
         failed[failure.label] = failed.get(failure.label, 0) + (failure.block >= 0)
     signer = found.signer
+    graphs = flames.packed(found, fidelity)
     facts = _facts(environment, analysis) | {"division": judged.name}
     return Entry(
         run=found.run,
@@ -84,7 +98,7 @@ def of(found: Verified, reader: RunReader, analysis: Analysis) -> Entry:
         places=effects.places(analysis),
         rows=effects.rows(analysis),
         cycles=[
-            (
+            Cycles(
                 plain(one.label, _LONGEST),
                 f"{plain(one.workload, _LONGEST)} {one.placement}",
                 one.cycles_source,
@@ -92,6 +106,7 @@ def of(found: Verified, reader: RunReader, analysis: Analysis) -> Entry:
                     [*one.components.items(), ("unclassified", one.unclassified)],
                     key=lambda item: -item[1],
                 ),
+                graphs.get(flames.key(one.label, one), b""),
             )
             for one in analysis.cpp[:_MOST_CYCLES]
         ],

@@ -181,6 +181,7 @@ def _verified(
         machine = tuple(str(fact(reader.environment, name)) for name in _MACHINE)
         samples = (reader.path / SAMPLES).read_bytes()
         taken = take(result, reader, analysis)
+        result.stacks, result.groups = None, ()  # what was made of them is kept
     return Found(path, path.parent.name, result, machine, digest(samples), taken)
 
 

@@ -26,7 +26,8 @@ from cnibench.system.files import read_named
 
 SUFFIX = ".cnibench"
 CONTENTS = "bundle.json"  # which run, from which run directory, and its figures
-FORMAT, VERSION = "cnibench-bundle", 1
+STACKS = "stacks.json"  # the call stacks of its flame graphs
+FORMAT, VERSION = "cnibench-bundle", 2  # 1: without call stacks
 
 # Limits in bytes, of the file and of what it holds; real bundles shrink to a tenth or a fiftieth.
 LARGEST_FILE, LARGEST_CONTENTS = 128 << 20, 512 << 20
@@ -55,9 +56,9 @@ def safe_name(run: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", run)[:100].lstrip(".") or "run"
 
 
-def message(sha256: str) -> str:
+def message(sha256: str, version: int = VERSION) -> str:
     """What is signed for an archive with that hash."""
-    return f"{FORMAT} {VERSION} sha256 {sha256}\n"
+    return f"{FORMAT} {version} sha256 {sha256}\n"
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
@@ -161,7 +162,7 @@ def _check(path: Path, infos: list[zipfile.ZipInfo], archive: bytes) -> None:
     for info in infos:
         name = info.filename
         shown = f"{name[:80]!a}"
-        if not (name in (CONTENTS, EVENTS, SEAL) or is_document(name) or is_lines(name)):
+        if not (name in (CONTENTS, STACKS, EVENTS, SEAL) or is_document(name) or is_lines(name)):
             raise InputError(f"{path}: {shown} is no file of a bundle", _WHOLE)
         if names.count(name) > 1:
             raise InputError(f"{path}: {shown} is there twice", _WHOLE)

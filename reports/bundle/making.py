@@ -10,8 +10,8 @@ from cnibench import __version__
 from cnibench.analysis.build import analyse
 from cnibench.errors import UsageError
 from cnibench.model.cell import SCHEMA
-from cnibench.reports.bundle import container, figures, signature
-from cnibench.reports.bundle.publishing import published
+from cnibench.reports.bundle import call_stacks, container, figures, signature
+from cnibench.reports.bundle.publishing import pseudonyms_of, published
 from cnibench.reports.bundle.unpacked import unpacked
 from cnibench.rundir import chain
 from cnibench.rundir.reader import RunReader
@@ -43,7 +43,8 @@ def bundle(reader: RunReader, key: Path | None = None) -> bytes:
             " proves nothing",
             f"cnibench run --resume {reader.path}",
         )
-    files = published(reader, container.LARGEST_CONTENTS)
+    names = pseudonyms_of(reader)
+    files = published(reader, names, container.LARGEST_CONTENTS)
     with unpacked(files) as folder:
         stated = figures.of(analyse([RunReader(folder)]))
     files[container.CONTENTS] = msgspec.json.encode(
@@ -56,6 +57,8 @@ def bundle(reader: RunReader, key: Path | None = None) -> bytes:
             figures=stated,
         )
     )
+    if stacks := call_stacks.of(reader, names):
+        files[container.STACKS] = stacks
     size = sum(map(len, files.values()))
     archive = container.packed(files)
     if size > container.LARGEST_CONTENTS or len(archive) > container.LARGEST_FILE:

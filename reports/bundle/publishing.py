@@ -38,7 +38,15 @@ _WHERE = (
 _coordinates = attrgetter(*_WHERE)
 
 
-def published(reader: RunReader, most: int) -> dict[str, bytes]:
+def pseudonyms_of(reader: RunReader) -> Pseudonyms:
+    """What takes the place of the run's names of machines and users, and of addresses."""
+    plan = reader.plan
+    names = Pseudonyms(True, {*plan.profiles, reader.id, *(cell.label for cell in plan.cells)})
+    names.learn(*reader.environments, plan.command)
+    return names
+
+
+def published(reader: RunReader, names: Pseudonyms, most: int) -> dict[str, bytes]:
     """The files of the run ``reader`` as they may be published. It must be finished and verified,
     its raw files excepted.
 
@@ -46,8 +54,6 @@ def published(reader: RunReader, most: int) -> dict[str, bytes]:
     file of more than ``most`` bytes.
     """
     plan = reader.plan
-    names = Pseudonyms(True, {*plan.profiles, reader.id, *(cell.label for cell in plan.cells)})
-    names.learn(*reader.environments, plan.command)
     files, replaced = _documents(reader, names)
     ids = {cell.id for cell in plan.cells}
     published_plan = msgspec.json.decode(files[PLAN], type=type(plan))

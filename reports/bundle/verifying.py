@@ -4,7 +4,7 @@ and what the run says about its testbed as far as that can be checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +14,9 @@ import msgspec
 from cnibench import __version__
 from cnibench.analysis.build import analyse
 from cnibench.analysis.model import Analysis
+from cnibench.cpp import summary
 from cnibench.errors import CnibenchError, InputError
-from cnibench.reports.bundle import container, figures, signature, statements
+from cnibench.reports.bundle import call_stacks, container, figures, signature, statements
 from cnibench.reports.bundle.making import Contents
 from cnibench.reports.bundle.unpacked import unpacked
 from cnibench.rundir.chain import ADOPTED
@@ -26,7 +27,8 @@ from cnibench.rundir.verification import verify
 @dataclass
 class Verified:
     """What verification found. Figures may be used when ``problems`` is empty. ``signer`` is None
-    for an unsigned bundle.
+    for an unsigned bundle. ``stacks`` are the call stacks of the ``groups`` of cycles per packet,
+    None where it has none.
     """
 
     path: Path
@@ -38,6 +40,8 @@ class Verified:
     origin: str = ""
     samples: int = 0
     figures: int = 0
+    stacks: call_stacks.CallStacks | None = None
+    groups: Sequence[summary.Group] = ()
 
 
 @contextmanager
@@ -55,6 +59,7 @@ def verified(
     found = Verified(path, seal.sha256)
     _signature(found, seal, signers)
     stated = files.pop(container.CONTENTS, b"")
+    stacks = files.pop(container.STACKS, b"")
     with unpacked(files) as folder:
         try:
             reader = RunReader(folder)
@@ -62,13 +67,15 @@ def verified(
         except CnibenchError as error:
             words = error.message.replace(f"{folder}/", "").replace(str(folder), "the run")
             raise InputError(f"{path}: {words}", error.remedy) from None
+        if stacks and analysis is not None:
+            _call_stacks(found, reader, stacks)
         yield found, reader, analysis
 
 
 def _signature(found: Verified, seal: container.Seal, signers: Path | None) -> None:
     if seal.signature:
         try:
-            text = container.message(seal.sha256)
+            text = container.message(seal.sha256, seal.version)
             found.signer = signature.check(text, seal.signature, signers)
         except InputError as error:
             found.problems.append(error.message)
@@ -97,6 +104,17 @@ def _run(found: Verified, reader: RunReader, stated: bytes, files: set[str]) -> 
     _figures(found, reader, analysis, stated)
     found.warnings += reader.warnings
     return analysis
+
+
+def _call_stacks(found: Verified, reader: RunReader, stacks: bytes) -> None:
+    try:
+        found.stacks = call_stacks.decoded(stacks)
+        found.groups = summary.groups(reader.records("cpp"))
+    except InputError as error:
+        found.problems.append(f"{container.STACKS}: {error.message}")
+        return
+    words = call_stacks.contradictions(found.stacks, found.groups)
+    found.problems += [f"{container.STACKS}: {one}" for one in words]
 
 
 def _figures(found: Verified, reader: RunReader, analysis: Analysis, stated: bytes) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cnibench.model.cell import SCHEMA
 from cnibench.registry import provider
-from cnibench.reports._page import environment
+from cnibench.reports._page import environment, flame
 from cnibench.reports.site.dataset import Material, material
 from cnibench.reports.site.figures import flames
 from cnibench.reports.site.figures.charts import Gallery, library, picture
@@ -64,7 +64,11 @@ def _write(found: Material, out: Path) -> dict[str, Any]:
     for name in _ASSETS:
         shutil.copyfile(_HERE / name, out / name)
     _data(found, out)
-    drawn, problems = flames.draw(found.readers, found.analysis.baseline, found.names, out)
+    models = {one.label for one in found.analysis.results if one.fidelity == "datapath-model"}
+    drawn, problems = flames.drawn(found.readers, found.analysis.baseline, found.names, models)
+    if drawn:
+        (out / flames.FOLDER).mkdir()
+        flame.assets(out)
     files = _pages(shown, drawn, problems, out)
     _pictures(shown.gallery, out)
     return {"pages": files, "charts": len(shown.gallery.charts), "flames": len(drawn)}
@@ -144,7 +148,7 @@ def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Pa
     written = []
 
     def page(file: str, template: str, **more: Any) -> None:
-        text = _templates().get_template(template).render(**common, here=file, **more)
+        text = _templates().get_template(template).render({**common, "here": file, **more})
         (out / file).write_text(text, encoding="utf-8", errors="replace")
         written.append(file)
 
@@ -173,6 +177,8 @@ def _pages(shown: Pages, drawn: list[flames.Flame], problems: list[str], out: Pa
             and (not one.difference or one.difference in (pair.a, pair.b))
         ]
         page(link.file, "versus.html", page=pair, links=links, drawn=both)
+    for one in drawn:
+        page(one.file, "flame.html", flame=one.page, top="../")
     page("features.html", "features.html", heads=FEATURES, rows=_features(shown))
     page("method.html", "method.html", runs=_runs(shown), downloads=_downloads(shown.material, out))
     if offloads:

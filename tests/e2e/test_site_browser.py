@@ -5,22 +5,18 @@ on a desk and on a phone.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from _site_browser import LIMIT, PHONE, Visit, faults, opened
+from playwright.sync_api import Browser
 
 from cnibench.reports.site.build import build
 from tests.unit._site import HOSTILE, OFFLOAD, TRUTH, runs_of_a_site
 
-LIMIT = 120_000  # ms: generous, the machine may be busy with anything
-PHONE, DESK = 390, 1280
 pytestmark = pytest.mark.timeout(1500)
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 @pytest.fixture(scope="module")
@@ -37,56 +33,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    # None: the one that 'playwright install chromium' brings, for systems that have no package of
-    # it.
-    program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=LIMIT
-        )
+    with opened() as found:
         yield found
-        found.close()
-
-
-class Visit:
-    """A page with everything that it complained of or asked for."""
-
-    def __init__(
-        self, browser: Browser, file: Path, *, width: int = DESK, scheme: str = "light"
-    ) -> None:
-        self.context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
-        )  # type: ignore[arg-type]
-        self.page: Page = self.context.new_page()
-        self.page.set_default_timeout(LIMIT)
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        self.page.on(
-            "console",
-            lambda message: (
-                self.complaints.append(message.text)
-                if message.type in ("error", "warning")
-                else None
-            ),
-        )
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on(
-            "dialog", lambda dialog: (self.complaints.append("a dialog"), dialog.dismiss())
-        )
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(file.as_uri())
-
-    def draw(self) -> None:
-        """Scrolls to each chart, and waits until it is drawn."""
-        plots = self.page.locator(".plot:visible")
-        for number in range(plots.count()):
-            plots.nth(number).scroll_into_view_if_needed()
-        self.page.wait_for_function(
-            "[...document.querySelectorAll('.plot')].every(p => !p.offsetParent || p.dataset.ready)"
-        )
-
-    def close(self) -> None:
-        self.context.close()
 
 
 @pytest.fixture
@@ -132,24 +80,10 @@ def test_no_page_complains_asks_the_network_or_runs_a_run_s_script(site: Path, v
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_serious_fault(site: Path, visit: Any, scheme: str) -> None:
-    spec = find_spec("axe_playwright_python")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    axe = (Path(spec.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8")
     for name in pages(site):
         one = visit(name, scheme=scheme)
         one.draw()
-        one.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-        one.page.evaluate(axe)
-        found = one.page.evaluate(
-            "axe.run(document, {resultTypes: ['violations'], preload: false})"
-        )
-        faults = [
-            (fault["id"], fault["nodes"][0]["html"])
-            for fault in found["violations"]
-            if fault["impact"] in ("serious", "critical")
-        ]
-        assert faults == [], name
+        assert faults(one.page) == [], name
         one.close()
 
 

@@ -7,7 +7,7 @@ tests/golden/bundle/quick.cnibench was written by ``cnibench bundle`` from a run
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import msgspec
 import numpy as np
 
 from cnibench.analysis.build import analyse
+from cnibench.cpp import attribution, stacks, taxonomy
+from cnibench.cpp.stacks import Stack
 from cnibench.errors import InputError
 from cnibench.model.cell import Attestation, Cell
 from cnibench.reports.bundle import container, figures
@@ -142,10 +144,12 @@ def stored(
     fidelity: str = "datapath-model",
     reason: str = "",
     finished: bool = True,
+    cycles: Mapping[str, Sequence[Stack]] | None = None,
     **more: Any,
 ) -> RunReader:
     """A run as RunWriter writes it, with invented figures: ``truth`` maps labels to factors.
     ``more`` overrides fields of the manifest; with ``reason`` the last sample has failed.
+    ``cycles`` maps labels to the call stacks of windows with perf, of 1000 packets each.
     """
     rng = np.random.default_rng(seed)
     environment = {**FACTS, **(facts or {})}
@@ -153,6 +157,9 @@ def stored(
         Cell(label=label, profile=label, placement="intra", workload=workload, params={"size": 1})
         for workload in workloads
         for label in truth
+    ]
+    cells += [
+        msgspec.structs.replace(one, window="cpp") for one in cells if one.label in (cycles or {})
     ]
     plan = manifest(cells, **{"id": path.name, "seed": seed, "blocks": blocks, **more})
     ground = Provenance(environment["testbed"], environment["wire"], "plain", fidelity)
@@ -178,8 +185,22 @@ def stored(
                 if not fails:
                     change = {"metric": metric, "unit": unit, "better": better}
                     line = msgspec.structs.replace(line, value=value, **change)
-                given.append((cell, [line], []))
+                records = []
+                if cycles and cell.window == "cpp":
+                    record = _cycles(writer.raw(cell, block), cycles[cell.label])
+                    records = [("cpp", record)]
+                    change = {"metric": "cycles_per_packet", "unit": "1", "better": "lower"}
+                    line = msgspec.structs.replace(line, value=record["total"], **change)
+                given.append((cell, [line], records))
             writer.finish_all(given, block)
         if finished:
             writer.event("run-finished", failed=0)
     return RunReader(path)
+
+
+def _cycles(raw: Path, found: Sequence[Stack]) -> Record:
+    """Writes the stacks as the collector does; its record of them."""
+    known = taxonomy.load()
+    (raw / "stacks.folded").write_text(stacks.fold(found))
+    breakdown = attribution.attribute(found, known)
+    return attribution.record(breakdown, 1000, clock=True, version=known.version)

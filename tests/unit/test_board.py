@@ -128,7 +128,7 @@ def test_what_is_refused_is_named_and_the_rest_is_shown(copy: Path) -> None:
     (copy / "evil <script>").mkdir()
     (copy / "evil <script>" / "x.cnibench").write_bytes(good)
     (copy / "linked").symlink_to("one")
-    future = good.replace(b'"version":1', b'"version":9')
+    future = good.replace(b'"version":2', b'"version":9')
     (two / "future.cnibench").write_bytes(future)
     shutil.copy(one / "a1.cnibench", one / "again.cnibench")
     found = {refusal.path: refusal.reason for refusal in refused(copy)}

@@ -51,7 +51,7 @@ def in_another_namespace(keys: Keys) -> bytes:
 
 SEAL: dict[str, tuple[Callable[[Keys], bytes], str]] = {
     "another hash in the seal": (reworded(sha256="0" * 64), "seal's hash"),
-    "a seal of a newer version": (reworded(version=2), "newer cnibench"),
+    "a seal of a newer version": (reworded(version=3), "newer cnibench"),
     "a seal of version 0": (reworded(version=0), "no seal"),
     "a seal whose version is true": (reworded(version=True), "no seal|seal was changed"),
     "a seal of another format": (reworded(format="zip"), "no seal"),

@@ -1,21 +1,21 @@
-"""Flame graphs out of the kept stacks: each profile's own, and its difference to the baseline, as
-pictures beside the pages.
+"""Flame graphs out of the kept stacks: each profile's own, and its difference to the baseline, a
+page for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from cnibench.cpp import flamegraph, summary, taxonomy
 from cnibench.errors import CnibenchError
+from cnibench.reports._page.flame import MODEL, FlamePage, flame_page
 from cnibench.reports.site.figures.charts import unique
 from cnibench.reports.site.publication.pseudonyms import Pseudonyms
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import RAW
 
-_FOLDER = "flames"
+FOLDER = "flames"
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,15 @@ class Flame:
     difference: str
     file: str
     workload: str
+    page: FlamePage
 
 
-def draw(
-    readers: Sequence[RunReader], baseline: str, names: Pseudonyms, out: Path
+def drawn(
+    readers: Sequence[RunReader], baseline: str, names: Pseudonyms, models: Collection[str]
 ) -> tuple[list[Flame], list[str]]:
-    """Writes the flame graphs below ``out``; (what was drawn, what could not be, in words)."""
+    """The flame graphs; (what was drawn, what could not be, in words). ``models`` are the labels
+    that are models of CNIs.
+    """
     found: list[Flame] = []
     problems: list[str] = []
     taken: set[str] = set()
@@ -48,7 +51,8 @@ def draw(
         trees: dict[tuple[str, str], tuple[summary.Group, flamegraph.Tree]] = {}
         for group in groups:
             try:
-                trees[group.label, group.title] = group, summary.trees(reader, group, known)
+                tree = _clean(summary.trees(reader, group, known), names)
+                trees[group.label, group.title] = group, tree
             except (CnibenchError, ValueError):
                 changed = any(problem.file.startswith(f"{RAW}/") for problem in reader.problems)
                 reason = "are lost or changed" if changed else "were not kept with the run"
@@ -60,76 +64,32 @@ def draw(
         for (label, title), (group, tree) in trees.items():
             if not any(value > 0 for value in tree.values()):
                 continue
+            loud = MODEL if label in models else ""
+            found.append(_flame(names, taken, group, tree, loud))
             base = trees.get((baseline, title))
-            against = baseline if base is not None and label != baseline else ""
-            found += _pair(
-                names,
-                out,
-                taken,
-                group,
-                tree,
-                base[1] if base is not None and against else None,
-                against,
-                known,
-            )
+            if base is not None and label != baseline:
+                found.append(_flame(names, taken, group, tree, loud, base[1], baseline))
     return found, list(dict.fromkeys(problems))
 
 
-def _pair(
+def _flame(
     names: Pseudonyms,
-    out: Path,
     taken: set[str],
     group: summary.Group,
     tree: flamegraph.Tree,
-    base: flamegraph.Tree | None,
-    against: str,
-    known: taxonomy.Taxonomy,
-) -> list[Flame]:
-    label, title, workload = (
-        names.text(group.label),
-        names.text(group.title),
-        names.text(str(group.where["workload"])),
+    loud: str,
+    base: flamegraph.Tree | None = None,
+    against: str = "",
+) -> Flame:
+    label, title, other = (names.text(one) for one in (group.label, group.title, against))
+    workload = names.text(str(group.where["workload"]))
+    kind = "-difference" if against else ""
+    name = unique(f"{label}-{group.where['placement']}-{workload}{kind}", taken)
+    taken.add(name)
+    page = flame_page(
+        tree, base, label=label, where=title, source=group.source, against=other, loud=loud
     )
-    order = list(known.components)
-
-    def color(function: str) -> str:
-        component = known.component(function)
-        return (
-            "#eeeeee"
-            if component is None
-            else flamegraph.PALETTE[order.index(component) % len(flamegraph.PALETTE)]
-        )
-
-    pictures = [
-        (
-            "",
-            flamegraph.draw(
-                _clean(tree, names), f"{label}, {title}: cycles per packet ({group.source})", color
-            ),
-        )
-    ]
-    if base is not None:
-        words = (
-            f"{label} against {names.text(against)}, {title}: cycles per packet ({group.source})"
-        )
-        pictures.append(
-            (
-                names.text(against),
-                flamegraph.draw_difference(_clean(base, names), _clean(tree, names), words),
-            )
-        )
-    found = []
-    for difference, picture in pictures:
-        name = unique(
-            f"{label}-{group.where['placement']}-{workload}{'-difference' if difference else ''}",
-            taken,
-        )
-        taken.add(name)
-        file = f"{_FOLDER}/{name}.svg"
-        (out / _FOLDER).mkdir(exist_ok=True)
-        (out / file).write_text(picture, encoding="utf-8")
-        found.append(Flame(label, title, difference, file, workload))
-    return found
+    return Flame(label, title, other, f"{FOLDER}/{name}.html", workload, page)
 
 
 def _clean(tree: flamegraph.Tree, names: Pseudonyms) -> flamegraph.Tree:

@@ -41,6 +41,8 @@ PALETTE = (
     "#d4a6c8",
     "#9d7660",
     "#d7b5a6",
+    "#eeeeee",
+    "#cfd4da",
 )
 
 

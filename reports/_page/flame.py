@@ -1,0 +1,123 @@
+"""A flame graph as a page: the picture, which flame.js lets readers enlarge and search, its legend,
+and its functions as a table.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from cnibench.cpp import flamegraph, taxonomy
+from cnibench.cpp.flamegraph import Tree
+
+_HERE = Path(__file__).parent
+_ASSETS = ("flame.js", "flame.css")
+MODEL = "a model of the datapath, not the CNI itself"
+_NONE = "#eeeeee"  # of a frame of no component
+_ROWS = 40
+
+
+@dataclass(frozen=True)
+class FlamePage:
+    """``against`` is '' or the label that the graph is compared with; cycles are per packet.
+
+    In ``svg`` every name is escaped. ``legend`` has (component, colour, cycles), ``vanished``
+    (function, cycles in ``against``), ``functions`` (function, cycles in itself, with what it
+    calls, the same in ``against``). ``rest`` are the cycles of stacks that are not shown, ``loud``
+    is what must not be overlooked.
+    """
+
+    label: str
+    where: str
+    source: str
+    against: str
+    svg: str
+    legend: list[tuple[str, str, float]]
+    vanished: list[tuple[str, float]]
+    functions: list[tuple[str, float, float, float]]
+    rest: float = 0.0
+    loud: str = ""
+
+
+def assets(out: Path) -> None:
+    """Copies what the pages load."""
+    for name in _ASSETS:
+        shutil.copyfile(_HERE / name, out / name)
+
+
+def color(known: taxonomy.Taxonomy, function: str) -> str:
+    """That of its component, the same in every flame graph."""
+    component = known.component(function)
+    if component is None:
+        return _NONE
+    place = list(known.components).index(component)
+    return flamegraph.PALETTE[place % len(flamegraph.PALETTE)]
+
+
+def flame_page(
+    tree: Tree,
+    base: Tree | None,
+    *,
+    label: str,
+    where: str,
+    source: str,
+    against: str = "",
+    rest: float = 0.0,
+    loud: str = "",
+) -> FlamePage:
+    """The page of stacks (root first, with cycles per packet), or of their difference to ``base``.
+    Raises MeasureError where there is none.
+    """
+    known = taxonomy.load()
+    title = f"{label}{against and ' against '}{against}, {where}: cycles per packet ({source})"
+    svg = (
+        flamegraph.draw(tree, title, lambda one: color(known, one))
+        if base is None
+        else flamegraph.draw_difference(base, tree, title)
+    )
+    own, inclusive = _functions(tree)
+    _, other = _functions(base or {})
+    first = sorted(inclusive, key=lambda one: (-inclusive[one], one))[:_ROWS]
+    gone = sorted((one for one in other if one not in inclusive), key=lambda one: -other[one])
+    return FlamePage(
+        label,
+        where,
+        source,
+        against,
+        svg,
+        [] if base is not None else _legend(tree, known),
+        [(one, other[one]) for one in gone[:_ROWS]],
+        [(one, own.get(one, 0.0), inclusive[one], other.get(one, 0.0)) for one in first],
+        rest,
+        loud,
+    )
+
+
+def _functions(tree: Tree) -> tuple[dict[str, float], dict[str, float]]:
+    """Each function's cycles in itself, and with what it calls."""
+    own: dict[str, float] = {}
+    inclusive: dict[str, float] = {}
+    for path, cycles in tree.items():
+        own[path[-1]] = own.get(path[-1], 0.0) + cycles
+        for one in set(path):
+            inclusive[one] = inclusive.get(one, 0.0) + cycles
+    return own, inclusive
+
+
+def _legend(tree: Tree, known: taxonomy.Taxonomy) -> list[tuple[str, str, float]]:
+    cycles: dict[str, float] = {}
+    for path, amount in tree.items():
+        name = known.nearest(path[::-1]) or "unclassified"
+        cycles[name] = cycles.get(name, 0.0) + amount
+    order = list(known.components)
+    return [
+        (
+            name,
+            _NONE
+            if name not in order
+            else flamegraph.PALETTE[order.index(name) % len(flamegraph.PALETTE)],
+            amount,
+        )
+        for name, amount in sorted(cycles.items(), key=lambda item: -item[1])
+    ]
