@@ -7,8 +7,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +24,7 @@ from cnibench.run.sample_context import SampleContext
 from cnibench.run.windows.sample import measure
 from cnibench.testbed.place import Pod
 from cnibench.workloads._load import groups, sent
-from cnibench.workloads.tcp_crr import count
+from cnibench.workloads.tcp_crr import count, drain
 from tests._each_workload import LATENCIES, values
 from tests._each_workload import METRICS_OF as OF_A_PAIR
 from tests._each_workload import SMALL as SMALL_PAIR
@@ -235,3 +237,20 @@ def _kill_in(namespace: str, names: set[str], number: signal.Signals = signal.SI
                 os.kill(int(process.name), number)
         except OSError:
             continue
+
+
+def test_connections_of_a_server_that_ended_before_its_client_do_not_keep_a_pod_waiting(
+    make_stand: MakeStand,
+) -> None:
+    """The client is stopped, as it is between slices: the server's sockets are in FIN_WAIT2."""
+    pod, _ = make_stand("veth-baseline").pair("intra")
+    with pod.entered(), socket.socket() as server, ExitStack() as clients:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        for _ in range(3):
+            clients.enter_context(socket.create_connection(server.getsockname()))
+            server.accept()[0].close()
+        time.sleep(0.1)  # the last acknowledgement
+        assert count(pod).time_wait == 3
+        drain(pod, limit=0.01)
+        assert count(pod).time_wait == 0
