@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
+from itertools import combinations, compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -101,40 +101,35 @@ def _tests(number: int, context: Context, level: float, base: str) -> list[_Test
     """The pairs of one context, or those of them with ``base``."""
     names = list(context.members)
     table = table_of(context)
-    there = ~np.isnan(table)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(table)
     asked = [
         (i, j)
         for i, j in combinations(range(len(names)), 2)
         if not base or base in (names[i], names[j])
     ]
+    one, other = (table[[pair[side] for pair in asked]] for side in (0, 1))
+    both = ~np.isnan(one) & ~np.isnan(other)
+    positive = np.logical_and.reduce(((one > 0) & (other > 0)) | ~both, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rows = np.where(positive[:, None], np.log(one) - np.log(other), one - other)
+    # Rounding is no difference: 1e-12 of the values is far below what any of the tools prints.
+    size = np.where(positive[:, None], 1.0, np.maximum(np.abs(one), np.abs(other)))
+    rows[np.abs(rows) <= 1e-12 * size] = 0.0
     needed = least_blocks(len(asked), level)
-    every = sorted({block for member in context.members.values() for block in member.values})
-    blocks = np.array([block for _, block in every], dtype=np.int64)
-    found = []
-    for i, j in asked:
-        both = there[i] & there[j]
-        one, other = table[i][both], table[j][both]
-        positive = bool((one > 0).all() and (other > 0).all())
-        row = logs[i][both] - logs[j][both] if positive else one - other
-        # Rounding is no difference: 1e-12 of the values is far below what any of the tools prints.
-        row[
-            np.abs(row) <= 1e-12 * (1.0 if positive else np.maximum(np.abs(one), np.abs(other)))
-        ] = 0.0
-        found.append(
-            _Test(
-                number,
-                names[i],
-                names[j],
-                row,
-                tuple(blocks[both].tolist()),
-                positive,
-                len(asked),
-                needed,
-            )
+    blocks = sorted({block for member in context.members.values() for block in member.values})
+    numbers = [block for _, block in blocks]
+    return [
+        _Test(
+            number,
+            names[i],
+            names[j],
+            row[mask],
+            tuple(compress(numbers, mask)),
+            bool(logs),
+            len(asked),
+            needed,
         )
-    return found
+        for (i, j), row, mask, logs in zip(asked, rows, both, positive, strict=True)
+    ]
 
 
 def _test(tests: Sequence[_Test], *, bounds: bool) -> None:
