@@ -37,6 +37,7 @@ class Claims:
     rests: dict[str, tuple[int, int]] = field(default_factory=dict)
     among: int = 0
     assumed: bool = False
+    tested: bool = False
     more: int = 0
 
 
@@ -92,9 +93,12 @@ def _claims(text: str) -> Claims:
     elif said := re.fullmatch(r"(\S+) reached (.*)", first):
         found.kind, found.best, found.figure = "alone", said[1], said[2]
     elif said := re.fullmatch(
-        r"no significant difference among the (\d+) profiles(?: \((\S+): .*\))?", first
+        r"no (significant difference|difference is proven) among the (\d+) profiles"
+        r"(?: \((\S+): .*\))?",
+        first,
     ):
-        found.kind, found.among, found.best = "none", int(said[1]), said[2] or ""
+        found.kind, found.among, found.best = "none", int(said[2]), said[3] or ""
+        found.tested = said[1] == "significant difference"
     elif first == "inconclusive":
         found.kind = "inconclusive"
     elif first == "every profile failed often, so there is no ranking":

@@ -137,6 +137,10 @@ def test_no_sentence_contradicts_its_own_ratio(cases: list[_Case]) -> None:
                     low, high = interval
                     assert low > 1 if one.lower else high < 1, (one.kind, label, interval)
                     assert (low, high) == pytest.approx(_against(pair, label), rel=0.006)
+            if claims.kind == "none":
+                ranked = set(group.ranking) - set(group.failing)
+                among = [pair for key, pair in pairs.items() if key <= ranked]
+                assert claims.tested == any(one.verdict == "no-difference-found" for one in among)
             for label in claims.close:
                 assert pairs[frozenset((label, claims.best))].verdict not in _PROVEN
             for said in claims.suggestive:

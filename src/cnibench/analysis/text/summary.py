@@ -52,7 +52,9 @@ def _outcome(one: Place) -> tuple[Any, ...]:
         have = replicates(f"{low} to {n}" if low < n else n, pairs)
         return "inconclusive", have, len(sound), needed, failing
     if not any(pair.verdict in PROVEN for pair in pairs):
-        return "none", len(sound), assuming(pairs), _suggested(one), _untested(pairs), failing
+        tested = any(pair.verdict == "no-difference-found" for pair in pairs)
+        rest = assuming(pairs), _suggested(one), _untested(pairs), failing
+        return "none", len(sound), tested, *rest
     return "decided", one.sweep, failing
 
 
@@ -73,11 +75,12 @@ def _sentences_of(lot: Sequence[Place]) -> list[str]:
             f" compare {profiles} profiles, at least {needed} are needed{_failed(lot)}."
         ]
     if kind == "none":
-        _, profiles, basis, suggested, untested, _ = outcome
+        _, profiles, tested, basis, suggested, untested, _ = outcome
+        said = "no significant difference" if tested else "no difference is proven"
         first = one.sound[0]
         shown = f" ({first.label}: {figure(first)})" if len(lot) == 1 else ""
         return [
-            f"{where}: no significant difference among the {profiles} profiles{shown}{basis}"
+            f"{where}: {said} among the {profiles} profiles{shown}{basis}"
             f"{suggested}{untested}{_failed(lot)}."
         ]
     if len(lot) > _EACH:
