@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -33,10 +33,7 @@ from cnibench.workloads._common import Size
 # netlib.h), and netperf for its answer; the figure is of the test's own time.
 _PAD = 4.0
 DRAIN_LIMIT = 65.0  # s: TCP_TIMEWAIT_LEN and a margin
-_KILL = (
-    *("ss", "--kill", "--no-header", "--numeric", "--tcp"),
-    *("state", "time-wait", "state", "fin-wait-2"),
-)
+_KILL = ("ss", "--kill", "--no-header", "--numeric", "--tcp", "state")
 _RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 
 
@@ -111,8 +108,9 @@ class TcpCrr(_netperf.Netperf):
 
     @contextmanager
     def serve(self, s: SampleContext) -> Iterator[None]:
-        drain(s.client)
-        drain(s.server)
+        own = _netperf.control_port(s), _netperf.control_port(s) + 1
+        drain(s.client, own)
+        drain(s.server, own)
         ports = count(s.client)
         write_private(
             s.raw / "ports.json", json.dumps({**asdict(ports), "free": ports.free}) + "\n"
@@ -126,19 +124,26 @@ class TcpCrr(_netperf.Netperf):
             )
         with super().serve(s):
             yield
-        drain(s.server)
+        drain(s.server, own)
 
 
-def drain(pod: Pod, limit: float = DRAIN_LIMIT) -> None:
+def drain(pod: Pod, ports: Sequence[int], limit: float = DRAIN_LIMIT) -> None:
     """Removes the Pod's TIME_WAIT sockets, or waits until they are gone, at most ``limit`` seconds
     (what is left is then counted).
 
     The kernel counts those in FIN_WAIT2 without a program among them: a server that has ended has
     such sockets as long as its client, which is stopped between slices, does not close its own.
+    Only those of the server's ``ports`` are removed. Others, on a node's own network, may be
+    connections that somebody still reads from.
     """
+    ours = f"( {' or '.join(f'sport = :{port}' for port in ports)} )"
     end = time.monotonic() + limit
     while count(pod).time_wait and time.monotonic() < end:
-        if _common.quietly(pod, _KILL) is None or count(pod).time_wait:
+        killed = [
+            _common.quietly(pod, [*_KILL, "time-wait"]),
+            _common.quietly(pod, [*_KILL, "fin-wait-2", ours]),
+        ]
+        if None in killed or count(pod).time_wait:
             time.sleep(0.5)
 
 

@@ -242,15 +242,24 @@ def _kill_in(namespace: str, names: set[str], number: signal.Signals = signal.SI
 def test_connections_of_a_server_that_ended_before_its_client_do_not_keep_a_pod_waiting(
     make_stand: MakeStand,
 ) -> None:
-    """The client is stopped, as it is between slices: the server's sockets are in FIN_WAIT2."""
+    """The client is stopped, as it is between slices: the server's sockets are in FIN_WAIT2. So is
+    what somebody else has closed for writing, and still reads from.
+    """
     pod, _ = make_stand("veth-baseline").pair("intra")
-    with pod.entered(), socket.socket() as server, ExitStack() as clients:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
+    with pod.entered(), ExitStack() as made:
+        server, other = (made.enter_context(socket.socket()) for _ in range(2))
+        for one in (server, other):
+            one.bind(("127.0.0.1", 0))
+            one.listen()
         for _ in range(3):
-            clients.enter_context(socket.create_connection(server.getsockname()))
+            made.enter_context(socket.create_connection(server.getsockname()))
             server.accept()[0].close()
+        writer = made.enter_context(socket.create_connection(other.getsockname()))
+        reader = made.enter_context(other.accept()[0])
+        reader.shutdown(socket.SHUT_WR)
         time.sleep(0.1)  # the last acknowledgement
         assert count(pod).time_wait == 3
-        drain(pod, limit=0.01)
+        drain(pod, [server.getsockname()[1]], limit=0.01)
         assert count(pod).time_wait == 0
+        writer.sendall(b"still read")
+        assert reader.recv(100) == b"still read"
