@@ -201,16 +201,12 @@ def _flamegraph(
         group = chosen[0]
         order = list(names.components)
 
-        def color(function: str) -> str:
-            component = names.component(function)
-            return (
-                "#eeeeee"
-                if component is None
-                else flamegraph.PALETTE[order.index(component) % len(flamegraph.PALETTE)]
-            )
-
         title = f"{group.label}, {group.title}: cycles per packet ({group.source})"
-        text = flamegraph.draw(summary.trees(reader, group, names), title, color)
+        text = flamegraph.draw(
+            summary.trees(reader, group, names),
+            title,
+            lambda one: flamegraph.component_color(names.component(one), order),
+        )
     try:
         path.write_text(text)
     except OSError as error:

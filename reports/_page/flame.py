@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cnibench.cpp import flamegraph, taxonomy
-from cnibench.cpp.flamegraph import Tree
+from cnibench.cpp.flamegraph import Tree, component_color
 
 _HERE = Path(__file__).parent
 _ASSETS = ("flame.js", "flame.css")
 MODEL = "a model of the datapath, not the CNI itself"
-_NONE = "#eeeeee"  # of a frame of no component
 _ROWS = 40
 
 
@@ -46,15 +45,6 @@ def assets(out: Path) -> None:
         shutil.copyfile(_HERE / name, out / name)
 
 
-def color(known: taxonomy.Taxonomy, function: str) -> str:
-    """That of its component, the same in every flame graph."""
-    component = known.component(function)
-    if component is None:
-        return _NONE
-    place = list(known.components).index(component)
-    return flamegraph.PALETTE[place % len(flamegraph.PALETTE)]
-
-
 def flame_page(
     tree: Tree,
     base: Tree | None,
@@ -70,9 +60,10 @@ def flame_page(
     Raises MeasureError where there is none.
     """
     known = taxonomy.load()
+    order = list(known.components)
     title = f"{label}{against and ' against '}{against}, {where}: cycles per packet ({source})"
     svg = (
-        flamegraph.draw(tree, title, lambda one: color(known, one))
+        flamegraph.draw(tree, title, lambda one: component_color(known.component(one), order))
         if base is None
         else flamegraph.draw_difference(base, tree, title)
     )
@@ -112,12 +103,6 @@ def _legend(tree: Tree, known: taxonomy.Taxonomy) -> list[tuple[str, str, float]
         cycles[name] = cycles.get(name, 0.0) + amount
     order = list(known.components)
     return [
-        (
-            name,
-            _NONE
-            if name not in order
-            else flamegraph.PALETTE[order.index(name) % len(flamegraph.PALETTE)],
-            amount,
-        )
+        (name, component_color(name, order), amount)
         for name, amount in sorted(cycles.items(), key=lambda item: -item[1])
     ]

@@ -25,7 +25,7 @@ def packed(found: Verified, fidelity: Mapping[str, str]) -> dict[str, bytes]:
         return graphs
     for one in found.stacks.groups:
         group = found.groups[one.number]
-        if not one.stacks:
+        if not any(cycles > 0 for _, cycles in one.stacks):
             continue
         page = flame_page(
             found.stacks.tree(one),

@@ -41,7 +41,12 @@ class CallStacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: list[Group]
 
     def tree(self, group: Group) -> Tree:
-        return {tuple(self.frames[one] for one in path): cycles for path, cycles in group.stacks}
+        """Stacks that became alike by pseudonyms are one."""
+        found: dict[tuple[str, ...], float] = {}
+        for path, cycles in group.stacks:
+            names = tuple(self.frames[one] for one in path)
+            found[names] = found.get(names, 0.0) + cycles
+        return found
 
 
 def of(reader: RunReader, names: Pseudonyms) -> bytes:

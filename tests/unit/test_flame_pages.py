@@ -14,7 +14,7 @@ import pytest
 
 from cnibench.cpp.stacks import USER, Stack
 from cnibench.reports.board.build import build as board
-from cnibench.reports.bundle import container
+from cnibench.reports.bundle import call_stacks, container
 from cnibench.reports.bundle.making import bundle
 from cnibench.reports.bundle.verifying import verified
 from cnibench.reports.site.build import build as site
@@ -141,6 +141,13 @@ def test_bytes_that_are_no_stacks_are_refused(tmp_path: Path, made: bytes) -> No
     for data in (b"{", b"[]", b"\xff", b"null"):
         said = refusal(tmp_path, put(parts(made) | {container.STACKS: data}))
         assert said.startswith("stacks.json: it cannot be read"), data
+
+
+def test_stacks_that_become_alike_by_pseudonyms_are_added_up() -> None:
+    alike = call_stacks.CallStacks(
+        ["all", "host-1", "host-1"], [call_stacks.Group(0, [([0, 1], 2.0), ([0, 2], 3.0)], 0.0)]
+    )
+    assert alike.tree(alike.groups[0]) == {("all", "host-1"): 5.0}
 
 
 def test_the_board_has_a_page_for_each_flame_graph(tmp_path: Path, made: bytes) -> None:

@@ -93,4 +93,9 @@ def _flame(
 
 
 def _clean(tree: flamegraph.Tree, names: Pseudonyms) -> flamegraph.Tree:
-    return {tuple(names.text(frame) for frame in path): value for path, value in tree.items()}
+    """Stacks that become alike by pseudonyms are one."""
+    found: dict[tuple[str, ...], float] = {}
+    for path, cycles in tree.items():
+        clean = tuple(names.text(frame) for frame in path)
+        found[clean] = found.get(clean, 0.0) + cycles
+    return found

@@ -4,7 +4,7 @@ figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
@@ -44,6 +44,16 @@ PALETTE = (
     "#eeeeee",
     "#cfd4da",
 )
+
+
+NO_COMPONENT = "#eeeeee"
+
+
+def component_color(component: str | None, components: Sequence[str]) -> str:
+    """That of a component of the taxonomy, the same in every flame graph."""
+    if component not in components:
+        return NO_COMPONENT
+    return PALETTE[components.index(component) % len(PALETTE)]
 
 
 @dataclass
