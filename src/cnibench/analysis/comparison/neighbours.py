@@ -13,8 +13,8 @@ from cnibench.stats.inference import Array
 _LEVEL = 0.05
 
 ASSUMED = (
-    "This assumes that neighbouring blocks do not depend on each other; so few values cannot show"
-    " whether they do."
+    "This assumes that neighbouring blocks do not depend on each other, which these values do not"
+    " exclude."
 )
 
 
