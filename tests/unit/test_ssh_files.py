@@ -93,6 +93,16 @@ def a_folder(path: Path) -> Path:
     return path
 
 
+def test_an_archive_writes_nothing_outside_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "evil").write_text("evil")
+    with tarfile.open(tmp_path / "parts.tar", "w") as archive:
+        archive.add(tmp_path / "evil", "../../../../../../../../tmp/of-cnibench-tests-evil")
+    with ExitStack() as stack, pytest.raises(InputError, match="cannot be unpacked"):
+        source(str(tmp_path / "parts.tar"), stack)
+    assert not Path("/tmp/of-cnibench-tests-evil").exists()
+
+
 def test_a_folder_and_an_archive_of_it(tmp_path: Path) -> None:
     folder = a_folder(tmp_path / "parts")
     with tarfile.open(tmp_path / "parts.tar.gz", "w:gz") as archive:
