@@ -1,1 +1,1 @@
-"""Room: cli."""
+"""The program ``cnibench``: what a user types, and what the other packages are joined by."""

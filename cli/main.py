@@ -4,21 +4,22 @@ called.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from cnibench import __version__
-from cnibench.cli import _complete
+from cnibench.cli import completion
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_HERE = Path(__file__).parent
-_NOT_COMMANDS = ("main", "__init__")
+_COMMANDS = Path(__file__).parent / "commands"
 _SBIN = (
     "/usr/local/sbin",
     "/usr/sbin",
@@ -27,35 +28,31 @@ _SBIN = (
 
 
 class Commands(click.Group):
-    """A group whose commands are the modules of this folder: ``run.py`` is ``cnibench run``,
-    ``import_.py`` is ``cnibench import``.
+    """A group whose commands are the modules in the packages of ``commands``: ``measure/run.py`` is
+    ``cnibench run``, ``share/import_.py`` is ``cnibench import``.
 
     The first line of each module is its docstring and the line of help, so that ``--help`` imports
     none of them.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        stems = (path.stem for path in _HERE.glob("*.py"))
-        return sorted(
-            stem.rstrip("_").replace("_", "-")
-            for stem in stems
-            if not stem.startswith("_") and stem not in _NOT_COMMANDS
-        )
+        return sorted(files())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        path = _file(cmd_name)
+        path = files().get(cmd_name)
         if path is None:
             return None
         import importlib
 
-        command: click.Command = importlib.import_module(f"cnibench.cli.{path.stem}").command
+        module = f"cnibench.cli.commands.{path.parent.name}.{path.stem}"
+        command: click.Command = importlib.import_module(module).command
         _with_verbose(command)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        unknown = args and not args[0].startswith("-") and _file(args[0]) is None
+        unknown = args and not args[0].startswith("-") and args[0] not in files()
         if unknown and not ctx.resilient_parsing:
             import difflib
 
@@ -71,15 +68,13 @@ class Commands(click.Group):
 
         commands = [
             CompletionItem(name, help=first_line(path))
-            for name in self.list_commands(ctx)
-            if name.startswith(incomplete) and (path := _file(name))
+            for name, path in sorted(files().items())
+            if name.startswith(incomplete)
         ]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [
-            (name, first_line(path)) for name in self.list_commands(ctx) if (path := _file(name))
-        ]
+        rows = [(name, first_line(path)) for name, path in sorted(files().items())]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -108,13 +103,12 @@ def _with_verbose(command: click.Command) -> None:
             _with_verbose(one)
 
 
-def _file(name: str) -> Path | None:
-    stem = name.replace("-", "_")
-    if stem.startswith("_") or stem in _NOT_COMMANDS or not stem.isidentifier():
-        return None
-    return next(
-        (path for path in (_HERE / f"{stem}.py", _HERE / f"{stem}_.py") if path.is_file()), None
-    )
+@functools.cache
+def files() -> Mapping[str, Path]:
+    """The file of each command, by the command's name."""
+    return {
+        path.stem.rstrip("_").replace("_", "-"): path for path in _COMMANDS.glob("[!_]*/[!_]*.py")
+    }
 
 
 def first_line(path: Path) -> str:
@@ -151,16 +145,16 @@ def main() -> None:
 
 def _main() -> None:
     _open_streams()
-    if _complete.wanted():
-        _complete.prepare()
+    if completion.wanted():
+        completion.prepare()
         group.main(prog_name="cnibench")  # ends the process
-    from cnibench.cli import _memory
-    from cnibench.cli._errors import guarded
+    from cnibench.cli import memory
+    from cnibench.cli.errors import guarded
 
     # numpy's BLAS ends the process where it cannot start a thread for each CPU, or waits for ever;
     # nothing here is large enough for them
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    _memory.install()
+    memory.install()
     arguments = sys.argv[1:]
     if "--debug" in arguments:
         arguments.remove("--debug")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.cli import _memory
-from cnibench.cli._errors import guarded
+from cnibench.cli import memory
+from cnibench.cli.errors import guarded
 from tests.unit._runs import synthetic
 
 _MAIN = "from cnibench.cli.main import main; main()"
@@ -101,4 +101,4 @@ def test_a_library_that_cannot_be_mapped_is_lack_of_memory(
 
 
 def test_a_library_that_is_missing_is_not() -> None:
-    assert not _memory.is_lack_of_memory(ImportError("No module named 'numpy'"))
+    assert not memory.is_lack_of_memory(ImportError("No module named 'numpy'"))

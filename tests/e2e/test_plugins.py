@@ -65,7 +65,8 @@ def test_a_workload_and_a_collector_of_another_package_are_planned_and_checked(
 def test_ports_and_packages_are_those_that_a_provider_declares() -> None:
     script = (
         "from cnibench.clusters.kubernetes import images; from cnibench.clusters.kubernetes.pods"
-        " import paths; from cnibench.cli._packages import install_command;print(paths._ports());"
+        " import paths; from cnibench.cli.measurement.packages import install_command;"
+        " print(paths._ports());"
         " print(images._arguments('workload'), install_command(['nginx', 'python3']))"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(FOREIGN), *sys.path))}

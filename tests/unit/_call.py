@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
 
-from cnibench.cli._errors import guarded
+from cnibench.cli.errors import guarded
 from cnibench.cli.main import group
 
 _PATIENCE = 60  # seconds that a fork may take

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cnibench.analysis.calibration import calibration
-from cnibench.cli.run import command
+from cnibench.cli.commands.measure.run import command
 from cnibench.errors import UsageError
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.writer import RunWriter

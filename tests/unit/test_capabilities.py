@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cnibench.cli import _checks, _request
-from cnibench.cli._checks import possible_cells, working_collectors
+from cnibench.cli.measurement import checks, request
+from cnibench.cli.measurement.checks import possible_cells, working_collectors
 from cnibench.clusters.kind.cluster import KindCluster
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.errors import UnsupportedError, UsageError
@@ -49,7 +49,7 @@ def test_a_cell_that_needs_what_is_missing_is_refused_by_name(planned: Cell, lac
     assert len(refused) == 1
     assert f"--cluster local does not support {lacks}" in refused[0]
     assert possible_cells(LabCluster(Options()), [planned], profiles, used) == ([planned], [])
-    for need in _checks.needs(planned, workloads[planned.workload]):
+    for need in checks.needs(planned, workloads[planned.workload]):
         assert issubclass(KindCluster.deploys, need)
 
 
@@ -60,9 +60,9 @@ def test_nothing_is_started_when_every_cell_needs_what_is_missing(
         def install(self, label: str, profile: Any) -> Deployment:
             raise AssertionError("nothing may be installed")
 
-    monkeypatch.setattr(_request, "provider", lambda package, name: Unstarted)
+    monkeypatch.setattr(request, "provider", lambda package, name: Unstarted)
     with pytest.raises(UsageError, match="nothing is left to measure") as error:
-        _request.prepare(build_plan({"cni": ["flannel"], "workload": [{"name": "pods"}]}, None))
+        request.prepare(build_plan({"cni": ["flannel"], "workload": [{"name": "pods"}]}, None))
     assert "--cluster local does not support timing the start of Pods" in error.value.remedy
 
 

@@ -18,12 +18,12 @@ import msgspec
 import pytest
 
 from cnibench import registry
-from cnibench.cli import _packages
-from cnibench.cli._errors import guarded
-from cnibench.cli._execute import comparisons
-from cnibench.cli._plan import plan_of
-from cnibench.cli._plan_options import PlanOptions
-from cnibench.cli.main import _HERE, Commands, first_line, group
+from cnibench.cli.errors import guarded
+from cnibench.cli.main import Commands, files, first_line, group
+from cnibench.cli.measurement import packages
+from cnibench.cli.measurement.execute import comparisons
+from cnibench.cli.measurement.plan import plan_of
+from cnibench.cli.options.plan import PlanOptions
 from cnibench.model.cell import Cell, Sample
 from cnibench.planning.method import MEASURED
 from cnibench.registry import providers
@@ -54,7 +54,7 @@ def names() -> list[str]:
 
 def test_help_imports_nothing_heavy_and_lists_every_command() -> None:
     program = (
-        "import sys\nfrom cnibench.cli._errors import guarded\nfrom cnibench.cli.main import"
+        "import sys\nfrom cnibench.cli.errors import guarded\nfrom cnibench.cli.main import"
         " group\nstatus = guarded(lambda: group.main(['--help'], prog_name='cnibench',"
         " standalone_mode=False))\nheavy = {'pydantic', 'numpy', 'scipy', 'yaml', 'rich', 'duckdb',"
         " 'altair', 'msgspec', 'pyroute2'} & set(sys.modules)\nprint('HEAVY', sorted(heavy),"
@@ -89,10 +89,9 @@ def test_each_command_is_found_by_its_file_and_says_the_same_everywhere(
     command = group.get_command(click.Context(group), name)
     assert command is not None
     assert command.name == name
-    path = next(
-        path for path in _HERE.glob("*.py") if path.stem.rstrip("_").replace("_", "-") == name
-    )
-    assert (_HERE / path.name).read_text().startswith('"""')
+    path = files()[name]
+    assert path.stem.rstrip("_").replace("_", "-") == name
+    assert path.read_text().startswith('"""')
     assert first_line(path)
     assert call(name, "--help") == 0
     assert "Usage: cnibench" in capsys.readouterr().out
@@ -111,12 +110,12 @@ def test_help_fits_80_columns_and_cuts_no_summary() -> None:
     walk(group, click.Context(group, info_name="cnibench", terminal_width=80))
 
 
-def test_private_modules_are_no_commands() -> None:
+def test_other_modules_are_no_commands() -> None:
     assert {"run", "runs", "profiles", "doctor", "clean"} <= set(names())
-    assert not {"main", "--init--", "guard", "-guard"} & set(names())
+    assert not {"main", "--init--", "errors", "measure", "plan"} & set(names())
     assert isinstance(group, Commands)
-    assert group.get_command(click.Context(group), "_errors") is None
-    assert group.get_command(click.Context(group), "../run") is None
+    assert group.get_command(click.Context(group), "errors") is None
+    assert group.get_command(click.Context(group), "measure/run") is None
 
 
 def test_dry_run_tells_cells_time_and_bytes_and_makes_nothing(
@@ -216,9 +215,9 @@ def test_profiles_lists_all_with_where_they_run(capsys: pytest.CaptureFixture[st
 def test_doctor_names_what_is_missing_and_one_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_packages, "_system", lambda: ("debian",))
+    monkeypatch.setattr(packages, "_system", lambda: ("debian",))
     monkeypatch.setattr(
-        _packages, "path", lambda tool: "" if tool in ("netperf", "netserver") else "/usr/bin/true"
+        packages, "path", lambda tool: "" if tool in ("netperf", "netserver") else "/usr/bin/true"
     )
     # Really starting a kernel takes up to 10 s: tests/e2e/test_vm.py does.
     monkeypatch.setattr(requirements, "accelerator", lambda kernel: Accelerator("kvm"))
@@ -233,14 +232,14 @@ def test_doctor_names_what_is_missing_and_one_command(
 
 
 def test_packages_are_those_of_the_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_packages, "_system", lambda: ("ubuntu", "debian"))
+    monkeypatch.setattr(packages, "_system", lambda: ("ubuntu", "debian"))
     assert (
-        _packages.install_command(["perf", "ab"])
+        packages.install_command(["perf", "ab"])
         == "sudo apt-get install --no-install-recommends apache2-utils linux-tools-generic"
     )
-    monkeypatch.setattr(_packages, "_system", lambda: ("fedora",))
+    monkeypatch.setattr(packages, "_system", lambda: ("fedora",))
     assert (
-        _packages.install_command(["perf", "perf"])
+        packages.install_command(["perf", "perf"])
         == "install the packages that Debian calls: linux-perf"
     )
 
@@ -391,7 +390,7 @@ from cnibench.cli.main import main
 
 class Interrupts:
     def find_spec(self, name, path=None, target=None):
-        if name == "cnibench.cli._errors":
+        if name == "cnibench.cli.errors":
             sys.meta_path.remove(self)
             os.kill(os.getpid(), signal.SIGINT)
 

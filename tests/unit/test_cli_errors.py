@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cnibench.cli import _packages
-from cnibench.cli._errors import guarded
+from cnibench.cli.errors import guarded
 from cnibench.cli.main import group
+from cnibench.cli.measurement import packages
 from cnibench.errors import InputError
 from cnibench.model.cell import SCHEMA, Cell
 from cnibench.run.provenance import Provenance, failure
@@ -195,7 +195,7 @@ def test_message_and_exit_status(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.environ["PATH"])
-    monkeypatch.setattr(_packages, "_system", lambda: ("debian",))
+    monkeypatch.setattr(packages, "_system", lambda: ("debian",))
     status, arguments = CASES[name]
     got = call(*arguments())
     said = nearest_one(capsys.readouterr().err.replace(str(tmp_path), "DIR"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cnibench.cli._cluster_options import EVERY
+from cnibench.cli.options.cluster import EVERY
 from cnibench.errors import InputError, UsageError
 from cnibench.registry import providers
 from cnibench.testbed.cluster import Options

@@ -11,7 +11,7 @@ import pytest
 
 from cnibench import __version__
 from cnibench.analysis import analyse
-from cnibench.cli._execute import _measure
+from cnibench.cli.measurement.execute import _measure
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.errors import UsageError
 from cnibench.model.context import disagreements

@@ -12,7 +12,7 @@ import pytest
 from click.shell_completion import CompletionItem, ShellComplete
 
 from cnibench.claims.model import studies
-from cnibench.cli import _complete
+from cnibench.cli import completion
 from cnibench.cli.main import group
 from cnibench.model.profile import FOLDER
 from cnibench.registry import providers
@@ -23,7 +23,7 @@ ENTRY = "import sys; from cnibench.cli.main import main; sys.argv[0] = 'cnibench
 
 def items(*words: str) -> list[CompletionItem]:
     """The last word is the incomplete one."""
-    shell = ShellComplete(group, {}, "cnibench", _complete.VARIABLE)
+    shell = ShellComplete(group, {}, "cnibench", completion.VARIABLE)
     return shell.get_completions(list(words[:-1]), words[-1])
 
 
@@ -33,7 +33,7 @@ def values(*words: str) -> list[str]:
 
 @pytest.mark.parametrize("package", ["workloads", "reports", "clusters", "importers"])
 def test_names_are_those_of_the_providers(package: str) -> None:
-    assert _complete.named(package) == sorted(providers(package))
+    assert completion.named(package) == sorted(providers(package))
 
 
 def test_words_of_each_kind_are_completed() -> None:

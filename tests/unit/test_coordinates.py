@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from cnibench.analysis.model import Where
-from cnibench.cli.run import command
+from cnibench.cli.commands.measure.run import command
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.model import context
 from cnibench.model.cell import Cell, Sample

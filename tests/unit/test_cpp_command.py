@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> RunReader:
 
 
 def cpp(*arguments: str) -> str:
-    from cnibench.cli.cpp import command
+    from cnibench.cli.commands.read.cpp import command
 
     result = CliRunner().invoke(command, list(arguments), catch_exceptions=False)
     return result.stdout

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cnibench.analysis import analyse
-from cnibench.cli._request import prepare
+from cnibench.cli.measurement.request import prepare
 from cnibench.clusters.existing.cluster import ExistingCluster
 from cnibench.clusters.existing.deployment import ExistingDeployment
 from cnibench.clusters.existing.safeguards import check_removable

@@ -17,7 +17,7 @@ from cnibench.analysis.comparison.levels import planned_looks
 from cnibench.analysis.comparison.neighbours import ASSUMED, independence
 from cnibench.analysis.comparison.one_deployment import NOTE as ONE_DEPLOYMENT
 from cnibench.analysis.text.decision import lines
-from cnibench.cli._execute import _all_decided
+from cnibench.cli.measurement.execute import _all_decided
 from cnibench.planning.plan import build_plan
 from cnibench.reports.brief import BriefReport
 from cnibench.reports.markdown import MarkdownReport

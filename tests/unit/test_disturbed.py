@@ -15,7 +15,7 @@ import pytest
 from cnibench.analysis import analyse
 from cnibench.analysis.model import Analysis
 from cnibench.analysis.text.narrative import primary_groups
-from cnibench.cli._execute import comparisons
+from cnibench.cli.measurement.execute import comparisons
 from cnibench.registry import provider
 from cnibench.rundir.reader import RunReader
 from tests.unit._call import call

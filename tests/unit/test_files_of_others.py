@@ -105,15 +105,15 @@ def test_a_report_that_somebody_edited_is_kept_and_named(folder: Path) -> None:
 def test_the_command_names_where_it_keeps_the_edited_report(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from cnibench.cli import _reports
+    from cnibench.cli.measurement import results
 
     run = _interrupted(folder)
     _resumed(run)
     (run / "report.md").write_bytes(NOTES)
-    _reports.show(run, as_json=False, quiet=False)
+    results.show(run, as_json=False, quiet=False)
     assert "kept as report.md.orphan-1" in capsys.readouterr().err
     assert (run / "report.md.orphan-1").read_bytes() == NOTES
-    _reports.show(run, as_json=False, quiet=False)
+    results.show(run, as_json=False, quiet=False)
     assert "orphan" not in capsys.readouterr().err
     assert call(["verify", str(run)]).exit_code == 0
 
@@ -121,7 +121,7 @@ def test_the_command_names_where_it_keeps_the_edited_report(
 def test_the_report_is_named_as_the_current_directory_has_it(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cnibench.cli import _reports
+    from cnibench.cli.measurement import results
 
     run = _interrupted(folder).resolve()
     _resumed(run)
@@ -130,5 +130,5 @@ def test_the_report_is_named_as_the_current_directory_has_it(
         (Path("/usr"), f"{run}/report.md"),
     ):
         monkeypatch.chdir(here)
-        _reports.show(run, as_json=False, quiet=False)
+        results.show(run, as_json=False, quiet=False)
         assert capsys.readouterr().err.splitlines()[-1] == f"report: {named}"

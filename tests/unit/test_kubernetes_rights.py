@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cnibench.cli import _request, doctor
+from cnibench.cli.commands.environment import doctor
+from cnibench.cli.measurement import request
 from cnibench.clusters.existing import granted
 from cnibench.clusters.existing.cluster import ExistingCluster
 from cnibench.clusters.kubernetes.api.access import Access
@@ -279,11 +280,11 @@ def test_a_run_is_refused_before_the_cluster_is_looked_at(
             raise AssertionError("the cluster may not be looked at")
 
     monkeypatch.setattr(Existing, "access", access)
-    monkeypatch.setattr(_request, "provider", lambda package, name: Existing)
+    monkeypatch.setattr(request, "provider", lambda package, name: Existing)
     ask(access, NOTHING)
     plan = build_plan({"cni": ["current"], "cluster": "existing", "path": ["nodeport"]}, None)
     with pytest.raises(MissingError) as error:
-        _request.prepare(plan, cluster_options=ClusterOptions(pull_secret=SECRET))
+        request.prepare(plan, cluster_options=ClusterOptions(pull_secret=SECRET))
     wanted = rights("measure", {"service", "pull-secret"}, SECRET)
     said = preflight.said([one for one in wanted if not one.without])
     assert error.value.message == f"the user of the context 'lab' may not: {said}"

@@ -132,7 +132,7 @@ def test_verbose_shows_the_log_on_stderr_only(
 ) -> None:
     program = (
         "import logging, sys\n"
-        "from cnibench.cli import doctor\n"
+        "from cnibench.cli.commands.environment import doctor\n"
         "from cnibench.cli.main import main\n"
         "def work(**_):\n"
         "    logging.getLogger('cnibench.x').info('a decision')\n"

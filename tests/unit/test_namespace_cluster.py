@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cnibench.cli._checks import possible_cells, working_collectors
+from cnibench.cli.measurement.checks import possible_cells, working_collectors
 from cnibench.clusters.kubernetes.api.access import Access
 from cnibench.clusters.kubernetes.api.availability import Availability
 from cnibench.clusters.kubernetes.api.client import Answer

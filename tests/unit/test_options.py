@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from cnibench.cli._sections import Sections
 from cnibench.cli.main import group
+from cnibench.cli.options.sections import Sections
 from tests.unit._call import call
 from tests.unit._runs import synthetic
 

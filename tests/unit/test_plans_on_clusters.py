@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cnibench.cli._plan import plan_of, suited
-from cnibench.cli._plan_options import PlanOptions
+from cnibench.cli.measurement.plan import plan_of, suited
+from cnibench.cli.options.plan import PlanOptions
 from cnibench.clusters.existing import ExistingCluster
 from cnibench.clusters.existing.deployment import wire_mtu
 from cnibench.clusters.kind.cluster import KindCluster

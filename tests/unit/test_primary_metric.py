@@ -16,7 +16,7 @@ def test_one_metric_decides_everywhere(tmp_path: Path) -> None:
     """Flat latency beside a rate that scatters by 40 % must not end a run: stopping looks at what
     the report ranks by.
     """
-    from cnibench.cli._execute import comparisons
+    from cnibench.cli.measurement.execute import comparisons
     from cnibench.stats.sequential import decide
 
     works = providers("workloads")

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cnibench.cli import _priority
-from cnibench.cli._plan import plan_of
-from cnibench.cli._plan_options import PlanOptions
+from cnibench.cli.measurement import priorities
+from cnibench.cli.measurement.plan import plan_of
+from cnibench.cli.options.plan import PlanOptions
 from cnibench.errors import CnibenchError, MeasureError, UsageError
 from cnibench.model.profile import builtin
 from cnibench.planning.cells import cells
@@ -29,7 +29,7 @@ ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="real-time priority is for r
 
 
 def check(plan: Plan, **more: Any) -> None:
-    _priority.check(plan, *cells(plan, WORKLOADS, {"a": builtin()["veth-baseline"]}), **more)
+    priorities.check(plan, *cells(plan, WORKLOADS, {"a": builtin()["veth-baseline"]}), **more)
 
 
 @pytest.mark.parametrize("method", ["slices", "windows"])

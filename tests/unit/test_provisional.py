@@ -15,7 +15,7 @@ from cnibench.analysis import analyse
 from cnibench.analysis.provisional import Logs, SoFar
 from cnibench.analysis.text.narrative import primary_places
 from cnibench.analysis.text.provisional import lines, title
-from cnibench.cli._ranking import Shown
+from cnibench.cli.measurement.ranking import Shown
 from cnibench.model.cell import Cell
 from cnibench.reports.brief import PROVIDER as BRIEF
 from cnibench.run.progress import Lines, Silent, Terminal

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cnibench.cli._plan import plan_of, with_usual_method
-from cnibench.cli._plan_options import PlanOptions
+from cnibench.cli.measurement.plan import plan_of, with_usual_method
+from cnibench.cli.options.plan import PlanOptions
 from cnibench.errors import UsageError
 from cnibench.model.cell import Cell
 from cnibench.model.profile import builtin

@@ -10,7 +10,7 @@ import pytest
 
 from cnibench.analysis import analyse
 from cnibench.analysis.calibration import Floor, Part, calibration
-from cnibench.cli._calibration import show
+from cnibench.cli.measurement.calibration import show
 from tests.unit._nested_runs import nested_run
 from tests.unit._runs import edited
 

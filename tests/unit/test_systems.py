@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from cnibench.cli.profiles import runs_here, systems
+from cnibench.cli.commands.environment.profiles import runs_here, systems
 from cnibench.clusters.lab.cluster import LabCluster
 from cnibench.model.profile import builtin
 from cnibench.testbed.cluster import Problem

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cnibench.analysis import analyse
-from cnibench.cli._execute import others
+from cnibench.cli.measurement.execute import others
 from cnibench.errors import UsageError
 from cnibench.rundir.reader import RunReader
 from cnibench.system import usage

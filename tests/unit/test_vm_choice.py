@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cnibench.cli import _kernel
-from cnibench.cli._plan_options import PlanOptions
+from cnibench.cli.measurement import kernel_choice
+from cnibench.cli.options.plan import PlanOptions
 from cnibench.errors import InputError, MissingError, UsageError
 from cnibench.model.profile import builtin
 from cnibench.planning.cells import cells
@@ -26,62 +26,62 @@ OTHER = Problem("flannel", "IPv6 in this mode", "leave it out")
 def _a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with a stock kernel and no KVM, whatever this one is."""
     monkeypatch.delenv("CNIBENCH_VM", raising=False)
-    monkeypatch.setattr(_kernel, "vm_problems", lambda installed=True: [])
-    monkeypatch.setattr(_kernel, "newest", lambda: KERNEL)
+    monkeypatch.setattr(kernel_choice, "vm_problems", lambda installed=True: [])
+    monkeypatch.setattr(kernel_choice, "newest", lambda: KERNEL)
     monkeypatch.setattr(
-        _kernel, "accelerator", lambda kernel: Accelerator("tcg", "there is no /dev/kvm")
+        kernel_choice, "accelerator", lambda kernel: Accelerator("tcg", "there is no /dev/kvm")
     )
 
 
 def test_auto_goes_to_the_vm_for_what_the_kernel_lacks_only() -> None:
-    assert _kernel.decide("auto", "lab", lambda: []) is None
-    assert _kernel.decide("auto", "lab", lambda: [OTHER]) is None
-    found = _kernel.decide("auto", "lab", lambda: [OTHER, IPIP])
+    assert kernel_choice.decide("auto", "lab", lambda: []) is None
+    assert kernel_choice.decide("auto", "lab", lambda: [OTHER]) is None
+    found = kernel_choice.decide("auto", "lab", lambda: [OTHER, IPIP])
     assert found is not None
     assert found.kernel == KERNEL
     assert found.emulated
     assert "CONFIG_NET_IPIP" in found.why
     assert "IPv6" not in found.why
-    assert _kernel.decide("auto", "kind", lambda: [IPIP]) is None
+    assert kernel_choice.decide("auto", "kind", lambda: [IPIP]) is None
 
 
 def test_auto_takes_all_to_a_vm_only_where_its_figures_mean_something(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert _kernel.decide("auto", "lab", lambda: [IPIP], whatever_runs=True) is None
-    monkeypatch.setattr(_kernel, "accelerator", lambda kernel: Accelerator("kvm", ""))
-    assert _kernel.decide("auto", "lab", lambda: [IPIP], whatever_runs=True) is not None
+    assert kernel_choice.decide("auto", "lab", lambda: [IPIP], whatever_runs=True) is None
+    monkeypatch.setattr(kernel_choice, "accelerator", lambda kernel: Accelerator("kvm", ""))
+    assert kernel_choice.decide("auto", "lab", lambda: [IPIP], whatever_runs=True) is not None
 
 
 def test_auto_stays_where_no_vm_can_be_had_and_vm_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lacks = Problem("", "VM: the program qemu-system-x86_64", "apt-get install qemu-system-x86")
-    monkeypatch.setattr(_kernel, "vm_problems", lambda installed=True: [lacks])
-    assert _kernel.decide("auto", "lab", lambda: [IPIP]) is None
+    monkeypatch.setattr(kernel_choice, "vm_problems", lambda installed=True: [lacks])
+    assert kernel_choice.decide("auto", "lab", lambda: [IPIP]) is None
     with pytest.raises(MissingError) as told:
-        _kernel.decide("vm", "lab", lambda: [])
+        kernel_choice.decide("vm", "lab", lambda: [])
     assert told.value.remedy == "apt-get install qemu-system-x86"
 
 
 def test_the_users_word_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _kernel.decide("host", "lab", lambda: [IPIP]) is None
-    assert _kernel.decide("vm", "lab", lambda: []) is not None
+    assert kernel_choice.decide("host", "lab", lambda: [IPIP]) is None
+    assert kernel_choice.decide("vm", "lab", lambda: []) is not None
     with pytest.raises(UsageError, match="only the lab"):
-        _kernel.decide("vm", "kind", lambda: [])
+        kernel_choice.decide("vm", "kind", lambda: [])
     with pytest.raises(UsageError, match="expected auto, host, vm or the path"):
-        _kernel.decide("virtual", "lab", lambda: [])
+        kernel_choice.decide("virtual", "lab", lambda: [])
     with pytest.raises(MissingError):
-        _kernel.decide(str(tmp_path / "vmlinuz"), "lab", lambda: [])
+        kernel_choice.decide(str(tmp_path / "vmlinuz"), "lab", lambda: [])
     (tmp_path / "vmlinuz").write_text("text")
     with pytest.raises(InputError, match="bzImage"):
-        _kernel.decide(str(tmp_path / "vmlinuz"), "lab", lambda: [])
+        kernel_choice.decide(str(tmp_path / "vmlinuz"), "lab", lambda: [])
     monkeypatch.setenv("CNIBENCH_VM", "tcg")
-    assert _kernel.decide("vm", "lab", lambda: [IPIP]) is None  # we are in it
+    assert kernel_choice.decide("vm", "lab", lambda: [IPIP]) is None  # we are in it
 
 
 def test_emulation_shortens_what_nobody_asked_for() -> None:
-    vm = _kernel.Machine(KERNEL, Accelerator("tcg", "why"), "")
+    vm = kernel_choice.Machine(KERNEL, Accelerator("tcg", "why"), "")
     plan = Plan(cni=("flannel",), duration=7.0)
     short, (told,) = vm.shortened(plan, PlanOptions())
     assert (short.duration, short.warmup) == (1, 0)
@@ -107,16 +107,16 @@ def test_emulation_shortens_what_nobody_asked_for() -> None:
         == plan.workload
     )
     assert vm.shortened(plan, PlanOptions(plan="qi2021")) == (plan, [])
-    assert _kernel.Machine(KERNEL, Accelerator("kvm"), "").shortened(plan, PlanOptions()) == (
+    assert kernel_choice.Machine(KERNEL, Accelerator("kvm"), "").shortened(plan, PlanOptions()) == (
         plan,
         [],
     )
 
 
 def test_a_run_goes_on_with_the_kernel_that_it_was_begun_with(tmp_path: Path) -> None:
-    assert _kernel.again(tmp_path) is None
+    assert kernel_choice.again(tmp_path) is None
     (tmp_path / "vm").mkdir()
     (tmp_path / "vm" / "kernel").write_text("/boot/vmlinuz-0.0.1-gone\n")
     with pytest.raises(MissingError) as told:
-        _kernel.again(tmp_path)
+        kernel_choice.again(tmp_path)
     assert told.value.remedy == "apt-get install linux-image-0.0.1-gone"

@@ -1,0 +1,1 @@
+"""One command a file, in a package for what its user does."""

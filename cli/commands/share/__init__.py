@@ -1,0 +1,1 @@
+"""Commands that publish runs, check what others published, and bring it in."""

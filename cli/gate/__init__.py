@@ -1,0 +1,1 @@
+"""What ``compare`` does: the two sides, a history, the plan, the explanation."""

@@ -1,0 +1,304 @@
+"""Makes a certificate: finds the programs, runs the agent beside the model, and reads what both
+delivered.
+"""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from msgspec.structs import replace as replace_fields
+
+from cnibench import __version__
+from cnibench.certificates.format import Agent, Certificate, Difference, Rate
+from cnibench.cli.errors import guarded
+from cnibench.cli.measurement import execute
+from cnibench.cli.measurement.plan import plan_of
+from cnibench.cli.measurement.request import Request, prepare
+from cnibench.cli.options.plan import PlanOptions
+from cnibench.clusters.lab.fidelity import image, programs
+from cnibench.clusters.lab.fidelity.adapter import Adapter
+from cnibench.clusters.lab.fidelity.api_server import PROGRAMS
+from cnibench.clusters.lab.fidelity.cluster import AGENT, MODEL, AgentCluster
+from cnibench.clusters.lab.fidelity.deployment import Setup
+from cnibench.clusters.lab.fidelity.digest import model_digest
+from cnibench.clusters.lab.fidelity.manifest import objects
+from cnibench.clusters.lab.namespaces import tree
+from cnibench.errors import UsageError
+from cnibench.model.profile import Profile, choose
+from cnibench.model.units import plural
+from cnibench.registry import providers
+from cnibench.run.checks.cpus import pins
+from cnibench.run.runner import Runner
+from cnibench.rundir.files import open_log
+from cnibench.rundir.reader import RunReader
+from cnibench.rundir.schema import now
+from cnibench.rundir.writer import RunWriter
+from cnibench.system import log
+from cnibench.system.environment import machine
+from cnibench.system.process import ahead
+
+_PACKETS = ("first", "established")
+_APART = "kube-proxy's and the kubelet's rules: the model's in both deployments"
+_SHOWN = 6  # lines of each side of a difference
+_REMEDY = (
+    "name the folder that has it with --programs; https://dl.k8s.io/v1.34.4/bin/linux/amd64/ has"
+    " kube-apiserver, https://github.com/etcd-io/etcd/releases etcd"
+)
+
+
+def certify(
+    cni: str,
+    agent: str,
+    folders: Sequence[Path],
+    manifests: Sequence[Path],
+    settings: Sequence[str],
+    blocks: int,
+    out: Path,
+) -> tuple[Certificate, Path | None]:
+    """The certificate, and the run directory with the figures of both. Raises CnibenchError; of
+    what was started nothing is left then.
+    """
+    (profile,) = _one(cni)
+    adapter = adapter_of(profile)
+    if refused := adapter.unsupported(profile):
+        raise UsageError(f"{profile.name}: {refused}", "choose another profile")
+    servers = {name: programs.found(name, folders, _REMEDY) for name in PROGRAMS}
+    plugins = programs.plugins(adapter.plugins, folders) if adapter.plugins else Path("/")
+    given = objects(manifests)
+    with image.program(agent, adapter.inside) as program:
+        setup = Setup(
+            adapter, str(program), {key: str(it) for key, it in servers.items()}, plugins, given
+        )
+        request = _request(profile, settings, max(blocks, 1), setup)
+        path = (out / request.manifest.id).absolute() if blocks else None
+        version, differences, lines = _carry(request, path)
+        certificate = Certificate(
+            profile=profile.name,
+            model=model_digest(profile),
+            tool_version=__version__,
+            agent=Agent(name=adapter.name, version=version, sha256=programs.sha256(program)),
+            kernel=platform.release(),
+            architecture=platform.machine(),
+            date=now(),
+            settings=dict(word.split("=", 1) for word in settings),
+            programs={
+                name: programs.version([str(path), "--version"]) for name, path in servers.items()
+            },
+            lines=lines,
+            apart=[_APART, *adapter.apart],
+            differences=differences,
+            notes=[] if adapter.tried else ["the adapter was not tried by the project"],
+        )
+    return (_with_run(certificate, RunReader(path)) if path else certificate), path
+
+
+def _one(cni: str) -> Iterator[Profile]:
+    found = choose([cni])
+    if len(found) != 1:
+        raise UsageError(f"--cni names {len(found)} profiles", "name one")
+    return iter(found.values())
+
+
+def adapter_of(profile: Profile) -> type[Adapter]:
+    """Raises UsageError when no adapter runs the agent of this profile's model."""
+    found: Mapping[str, type[Adapter]] = providers("clusters.lab.agents")
+    model = profile.datapath.model if profile.datapath else ""
+    for adapter in found.values():
+        if model in adapter.models:
+            return adapter
+    known = sorted(name for adapter in found.values() for name in adapter.models)
+    raise UsageError(
+        f"{profile.name}: "
+        + (f"no adapter for its model, {model}" if model else "it has no model"),
+        f"there are adapters for the models {', '.join(known)}",
+    )
+
+
+def _request(profile: Profile, settings: Sequence[str], blocks: int, setup: Setup) -> Request:
+    """A run of both deployments, which stay for all blocks; the ways of packets are followed
+    once.
+    """
+    asked = PlanOptions(
+        cni=(f"{MODEL}={profile.name}", f"{AGENT}={profile.name}"),
+        cluster="lab",
+        method="slices",
+        workload=("tcp-stream", "tcp-rr", *(f"rule-path:packet={one}" for one in _PACKETS)),
+        blocks=str(blocks),
+        no_perf=True,
+        settings=settings,
+    )
+    request = prepare(plan_of(asked), name=f"fidelity-{profile.name}")
+    cells = [
+        replace_fields(cell, blocks=1) if cell.workload == "rule-path" else cell
+        for cell in request.manifest.cells
+    ]
+    manifest = replace_fields(request.manifest, cells=cells, deployment_blocks=blocks)
+    return replace(request, manifest=manifest, cluster=AgentCluster(request.cluster.options, setup))
+
+
+def _carry(request: Request, path: Path | None) -> tuple[str, list[Difference], int]:
+    """(the agent's version, the differences of the two deployments, the number of lines compared).
+    Ends the program when the inner process failed, which has said why.
+    """
+    cluster = request.cluster
+    assert isinstance(cluster, AgentCluster)
+    with tempfile.TemporaryFile() as file:
+
+        def work() -> int:
+            status = _inside(request, cluster, path)
+            file.write(msgspec.json.encode((cluster.version, cluster.differences, cluster.lines)))
+            file.flush()
+            return status
+
+        status = cluster.carry(lambda: guarded(work))
+        file.seek(0)
+        answer = file.read()
+    if not answer:
+        raise SystemExit(status or 1)
+    if status > 1:
+        raise SystemExit(status)
+    found: tuple[str, list[Difference], int]
+    found = msgspec.json.decode(answer, type=tuple[str, list[Difference], int])
+    return found
+
+
+def _inside(request: Request, cluster: AgentCluster, path: Path | None) -> int:
+    ahead()
+    (profile,) = {item.name: item for item in request.profiles.values()}.values()
+    setup = cluster.setup
+    program = image.placed(Path(setup.program), tree.TMP)
+    cluster.setup = replace(setup, program=str(program))
+    shown = execute.progress()
+    shown.notify(f"running {setup.adapter.name} on two nodes")
+    with cluster:
+        cluster.deploy(profile)
+        if path is None:
+            return 0
+        facts = {**machine(execute.tools_of(request)), **execute.offloads(cluster)}
+        with RunWriter.create(path, request.manifest) as writer, log.into(open_log(path)):
+            # no window of the tools beside the slices: like is compared with like
+            writer.cross_checked.update(cell.id for cell in request.manifest.cells)
+            runner = Runner(
+                cluster=cluster,
+                writer=writer,
+                profiles=request.profiles,
+                workloads=request.workloads,
+                cpus=pins(request.manifest.cells[0].cpus, 1),
+                progress=shown,
+                environment=facts,
+            )
+            return 1 if runner.run() else 0
+
+
+def _with_run(certificate: Certificate, run: RunReader) -> Certificate:
+    """With what the run says: the ways of packets, and the rates."""
+    packets, differences = _packets(run)
+    rates, notes = _rates(run)
+    return replace_fields(
+        certificate,
+        packets=packets,
+        differences=[*certificate.differences, *differences],
+        rates=rates,
+        notes=[*certificate.notes, *notes],
+    )
+
+
+def _packets(run: RunReader) -> tuple[list[str], list[Difference]]:
+    """(the packets that were followed through both, where the rules that they met differ)."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for record in run.records("rulepath"):
+        packet = f"{record['placement']}, {record['packet']} packet"
+        found.setdefault(packet, {})[record["label"]] = _way(record["nodes"])
+    both = {packet: ways for packet, ways in found.items() if {MODEL, AGENT} <= ways.keys()}
+    return sorted(both), [
+        Difference(place=packet, part="rules met", expected=ways[MODEL], found=ways[AGENT])
+        for packet, ways in sorted(both.items())
+        if ways[MODEL] != ways[AGENT]
+    ]
+
+
+def _way(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each chain that the packet meets, on the client's node and on the server's."""
+    return [
+        f"{node} {hook['hook']}: {chain['family']} {chain['table']} {chain['chain']}:"
+        f" {chain['evaluated']} rules, {chain['matched']} match"
+        for node, one in zip(("client's node", "server's node"), nodes, strict=True)
+        for hook in one["path"]
+        for chain in hook["chains"]
+    ]
+
+
+def _rates(run: RunReader) -> tuple[list[Rate], list[str]]:
+    """(the ratios agent to model of the workloads' main metrics, why figures are missing)."""
+    from cnibench.analysis.build import analyse
+
+    analysis = analyse([run], baseline=MODEL)
+    rates = []
+    for pair in analysis.pairs:
+        if pair.reading or {pair.a, pair.b} != {MODEL, AGENT} or pair.workload == "rule-path":
+            continue
+        if pair.metric != analysis.main.get(pair.workload):
+            continue
+        values = (pair.ratio, pair.ci_low, pair.ci_high)
+        if pair.a == MODEL:
+            inverse = [None if value is None else 1 / value for value in values]
+            values = (inverse[0], inverse[2], inverse[1])
+        rates.append(
+            Rate(
+                workload=pair.workload,
+                placement=pair.placement,
+                metric=pair.metric,
+                n=pair.n,
+                ratio=values[0],
+                ci_low=values[1],
+                ci_high=values[2],
+            )
+        )
+    failed = dict.fromkeys(f"{one.label}: {one.reason}" for one in analysis.failures)
+    return rates, list(failed)
+
+
+def show(certificate: Certificate, path: Path, run: Path | None) -> None:
+    """The certificate on stdout."""
+    agent = certificate.agent
+    click.echo(
+        f"{certificate.profile}: {plural(len(certificate.differences), 'difference')} between the"
+        f" model and {agent.name} {agent.version} ({agent.sha256[:12]}), on Linux"
+        f" {certificate.kernel}"
+    )
+    click.echo(
+        f"compared: {certificate.lines} lines of the kernel's state"
+        + (f"; the rules met by: {'; '.join(certificate.packets)}" if certificate.packets else "")
+    )
+    click.echo(f"not compared: {'; '.join(certificate.apart)}")
+    for one in certificate.differences:
+        click.echo(f"{one.place}, {one.part}:")
+        for sign, lines in (("-", one.expected), ("+", one.found)):
+            for line in lines[:_SHOWN]:
+                click.echo(f"  {sign} {line}")
+            if len(lines) > _SHOWN:
+                click.echo(f"  {sign} and {len(lines) - _SHOWN} more")
+    if certificate.differences:
+        click.echo("-: only in the model, +: only with the agent")
+    for rate in certificate.rates:
+        click.echo(f"{rate.workload}, {rate.placement}: {_ratio(rate)} of the model's rate")
+    for note in certificate.notes:
+        click.echo(f"note: {note}")
+    click.echo(f"certificate: {path}")
+    if run:
+        click.echo(f"run: {run}")
+
+
+def _ratio(rate: Rate) -> str:
+    if rate.ratio is None:
+        return f"no ratio (n={rate.n})"
+    if rate.ci_low is None or rate.ci_high is None:
+        return f"{rate.ratio:.3f} (n={rate.n})"
+    return f"{rate.ratio:.3f} [{rate.ci_low:.3f}, {rate.ci_high:.3f}] (n={rate.n})"

@@ -1,0 +1,105 @@
+"""Options that several commands share, and how a command gets its options as one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from cnibench.cli import completion
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def gathered(kind: type, parameter: str) -> Callable[[F], F]:
+    """Hands those options that are fields of ``kind``, a dataclass, to the command as one object,
+    its ``parameter``; fields without an option have their defaults. Belongs right above the
+    command's ``def``.
+    """
+    names = [one.name for one in fields(kind)]
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def call(**given: object) -> object:
+            options = kind(**{name: given.pop(name) for name in names if name in given})
+            return command(**given, **{parameter: options})
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def hand_down(ctx: click.Context) -> None:
+    """What was given to a group is the default of its subcommands: ``runs --json show`` is
+    ``runs show --json``.
+    """
+    assert isinstance(ctx.command, click.Group)
+    ctx.default_map = dict.fromkeys(ctx.command.commands, ctx.params)
+
+
+def runs_option(name: str, help: str) -> Callable[[F], F]:
+    """An option that names the directory of run directories."""
+    return click.option(
+        name,
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        default=Path("runs"),
+        show_default=True,
+        help=help,
+    )
+
+
+# Options that several commands have.
+folder_option = runs_option("--folder", "Directory that contains the run directories.")
+out_option = runs_option("--out", "Directory for run directories.")
+file_option = click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file instead of stdout.",
+)
+kind_option = click.option(
+    "--cluster",
+    metavar="KIND",
+    shell_complete=completion.clusters,
+    help=(
+        "Where the Pods run: lab, kind, existing, namespace, or on two machines: ssh://A,ssh://B. "
+        " [default: lab]"
+    ),
+)
+method_option = click.option(
+    "--method",
+    type=click.Choice(["slices", "windows"]),
+    help=(
+        "slices: all cells alternate every 20 ms (lab and kind); windows: one after the other. "
+        " [default: slices in the lab and on kind if possible, else windows]"
+    ),
+)
+seed_option = click.option(
+    "--seed", type=int, metavar="N", help="Random seed for the order of the cells."
+)
+
+
+def pooling_options(command: F) -> F:
+    """--baseline, --allow-different and --folder, of commands that show several runs together."""
+    options = (
+        click.option(
+            "--baseline",
+            metavar="LABEL",
+            default="",
+            help="Profile that ratios refer to.  [default: the first]",
+        ),
+        click.option(
+            "--allow-different",
+            is_flag=True,
+            help="Show runs that are not comparable side by side, without pooling them.",
+        ),
+        folder_option,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command

@@ -1,0 +1,1 @@
+"""How results, problems and files are written."""
