@@ -4,6 +4,7 @@ back.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from cnibench.clusters.kubernetes.ownership import safety, state
 from cnibench.clusters.kubernetes.pods import unsupported
 from cnibench.clusters.ssh import bringup, restoring
 from cnibench.clusters.ssh.bare import BareMachines
+from cnibench.clusters.ssh.claims import Claim
 from cnibench.clusters.ssh.files import API_PORT
 from cnibench.clusters.ssh.restoring import Comparison
 from cnibench.errors import ClusterError, CnibenchError, EndedError, Interrupted, MissingError
@@ -109,7 +111,25 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
         ]
 
     def install(self, label: str, profile: Profile) -> ExistingDeployment:
-        return self._made().install(label, profile)
+        inner = self._made()
+        claim = Claim(self.machines, profile, self.options.ip)
+        claim.begin()
+        try:
+            deployment = inner.install(label, profile)
+        except BaseException:
+            with contextlib.suppress(CnibenchError):  # the first failure says more
+                claim.ready()
+            raise
+        claim.ready()
+        uninstall = deployment.uninstall
+        if uninstall is not None:  # something was installed
+
+            def uninstall_and_end() -> None:
+                uninstall()
+                claim.end()
+
+            deployment.uninstall = uninstall_and_end
+        return deployment
 
     def _made(self) -> ExistingCluster:
         """The cluster, made when it is asked for first. Raises EndedError when it cannot be: no

@@ -17,10 +17,23 @@ from cnibench.testbed.place import Node
 
 _SCRIPTS = Path(__file__).parent / "scripts"
 _SHARED = ("common.sh", "listing.sh")
+# What else a script calls.
+_PARTS = {
+    "cni": ("claims",),
+    "putback": ("ending", "claims", "processes", "devices", "rules", "settings", "files"),
+}
 # One of these at a time: what a lost connection left running is waited for.
-_CHANGING = frozenset(("install", "copy", "image", "kubeadm", "putback"))
+_CHANGING = frozenset(("install", "copy", "image", "kubeadm", "cni", "putback"))
 _INSPECT = 60.0  # s
 T = TypeVar("T")
+
+
+def script(name: str) -> str:
+    """The text of one of our scripts, with what it shares with others."""
+    parts = [f"{one}.sh" for one in _PARTS.get(name, ())]
+    alone = ["alone.sh"] if name in _CHANGING else []
+    names = [*_SHARED, *parts, *alone, f"{name}.sh"]
+    return "\n".join((_SCRIPTS / one).read_text() for one in names)
 
 
 class Machine:
@@ -64,17 +77,10 @@ class Machine:
         """
         return self.connection.hold(self._command("use", ()))
 
-    def _command(self, script: str, words: Sequence[str]) -> str:
-        names = [*_SHARED, f"{script}.sh"]
-        if script in _CHANGING:
-            names.insert(-1, "alone.sh")
-        if script == "putback":
-            names.insert(len(_SHARED), "ending.sh")
-        text = "\n".join((_SCRIPTS / name).read_text() for name in names)
+    def _command(self, name: str, words: Sequence[str]) -> str:
         arrived = 'CNIBENCH_SSH="$SSH_CONNECTION"'  # sudo passes nothing on
-        return (
-            f"{self._become()} env {arrived} sh -c {shlex.quote(text)} cnibench {shlex.join(words)}"
-        )
+        text = shlex.quote(script(name))
+        return f"{self._become()} env {arrived} sh -c {text} cnibench {shlex.join(words)}"
 
     def _become(self) -> str:
         """sudo, unless the user is root. Raises ClusterError when it asks for a password."""

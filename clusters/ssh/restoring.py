@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cnibench.clusters.ssh import remains
 from cnibench.clusters.ssh.machine import Machine, on_both
 from cnibench.errors import ClusterError, CnibenchError
 
@@ -37,24 +38,24 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        return not (self.failed or self.gone or self.new)
+        """Is it as it was, but for what the kernel loaded on demand?"""
+        return not (self.failed or self.gone or remains.of_others(self.new))
 
     def words(self) -> str:
-        """``as it was before: 4123 files, 112 packages, ... compared``, or what differs."""
+        """``as it was before: 4123 files, 112 packages, ... compared``, or what differs, each with
+        the command that removes it.
+        """
         if self.same and not self.compared:
             return "nothing had been changed"
         sizes = ", ".join(
             f"{count} {name}{'s' * (count != 1)}" for name, count in self.compared.items() if count
         )
+        loaded = remains.loaded(self.new)
         if self.same:
-            return f"as it was before, no difference in {sizes}"
-        found = [
-            *self.failed,
-            *(f"{one} (new)" for one in self.new),
-            *(f"{one} (gone)" for one in self.gone),
-        ]
+            return f"as it was before, no difference in {sizes}{loaded}"
+        found = [*self.failed, *remains.differences(self.gone, self.new)]
         more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-        return f"not as it was before: {'; '.join(found[:_MOST])}{more}"
+        return f"not as it was before: {'; '.join(found[:_MOST])}{more}{loaded}"
 
 
 def comparison(output: str) -> Comparison:

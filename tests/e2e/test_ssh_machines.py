@@ -87,6 +87,9 @@ def test_after_a_kill(machines: Machines, kind_parts: Parts, tmp_path: Path) -> 
     somebody(machines, "ip link add vethmine type veth peer name vethpeer")
     somebody(machines, "ipset create mine hash:ip")
     somebody(machines, "nft add table ip mine")
+    somebody(machines, "ip link add cali0 type bridge")
+    somebody(machines, "iptables -A INPUT -s 203.0.113.1 -j DROP")
+    somebody(machines, "sysctl -q -w net.ipv4.tcp_retries2=9")
     began = time.monotonic()
     done = cnibench(*clean, cwd=tmp_path)
     # kubeadm on the second machine waits five minutes for the first, which is put back meanwhile
@@ -96,7 +99,13 @@ def test_after_a_kill(machines: Machines, kind_parts: Parts, tmp_path: Path) -> 
     assert as_before.endswith(machines.addresses[1])
     theirs = said.partition("not as it was before: ")[2].partition("ssh://")[0]
     assert "vethmine" in theirs
+    assert "ip link delete cali0" in theirs
     assert "(gone)" not in theirs
+    assert "-s 203.0.113.1/32 -j DROP" in somebody(machines, "iptables -S INPUT")
+    assert somebody(machines, "sysctl -n net.ipv4.tcp_retries2").strip() == "9"
+    somebody(machines, "sysctl -q -w net.ipv4.tcp_retries2=15")
+    somebody(machines, "iptables -D INPUT -s 203.0.113.1 -j DROP")
+    somebody(machines, "ip link delete cali0")
     somebody(machines, "ip link delete vethmine")
     somebody(machines, "ipset destroy mine")
     somebody(machines, "nft delete table ip mine")

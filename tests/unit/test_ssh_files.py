@@ -175,7 +175,7 @@ def test_a_machine_that_is_not() -> None:
     assert found.words().startswith("not as it was before: d /opt/containerd 711 0:0 (new); ")
     failed = comparison("failed: device cni0 stays\n- sysctl a = 1\n+ sysctl a = 2\n")
     assert failed.words() == (
-        "not as it was before: device cni0 stays; sysctl a = 2 (new); sysctl a = 1 (gone)"
+        "not as it was before: device cni0 stays; sysctl a = 2, was 1 (sysctl -w a=1 sets it back)"
     )
 
 

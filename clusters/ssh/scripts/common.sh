@@ -23,3 +23,6 @@ will_make() {
 
 apt() { DEBIAN_FRONTEND=noninteractive apt-get -q -o Dir::State::lists="$D/apt/lists" -o Dir::Cache="$D/apt/cache" \
   -o APT::Sandbox::User=root -o DPkg::Lock::Timeout=60 "$@"; }
+
+# started PID: when it began, in ticks since the machine's start.
+started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }

@@ -45,6 +45,14 @@ for unit in cnibench-containerd kubelet; do
   will_make "$U/$unit.service"
   sed "s,@PROGRAM@,$program," "$D/$unit.service" >"$U/$unit.service" || fail "$U/$unit.service cannot be written"
 done
+# The unit loads and sets these.
+for module in overlay br_netfilter; do
+  has modprobe && ! grep -q "^$module " /proc/modules 2>/dev/null && note "module $module"
+done
+for setting in net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 \
+  net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1; do
+  note "sysctl $setting"
+done
 for unit in cnibench-containerd kubelet; do
   will_make "$U/multi-user.target.wants/$unit.service"
 done

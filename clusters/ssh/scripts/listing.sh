@@ -52,9 +52,19 @@ listing() {
 rules() {
   for version in 4:ip 6:ip6; do
     program=${version#*:}tables-legacy-save
-    [ -s "/proc/net/${version#*:}_tables_names" ] && has "$program" &&
+    grep -qs . "/proc/net/${version#*:}_tables_names" && has "$program" && # it has no size
       "$program" 2>/dev/null | sed '/^#/d; /^COMMIT/d; /^:[A-Z]* ACCEPT/d; s/ \[[0-9:]*\]//' |
       awk -v f="${version%:*}" '/^\*/ {table = $0; next} {print "legacy" f, table, $0}'
   done
   has nft && nft -s list ruleset 2>/dev/null | awk '/^table/ {table = $2 " " $3} {print "nft", table, $0}'
+}
+
+# iptables_rules: those of iptables as TOOL TABLE LINE, a chain's line :NAME.
+iptables_rules() {
+  for of in iptables-legacy iptables-nft ip6tables-legacy ip6tables-nft; do
+    has "$of-save" || continue
+    case $of in *-legacy) grep -qs . "/proc/net/${of%tables-legacy}_tables_names" || continue ;; esac
+    "$of-save" 2>/dev/null | awk -v tool="$of" '
+      /^\*/ {table = substr($1, 2)} /^:/ {print tool, table, $1} /^-A/ {print tool, table, $0}'
+  done
 }
