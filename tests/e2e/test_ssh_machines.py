@@ -105,11 +105,46 @@ def test_after_a_kill(machines: Machines, kind_parts: Parts, tmp_path: Path) -> 
     assert somebody(machines, "sysctl -n net.ipv4.tcp_retries2").strip() == "9"
     somebody(machines, "sysctl -q -w net.ipv4.tcp_retries2=15")
     somebody(machines, "iptables -D INPUT -s 203.0.113.1 -j DROP")
+    somebody(machines, "nft delete table ip filter")
     somebody(machines, "ip link delete cali0")
     somebody(machines, "ip link delete vethmine")
     somebody(machines, "ipset destroy mine")
     somebody(machines, "nft delete table ip mine")
     assert nothing_left(cnibench(*clean, cwd=tmp_path).stdout)
+    for which in (0, 1):
+        assert differences(before[which], machines.listing(which)) == []
+
+
+def test_after_a_kill_with_a_cni_installed(
+    machines: Machines, kind_parts: Parts, tmp_path: Path
+) -> None:
+    """What flannel made goes by what was claimed for it; what has a CNI's name and is not its own
+    stays.
+    """
+    before = [machines.listing(which) for which in (0, 1)]
+    with (tmp_path / "log").open("w") as stderr:
+        run = subprocess.Popen(
+            [CNIBENCH, *map(str, asked(machines, kind_parts))], stderr=stderr, cwd=tmp_path
+        )
+    try:
+        ready = "test -e /var/lib/cnibench/open/flannel/ready && echo yes || true"
+        until(lambda: all("yes" in machines.on(which, ready) for which in (0, 1)), LIMIT)
+    finally:
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    theirs = ("cali0", "flannel0", "cilium_host")
+    for name in theirs:
+        somebody(machines, f"ip link add {name} type bridge")
+    there = set(machines.on(0, "ls /sys/class/net").split())
+    clean = ("clean", "--cluster", machines.cluster)
+    until(lambda: "would remove: what" in cnibench(*clean, "--dry-run", cwd=tmp_path).stdout)
+    done = cnibench(*clean, cwd=tmp_path)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert {"cni0", "flannel.1"} <= there
+    for name in theirs:
+        assert f"ip link delete {name} removes it" in said
+        somebody(machines, f"ip link delete {name}")
+    assert len(AS_BEFORE.findall(said)) == 1, said
     for which in (0, 1):
         assert differences(before[which], machines.listing(which)) == []
 
