@@ -29,7 +29,7 @@ from cnibench.clusters.kubernetes.pods import rate_limit
 from cnibench.clusters.kubernetes.removal import cleaning
 from cnibench.clusters.kubernetes.removal.cleaning import Survey
 from cnibench.clusters.kubernetes.removal.selection import BlockedError
-from cnibench.errors import CnibenchError, MissingError
+from cnibench.errors import CnibenchError, MissingError, NoSlicesError
 from cnibench.model.profile import Profile, builtin
 from cnibench.offload.nic import Nic
 from cnibench.testbed.capabilities.nics import Nics
@@ -58,6 +58,11 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
             if said and "violates PodSecurity" not in said
             else ""
         )
+
+    def require_room(self, profiles: int) -> None:
+        """One profile stands at a time. What slices need is a privileged agent on each node."""
+        if denied := self.kernel_access_denied():
+            raise NoSlicesError(denied, "allow privileged Pods, or use --method windows")
 
     def _start_agents(self, everywhere: bool, cleaning: bool = False) -> list[KubernetesNode]:
         """Our namespace and the agents: on the chosen nodes, or on all of them when a CNI is
@@ -135,6 +140,7 @@ class ExistingCluster(GuardedCluster, NodeInspection, Nics, Outages, Ownership):
             )
             deployment.proxy = proxy_mode.of(profile, nodes)
             deployment.claim = self._claim
+            deployment.real_time = not self._strangers
             deployment.said = self.present.said if current else ""
             deployment.uninstall = None if current else uninstall
             if self.allowed.max_rate:

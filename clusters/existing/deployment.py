@@ -9,13 +9,14 @@ from cnibench.clusters.kubernetes.cni.attest import makes_claims
 from cnibench.clusters.kubernetes.deployment import KubernetesDeployment
 from cnibench.clusters.kubernetes.nodes.places import KubernetesNode
 from cnibench.clusters.kubernetes.ownership.namespace import Claim
+from cnibench.clusters.kubernetes.pods.controlled import PodsControlledOnNodes
 from cnibench.errors import ClusterError, CnibenchError
 from cnibench.model.cell import Attestation
 from cnibench.model.profile import CURRENT
 from cnibench.testbed.cluster import Options
 
 
-class ExistingDeployment(KubernetesDeployment):
+class ExistingDeployment(KubernetesDeployment, PodsControlledOnNodes):
     """``said`` is what was seen of a CNI that was there already, '' for one that was installed."""
 
     said = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from cnibench.clusters.existing import granted
 from cnibench.clusters.existing.deployment import ExistingDeployment
@@ -53,6 +53,8 @@ class PresentCluster(Cluster, AccessRights, CellLimits, Recognition):
         }
     )
     deploys: ClassVar[type] = ExistingDeployment
+    slices: ClassVar[Literal["", "together", "in turn"]] = "in turn"
+    cycles_in_slices: ClassVar[bool] = False
     manages_nodes: ClassVar[bool] = False
     testbed: str = "cluster"
     most_pairs: ClassVar[int] = 50

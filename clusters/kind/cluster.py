@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from cnibench.clusters.kind.containers import OneCluster
 from cnibench.clusters.kind.pods import LocalPod, on_this_machine
@@ -82,7 +82,7 @@ class KindCluster(Cluster, CellLimits, Nics, Outages, Ownership):
         "image_archive",
     }
     deploys: ClassVar[type] = KindDeployment
-    slices: ClassVar[bool] = True
+    slices: ClassVar[Literal["", "together", "in turn"]] = "together"
     testbed: str = "kind"
     wire: Wire = "veth"
     most_pairs: ClassVar[int] = 50

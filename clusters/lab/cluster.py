@@ -10,7 +10,7 @@ import platform
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from cnibench.certificates.standing import standing
 from cnibench.certificates.store import certificates
@@ -53,7 +53,7 @@ class LabCluster(Cluster, CellLimits, Nics):
     deploys: ClassVar[type] = LabDeployment
     simultaneous: ClassVar[bool] = True
     concurrent: ClassVar[bool] = True
-    slices: ClassVar[bool] = True
+    slices: ClassVar[Literal["", "together", "in turn"]] = "together"
     wire: Wire = "veth"
     paths: ClassVar[tuple[str, ...]] = ("pod", "clusterip")
     most_pairs: ClassVar[int] = MOST_PODS // 2 - 1  # both Pods on one node, and room for a stranger

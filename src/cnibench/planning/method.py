@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from cnibench.errors import UnsupportedError
 from cnibench.model import conditions
 from cnibench.model.cell import Cell
+from cnibench.registry import provider
+from cnibench.testbed.cluster import Cluster
 
 if TYPE_CHECKING:
     from cnibench.planning.plan import Plan, Work
@@ -89,6 +91,9 @@ def with_fewer_cycles(cells: Sequence[Cell], asked: Plan) -> list[Cell]:
 def _why_not(cell: Cell, plan: Plan, workload: Workload) -> str:
     if plan.pairs > 1:
         return "pairs at the same time do not take turns"
+    kind: type[Cluster] = provider("clusters", plan.cluster)
+    if cell.window == "cpp" and not kind.cycles_in_slices:
+        return "perf runs on other machines"
     if conditions.of(cell.params):
         return "its conditions would hold for the other cells of its deployment, too"
     try:

@@ -87,7 +87,8 @@ class Blocks:
     @property
     def _interleaved(self) -> bool:
         """Are all profiles installed at once?"""
-        return self.session.cluster.simultaneous or self._sliced
+        cluster = self.session.cluster
+        return cluster.simultaneous or (self._sliced and cluster.slices == "together")
 
     def _anew(self, kept: int) -> int:
         """Deploys all profiles anew for each ``kept`` blocks: the spread between deployments is

@@ -70,9 +70,10 @@ class Cluster(abc.ABC):
     # may several threads install and attest profiles at the same time? Programs of a deployment end
     # with the thread that installed it
     concurrent: ClassVar[bool] = False
-    # can load generators be stopped and counted in microseconds? then its profiles are installed at
-    # once for that, if there is room for them
-    slices: ClassVar[bool] = False
+    # '': load generators cannot be stopped and counted in microseconds; else its profiles are
+    # installed together for that, if there is room for them, or in turn
+    slices: ClassVar[Literal["", "together", "in turn"]] = ""
+    cycles_in_slices: ClassVar[bool] = True  # do rounds of slices have perf, for those cells?
     takes: ClassVar[frozenset[str]] = (
         frozenset()
     )  # names of ClusterOptions, and keep: any other that was given is refused

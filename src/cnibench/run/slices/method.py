@@ -115,7 +115,8 @@ class Slices:
                         packets = workload.transport if cell.window == "cpp" else ""
                         generator: AnyGenerator
                         if isinstance(s.deployment, ControlledPods):
-                            generator = RemoteGenerator(s, workload.load(cell), controllers)
+                            load = workload.load(cell)
+                            generator = RemoteGenerator(cell.id, s, load, controllers)
                         elif same := _same_load(cell, generators):
                             generator = Shared(s, same, packets)
                         else:

@@ -56,7 +56,9 @@ class RemoteGenerator:
     does not start. The Pods of ``s`` are controlled ones.
     """
 
-    def __init__(self, s: SampleContext, load: Load, controllers: Controllers) -> None:
+    def __init__(self, cell: str, s: SampleContext, load: Load, controllers: Controllers) -> None:
+        """``cell`` is its ID, which may differ from that of ``s``."""
+        self.cell = cell
         self.s = replace(s, duration=FOR_EVER, warmup=0.0)
         self.load = load
         self.failure: CnibenchError | None = None  # what its end found out
@@ -104,7 +106,7 @@ class RemoteGenerator:
             self.failure = self.failure or failure
 
     def _start(self) -> None:
-        cell, s = self.s.cell.id, self.s
+        cell, s = self.cell, self.s
         before = self._pods.started(s.server)
         self._running.enter_context(self.load.serve(s))
         servers = sorted(self._pods.started(s.server) - before)
@@ -145,7 +147,8 @@ class RemoteGenerator:
                 "wanted": self.wanted,
                 "cpu": s.server_cpu,
             }
-            self.priority = self.priority or self.server.ask(there, _LIMIT)["priority"]
+            refused = self.server.ask(there, _LIMIT)["priority"]
+            self.priority = self.priority or refused
 
 
 AnyGenerator = Generator | RemoteGenerator
