@@ -15,7 +15,6 @@ from cnibench.run.sample_context import SampleContext
 from cnibench.run.slices.load import Load
 from cnibench.run.slices.readings.counters import Counted
 from cnibench.system.process import Process
-from cnibench.testbed.place import Pod
 from cnibench.workloads import _common, _iperf3, _netperf
 
 _LARGEST = 1 << 20  # bytes: iperf3's MAX_BLOCKSIZE
@@ -60,11 +59,9 @@ class NewConnections(Transactions):
 class Datagrams(_OfNetperf):
     """A netperf test that sends datagrams; those that the server's program has received count."""
 
+    at_server = True
     metric = "throughput"
     per = "cpu_per_byte"
-
-    def counted(self, s: SampleContext) -> Pod:
-        return s.server
 
     def counter(self, s: SampleContext) -> Counted:
         return Counted("namespace", ("Udp", "InDatagrams", s.cell.ip))

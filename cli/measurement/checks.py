@@ -105,7 +105,9 @@ def check_machine(
     if inside():
         return
     tools = [tool for workload in workloads.values() for tool in workload.tools]
-    problems = [*missing_here(cluster, cells), *priorities.missing(priority)]
+    problems = missing_here(cluster, cells)
+    if cluster.manages_nodes:
+        problems = [*problems, *priorities.missing(priority)]
     absent = lacking(tools) if cluster.kind == "lab" else []  # elsewhere the images bring them
     if absent:
         problems = [

@@ -94,6 +94,9 @@ def with_usual_method(plan: Plan, options: PlanOptions) -> Plan:
     update: dict[str, Any] = {"method": "slices"}
     if options.warmup is None:
         update["warmup"] = _SLICES_WARMUP
+    several = len(plan.cni) > 1 or any(name == "all" or "*" in name for name in plan.cni)
+    if kind.slices == "in turn" and several and "host" not in plan.path:
+        update["path"] = (*plan.path, "host")  # what they are compared by
     return plan.model_copy(update=update)
 
 

@@ -41,7 +41,7 @@ def check(
         + "; windows have normal priority",
         f"leave {windows.workload} out, or --priority"
         if why
-        else "use --method slices (lab and kind), or leave --priority out",
+        else "use --method slices, or leave --priority out",
     )
 
 

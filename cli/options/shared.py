@@ -75,8 +75,8 @@ method_option = click.option(
     "--method",
     type=click.Choice(["slices", "windows"]),
     help=(
-        "slices: all cells alternate every 20 ms (lab and kind); windows: one after the other. "
-        " [default: slices in the lab and on kind if possible, else windows]"
+        "slices: all cells alternate every 20 ms; windows: one after the other. "
+        " [default: slices if possible, else windows]"
     ),
 )
 seed_option = click.option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cnibench.clusters.kubernetes.api import pods
 from cnibench.clusters.kubernetes.api.following import Following
@@ -27,6 +27,9 @@ from cnibench.testbed.capabilities.policies import Policies
 from cnibench.testbed.capabilities.service_paths import ServicePaths
 from cnibench.testbed.place import Node, Pod
 
+if TYPE_CHECKING:
+    from cnibench.clusters.kubernetes.cni.kernel_state import State
+
 
 class KubernetesDeployment(
     MeasuredPods,
@@ -44,6 +47,7 @@ class KubernetesDeployment(
     _started = 0  # calls of start_pods
     _processes: Processes | None = None
     _news: Following | None = None  # of all Pods in our namespace
+    _listed: State | None = None  # what the kernels had after the installation
 
     @cached_property
     def _tunnels(self) -> dict[tuple[str, int], str]:
@@ -77,7 +81,22 @@ class KubernetesDeployment(
     def attest(self) -> list[Attestation]:
         from cnibench.clusters.kubernetes.cni.attest import attest
 
-        return attest(self) if all(node.host for node in self._nodes) else self.reached()
+        if not all(node.host for node in self._nodes):
+            return self.reached()
+        return self.with_kernel_state(lambda: attest(self))
+
+    def with_kernel_state(self, checks: Callable[[], list[Attestation]]) -> list[Attestation]:
+        """The checks, and what the kernels have: listed after the first of them, and compared with
+        that before all later ones.
+        """
+        from cnibench.clusters.kubernetes.cni import kernel_state
+
+        if self._listed is None:
+            found = checks()
+            self._listed = kernel_state.look(self.access, self.namespace, self._nodes, self.pods())
+            return found
+        changes = kernel_state.changes(self.access, self.namespace, self._nodes, self._listed)
+        return [*(self.attestation(*one) for one in changes), *checks()]
 
     def reset_state(self) -> None:
         """What a Pod's kernel remembers of its last peer goes, where we may."""

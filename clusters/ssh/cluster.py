@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from cnibench.clusters.existing import PROVIDER as Existing
 from cnibench.clusters.existing.cluster import ExistingCluster
@@ -41,7 +41,8 @@ class SshCluster(BareMachines, CellLimits, Consent, Outages):
     """Measured by an ExistingCluster, as soon as there is one."""
 
     deploys: ClassVar[type] = Existing.deploys
-    slices: ClassVar[bool] = Existing.slices
+    slices: ClassVar[Literal["", "together", "in turn"]] = Existing.slices
+    cycles_in_slices: ClassVar[bool] = Existing.cycles_in_slices
     most_pairs: ClassVar[int] = Existing.most_pairs
     paths: ClassVar[tuple[str, ...]] = Existing.paths
     pod_seconds: ClassVar[float] = Existing.pod_seconds

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from _kind_cluster import Kept
 from _kind_runs import SHORT, cnibench, until
+from _kind_sabotages import SABOTAGES, carry_out, others_come_and_go, refuted
 from _kind_samples import context, records, sample
 from _kubectl import got
 
@@ -242,3 +243,20 @@ def test_what_is_known_beforehand_is_refused_beforehand(bare_cluster: Kept, tmp_
     assert any(
         re.search(r"tcp-rr is left out: .*bypassing conntrack", note) for note in told["notes"]
     )
+
+
+@on_flannel
+def test_the_second_attestation_finds_what_changed_and_not_what_others_do(
+    deployment: KubernetesDeployment,
+) -> None:
+    with others_come_and_go(deployment):
+        assert refuted(deployment) == {}
+    assert refuted(deployment) == {}
+    for name, sabotage in SABOTAGES.items():
+        carry_out(deployment, sabotage, sabotage.do)
+        try:
+            found = refuted(deployment)
+        finally:
+            carry_out(deployment, sabotage, sabotage.undo)
+        assert sabotage.found in found[f"kernel-state-{sabotage.place}"], name
+    assert refuted(deployment) == {}

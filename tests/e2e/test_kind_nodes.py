@@ -340,10 +340,17 @@ def test_the_cni_is_replaced_and_its_manifests_are_kept(
         (found,) = re.findall(rf"^removed from node {name}: (.*)$", said, re.MULTILINE)
         assert "device flannel.1" in found
         assert str(Path(match[1]).with_name(f"flannel-node-{name}.tar")) in found
-    assert {(line["profile"], line["status"]) for line in lines(tmp_path, "samples")} == {
-        ("flannel-host-gw", "ok")
-    }
-    assert all(line["passed"] for line in lines(tmp_path, "attestations"))
+    samples = lines(tmp_path, "samples")
+    assert {(line["profile"], line["status"]) for line in samples} == {("flannel-host-gw", "ok")}
+    assert {line["method"] for line in samples} == {"slices"}
+    assert "not read" not in {line["congestion_control"] for line in samples}
+    (record,) = lines(tmp_path, "slices")
+    assert record["server_cpu"] == "of all turns together"
+    assert record["rounds"] == 150
+    checks = lines(tmp_path, "attestations")
+    assert all(line["passed"] for line in checks)
+    compared = {line["check"] for line in checks if line["check"].startswith("kernel-state-")}
+    assert compared == {f"kernel-state-{place}" for place in ("a", "b", "a0", "a1", "b0")}
     assert "flannel" not in kubectl(kept, "get", "namespaces,clusterroles", "-o", "name")
     for node in kubectl(kept, "get", "nodes", "-o", "name").split():
         assert "flannel.1" not in on(node.removeprefix("node/"), "ip", "link")

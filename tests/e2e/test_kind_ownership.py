@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(600)
 LIMIT = 200.0
-CELL = (*ONE_CELL, "--warmup", "0s", "--blocks", "1")
+CELL = (*ONE_CELL, "--method", "windows", "--warmup", "0s", "--blocks", "1")
 
 
 class User:

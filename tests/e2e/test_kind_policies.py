@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from _kind_cluster import Kept
+from _kind_sabotages import DETACHED, carry_out, others_come_and_go, refuted
 from _kind_samples import records, sample
 from _kubectl import got, kubectl
 from kind import definitions
@@ -158,3 +159,13 @@ def test_calicos_own_policies_are_accepted_by_their_definition(bare_cluster: Kep
         kubectl(
             access, "delete", "customresourcedefinition", definition["metadata"]["name"], timeout=60
         )
+
+
+@on_cilium
+def test_the_second_attestation_finds_a_program_that_is_detached(
+    deployment: KubernetesDeployment,
+) -> None:
+    with others_come_and_go(deployment):
+        assert refuted(deployment) == {}
+    carry_out(deployment, DETACHED, DETACHED.do)
+    assert "cilium_vxlan" in refuted(deployment)["kernel-state-a"]

@@ -122,7 +122,7 @@ def test_what_cannot_be_paused_is_said_before_the_run(tmp_path: Path) -> None:
 
 def test_a_cluster_without_slices_refuses_them(tmp_path: Path) -> None:
     done = subprocess.run(
-        command(tmp_path, "--cluster", "existing"), capture_output=True, text=True, timeout=LIMIT
+        command(tmp_path, "--cluster", "namespace"), capture_output=True, text=True, timeout=LIMIT
     )
     assert done.returncode == 2
     assert "cannot measure in slices" in done.stderr

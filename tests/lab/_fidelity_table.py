@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 from cnibench.clusters.lab.attestation import capture, probe
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.clusters.lab.listing.devices import devices
-from cnibench.clusters.lab.listing.settings import sysctls
 from cnibench.clusters.lab.namespaces import features, tree
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.clusters.lab.namespaces.places import LabPod
+from cnibench.listing.devices import devices
+from cnibench.listing.settings import sysctls
 from cnibench.model.cell import Placement
 from cnibench.model.profile import builtin
 from cnibench.testbed.cluster import Options

@@ -14,8 +14,8 @@ import pytest
 
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.ebpf import tc
-from cnibench.clusters.lab.listing.listing import listing
 from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.listing.listing import listing
 
 Make = Callable[..., LabDeployment]
 

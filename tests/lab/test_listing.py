@@ -9,10 +9,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from cnibench.clusters.lab.listing import routing
-from cnibench.clusters.lab.listing.devices import addresses, devices, neighbour_settings
 from cnibench.clusters.lab.namespaces import links, sysctls
 from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.listing import routing
+from cnibench.listing.devices import addresses, devices, neighbour_settings
 
 
 @pytest.fixture

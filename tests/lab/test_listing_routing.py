@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from cnibench.clusters.lab.listing.listing import Listing, listing
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.listing.listing import Listing, listing
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import yaml
 from cnibench.clusters.lab.deployment import LabDeployment
 from cnibench.clusters.lab.ebpf import tc
 from cnibench.clusters.lab.ebpf.maps import ALLOW_ALL
-from cnibench.clusters.lab.ebpf.syscall import call
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.errors import ClusterError
 from cnibench.model.cell import Attestation
 from cnibench.model.profile import builtin
+from cnibench.system.bpf import call
 from tests.lab._profiles import buildable, lacking
 
 pytestmark = pytest.mark.timeout(900)  # s: some hundred comparisons, on a machine that is busy

@@ -71,6 +71,12 @@ _QUESTIONS = (
 _CLUSTER = (
     Right("nodes", _READ, "which nodes are measured, and whether they are Ready"),
     Right("pods", _READ, "Pods of others on these nodes, and those of the CNI"),
+    Right(
+        "services",
+        ("list",),
+        "whose rules the comparison of the nodes' kernels leaves out",
+        without="a Service of others that comes or goes is taken for a change of the CNI",
+    ),
     Right("daemonsets.apps", _READ, "which CNI runs, its version and its Pods"),
     Right("deployments.apps", ("get",), "the version and the Pods of the CNI", without=_VERSION),
     Right(

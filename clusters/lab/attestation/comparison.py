@@ -7,21 +7,18 @@ expected. A reference is made once for each profile, options and set of Pods, an
 
 from __future__ import annotations
 
-import difflib
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from cnibench.clusters.lab.listing import netfilter
-from cnibench.clusters.lab.listing.listing import Listing, listing
 from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.listing import netfilter
+from cnibench.listing.difference import SHOWN, common, difference, sections_of
+from cnibench.listing.listing import Listing, listing
 from cnibench.model.cell import Attestation
 
 if TYPE_CHECKING:
     from cnibench.clusters.lab.deployment import LabDeployment
 
-_SHOWN = 3  # lines of each side of a difference
-_LONGEST = 240  # characters of each
 PACKET_FILTERS = ("chain ", "set ", "legacy ", "ipset ", "table ", "flowtable ", "object ")
 
 
@@ -69,7 +66,7 @@ def _reference(deployment: LabDeployment) -> _Reference:
             there = places(reference)
             found = listing(there)
             texts = {
-                place: netfilter.texts(ns, sections(found, place)) for place, ns in there.items()
+                place: netfilter.texts(ns, sections_of(found, place)) for place, ns in there.items()
             }
         finally:
             reference.remove()
@@ -77,16 +74,10 @@ def _reference(deployment: LabDeployment) -> _Reference:
     return _references[key]
 
 
-def sections(found: Listing, place: str) -> Listing:
-    """Those of one place, by their own names."""
-    start = f"{place}: "
-    return {key.removeprefix(start): lines for key, lines in found.items() if key.startswith(start)}
-
-
 def _compared(
     deployment: LabDeployment, place: str, ns: Namespace, expected: _Reference, now: Listing
 ) -> Attestation:
-    declared, present = sections(expected.listing, place), sections(now, place)
+    declared, present = sections_of(expected.listing, place), sections_of(now, place)
     lacking: list[str] = []
     added: list[str] = []
     filters: list[str] = []
@@ -99,7 +90,7 @@ def _compared(
         if section.startswith(PACKET_FILTERS):
             filters.append(section)
             continue
-        gone, new = _difference(before, after)
+        gone, new = difference(before, after)
         lacking += [f"{section}: {gone}"] * bool(gone)
         added += [f"{section}: {new}"] * bool(new)
     if filters:
@@ -115,32 +106,6 @@ def _compared(
     )
 
 
-def common(before: Sequence[str], after: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Both without the keys that only one has: a module that somebody loads brings its own."""
-    keys = {line.partition(" ")[0] for line in before} & {line.partition(" ")[0] for line in after}
-    return (
-        [line for line in before if line.partition(" ")[0] in keys],
-        [line for line in after if line.partition(" ")[0] in keys],
-    )
-
-
-def _difference(before: Sequence[str], after: Sequence[str]) -> tuple[str, str]:
-    """(what is not there, what is there in its place), each with its first lines."""
-    gone, new = [], []
-    changes = difflib.unified_diff(before, after, lineterm="", n=0)
-    for line in itertools.islice(changes, 2, None):  # the first two name the files
-        if line.startswith("-"):
-            gone.append(line[1:])
-        elif line.startswith("+"):
-            new.append(line[1:])
-    return _shown(gone), _shown(new)
-
-
-def _shown(lines: Sequence[str]) -> str:
-    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
-    return " | ".join(line[:_LONGEST] for line in lines[:_SHOWN]) + more
-
-
 def _filters(
     sections: Sequence[str], ns: Namespace, declared: Mapping[str, Sequence[str]], present: Listing
 ) -> tuple[str, str]:
@@ -149,10 +114,10 @@ def _filters(
     gone: list[str] = []
     new: list[str] = []
     for program in sorted(declared.keys() | now.keys()):
-        lacking, added = _difference(declared.get(program, []), now.get(program, []))
+        lacking, added = difference(declared.get(program, []), now.get(program, []))
         gone += [f"{program}: {lacking}"] * bool(lacking)
         new += [f"{program}: {added}"] * bool(added)
     if gone or new:
         return "; ".join(gone) or "nothing more", "; ".join(new) or "not there"
-    names = ", ".join(sections[:_SHOWN])
+    names = ", ".join(sections[:SHOWN])
     return f"{names} as declared", f"{names} with other options that the programs do not write"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import platform
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from cnibench.errors import ClusterError, MissingError
+from cnibench.system.bpf import call, raw
 
 MAP_ARRAY, MAP_PERCPU_HASH, MAP_PERCPU_ARRAY, MAP_ARRAY_OF_MAPS = 2, 5, 6, 12
 F_NO_PREALLOC, F_RDONLY_PROG = 1, 1 << 7
@@ -25,49 +25,11 @@ _MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _MAP_DELETE, _MAP_NEXT_KEY, _PROG_LOAD = 
 _OBJ_GET_INFO_BY_FD, _MAP_FREEZE = 15, 22
 _LOOKUP_BATCH, _LOOKUP_AND_DELETE_BATCH, _UPDATE_BATCH, _DELETE_BATCH = 24, 25, 26, 27
 _AT_ONCE = 4096  # entries of a batch
-_NUMBERS = {
-    "x86_64": 321,
-    "aarch64": 280,
-    "riscv64": 280,
-    "loongarch64": 280,
-    "ppc64le": 361,
-    "s390x": 351,
-    "armv7l": 386,
-}
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def call(command: int, attributes: bytes) -> tuple[int, bytes]:
-    """The system call: what it returns, and ``attributes`` as the kernel left them. Raises
-    OSError.
-    """
-    number = _NUMBERS.get(platform.machine())
-    if number is None:
-        raise MissingError(
-            f"eBPF is not used on {platform.machine()} here", "leave out the eBPF profiles"
-        )
-    buffer = ctypes.create_string_buffer(attributes, len(attributes))
-    result = _libc.syscall(
-        ctypes.c_long(number), ctypes.c_long(command), buffer, ctypes.c_long(len(attributes))
-    )
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return int(result), buffer.raw
 
 
 def _bpf(command: int, attributes: bytes, *kept: object) -> int:
     """The system call; ``kept`` are the buffers that ``attributes`` point to. Raises OSError."""
     return call(command, attributes)[0]
-
-
-def _raw(command: int, buffer: ctypes.Array[ctypes.c_char]) -> int:
-    """The system call; its error number, 0 without one. The kernel writes to ``buffer``."""
-    number = _NUMBERS[platform.machine()]
-    result = _libc.syscall(
-        ctypes.c_long(number), ctypes.c_long(command), buffer, ctypes.c_long(len(buffer))
-    )
-    return ctypes.get_errno() if result < 0 else 0
 
 
 def _pointer(data: ctypes.Array[ctypes.c_char]) -> int:
@@ -273,7 +235,7 @@ class Map:
                 0,
             )
             buffer = ctypes.create_string_buffer(request, len(request))
-            code = _raw(command, buffer)
+            code = raw(command, buffer)
             if code == errno.ENOSPC:  # a bucket has more than there is room for
                 room *= 2
                 continue

@@ -9,10 +9,10 @@ import socket
 import struct
 from functools import cache
 
-from cnibench.clusters.lab.ebpf.syscall import call
 from cnibench.clusters.lab.namespaces import links
 from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.errors import ClusterError
+from cnibench.system.bpf import call
 
 _PARENT = {
     "ingress": 0xFFFFFFF2,

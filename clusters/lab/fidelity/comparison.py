@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from cnibench.certificates.format import Difference
-from cnibench.clusters.lab.attestation.comparison import PACKET_FILTERS, common, places, sections
+from cnibench.clusters.lab.attestation.comparison import PACKET_FILTERS, places
 from cnibench.clusters.lab.deployment import LabDeployment
-from cnibench.clusters.lab.listing import netfilter
-from cnibench.clusters.lab.listing.listing import Listing, listing
+from cnibench.listing import netfilter
+from cnibench.listing.difference import common, sections_of
+from cnibench.listing.listing import Listing, listing
 
 # Whose lines have an order that the kernel keeps; those of other sections are sorted anew, as
 # names and addresses that both sides draw differ until they are replaced.
@@ -40,7 +41,7 @@ def _of(deployment: LabDeployment) -> Listing:
         if not key.partition(": ")[2].startswith(PACKET_FILTERS)
     }
     for place, ns in there.items():
-        for program, lines in netfilter.texts(ns, sections(found, place)).items():
+        for program, lines in netfilter.texts(ns, sections_of(found, place)).items():
             kept[f"{place}: {program}"] = lines
     return kept
 

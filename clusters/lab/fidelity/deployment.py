@@ -19,10 +19,10 @@ from cnibench.clusters.lab.fidelity.adapter import Adapter, Object, Site
 from cnibench.clusters.lab.fidelity.api_server import ApiServer
 from cnibench.clusters.lab.fidelity.nodes import NodeFiles
 from cnibench.clusters.lab.fidelity.programs import version
-from cnibench.clusters.lab.listing.listing import listing
 from cnibench.clusters.lab.namespaces.places import LabNode, LabPod
 from cnibench.clusters.lab.rules.ruleset import save_text
 from cnibench.errors import ClusterError
+from cnibench.listing.listing import listing
 from cnibench.model.cell import Attestation
 from cnibench.model.profile import Profile
 from cnibench.testbed.cluster import Options

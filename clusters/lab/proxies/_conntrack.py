@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cnibench.clusters.lab.listing.dumps import NETFILTER, attributes, dump
+from cnibench.listing.dumps import NETFILTER, attributes, dump
 
 _GET = 1 << 8 | 1  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET
 _AF = {4: 2, 6: 10}

@@ -15,6 +15,7 @@ from cnibench.analysis.comparison import one_deployment
 from cnibench.analysis.comparison.by_runs import by_runs
 from cnibench.analysis.comparison.contexts import Context, Member
 from cnibench.analysis.comparison.groups import PROVEN
+from cnibench.analysis.comparison.host_baseline import to_host
 from cnibench.analysis.comparison.levels import level_of, look_at
 from cnibench.analysis.comparison.neighbours import independence, main_contexts
 from cnibench.analysis.comparison.pairs import compare
@@ -84,7 +85,8 @@ def analyse(
     sources, cpp = cycles(readers, numbers, labels, fidelity)
     combined = [by_runs(one) for one in contexts]
     results = figures.results(combined, level, sources)
-    pairs, groups = compare(combined, level, look, base=base if family == "baseline" else "")
+    compared, host = to_host(combined)
+    pairs, groups = compare(compared, level, look, base=base if family == "baseline" else "")
     failures = [
         one for one in _unsupported(readers) + gathered.failures if one.label not in left_out
     ]
@@ -110,6 +112,7 @@ def analyse(
         failures=failures,
         summary=[],
         notes=apart
+        + host
         + gathered.notes
         + short
         + _planned(readers)
@@ -141,7 +144,8 @@ def contexts_of(reader: RunReader, gathered: Gathered | None = None) -> list[Con
 
     ``gathered`` is what was read of it already.
     """
-    return contexts_together([reader], gathered or gather([reader]), [0])
+    found = contexts_together([reader], gathered or gather([reader]), [0])
+    return to_host(found)[0]
 
 
 def contexts_together(

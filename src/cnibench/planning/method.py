@@ -97,7 +97,9 @@ def _why_not(cell: Cell, plan: Plan, workload: Workload) -> str:
     if conditions.of(cell.params):
         return "its conditions would hold for the other cells of its deployment, too"
     try:
-        workload.load(cell)
+        load = workload.load(cell)
     except UnsupportedError as error:
         return error.message
+    if load.at_server and kind.slices == "in turn" and cell.placement == "inter":
+        return "its work is counted on the server's node, which is another machine"
     return ""

@@ -134,8 +134,7 @@ class Plan(Strict):
         default=(Work(name="tcp-stream"), Work(name="tcp-rr")), min_length=1
     )
     method: Literal["windows", "slices"] = Field(
-        default="windows",
-        description="slices: cells alternate every few milliseconds (lab and kind)",
+        default="windows", description="slices: cells alternate every few milliseconds"
     )
     duration: Seconds = Field(
         default=10.0, ge=0.2, le=LONGEST, description="of the measured window"

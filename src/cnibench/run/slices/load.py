@@ -24,6 +24,8 @@ class Load(abc.ABC):
     ports: ClassVar[tuple[int, ...]]  # that its server listens on, for the first pair
     per: ClassVar[str]  # the metric of its CPU time: cpu_per_transaction, cpu_per_byte
 
+    at_server: ClassVar[bool] = False  # does only the server's kernel know what was delivered?
+
     @abc.abstractmethod
     def serve(self, s: SampleContext) -> AbstractContextManager[None]:
         """The server, listening when the block is entered. Raises MeasureError."""
@@ -41,8 +43,8 @@ class Load(abc.ABC):
         """
 
     def counted(self, s: SampleContext) -> Pod:
-        """The Pod whose kernel counts: the client's, unless only the server's knows."""
-        return s.client
+        """The Pod whose kernel counts."""
+        return s.server if self.at_server else s.client
 
     @abc.abstractmethod
     def units(self, count: float, s: SampleContext) -> float:

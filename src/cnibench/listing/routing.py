@@ -6,7 +6,7 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping
 
-from cnibench.clusters.lab.listing.dumps import ROUTE, address, attributes, dump, mac, number
+from cnibench.listing.dumps import ROUTE, address, attributes, dump, mac, number
 
 _GETROUTE, _GETNEIGH, _GETRULE, _GETNEXTHOP = 26, 30, 34, 106
 _MPLS = 28

@@ -17,9 +17,9 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-from cnibench.clusters.lab.listing.dumps import NETFILTER, answers, attributes, dump, number, word
-from cnibench.clusters.lab.namespaces.netns import Namespace
 from cnibench.errors import ClusterError
+from cnibench.listing.dumps import NETFILTER, answers, attributes, dump, number, word
+from cnibench.listing.namespace import Namespace
 
 _NFTABLES, _IPSET, _HOOKS = 10 << 8, 6 << 8, 12 << 8
 _GETTABLE, _GETCHAIN, _GETRULE, _GETSET, _GETELEMENTS, _GETOBJECT, _GETFLOWTABLE = (
@@ -40,6 +40,7 @@ _HOOK_FAMILIES = {2: 5, 10: 5, 3: 3, 7: 5}  # number of hooks of each family
 _SET_VARIES = (17, 21, 25, 26)
 _MEMBER_VARIES = (6, 24, 25)
 _LIMIT = 20.0  # s for one program
+_OF_IPTABLES = ("filter", "nat", "mangle", "raw", "security")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -254,7 +255,8 @@ def texts(ns: Namespace, sections: Mapping[str, object]) -> dict[str, list[str]]
             programs[f"{name}-nft-save"] = [f"{name}-nft-save"]
         if ("legacy", family) in kinds:
             programs[f"{name}-legacy-save"] = [f"{name}-legacy-save"]
-    if any(kind[0] == "table" and kind[1] not in ("ip", "ip6") for kind in kinds):
+    own = [section.split() for section in sections if section.startswith("table ")]
+    if any(words[1] not in ("ip", "ip6") or words[2] not in _OF_IPTABLES for words in own):
         programs["nft"] = ["nft", "-s", "list", "ruleset"]
     if any(kind[0] == "ipset" for kind in kinds):
         programs["ipset"] = ["ipset", "save", "-sorted"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cnibench.clusters.lab.listing.devices import Device
-from cnibench.clusters.lab.listing.dumps import XFRM, address, attributes, dump
-from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.listing.devices import Device
+from cnibench.listing.dumps import XFRM, address, attributes, dump
+from cnibench.listing.namespace import Namespace
 
 _GETSA, _GETPOLICY = 0x12, 0x15
 _SA, _POLICY = 224, 168  # bytes of struct xfrm_usersa_info and xfrm_userpolicy_info

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.listing.namespace import Namespace
 
 _HOME = "/proc/sys/net"
 _FOLDERS = (

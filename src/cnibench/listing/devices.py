@@ -9,16 +9,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from cnibench.clusters.lab.listing.dumps import (
-    ROUTE,
-    address,
-    attributes,
-    dump,
-    lines,
-    mac,
-    number,
-    word,
-)
+from cnibench.listing.dumps import ROUTE, address, attributes, dump, lines, mac, number, word
 from cnibench.system import ethtool
 
 _GETLINK, _GETADDR, _GETQDISC, _GETNEIGHTBL = 18, 22, 38, 66
@@ -147,13 +138,17 @@ _READY, _ASKED, _TENTATIVE = 0x80000000, 0x10, 0x40
 
 
 class Device(NamedTuple):
-    """A device: its index and name here, its MAC address, its kind, and a line for each option."""
+    """A device: its index and name here, its MAC address, its kind, and a line for each option.
+    ``peer`` is the index of the device below it, or at its other end, in another namespace; 0 where
+    there is none.
+    """
 
     number: int
     name: str
     mac: str
     kind: str
     options: Sequence[str]
+    peer: int = 0
 
 
 def devices() -> list[Device]:
@@ -204,7 +199,8 @@ def _device(
     if word(info.get(4, b"")) == "bridge":
         options += lines(f"{name} port.", attributes(info.get(5, b"")), _PORT, drop=_PORT_VARIES)
     options += _per_family(name, given.get(_AF_SPEC, b""))
-    return Device(index, name, mac(given.get(1, b"")), kind, options)
+    peer = number(given.get(_LINK, b"")) if _NETNSID in given else 0
+    return Device(index, name, mac(given.get(1, b"")), kind, options, peer)
 
 
 def _per_family(name: str, spec: bytes) -> Iterator[str]:

@@ -8,10 +8,10 @@ devices' names, so that two deployments of one profile with the same options giv
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from cnibench.clusters.lab.listing import netfilter, programs, routing, settings, transforms
-from cnibench.clusters.lab.listing.devices import (
+from cnibench.listing import netfilter, programs, routing, settings, transforms
+from cnibench.listing.devices import (
     Device,
     addresses,
     devices,
@@ -19,20 +19,28 @@ from cnibench.clusters.lab.listing.devices import (
     feature_lines,
     neighbour_settings,
 )
-from cnibench.clusters.lab.namespaces.netns import Namespace
+from cnibench.listing.namespace import Namespace
 
 Listing = dict[str, list[str]]  # a place's section ('a: routes') to its lines
 _MAC = re.compile(r"mac=[0-9a-f:]{17}")
 
 
-def listing(places: Mapping[str, Namespace]) -> Listing:
-    """Everything of all places, by their names. Raises ClusterError."""
+def listing(
+    places: Mapping[str, Namespace],
+    *,
+    left_out: Callable[[str, Device], bool] = lambda place, device: False,
+    maps: bool = True,
+) -> Listing:
+    """Everything of all places, by their names, but for devices that are ``left_out`` and what
+    concerns them alone; ``maps``: of eBPF programs the contents of their maps, too. Raises
+    ClusterError.
+    """
     found: Listing = {}
     owners: dict[str, str] = {}
     for place, ns in places.items():
         with ns.inside():
-            present = devices()
-            sections = _sections(ns, present)
+            present = [device for device in devices() if not left_out(place, device)]
+            sections = _sections(ns, present, maps)
         for device in present:
             own = f"{place}:{device.name}"
             owners[device.mac] = "several devices" if device.mac in owners else own
@@ -45,7 +53,7 @@ def listing(places: Mapping[str, Namespace]) -> Listing:
     return found
 
 
-def _sections(ns: Namespace, present: list[Device]) -> Listing:
+def _sections(ns: Namespace, present: list[Device], maps: bool) -> Listing:
     """Those of the calling thread's namespace, which is ``ns``."""
     names = {device.number: device.name for device in present}
     found: Listing = {
@@ -67,7 +75,7 @@ def _sections(ns: Namespace, present: list[Device]) -> Listing:
     found["offload"] = [line for name in sorted(names.values()) for line in feature_lines(name)]
     at = [*programs.filters(present, filter_places), *programs.attached(present)]
     found["filters"] = [line for line, _ in at]
-    found["programs"] = list(programs.program_lines([program for _, program in at], names))
+    found["programs"] = list(programs.program_lines([program for _, program in at], names, maps))
     for part in (netfilter.nftables(), netfilter.legacy(), netfilter.ipsets()):
         found.update(part)
     return {section: lines for section, lines in found.items() if lines}

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from cnibench.clusters.lab.ebpf.syscall import call
-from cnibench.clusters.lab.listing.devices import Device
-from cnibench.clusters.lab.listing.dumps import ROUTE, attributes, dump, number, word
+from cnibench.listing.devices import Device
+from cnibench.listing.dumps import ROUTE, attributes, dump, number, word
+from cnibench.system.bpf import call
 
 _GETFILTER = 46
 _PROG_FD, _MAP_FD, _INFO, _QUERY = 13, 14, 15, 16
@@ -74,7 +74,9 @@ def _query(index: int, hook: int) -> list[int]:
     return list(ids[: struct.unpack_from("=I", answer, 24)[0]])
 
 
-def program_lines(programs: Sequence[int], devices: Mapping[int, str]) -> Iterator[str]:
+def program_lines(
+    programs: Sequence[int], devices: Mapping[int, str], with_maps: bool = True
+) -> Iterator[str]:
     """The hash of each program and what is in its maps; none where the kernel does not let us."""
     seen: set[int] = set()
     for program in dict.fromkeys(filter(None, programs)):
@@ -87,7 +89,7 @@ def program_lines(programs: Sequence[int], devices: Mapping[int, str]) -> Iterat
         finally:
             os.close(fd)
         yield f"program {name} tag {tag}"
-        for number_ in maps:
+        for number_ in maps if with_maps else ():
             if number_ not in seen:
                 seen.add(number_)
                 yield from _map_lines(number_, devices)

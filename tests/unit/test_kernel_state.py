@@ -1,0 +1,102 @@
+"""The comparison of what a cluster's kernels have: what others cause is left out, and nothing
+else. The lines are those of a kind cluster with flannel, shortened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from cnibench.clusters.kubernetes.cni.kernel_state import State, compare
+
+OWN = ["cnibench-one/", "10.244.1.2"]
+BEFORE = [
+    ":KUBE-SERVICES -",
+    ":KUBE-SVC-ERIFXISQEP7F7OF4 -",
+    ":KUBE-SEP-Z3YR3DZJJBAQLYKK -",
+    ":KUBE-SVC-AAAAAAAAAAAAAAAA -",
+    "-A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT",
+    '-A KUBE-SERVICES -d 10.96.0.10/32 -m comment --comment "kube-system/kube-dns:dns-tcp"'
+    " -j KUBE-SVC-ERIFXISQEP7F7OF4",
+    '-A KUBE-SVC-ERIFXISQEP7F7OF4 -m comment --comment "kube-system/kube-dns:dns-tcp -> x:53"'
+    " -j KUBE-SEP-Z3YR3DZJJBAQLYKK",
+    '-A KUBE-SVC-AAAAAAAAAAAAAAAA -m comment --comment "cnibench-one/b0" -j ACCEPT',
+    "-A FLANNEL-POSTRTG -s 10.244.0.0/16 -d 10.244.0.0/16 -j RETURN",
+]
+OTHERS = [
+    ":KUBE-SVC-BBBBBBBBBBBBBBBB -",
+    "-A KUBE-SERVICES -d 10.96.7.7/32 -j KUBE-SVC-BBBBBBBBBBBBBBBB",
+    ":CNI-DN-0123456789abcdef01234 -",
+    "-A CNI-HOSTPORT-DNAT -p tcp -j CNI-DN-0123456789abcdef01234",
+    "-A POSTROUTING -s 10.244.1.9/32 -j MASQUERADE",
+    "-A FORWARD -i veth0a1b2c3d -j ACCEPT",
+]
+
+
+def state(rules: Sequence[str], **sections: Sequence[str]) -> State:
+    return State(
+        {f"a: {name}": list(lines) for name, lines in sections.items()},
+        {"a": {"iptables-nft-save": list(rules)}},
+        frozenset({"10.96.0.10", "10.96.7.7", "10.244.1.9", "fd00::9"}),
+        {"a": frozenset({"veth0a1b2c3d", "lxc1"})},
+    )
+
+
+def failed(before: State, after: State) -> Mapping[str, str]:
+    return {
+        check: f"{expected} | {observed}"
+        for check, expected, observed, passed in compare(before, after, ["a"], OWN)
+        if not passed
+    }
+
+
+def test_what_others_cause_is_not_compared() -> None:
+    before = state(BEFORE, routes=["10.244.1.0/24 dev cni0"], sysctls=["core/a 1"])
+    after = state(
+        [*BEFORE[:4], *OTHERS, *BEFORE[4:5], *BEFORE[7:]],
+        routes=["10.244.1.0/24 dev cni0", "10.244.1.9/32 dev cni0", "fd00:0::9/128 dev lxc1"],
+        sysctls=["core/a 1", "core/of-a-module 7"],
+    )
+    assert failed(before, after) == {}
+
+
+@pytest.mark.parametrize("gone", [4, 7, 8])
+def test_a_rule_that_is_gone_is_found(gone: int) -> None:
+    after = [line for number, line in enumerate(BEFORE) if number != gone]
+    assert BEFORE[gone] in failed(state(BEFORE), state(after))["kernel-state-a"]
+
+
+def test_the_order_of_rules_counts() -> None:
+    after = [*BEFORE[:4], BEFORE[8], *BEFORE[5:8], BEFORE[4]]
+    assert "FLANNEL-POSTRTG" in failed(state(BEFORE), state(after))["kernel-state-a"]
+
+
+@pytest.mark.parametrize(
+    ("section", "before", "after"),
+    [
+        (
+            "sysctls",
+            "netfilter/nf_conntrack_tcp_be_liberal 0",
+            "netfilter/nf_conntrack_tcp_be_liberal 1",
+        ),
+        ("routes", "10.244.1.0/24 dev flannel.1", "10.244.1.0/24 dev eth0"),
+        ("programs", "program cil_from_container tag 12", "program cil_from_container tag 13"),
+        ("offload", "eth0 features tx-tcp-segmentation", "eth0 features"),
+        ("neighbours", "neighbour eth0 10.244.1.90", "neighbour eth0 10.244.1.91"),
+    ],
+)
+def test_a_changed_line_is_named(section: str, before: str, after: str) -> None:
+    found = failed(state(BEFORE, **{section: [before]}), state(BEFORE, **{section: [after]}))
+    assert found == {"kernel-state-a": f"{section}: {before} | {section}: {after}"}
+
+
+def test_the_lines_of_nft_are_compared_with_the_chain_they_are_in() -> None:
+    def of(verdict: str, chain: str) -> State:
+        lines = ["table ip own {", f"\tchain {chain} {{", f"\t\t{verdict}", "\t}", "}"]
+        return State({}, {"a": {"nft": lines}}, frozenset(), {})
+
+    assert failed(of("accept", "fwd"), of("accept", "fwd")) == {}
+    assert "chain fwd: drop" in failed(of("accept", "fwd"), of("drop", "fwd"))["kernel-state-a"]
+    other = "service-ABCD2345-default/late/tcp/p"
+    assert failed(of("accept", other), of("drop", other)) == {}
