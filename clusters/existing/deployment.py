@@ -40,7 +40,7 @@ class ExistingDeployment(KubernetesDeployment, PodsControlledOnNodes):
         )
         if makes_claims(self.profile):
             checks = super().attest()
-        elif all(node.host for node in self._nodes):
+        elif all(node.host for node in self.nodes()):
             checks = self.with_kernel_state(self.reached)
         else:
             checks = self.reached()

@@ -183,6 +183,7 @@ class Slow(OneByOne):
     """Its deployments cannot be compared in each block."""
 
     deploys = AttestedInFull
+    slices = "together"
 
 
 class Echo(Workload):

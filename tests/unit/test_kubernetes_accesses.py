@@ -120,7 +120,10 @@ def test_the_role_for_measuring_allows_every_operation_of_the_code_that_measures
         (["get", "configmaps", "kubeadm-config", "kube-system"], [("get", "configmaps")]),
         (["get", "configmaps", "cilium-config", VARIABLE], []),
         (["listed", "secrets"], [("list", "secrets")]),
-        (["delete", "services", VARIABLE, VARIABLE], [("list", "services")]),
+        (
+            ["delete", "endpoints", VARIABLE, VARIABLE],
+            [("list", "endpoints"), ("delete", "endpoints")],
+        ),
         (["find", "ciliumendpoints.cilium.io", VARIABLE, VARIABLE], []),
     ],
 )

@@ -55,12 +55,14 @@ def test_cycles_are_measured_in_two_blocks_unless_a_number_of_blocks_is_given(
         (PlanOptions(method="windows"), "windows"),
         (PlanOptions(pairs=2), "windows"),
         (PlanOptions(cluster="kind"), "slices"),
-        (PlanOptions(cluster="existing"), "windows"),
+        (PlanOptions(cluster="existing"), "slices"),
         (PlanOptions(plan="quick"), "windows"),
         (PlanOptions(scale=0.1), "windows"),
     ],
 )
-def test_slices_are_the_default_of_the_lab_and_of_kind(options: PlanOptions, method: str) -> None:
+def test_slices_are_the_default_where_loads_can_be_paused(
+    options: PlanOptions, method: str
+) -> None:
     plan = with_usual_method(plan_of(options), options)
     assert plan.method == method
     assert (plan.warmup == 0.2) is (method == "slices")
