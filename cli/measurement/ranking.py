@@ -9,6 +9,7 @@ from pathlib import Path
 from cnibench.analysis.provisional import Logs, SoFar
 from cnibench.analysis.text.provisional import lines, title
 from cnibench.errors import CnibenchError
+from cnibench.registry import provider
 from cnibench.run.progress import Progress
 from cnibench.rundir.reader import RunReader
 from cnibench.rundir.schema import Manifest
@@ -25,7 +26,8 @@ class Shown:
     def __init__(self, path: Path, manifest: Manifest, progress: Progress) -> None:
         self._path, self._progress = path, progress
         self._most = manifest.max_blocks if manifest.target_ci else manifest.blocks
-        self._so_far = SoFar(manifest)
+        in_turn = provider("clusters", manifest.cluster).slices == "in turn"
+        self._so_far = SoFar(manifest, in_turn)
         self._finished = 0
         self._next_show = self._next_read = 0.0
         self._read()

@@ -93,7 +93,9 @@ class KubernetesDeployment(
 
         if self._listed is None:
             found = checks()
-            self._listed = kernel_state.look(self.access, self.namespace, self._nodes, self.pods())
+            self._listed = kernel_state.first_look(
+                self.access, self.namespace, self._nodes, self.pods()
+            )
             return found
         changes = kernel_state.changes(self.access, self.namespace, self._nodes, self._listed)
         return [*(self.attestation(*one) for one in changes), *checks()]

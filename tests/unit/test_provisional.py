@@ -75,6 +75,20 @@ def test_rounds_give_intervals_before_the_first_block_is_over() -> None:
     )
 
 
+def test_the_host_network_is_ranked_only_where_it_is_no_baseline() -> None:
+    both = [
+        transactions(label, method="slices", path=p) for label in TRUTH for p in ("pod", "host")
+    ]
+    places = {}
+    for in_turn in (False, True):
+        so_far = SoFar(manifest(both, main=MAIN), in_turn)
+        so_far.rounds(0, {cell.id: {r: math.log(1e4 + r) for r in range(25)} for cell in both})
+        places[in_turn] = [one.place for one in so_far.rankings()]
+    assert len(places[False]) == 2
+    assert len(places[True]) == 1
+    assert "host" not in places[True][0]
+
+
 def test_the_interval_of_rounds_covers_the_truth_as_often_as_it_says() -> None:
     covered = 0
     for seed in range(300):

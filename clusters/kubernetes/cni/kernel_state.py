@@ -17,7 +17,7 @@ import ipaddress
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cnibench.clusters.kubernetes.api.access import Access, DeniedError
@@ -48,17 +48,18 @@ _LONG_NAME = 8  # characters: a shorter name of a device may be a part of other 
 class State:
     """``listing`` has the sections of all places, ``texts`` what programs write of their packet
     filters, by place and program. ``pods`` are those that are compared. ``others`` are addresses of
-    Pods and Services that are not measured, ``left_out`` the devices of such Pods, by node.
+    Pods and Services that are not measured, as far as the API was asked for them; ``left_out`` are
+    the devices of such Pods, by node.
     """
 
     listing: Listing
     texts: Mapping[str, Mapping[str, Sequence[str]]]
     others: frozenset[str]
     left_out: Mapping[str, frozenset[str]]
-    pods: tuple[KubernetesPod, ...] = ()
+    pods: tuple[EnteredPod, ...] = ()
 
 
-def look(
+def first_look(
     access: Access, namespace: str, nodes: Sequence[KubernetesNode], pods: Sequence[KubernetesPod]
 ) -> State:
     """As it is now; of the Pods those that have a network of their own. Raises ClusterError,
@@ -68,6 +69,11 @@ def look(
     entered = [
         pod for pod in background.enter(access, namespace, own) if isinstance(pod, EnteredPod)
     ]
+    return replace(_look(nodes, entered), others=_others(access, nodes, entered))
+
+
+def _look(nodes: Sequence[KubernetesNode], entered: Sequence[EnteredPod]) -> State:
+    """Without a request to the API: over the connections that the agents keep."""
     listing: Listing = {}
     texts: dict[str, Mapping[str, Sequence[str]]] = {}
     left_out: dict[str, frozenset[str]] = {}
@@ -83,30 +89,42 @@ def look(
         listing |= found["listing"]
         texts |= found["texts"]
         left_out[node.name] = frozenset(found["left_out"])
-    measured = {address for pod in own for address in pod.addresses.values()}
-    measured |= {address for node in nodes for address in node.addresses.values()}
-    return State(listing, texts, frozenset(_others(access) - measured), left_out, tuple(own))
+    return State(listing, texts, frozenset(), left_out, tuple(entered))
 
 
 def changes(
     access: Access, namespace: str, nodes: Sequence[KubernetesNode], before: State
 ) -> list[tuple[str, str, str, bool]]:
     """What changed since, as ``compare`` has it. A difference counts if it lasts: agents write in
-    several steps. Raises ClusterError, LimitError.
+    several steps. The API is asked for the Pods and Services of others only where there is one.
+    Raises ClusterError, LimitError.
     """
     places = [*(node.name for node in nodes), *(pod.pod for pod in before.pods)]
     own = [f"{namespace}/", *(a for pod in before.pods for a in pod.addresses.values())]
+    others: frozenset[str] = frozenset()
     for left in range(_LOOKS - 1, -1, -1):
-        found = compare(before, look(access, namespace, nodes, before.pods), places, own)
-        if all(passed for *_, passed in found):
+        after = _look(nodes, before.pods)
+        found = compare(before, replace(after, others=others), places, own)
+        if not _alike(found):
+            others |= _others(access, nodes, before.pods)
+            found = compare(before, replace(after, others=others), places, own)
+        if _alike(found):
             break
         if left:
             time.sleep(_LASTS)
     return found
 
 
-def _others(access: Access) -> set[str]:
-    """Addresses of all Pods but those on their node's network, and of all Services."""
+def _alike(found: Sequence[tuple[str, str, str, bool]]) -> bool:
+    return all(passed for *_, passed in found)
+
+
+def _others(
+    access: Access, nodes: Sequence[KubernetesNode], pods: Sequence[KubernetesPod]
+) -> frozenset[str]:
+    """Addresses of all Pods but those on their node's network, and of all Services; not those of
+    these Pods and nodes.
+    """
     found: set[str] = set()
     for pod in access.listed("pods"):
         if not pod["spec"].get("hostNetwork"):
@@ -119,7 +137,8 @@ def _others(access: Access) -> set[str]:
     for service in services:
         spec = service["spec"]
         found |= set(spec.get("clusterIPs") or ()) | set(spec.get("externalIPs") or ())
-    return found - {"None", ""}
+    measured = {address for one in (*nodes, *pods) for address in one.addresses.values()}
+    return frozenset(found - measured - {"None", ""})
 
 
 def compare(

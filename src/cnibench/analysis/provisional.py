@@ -63,14 +63,19 @@ class Ranking:
 
 @dataclass
 class SoFar:
-    """What a run has found so far. ``level`` is that of the intervals between blocks."""
+    """What a run has found so far. ``level`` is that of the intervals between blocks.
+    ``in_turn``: its profiles stand one after the other, and the host network is their baseline.
+    """
 
     manifest: Manifest
+    in_turn: bool = False
     _blocks: dict[str, dict[int, float]] = field(default_factory=dict)  # of each cell's id
     _rounds: dict[str, dict[tuple[int, int], float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         cells = [cell for cell in self.manifest.cells if cell.window == "speed"]
+        if self.in_turn:
+            cells = [cell for cell in cells if cell.path != "host"] or cells
         places = [
             (of_cell(**{name: getattr(group[0], name) for name in OF_RECORD}, environment=0), group)
             for group in alike(cells)

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from cnibench.errors import CnibenchError, as_data
+from cnibench.errors import ClusterError, CnibenchError, as_data
 from cnibench.listing import netfilter
 from cnibench.listing.devices import Device, devices
 from cnibench.listing.difference import sections_of
@@ -51,10 +51,16 @@ _OF_PODS = ("veth", "netkit")
 
 
 class OfProcess:
-    """The network namespace of a process."""
+    """The network namespace of a process. Raises ClusterError when it has ended."""
 
     def __init__(self, process: int) -> None:
-        self.fd = os.open(f"/proc/{process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.fd = os.open(f"/proc/{process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            raise ClusterError(
+                f"process {process} has ended, whose network is listed",
+                "has its Pod started again? kubectl get pods",
+            ) from None
         self.sysfs: int | None = None
 
     @contextmanager

@@ -14,27 +14,30 @@ from cnibench.model import context
 NOTE = (
     "Compared are ratios to the host network in the same rounds, because the profiles were"
     " installed one after the other: each value is divided by that of the path host in its block."
-    " The figures of a single profile are as measured."
+    " The figures of a single profile are as measured, and the host network itself is not compared."
 )
 _HOST = "host"
 
 
 def to_host(contexts: Sequence[Context]) -> tuple[list[Context], list[str]]:
-    """The contexts with values to compare, and what is to be said of them. Values are scaled so
-    that the host network has the same one in all blocks, and are left as they are where it was not
-    measured. A block without it has no value then.
+    """The contexts to compare, and what is to be said of them. Values are scaled so that the host
+    network has the same one in all blocks, and are left as they are where it was not measured. A
+    block without it has no value then. The host network beside other paths is their baseline, and
+    none of the contexts to compare.
     """
     hosts = {_place(one): one for one in contexts if one.where["path"] == _HOST}
-    found = []
+    found, baselines, scaled = list[Context](), set[str](), False
     for one in contexts:
-        host = hosts.get(_place(one))
+        host = hosts.get(place := _place(one))
         if one is host or host is None or not _one_by_one(one):
             found.append(one)
             continue
+        baselines.add(place)
         members = _scaled(one, host)
+        scaled |= bool(members)
         found.append(replace(one, members=members) if members else one)
-    changed = any(new is not old for new, old in zip(found, contexts, strict=True))
-    return found, [NOTE] if changed else []
+    compared = [one for one in found if one.where["path"] != _HOST or _place(one) not in baselines]
+    return compared, [NOTE] if scaled else []
 
 
 def _one_by_one(one: Context) -> bool:
