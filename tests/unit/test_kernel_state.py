@@ -5,10 +5,13 @@ else. The lines are those of a kind cluster with flannel, shortened.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
-from cnibench.clusters.kubernetes.cni.kernel_state import State, compare
+from cnibench.clusters.kubernetes.cni import kernel_state
+from cnibench.clusters.kubernetes.cni.kernel_state import State, changes, compare
 
 OWN = ["cnibench-one/", "10.244.1.2"]
 BEFORE = [
@@ -100,3 +103,38 @@ def test_the_lines_of_nft_are_compared_with_the_chain_they_are_in() -> None:
     assert "chain fwd: drop" in failed(of("accept", "fwd"), of("drop", "fwd"))["kernel-state-a"]
     other = "service-ABCD2345-default/late/tcp/p"
     assert failed(of("accept", other), of("drop", other)) == {}
+
+
+class Api:
+    """Counts what is listed. A Service of somebody else has come after the installation."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def listed(self, kind: str) -> list[Any]:
+        self.asked.append(kind)
+        return [{"spec": {"clusterIPs": ["10.96.7.7"]}}] if kind == "services" else []
+
+
+NODE = cast(Any, type("Node", (), {"name": "a", "addresses": {4: "192.0.2.1"}}))
+LATE = "-A POSTROUTING -s 10.96.7.7/32 -j MASQUERADE"
+
+
+@pytest.mark.parametrize(
+    ("rules", "asked", "passed"),
+    [
+        (BEFORE, [], True),
+        ([*BEFORE, LATE], ["pods", "services"], True),
+        (BEFORE[:-1], 3 * ["pods", "services"], False),
+    ],
+)
+def test_the_api_is_asked_for_others_only_where_something_differs(
+    monkeypatch: pytest.MonkeyPatch, rules: Sequence[str], asked: Sequence[str], passed: bool
+) -> None:
+    api, unknown = Api(), frozenset({"10.96.0.10"})
+    monkeypatch.setattr(kernel_state, "_look", lambda *_: replace(state(rules), others=frozenset()))
+    monkeypatch.setattr(kernel_state, "_LASTS", 0.0)
+    before = replace(state(BEFORE), others=unknown)
+    found = changes(cast(Any, api), "cnibench-one", [NODE], before)
+    assert [ok for *_, ok in found] == [passed]
+    assert api.asked == asked

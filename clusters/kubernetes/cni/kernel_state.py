@@ -137,7 +137,8 @@ def _others(
     for service in services:
         spec = service["spec"]
         found |= set(spec.get("clusterIPs") or ()) | set(spec.get("externalIPs") or ())
-    measured = {address for one in (*nodes, *pods) for address in one.addresses.values()}
+    measured = {address for pod in pods for address in pod.addresses.values()}
+    measured |= {address for node in nodes for address in node.addresses.values()}
     return frozenset(found - measured - {"None", ""})
 
 
