@@ -266,10 +266,9 @@ def disciplines(names: Mapping[int, str]) -> tuple[list[str], list[tuple[int, in
 def neighbour_settings(names: Mapping[int, str]) -> list[str]:
     """net.ipv4.neigh and net.ipv6.neigh, of all devices and the defaults.
 
-    One dump for each family: where a table begins at the end of a message, the kernel skips as many
-    of its devices as the table before it had (neightbl_dump_info() in net/core/neighbour.c). It
-    repeats a table's defaults in each message, so that a line counts once. Otherwise devices of
-    others that come and go would decide what is listed.
+    One dump for each family: in a dump of both the kernel skips devices of the second table where
+    the first one fills a message. It repeats a table's defaults in each message, so that a line
+    counts once. Otherwise the number of devices would decide what is listed.
     """
     found: set[str] = set()
     bodies = [
