@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import queue
 import time
 from typing import Any
@@ -30,24 +31,34 @@ class NodeConversation(Conversation):
         argv = carried.command(node.python, main)
         self._process = node.gateway.converse(argv, archive, self._answer)
 
-    def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+    def ask(
+        self, request: dict[str, Any], timeout: float, silence: float = math.inf
+    ) -> dict[str, Any]:
         self._process.write(json.dumps(request).encode() + b"\n")
         end = time.monotonic() + timeout * patience()
         while True:
+            answer = self._next(min(end, time.monotonic() + silence * patience()))
+            if "error" in answer:
+                raise of_data(answer)
+            if "alive" not in answer:
+                return answer
+            if time.monotonic() > end:
+                raise self._late(timeout)
+
+    def _next(self, end: float) -> dict[str, Any]:
+        asked = time.monotonic()
+        while True:
             try:
-                line = self._lines.get(timeout=_LOOK)
-                break
+                found: dict[str, Any] = json.loads(self._lines.get(timeout=_LOOK))
+                return found
             except queue.Empty:
                 if self._answer.ended.is_set() and self._lines.empty():
                     raise ClusterError(self._died()) from None
                 if time.monotonic() > end:
-                    raise LimitError(
-                        f"node {self._node.name} did not answer within {timeout:.0f} s"
-                    ) from None
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise of_data(answer)
-        return answer
+                    raise self._late(end - asked) from None
+
+    def _late(self, seconds: float) -> LimitError:
+        return LimitError(f"node {self._node.name} did not answer within {seconds:.0f} s")
 
     def close(self) -> None:
         self._process.kill()

@@ -2,7 +2,7 @@
 (system/carried.py), so that pausing and counting cost no round trip. Standard library only.
 
 One request a line of JSON, one answer each: {do: count|begin|serve|time|drive, ...}. An error is
-{error: its class, message, remedy}.
+{error: its class, message, remedy}. Before the answer to a long one there are lines {alive: ...}.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -40,6 +41,9 @@ MODULES = (
     "system.namespaces",
     "system.usage",
 )
+
+
+_SIGN = 2.0  # s between signs of life
 
 
 class Controller:
@@ -91,11 +95,11 @@ class Controller:
         self, cells: list[str], rounds: int, block: int, seed: int, length: float, lead_in: float
     ) -> dict[str, Any]:
         """The rounds; ``units`` is what each cell delivered in all of its turns, lead-ins
-        included.
+        included. Says now and then that it is alive.
         """
         loads = {cell: self.loads[cell] for cell in cells}
         before = {cell: load.read().count for cell, load in loads.items()}
-        driven = drive(loads, rounds, block, seed, length=length, lead_in=lead_in)
+        driven = drive(loads, rounds, block, seed, length=length, lead_in=lead_in, after=_alive())
         left = {cell: load for cell, load in loads.items() if cell not in driven.failed}
         units = {
             cell: (load.read().count - before[cell]) * load.unit for cell, load in left.items()
@@ -105,6 +109,18 @@ class Controller:
             "failed": {cell: as_data(error) for cell, error in driven.failed.items()},
             "units": units,
         }
+
+
+def _alive() -> Callable[[int, object], None]:
+    said = time.monotonic()
+
+    def after(done: int, slices: object) -> None:
+        nonlocal said
+        if time.monotonic() - said >= _SIGN:
+            said = time.monotonic()
+            print(json.dumps({"alive": done}), flush=True)
+
+    return after
 
 
 @contextmanager

@@ -173,7 +173,7 @@ def drive_remotely(
         "lead_in": LEAD_IN,
     }
     limit = _LIMIT + 10 * rounds * len(generators) * (LENGTH + LEAD_IN)
-    answer = client.ask(request, limit)
+    answer = client.ask(request, limit, silence=_LIMIT)
     after = _times(apart.values())
     driven = Driven(
         slices=msgspec.convert(answer["slices"], list[Slice]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,9 +15,12 @@ class Conversation(abc.ABC):
     """A program of ours on a node, which answers requests. It ends with its connection."""
 
     @abc.abstractmethod
-    def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
-        """The answer. Raises what the program raised, LimitError after ``timeout`` s, ClusterError
-        when the program or its connection has ended.
+    def ask(
+        self, request: dict[str, Any], timeout: float, silence: float = math.inf
+    ) -> dict[str, Any]:
+        """The answer. Raises what the program raised, LimitError after ``timeout`` s or after
+        ``silence`` s without a sign of life ({"alive": ...}), ClusterError when the program or its
+        connection has ended.
         """
 
     @abc.abstractmethod
