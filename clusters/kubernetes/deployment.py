@@ -94,7 +94,7 @@ class KubernetesDeployment(
         if self._listed is None:
             found = checks()
             self._listed = kernel_state.first_look(
-                self.access, self.namespace, self._nodes, self.pods()
+                self.access, self.namespace, self._nodes, self.measured()
             )
             return found
         changes = kernel_state.changes(self.access, self.namespace, self._nodes, self._listed)

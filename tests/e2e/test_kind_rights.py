@@ -182,7 +182,7 @@ def _with_few_requests(there: Audited, folder: Path) -> None:
     done = subprocess.run(
         [
             CNIBENCH, "run", *sparing, "--cni", "current", "--workload", "tcp-rr,tcp-crr",
-            "--placement", "intra,inter", "--blocks", "8", "--duration", "1s", "--warmup", "0s",
+            "--placement", "intra,inter", "--blocks", "8", "--duration", "200ms", "--warmup", "0s",
             *RUN[len(SHORT) :],
         ],
         cwd=folder, capture_output=True, text=True, timeout=600, check=False,

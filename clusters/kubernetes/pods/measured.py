@@ -73,6 +73,11 @@ class MeasuredPods(Deployment):
     def pods(self) -> list[KubernetesPod]:
         return list(self._pods.values())
 
+    def measured(self) -> list[KubernetesPod]:
+        """Without those of ``add_pods_on``, which come and go."""
+        added = tuple(f"{node.name}x" for node in self._nodes)
+        return [pod for name, pod in self._pods.items() if not name.startswith(added)]
+
     def pair(self, placement: Placement, number: int = 0) -> tuple[KubernetesPod, KubernetesPod]:
         client, server = self._bench(self._pair("pod", placement, number))
         return client, server
