@@ -15,11 +15,14 @@ from cnibench.system.usage import Share
 _MOST = 0.5  # share of a sample's slices that may be left out
 
 
-def evidence(slices: Sequence[Slice], wall: float, share: Share, *, alone: bool) -> Evidence:
+def evidence(
+    slices: Sequence[Slice], wall: float, share: Share, *, alone: bool, where: str = ""
+) -> Evidence:
     """``slices`` are those of one cell, in their order, of rounds that took ``wall`` s. ``alone``:
-    no programs but the load's are part of what is measured.
+    no programs but the load's are part of what is measured. ``where`` are the rounds driven, in
+    words; '': on this machine.
     """
-    gaps = [Stall("gap", "cnibench", "", one.start, one.gap) for one in slices if one.gap > 0]
+    gaps = [Stall("gap", "cnibench", where, one.start, one.gap) for one in slices if one.gap > 0]
     return Evidence(
         wall,
         stalls=tuple(sorted([*_stops(slices), *gaps], key=lambda one: one.at)),

@@ -390,7 +390,9 @@ def _measured(
     }
     found.records.append(("slices", record))
     own = [one for one in driven.slices if one.cell == cell.id]
-    seen = evidence(own, driven.wall, driven.share, alone=generator.s.client.of_lab)
+    client = generator.s.client
+    where = "" if client.local else f"on node {client.node.name}"
+    seen = evidence(own, driven.wall, driven.share, alone=client.of_lab, where=where)
     disturbed = "; ".join(filter(None, (stalls_disturbed(seen), left_out(value))))
     if disturbed:  # who reads records leaves these out
         found.records = [(name, {**one, "disturbed": disturbed}) for name, one in found.records]
