@@ -9,7 +9,7 @@ import pytest
 
 from cnibench.analysis import analyse
 from cnibench.analysis.build import contexts_of
-from cnibench.analysis.comparison.host_baseline import NOTE
+from cnibench.analysis.comparison.host_baseline import LACKING, NOTE, to_host
 from cnibench.rundir.reader import RunReader
 from tests.unit._runs import edited, synthetic
 
@@ -48,7 +48,8 @@ def test_the_host_network_is_a_baseline_and_no_contender(tmp_path: Path) -> None
     assert {one.path for one in analysis.results} == {"pod", "host"}
     assert {one.path for one in analysis.pairs} == {"pod"}
     assert {one.path for one in analysis.groups} == {"pod"}
-    assert {one.where["path"] for one in contexts_of(reader)} == {"pod"}
+    assert {one.where["path"] for one in to_host(contexts_of(reader))[0]} == {"pod"}
+    assert {one.where["path"] for one in contexts_of(reader)} == {"pod", "host"}  # of a gate
 
 
 @pytest.mark.parametrize("more", [{"testbed": "kind"}, {"method": "windows"}])
@@ -71,3 +72,27 @@ def test_values_without_the_host_network_in_their_block_are_not_compared(tmp_pat
         one for one in analysis.pairs if one.metric == "transaction_rate" and one.path == "pod"
     ]
     assert pair.n == 10
+
+
+def test_profiles_without_the_host_network_are_not_compared(tmp_path: Path) -> None:
+    """As measured b has half the speed of a, which is the machine's and not the profile's."""
+
+    def edit(line: dict[str, Any]) -> dict[str, Any]:
+        if line["path"] == "host" and line["label"] == "b":
+            line |= {"status": "failed", "value": None, "reason": "gone"}
+        return line
+
+    reader = edited(run(tmp_path), edit)
+    analysis = analyse([reader])
+    assert analysis.pairs == []
+    assert {one.label for one in analysis.results if one.path == "pod"} == {"a", "b"}
+    assert LACKING in analysis.notes
+    assert NOTE not in analysis.notes
+    assert "nothing was compared" in " ".join(analysis.summary)
+
+
+def test_profiles_of_which_only_pods_were_measured_are_not_compared(tmp_path: Path) -> None:
+    reader = edited(run(tmp_path), lambda line: line | {"path": "pod"})
+    analysis = analyse([reader])
+    assert analysis.pairs == []
+    assert LACKING in analysis.notes

@@ -105,6 +105,40 @@ def test_the_lines_of_nft_are_compared_with_the_chain_they_are_in() -> None:
     assert failed(of("accept", other), of("drop", other)) == {}
 
 
+def of_map(*elements: str) -> State:
+    """A map as 'nft list ruleset' writes it: elements end with commas, the last with a brace."""
+    first, *more = elements
+    lines = ["table ip kube-proxy {", "\tmap service-ips {", "\t\ttype ipv4_addr : verdict"]
+    lines += [f"\t\telements = {{ {first}", *(f"\t\t\t     {one}" for one in more)]
+    ended = [*(f"{line}," if "goto" in line else line for line in lines[:-1]), f"{lines[-1]} }}"]
+    nft = {"a": {"nft": [*ended, "\t}", "}"]}}
+    return State({}, nft, frozenset({"10.96.7.7", "10.96.9.9"}), {})
+
+
+OURS = "10.96.0.10 : goto service-ABCD2345-cnibench-one/b0/tcp/p"
+THEIRS = [f"10.96.{n}.{n} : goto service-{n}BCD2345-default/late/tcp/p" for n in (7, 9)]
+
+
+@pytest.mark.parametrize("after", [[*THEIRS, OURS], [OURS, *THEIRS], [THEIRS[0], OURS, THEIRS[1]]])
+def test_elements_of_others_in_a_map_of_ours_are_not_compared(after: Sequence[str]) -> None:
+    assert failed(of_map(OURS), of_map(*after)) == {}
+    assert failed(of_map(*after), of_map(OURS)) == {}
+
+
+def test_an_element_of_ours_that_changes_or_goes_is_found() -> None:
+    changed = OURS.replace("goto", "jump")
+    for after in (of_map(changed, THEIRS[0]), of_map(*THEIRS)):
+        said = failed(of_map(OURS, THEIRS[0]), after)["kernel-state-a"]
+        assert f"map service-ips: {OURS}" in said
+
+
+def test_an_address_that_begins_like_one_of_ours_is_not_ours() -> None:
+    other = "-A KUBE-SEP-CCCCCCCCCCCCCCCC -s 10.244.1.25/32 -j KUBE-MARK-MASQ"  # ours: 10.244.1.2
+    assert failed(state([*BEFORE, other]), state(BEFORE)) == {}
+    mine = "-A KUBE-SEP-DDDDDDDDDDDDDDDD -s 10.244.1.2/32 -j KUBE-MARK-MASQ"
+    assert mine in failed(state([*BEFORE, mine]), state(BEFORE))["kernel-state-a"]
+
+
 class Api:
     """Counts what is listed. A Service of somebody else has come after the installation."""
 

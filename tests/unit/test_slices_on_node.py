@@ -33,10 +33,10 @@ def test_the_controller_of_loads_answers_and_tells_its_errors() -> None:
     first, second = answers(
         "cnibench.run.slices.on_node",
         slices.MODULES,
-        {"do": "time"},
+        {"do": "time", "number": 7},
         {"do": "count", "cell": "a", "process": nobody, "kind": "opened", "arguments": [80, 4]},
     )
-    assert first == {}
+    assert first == {"number": 7}
     assert second["error"] == "MeasureError"
     assert f"/proc/{nobody}/ns/net" in second["message"]
 

@@ -38,9 +38,10 @@ _FILTERS = ("chain ", "set ", "legacy ", "ipset ", "table ", "flowtable ", "obje
 _OF_ONE = re.compile(
     r"KUBE-(?:SVC|SVL|SEP|EXT|FW|XLB|POD-FW)-[A-Z2-7]{16}"
     r"|CNI(?:-[A-Z]+)*-[0-9a-f]{16,}"
-    r"|(?:service|endpoint|external|firewall)-[A-Z2-7]{8}-\S+"
+    r"|(?:service|endpoint|external|firewall)-[A-Z2-7]{8}-[^\s,]+"
 )
 _ADDRESS = re.compile(r"(?<![\w.:])(?:\d+\.\d+\.\d+\.\d+|[0-9a-f]*:[0-9a-f:]+)(?![\w.])")
+_ELEMENTS, _ELEMENT = "elements = {", re.compile(r'(?:[^,"]|"[^"]*")+')
 _LONG_NAME = 8  # characters: a shorter name of a device may be a part of other words
 
 
@@ -188,9 +189,17 @@ def _parts(state: State, place: str) -> dict[str, list[str]]:
 
 
 def _with_blocks(lines: Sequence[str]) -> list[str]:
-    """Each line of 'nft list ruleset' with the names of the table and the chain that it is in."""
-    found, blocks = [], list[str]()
+    """Each line of 'nft list ruleset' with the names of the table and the chain, set or map that it
+    is in; of sets and maps each element is a line.
+    """
+    found, blocks, elements = list[str](), list[str](), ""
     for line in map(str.strip, lines):
+        if elements or line.startswith(_ELEMENTS):
+            elements = f"{elements} {line}".strip()
+            if line.endswith("}"):
+                found += [": ".join([*blocks, one]) for one in _elements(elements)]
+                elements = ""
+            continue
         if line == "}":
             del blocks[-1:]
         else:
@@ -198,6 +207,12 @@ def _with_blocks(lines: Sequence[str]) -> list[str]:
         if line.endswith("{"):
             blocks.append(line.removesuffix("{").strip())
     return found
+
+
+def _elements(text: str) -> list[str]:
+    """Of a set or map, in an order of their own: that of the kernel depends on all of them."""
+    inner = text.removeprefix(_ELEMENTS).removesuffix("}")
+    return sorted(one.strip() for one in _ELEMENT.findall(inner) if one.strip())
 
 
 def _without_others(
@@ -210,9 +225,13 @@ def _without_others(
     """Both without the lines that other Pods and Services cause."""
     named = tuple(name for name in devices if len(name) >= _LONG_NAME)
     short = {name for name in devices if len(name) < _LONG_NAME}
-    ours = {
-        name for line in before for name in _OF_ONE.findall(line) if any(w in line for w in own)
-    }
+    spaces = [one for one in own if one.endswith("/")]
+
+    def about_us(line: str) -> bool:
+        addresses = map(_plain, _ADDRESS.findall(line))
+        return any(one in line for one in spaces) or any(one in own for one in addresses)
+
+    ours = {name for line in before if about_us(line) for name in _OF_ONE.findall(line)}
 
     def keep(line: str) -> bool:
         if any(name not in ours for name in _OF_ONE.findall(line)):

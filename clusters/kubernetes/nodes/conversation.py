@@ -26,6 +26,7 @@ class NodeConversation(Conversation):
         self._node = node
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._rest = b""
+        self._asked = 0
         self._answer = Answer(keep=True)
         self._answer.told = self._take
         argv = carried.command(node.python, main)
@@ -34,13 +35,15 @@ class NodeConversation(Conversation):
     def ask(
         self, request: dict[str, Any], timeout: float, silence: float = math.inf
     ) -> dict[str, Any]:
-        self._process.write(json.dumps(request).encode() + b"\n")
+        self._asked += 1
+        asked = {**request, "number": self._asked}
+        self._process.write(json.dumps(asked).encode() + b"\n")
         end = time.monotonic() + timeout * patience()
         while True:
             answer = self._next(min(end, time.monotonic() + silence * patience()))
-            if "error" in answer:
-                raise of_data(answer)
-            if "alive" not in answer:
+            if answer.pop("number", None) == self._asked:  # others are late answers
+                if "error" in answer:
+                    raise of_data(answer)
                 return answer
             if time.monotonic() > end:
                 raise self._late(timeout)

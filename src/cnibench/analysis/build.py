@@ -144,8 +144,7 @@ def contexts_of(reader: RunReader, gathered: Gathered | None = None) -> list[Con
 
     ``gathered`` is what was read of it already.
     """
-    found = contexts_together([reader], gathered or gather([reader]), [0])
-    return to_host(found)[0]
+    return contexts_together([reader], gathered or gather([reader]), [0])
 
 
 def contexts_together(

@@ -74,7 +74,8 @@ def nftables() -> dict[str, list[str]]:
     for _, body in dump(NETFILTER, _NFTABLES | _GETRULE, bytes(4)):
         given = dict(attributes(body[4:]))
         own = names.get((body[0], given[1]), {})
-        found[_chain(body[0], given[1], given[2])].append(_rule(given, own))
+        # on a live node a chain may have come since the chains were listed
+        found.setdefault(_chain(body[0], given[1], given[2]), []).append(_rule(given, own))
     for what, label in ((_GETFLOWTABLE, "flowtable"), (_GETOBJECT, "object")):
         for _, body in dump(NETFILTER, _NFTABLES | what, bytes(4)):
             given = dict(attributes(body[4:]))
@@ -247,7 +248,9 @@ def _asked(sock: socket.socket, level: int, option: int, request: bytes) -> byte
 
 
 def texts(ns: Namespace, sections: Mapping[str, object]) -> dict[str, list[str]]:
-    """What the programs of the packet filters write, for those that have something there."""
+    """What the programs of the packet filters write, for those that have something there. Raises
+    ClusterError when one fails.
+    """
     programs: dict[str, list[str]] = {}
     kinds = {tuple(section.split()[:2]) for section in sections}
     for family, name in (("ip", "iptables"), ("ip6", "ip6tables")):
@@ -262,7 +265,7 @@ def texts(ns: Namespace, sections: Mapping[str, object]) -> dict[str, list[str]]
         programs["ipset"] = ["ipset", "save", "-sorted"]
     found = {}
     for name, argv in programs.items():
-        done = ns.run(argv, timeout=_LIMIT, check=False)
+        done = ns.run(argv, timeout=_LIMIT)
         found[name] = [_plain(line) for line in done.stdout.splitlines() if line and line[0] != "#"]
     return found
 

@@ -1,9 +1,10 @@
 """Program: lists what the kernel of a node has, in its own network namespace and in those of Pods.
 It is sent to the agent there (system/carried.py). Standard library only.
 
-One request, a line of JSON: {places: name to a process that has the namespace, node: the name of
-the node's own, device: the one that has its address}. The answer has the listing, the texts of the
-packet filters' programs for each place, and the names of the devices that were left out.
+One request, a line of JSON: {number, places: name to a process that has the namespace, node: the
+name of the node's own, device: the one that has its address}. The answer has the same number, the
+listing, the texts of the packet filters' programs for each place, and the names of the devices that
+were left out.
 
 Left out are the node's ends of devices of Pods that are not among the places: other Pods come and
 go.
@@ -16,6 +17,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from cnibench.errors import ClusterError, CnibenchError, as_data
 from cnibench.listing import netfilter
@@ -103,10 +105,16 @@ def answer(places: dict[str, int], node: str, device: str) -> dict[str, object]:
 def main() -> None:
     """Until its input ends."""
     for line in sys.stdin:
+        request = json.loads(line)
+        number = request.pop("number", 0)
+        found: dict[str, Any]
         try:
-            print(json.dumps(answer(**json.loads(line))), flush=True)
+            found = answer(**request)
         except CnibenchError as error:
-            print(json.dumps(as_data(error)), flush=True)
+            found = as_data(error)
+        except OSError as error:
+            found = as_data(ClusterError(f"the kernel's state cannot be listed: {error}"))
+        print(json.dumps({**found, "number": number}), flush=True)
 
 
 if __name__ == "__main__":

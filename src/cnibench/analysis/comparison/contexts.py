@@ -29,7 +29,8 @@ class Context:
     ``absent`` are labels that never gave a figure there: all of their samples failed or were
     disturbed. Where that is so of all labels, there are no members. ``paired``: what was measured
     in one block belongs together, which the repeats of other tools do not. ``replicate``: a value
-    is that of a block, or of a run as a whole (by_runs.py).
+    is that of a block, or of a run as a whole (by_runs.py). ``compared``: its labels may be
+    compared with each other (host_baseline.py).
     """
 
     where: dict[str, Any]
@@ -38,6 +39,7 @@ class Context:
     absent: dict[str, Member] = field(default_factory=dict)
     paired: bool = True
     replicate: Literal["block", "run"] = "block"
+    compared: bool = True
 
     @property
     def failing(self) -> list[str]:

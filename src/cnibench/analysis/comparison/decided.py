@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from cnibench.analysis.build import contexts_of, main_of
 from cnibench.analysis.comparison.contexts import Context
+from cnibench.analysis.comparison.host_baseline import to_host
 from cnibench.analysis.comparison.levels import level_of, look_at
 from cnibench.analysis.comparison.neighbours import dependence, main_contexts
 from cnibench.analysis.comparison.pairs import compare
@@ -52,7 +53,7 @@ def decided(reader: RunReader, blocks: int = 0) -> Decided:
     """What the first ``blocks`` blocks decide, 0: all that are there."""
     level = level_of(reader.plan)
     contexts = main_contexts(
-        [_first(one, blocks) for one in contexts_of(reader)], main_of([reader])
+        to_host([_first(one, blocks) for one in contexts_of(reader)])[0], main_of([reader])
     )
     pairs, _ = compare(contexts, level, look_at(reader, blocks), groups=False)
     done = 1 + max(

@@ -16,28 +16,32 @@ NOTE = (
     " installed one after the other: each value is divided by that of the path host in its block."
     " The figures of a single profile are as measured, and the host network itself is not compared."
 )
+LACKING = (
+    "Not compared: profiles that were installed one after the other, where the host network was not"
+    " measured beside all of them in the same rounds; --path pod,host measures it, too."
+)
 _HOST = "host"
 
 
 def to_host(contexts: Sequence[Context]) -> tuple[list[Context], list[str]]:
     """The contexts to compare, and what is to be said of them. Values are scaled so that the host
-    network has the same one in all blocks, and are left as they are where it was not measured. A
-    block without it has no value then. The host network beside other paths is their baseline, and
-    none of the contexts to compare.
+    network has the same one in all blocks; a block without it has no value then. Where it was not
+    measured for each label, the labels are not compared. The host network beside other paths is
+    their baseline, and none of the contexts to compare.
     """
     hosts = {_place(one): one for one in contexts if one.where["path"] == _HOST}
-    found, baselines, scaled = list[Context](), set[str](), False
+    paths = {_place(one) for one in contexts if one.where["path"] != _HOST and _one_by_one(one)}
+    found, said = list[Context](), dict[str, None]()
     for one in contexts:
-        host = hosts.get(place := _place(one))
-        if one is host or host is None or not _one_by_one(one):
+        if not _one_by_one(one):
             found.append(one)
-            continue
-        baselines.add(place)
-        members = _scaled(one, host)
-        scaled |= bool(members)
-        found.append(replace(one, members=members) if members else one)
-    compared = [one for one in found if one.where["path"] != _HOST or _place(one) not in baselines]
-    return compared, [NOTE] if scaled else []
+        elif one.where["path"] != _HOST and (members := _scaled(one, hosts.get(_place(one)))):
+            found.append(replace(one, members=members))
+            said[NOTE] = None
+        elif one.where["path"] != _HOST or _place(one) not in paths:
+            found.append(replace(one, compared=False))
+            said[LACKING] = None
+    return found, list(said)
 
 
 def _one_by_one(one: Context) -> bool:
@@ -57,8 +61,10 @@ def _place(one: Context) -> str:
     return context.key({**where, "path": ""}) + str(sorted(rest.items(), key=str)) + one.window
 
 
-def _scaled(one: Context, host: Context) -> dict[str, Member]:
+def _scaled(one: Context, host: Context | None) -> dict[str, Member]:
     """Nothing where a label has no value of the host network, or one that is not positive."""
+    if host is None:
+        return {}
     known = {label: host.members[label].values for label in one.members if label in host.members}
     logs = [math.log(value) for values in known.values() for value in values.values() if value > 0]
     if len(known) < len(one.members) or len(logs) < sum(map(len, known.values())):

@@ -104,7 +104,7 @@ def _tests(number: int, context: Context, level: float, base: str) -> list[_Test
     asked = [
         (i, j)
         for i, j in combinations(range(len(names)), 2)
-        if not base or base in (names[i], names[j])
+        if context.compared and (not base or base in (names[i], names[j]))
     ]
     one, other = (table[[pair[side] for pair in asked]] for side in (0, 1))
     both = ~np.isnan(one) & ~np.isnan(other)

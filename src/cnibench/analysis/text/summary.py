@@ -64,7 +64,7 @@ def _sentences_of(lot: Sequence[Place]) -> list[str]:
     if kind == "failing":
         return [f"{where}: every profile failed often, so there is no ranking{_failed(lot)}."]
     if kind == "uncompared":
-        said = f"{where}: nothing was compared, as the baseline has too few figures"
+        said = f"{where}: nothing was compared, as the baseline or the host network lacks figures"
         return [f"{said}{_failed(lot)}."]
     if kind == "against":
         return [against.sentence(place) + _failed([place]) + "." for place in lot]

@@ -1,8 +1,9 @@
 """Program: controls the loads whose programs run on this node. It is sent to the agent there
 (system/carried.py), so that pausing and counting cost no round trip. Standard library only.
 
-One request a line of JSON, one answer each: {do: count|begin|serve|time|drive, ...}. An error is
-{error: its class, message, remedy}. Before the answer to a long one there are lines {alive: ...}.
+One request a line of JSON, one answer each: {number, do: count|begin|serve|time|drive, ...}. The
+answer has the same number. An error is {error: its class, message, remedy}. Before the answer to a
+long one there are lines {alive: ...}.
 """
 
 from __future__ import annotations
@@ -160,13 +161,14 @@ def main() -> None:
     controller = Controller()
     for line in sys.stdin:
         request = json.loads(line)
+        number = request.pop("number", 0)
         try:
             answer = getattr(controller, request.pop("do"))(**request)
         except CnibenchError as error:
             answer = as_data(error)
         except OSError as error:
             answer = as_data(MeasureError(f"{error.strerror}: {error.filename}"))
-        print(json.dumps(answer), flush=True)
+        print(json.dumps({**answer, "number": number}), flush=True)
 
 
 if __name__ == "__main__":

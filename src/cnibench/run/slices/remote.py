@@ -47,8 +47,9 @@ class Controllers:
         return self
 
     def __exit__(self, *error: object) -> None:
-        while self._running:
-            self._running.popitem()[1].close()
+        with ExitStack() as ending:  # all of them, whatever one raises
+            while self._running:
+                ending.callback(self._running.popitem()[1].close)
 
 
 class RemoteGenerator:
